@@ -1,0 +1,37 @@
+"""fxgrad: plain functions over arrays as programs you can read, and programs as other programs.
+
+Wrap a function with `grad`, `vmap`, `jit` and their relatives, nest them freely, and print what was traced with
+`make_program`. Functions may be written with NumPy itself or with `fxgrad.numpy`.
+"""
+
+from jax import ShapeDtypeStruct
+
+from fxgrad import debug, dtypes, errors, executors, numpy, show, testing, tree
+from fxgrad.api.batching import vmap
+from fxgrad.api.compiled import jit
+from fxgrad.api.custom import checkpoint, custom_jvp, custom_vjp, stop_gradient
+from fxgrad.api.forward import jvp, linearize
+from fxgrad.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev, value_and_jacobian
+from fxgrad.api.programs import eval_shape, make_program
+from fxgrad.api.reverse import grad, linear_transpose, value_and_grad, vjp
+from fxgrad.config import default_dtype, set_default_dtype
+from fxgrad.core.interning import clear as clear_caches
+from fxgrad.core.interpreter import Interpreter, bind
+from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive
+from fxgrad.core.program import Equation, Program, Var
+from fxgrad.core.simplify import simplify
+from fxgrad.ops.space import instantiate
+from fxgrad.show import parse
+from fxgrad.transforms.cost import cost
+
+make_jaxpr = make_program
+remat = checkpoint
+__version__ = "0.1.0"
+
+__all__ = [
+    "NOT_LINEAR", "NO_TANGENT", "Cost", "Equation", "Interpreter", "Primitive", "Program", "ShapeDtypeStruct", "Var",
+    "bind", "checkpoint", "clear_caches", "cost", "custom_jvp", "custom_vjp", "debug", "default_dtype", "dtypes",
+    "errors", "eval_shape", "executors", "grad", "hessian", "hvp", "instantiate", "jacfwd", "jacobian", "jacrev", "jit", "jvp",
+    "linear_transpose", "linearize", "make_jaxpr", "make_program", "numpy", "parse", "remat", "set_default_dtype",
+    "show", "simplify", "stop_gradient", "testing", "tree", "value_and_grad", "value_and_jacobian", "vjp", "vmap",
+]

@@ -1,0 +1,174 @@
+"""What the transformations share about arguments: `argnums`, differentiable leaves, auxiliary output."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad import dtypes, tree
+from fxgrad.control.flat import check_leaf, function_name, indexed_names, leaf_aval, nth
+from fxgrad.core.avals import Aval
+from fxgrad.core.symbolic import Zero
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import ArgumentError, DTypeError, TreeError, at_user_line
+from fxgrad.tree import TreeDef
+
+Argnums = int | Sequence[int]
+
+
+def transformation(what: str, function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorates the wrapper that `what(function)` returns: name, docstring and signature are the function's."""
+    if not callable(function):
+        raise ArgumentError(at_user_line(
+            f"{what} takes a function, got a {type(function).__name__}. Write {what}(f)(x), not {what}(f(x))"))
+    try:
+        return functools.wraps(function)
+    except AttributeError:
+        return lambda wrapper: wrapper
+
+
+class Selected(NamedTuple):
+    """The positional arguments that a transformation is about: their leaves, and how to call with new ones."""
+
+    leaves: list[Any]
+    structure: TreeDef
+    positions: tuple[int, ...]
+    single: bool
+    names: Callable[[], list[str]]
+
+    def rebuild(self, leaves: Sequence[Any]) -> Any:
+        """Leaves as the container that `argnums` asked for: one argument, or a tuple of them."""
+        arguments = tree.unflatten(self.structure, leaves)
+        return arguments[0] if self.single else arguments
+
+
+def select(what: str, function: Any, argnums: Argnums, args: tuple[Any, ...]) -> Selected:
+    """The leaves of the arguments at `argnums`; raises `ArgumentError` if there are no such arguments."""
+    if type(argnums) is int and 0 <= argnums < len(args):  # by far the most frequent case
+        leaves, structure = tree.flatten((args[argnums],))
+        return Selected(leaves, structure, (argnums,), True, indexed_names(function, args, (argnums,)))
+    single = isinstance(argnums, int | np.integer)
+    numbers = (argnums,) if single else tuple(argnums)  # type: ignore[arg-type]
+    positions = tuple(_position(what, function, number, len(args)) for number in numbers)
+    if not positions or len(set(positions)) != len(positions):
+        raise ArgumentError(at_user_line(
+            f"{what}: argnums={argnums!r}, where one or more distinct positions are needed"))
+    leaves, structure = tree.flatten(tuple(args[position] for position in positions))
+    return Selected(leaves, structure, positions, single, indexed_names(function, args, positions))
+
+
+def _position(what: str, function: Any, number: Any, count: int) -> int:
+    if not isinstance(number, int | np.integer) or isinstance(number, bool):
+        raise ArgumentError(at_user_line(
+            f"{what}: argnums holds {number!r}, where positions of arguments (ints) are needed, such as (0, 1)"))
+    if not -count <= number < count:
+        raise ArgumentError(at_user_line(
+            f"{what}: argnums={int(number)}, and {function_name(function)} was called with {count} positional "
+            f"argument{'s' * (count != 1)}. Arguments given by keyword are not differentiated: pass them by position"))
+    return int(number) % count
+
+
+def caller(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], selected: Selected,
+           ) -> Callable[..., Any]:
+    """`function` of the flat leaves of the selected arguments, all others being as given."""
+    def call(*leaves: Any) -> Any:
+        arguments = list(args)
+        for position, value in zip(selected.positions, tree.unflatten(selected.structure, leaves), strict=True):
+            arguments[position] = value
+        return function(*arguments, **kwargs)
+    return call
+
+
+def leaf_avals(what: str, selected: Selected) -> list[Aval]:
+    """The types of the selected leaves; raises `ArgumentError` for a leaf that is no array and no number."""
+    avals = []
+    for index, leaf in enumerate(selected.leaves):
+        aval = leaf_aval(leaf)
+        avals.append(check_leaf(leaf, what, nth(selected.names, index)) if aval is None else aval)
+    return avals
+
+
+def check_differentiable(what: str, selected: Selected, avals: Sequence[Aval], *, holomorphic: bool = False,
+                         allow_int: bool = False) -> None:
+    """Raises `DTypeError` for leaves that cannot be differentiated in, as the options say."""
+    for index, aval in enumerate(avals):
+        kind = aval.dtype.kind
+        if holomorphic and kind != "c":
+            raise DTypeError(at_user_line(
+                f"{what} with holomorphic=True needs complex arguments, and {selected.names()[index]} is {aval}. "
+                f"Convert it, x.astype('complex64'), or leave out holomorphic=True"))
+        if kind in "biu" and not allow_int and not dtypes.is_inexact(aval.dtype):
+            raise DTypeError(at_user_line(
+                f"{what} needs floating-point arguments, and {selected.names()[index]} is {aval}. "
+                f"Convert it, float(x) or x.astype('float32'), leave it out of argnums, "
+                f"or pass allow_int=True for a gradient of dtype float0"))
+
+
+def with_aux(what: str, function: Any, output: Any) -> tuple[Any, Any]:
+    """Splits the output of a function with has_aux=True; raises `ArgumentError` unless it is a pair."""
+    if not isinstance(output, tuple) or len(output) != 2:
+        raise ArgumentError(at_user_line(
+            f"{what} with has_aux=True needs {function_name(function)} to return a pair (output, aux), "
+            f"and it returned a {type(output).__name__}. Write return output, aux"))
+    return output[0], output[1]
+
+
+class Aux:
+    """Auxiliary output on its way through a trace: arrays travel as program outputs, everything else waits here."""
+
+    __slots__ = ("_leaves", "_structure")
+
+    def collect(self, aux: Any) -> list[Any]:
+        """The traced leaves of `aux`, to be made outputs of the program."""
+        leaves, self._structure = tree.flatten(aux)
+        traced = [leaf for leaf in leaves if type(leaf) is Tracer]
+        self._leaves = [_TRACED if type(leaf) is Tracer else leaf for leaf in leaves]
+        return traced
+
+    def restore(self, values: Sequence[Any]) -> Any:
+        """`aux` with the computed values in the places of its traced leaves."""
+        remaining = iter(values)
+        return tree.unflatten(self._structure, [next(remaining) if leaf is _TRACED else leaf for leaf in self._leaves])
+
+
+_TRACED = object()
+
+
+def match_trees(what: str, expected_name: str, expected: TreeDef, given_name: str, given: Any) -> list[Any]:
+    """The leaves of `given`, which must have the structure `expected`; raises `TreeError` otherwise."""
+    leaves, structure = tree.flatten(given)
+    if structure != expected:
+        raise TreeError(at_user_line(
+            f"{what}: {given_name} must be a container like {expected_name}; {expected_name} has the structure "
+            f"{expected}, and {given_name} has {structure}"))
+    return leaves
+
+
+def tangent_leaf(what: str, value: Any, aval: Aval, where: Callable[[], str], kind: str = "tangent") -> Any:
+    """A tangent or cotangent given by the user, as a value of the type of its primal, or a `Zero`.
+
+    Python scalars take on the dtype; arrays must have it, and the shape. For an integer primal only float0
+    or a zero-like value is meaningful, and it becomes a `Zero`.
+    """
+    if not dtypes.is_inexact(aval.dtype):
+        return Zero(aval)
+    if type(value) in (int, float, complex, bool) and not aval.shape:
+        return np.asarray(value, aval.dtype)[()]
+    given = check_leaf(value, what, where)
+    if given.shape != aval.shape or (given.dtype != aval.dtype and not given.weak):
+        raise ArgumentError(at_user_line(
+            f"{what}: the {kind} of {where()} is {given.strong()}, and the primal is {aval.strong()}; "
+            "shape and dtype must be equal. Write t.astype(x.dtype), or np.broadcast_to(t, x.shape)"))
+    return value.astype(aval.dtype) if given.dtype != aval.dtype else value
+
+
+def gradient_leaf(value: Any, aval: Aval) -> Any:
+    """A gradient as the user gets it: float0 zeros for integer arguments."""
+    return value if dtypes.is_inexact(aval.dtype) else np.zeros(aval.shape, dtypes.float0)
+
+
+__all__ = ["Argnums", "Aux", "Selected", "caller", "check_differentiable", "gradient_leaf", "leaf_avals",
+           "match_trees", "select", "tangent_leaf", "transformation", "with_aux"]

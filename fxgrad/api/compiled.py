@@ -1,0 +1,200 @@
+"""Compilation: `jit`, on jax's own dispatch, cache, static arguments and donation."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fxgrad import tree
+from fxgrad.api.arguments import transformation
+from fxgrad.control.call import jit_call_p
+from fxgrad.control.flat import function_name, leaf_aval, parameter_names, trace_flat
+from fxgrad.core.avals import Aval
+from fxgrad.core.program import Program
+from fxgrad.core.tape import bind, innermost_for, is_tracing, leaked
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.executors.xla import emit, x64
+
+
+def jit(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] | None = None,
+        static_argnames: str | Iterable[str] | None = None, donate_argnums: int | Sequence[int] | None = None,
+        donate_argnames: str | Iterable[str] | None = None, inline: bool = False) -> Jitted:
+    """`fun` compiled by XLA, once for every combination of shapes, dtypes and static arguments.
+
+    Arguments are arrays, numbers, or containers of them; those named static are any hashable Python values, and `fun`
+    is compiled anew for each of their values. Donated arguments give their memory to the outputs, where the
+    platform can. The outputs are `jax.Array`s. float64 and int64 arguments keep their dtype. `lower(*args)` and
+    `trace(*args)` are jax's. Inside other transformations the call is recorded and stays compiled.
+
+    Raises `ArgumentError` for unhashable static arguments, `ConcretizationError` where `fun` asks for values.
+
+    >>> import numpy as np, fxgrad
+    >>> fast = fxgrad.jit(lambda x: np.sum(x * 2.0))
+    >>> float(fast(np.array([1.0, 2.0])))
+    6.0
+    """
+    transformation("jit", fun)
+    return Jitted(fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline)
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return () if value is None else (value,) if isinstance(value, int | str) else tuple(value)
+
+
+class Jitted:
+    """A compiled function: call it, or look at its stages with `lower` and `trace`."""
+
+    def __init__(self, fun: Callable[..., Any], static_argnums: Any, static_argnames: Any, donate_argnums: Any,
+                 donate_argnames: Any, inline: bool) -> None:
+        transformation("jit", fun)(self)
+        self._fun = fun
+        self._static_argnums, self._static_argnames = _tuple(static_argnums), frozenset(_tuple(static_argnames))
+        self._static_argnames |= self._names_of_static()
+        @transformation("jit", fun)  # with the signature of `fun`, in which jax looks for names
+        def traced_by_jax(*args: Any, **kwargs: Any) -> Any:
+            return self._traced_by_jax(*args, **kwargs)
+
+        self._jitted: Any = jax.jit(traced_by_jax, static_argnums=static_argnums,
+                                    static_argnames=tuple(sorted(self._static_argnames)),
+                               donate_argnums=donate_argnums, donate_argnames=donate_argnames, inline=inline)
+
+    def _names_of_static(self) -> set[str]:
+        names = parameter_names(self._fun, 1 + max((number for number in self._static_argnums), default=-1))
+        return {names[number] for number in self._static_argnums if 0 <= number < len(names)}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The outputs, computed by XLA, or recorded if a transformation is under way."""
+        if is_tracing():
+            structure, inputs, traced = self._trace(args, kwargs)
+            if innermost_for(inputs) is not None:
+                outputs = bind(jit_call_p, *inputs, program=traced, name=function_name(self._fun))
+                return tree.unflatten(structure, outputs)
+        try:
+            with x64():
+                return self._jitted(*args, **kwargs)
+        except (ValueError, TypeError):
+            self._explain(args, kwargs)
+            raise
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text()`, `compile()`."""
+        with x64():
+            return self._jitted.lower(*args, **kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """jax's `Traced` stage for these arguments, with the jaxpr of the emitted operations."""
+        with x64():
+            return self._jitted.trace(*args, **kwargs)
+
+    def clear_cache(self) -> None:
+        """Forgets all compiled versions."""
+        self._jitted.clear_cache()
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<jit of {function_name(self._fun)}>"
+
+    def _traced_by_jax(self, *args: Any, **kwargs: Any) -> Any:
+        """What jax traces: our own trace of the function, emitted as `lax` calls."""
+        leaves, _, rebuild = self._dynamic(args, kwargs)
+        avals = [_aval_from_jax(leaf) for leaf in leaves]
+        traced = trace_flat(lambda *tracers: rebuild(tracers), avals, "jit", self._fun, staging=True,
+                            names=lambda: self._leaf_names(args, kwargs), intern=False, literals=True)
+        values = [leaf.astype(aval.dtype) if leaf.dtype != aval.dtype else leaf
+                  for leaf, aval in zip(leaves, avals, strict=True)]
+        for value in traced.captured:
+            if type(value) is Tracer:
+                raise AssertionError("a tracer was captured by a compiled function; this is a bug in fxgrad")
+        return tree.unflatten(traced.out_tree, emit(traced.program, [*traced.captured, *values]))
+
+    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any], Program]:
+        """The tree of the output, and the program with all its inputs: what it closed over may be a tracer."""
+        leaves, _, rebuild = self._dynamic(args, kwargs)
+        avals = []
+        for index, leaf in enumerate(leaves):
+            aval = leaf_aval(leaf)
+            if aval is None:
+                raise ArgumentError(at_user_line(
+                    f"jit: {self._leaf_names(args, kwargs)[index]} is a {type(leaf).__name__}, where an array or a "
+                    "number is needed. Make the argument static with static_argnums"))
+            avals.append(aval)
+        traced = trace_flat(lambda *tracers: rebuild(tracers), avals, "jit", self._fun, staging=True,
+                            names=lambda: self._leaf_names(args, kwargs), literals=True)
+        return traced.out_tree, [*traced.captured, *leaves], traced.program
+
+    def _is_static(self, position: int, count: int) -> bool:
+        return any(number % count == position for number in self._static_argnums if -count <= number < count) or \
+            parameter_names(self._fun, count)[position] in self._static_argnames
+
+    def _dynamic(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Callable[..., Any]]:
+        """The leaves that are not static, and the call of the function with others in their places."""
+        static = {position for position in range(len(args)) if self._is_static(position, len(args))}
+        dynamic = [arg for position, arg in enumerate(args) if position not in static]
+        keywords = {key: value for key, value in kwargs.items() if key not in self._static_argnames}
+        leaves, structure = tree.flatten((dynamic, keywords))
+
+        def rebuild(values: Sequence[Any]) -> Any:
+            given, named = tree.unflatten(structure, values)
+            remaining = iter(given)
+            arguments = [arg if position in static else next(remaining) for position, arg in enumerate(args)]
+            return self._fun(*arguments, **{**kwargs, **named})
+        return leaves, structure, rebuild
+
+    def _leaf_names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+        roots = parameter_names(self._fun, len(args))
+        names = [name for position, arg in enumerate(args) if not self._is_static(position, len(args))
+                 for name in tree.leaf_names(arg, roots[position])]
+        return names + [name for key in sorted(kwargs) if key not in self._static_argnames
+                        for name in tree.leaf_names(kwargs[key], key)]
+
+    def _explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raises our own message where jax refused a static or a dynamic argument."""
+        name = function_name(self._fun)
+        roots = parameter_names(self._fun, len(args))
+        for position, arg in enumerate(args):
+            if self._is_static(position, len(args)):
+                _check_hashable(name, roots[position], arg)
+        for key, value in kwargs.items():
+            if key in self._static_argnames:
+                _check_hashable(name, key, value)
+        leaves, _, _ = self._dynamic(args, kwargs)
+        for leaf, where in zip(leaves, self._leaf_names(args, kwargs), strict=True):
+            if type(leaf) is Tracer:
+                raise leaked(leaf)
+            if leaf_aval(leaf) is None:
+                raise ArgumentError(at_user_line(
+                    f"jit: {where} of {name} is a {type(leaf).__name__}, where an array or a number is needed. "
+                    f"Make the argument static: jit({name}, static_argnames={roots[0] if not roots else where!r})",
+                )) from None
+
+
+def _check_hashable(name: str, where: str, value: Any) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        kind = type(value).__name__
+        instead = {"list": "a tuple", "dict": "a tuple of its items", "set": "a frozenset",
+                   "ndarray": "a dynamic argument (leave it out of static_argnums)"}.get(kind, "a hashable value")
+        raise ArgumentError(at_user_line(
+            f"jit: the static argument {where} of {name} is a {kind}, which is not hashable; static arguments are keys "
+            f"of the compile cache. Pass {instead}")) from None
+
+
+def _aval_from_jax(leaf: Any) -> Aval:
+    """The type of a jax tracer; weak scalars, which jax widens in the x64 scope, get their default width back."""
+    aval = jax.typeof(leaf)
+    dtype = np.dtype(aval.dtype)
+    if aval.weak_type and not aval.shape:
+        scalar = {"f": 0.0, "i": 0, "c": 0j}.get(dtype.kind)
+        if scalar is not None:
+            known = leaf_aval(scalar)
+            assert known is not None
+            return known
+    return Aval(tuple(aval.shape), dtype)

@@ -1,0 +1,417 @@
+"""Functions with derivatives that their author gives: `custom_jvp`, `custom_vjp`; and `checkpoint`, `stop_gradient`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from fxgrad import dtypes, tree
+from fxgrad.api.arguments import transformation
+from fxgrad.control.call import checkpoint_p
+from fxgrad.control.custom import Flat, custom_jvp_p, custom_vjp_p
+from fxgrad.control.flat import Traced, check_leaf, function_name, leaf_aval, nth, parameter_names, trace_flat
+from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.symbolic import Zero
+from fxgrad.core.tape import aval_of, bind, innermost_for
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import ArgumentError, TreeError, at_user_line
+from fxgrad.ops import arithmetic
+from fxgrad.ops.space import convert, instantiate
+
+
+class _Call:
+    """One call of a function with a custom rule: its flat inputs, and the Python call that they stand for."""
+
+    def __init__(self, what: str, function: Callable[..., Any], nondiff: Sequence[int], args: tuple[Any, ...],
+                 kwargs: dict[str, Any]) -> None:
+        self.what, self.function = what, function
+        self.args = _positional(function, args, kwargs)
+        self.static = {number % len(self.args) for number in nondiff if -len(self.args) <= number < len(self.args)}
+        dynamic = [arg for position, arg in enumerate(self.args) if position not in self.static]
+        self.leaves, self.structure = tree.flatten(dynamic)
+        for index, leaf in enumerate(self.leaves):
+            if leaf_aval(leaf) is None:
+                check_leaf(leaf, what, nth(self.names, index))
+
+    def names(self) -> list[str]:
+        """The names of the flat inputs."""
+        roots = parameter_names(self.function, len(self.args))
+        return [name for position, arg in enumerate(self.args) if position not in self.static
+                for name in tree.leaf_names(arg, roots[position])]
+
+    @property
+    def nondiff_args(self) -> list[Any]:
+        """The arguments that rules receive first and as they are."""
+        return [arg for position, arg in enumerate(self.args) if position in self.static]
+
+    def arguments(self, leaves: Flat) -> list[Any]:
+        """All positional arguments, with `leaves` in the places of the flat inputs."""
+        remaining = iter(tree.unflatten(self.structure, leaves))
+        return [arg if position in self.static else next(remaining) for position, arg in enumerate(self.args)]
+
+    def dynamic(self, leaves: Flat) -> tuple[Any, ...]:
+        """The differentiable arguments alone."""
+        return tuple(tree.unflatten(self.structure, leaves))
+
+    def trace(self) -> Traced:
+        """The program of the plain function."""
+        avals = [aval_of(leaf) for leaf in self.leaves]
+        traced = trace_flat(lambda *leaves: self.function(*self.arguments(leaves)), avals, self.what, self.function,
+                            names=self.names, values=self.leaves)
+        self._forget_values()
+        return traced
+
+    def _forget_values(self) -> None:
+        """Rules live as long as the programs they are in, so they keep types in the places of arrays."""
+        self.leaves = [aval_of(leaf) for leaf in self.leaves]
+        self.args = tuple(self.arguments(self.leaves))
+
+    def is_recorded(self) -> bool:
+        """Whether a transformation is under way that concerns the arguments."""
+        return innermost_for(self.leaves) is not None
+
+
+def _positional(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Keyword arguments and defaults as positional ones, since rules receive positional arguments."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except ValueError:
+        return args
+    except TypeError as error:
+        raise ArgumentError(at_user_line(f"{function_name(function)}: {error}")) from None
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise ArgumentError(at_user_line(
+            f"{function_name(function)} has a custom derivative and was called with keyword-only arguments "
+            f"({', '.join(bound.kwargs)}), which rules cannot receive. Pass them by position"))
+    return bound.args
+
+
+def _nondiff(function: Callable[..., Any], argnums: int | Sequence[int], argnames: str | Iterable[str],
+             ) -> tuple[int, ...]:
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    parameters = list(inspect.signature(function).parameters) if names else []
+    for name in names:
+        if name not in parameters:
+            raise ArgumentError(at_user_line(
+                f"nondiff_argnames names {name!r}, and the parameters of {function_name(function)} are "
+                f"{', '.join(parameters)}"))
+    return tuple(sorted({*numbers, *map(parameters.index, names)}))
+
+
+class _CapturedInputs:
+    """The inputs that a custom function closed over come first in its program and have no derivative."""
+
+    def __init__(self, call: _Call, traced: Traced, owner: Any) -> None:
+        self.call, self.out_tree = call, traced.out_tree
+        self.program, self.out_avals = traced.program, traced.program.out_avals
+        self.captured = traced.program.captured
+        self.owner = owner
+        self.name = function_name(call.function)
+
+    def _key(self) -> Any:
+        return self.owner, self.program, self.call.structure, self.nondiff_key()
+
+    def nondiff_key(self) -> tuple[Any, ...]:
+        """The arguments that are not differentiated, as something to compare."""
+        return tuple(map(_identity, self.call.nondiff_args))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.owner, self.call.structure))
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    def flat_output(self, what: str, output: Any, like: str = "the output") -> list[Any]:
+        """Leaves of an output of a rule, which must be like that of the function; converted to its dtypes."""
+        leaves, structure = tree.flatten(output)
+        if structure != self.out_tree:
+            raise TreeError(at_user_line(
+                f"the {what} of {self.name} must return {like} in the structure that {self.name} returns "
+                f"({self.out_tree}), and it returned {structure}"))
+        return [_checked(leaf, aval, f"the {what} of {self.name}", like)
+                for leaf, aval in zip(leaves, self.out_avals, strict=True)]
+
+
+def _identity(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return value
+
+
+def _checked(value: Any, aval: Aval, who: str, what: str) -> Any:
+    if type(value) is Zero:
+        return value
+    if not dtypes.is_inexact(aval.dtype) and what != "the output":
+        return Zero(aval)
+    given = check_leaf(value, who, lambda: what)
+    if given.shape != aval.shape:
+        raise ArgumentError(at_user_line(
+            f"{who} returned {what} of shape {given.shape}, where {aval.strong()} is needed"))
+    return convert(value, aval.dtype, aval.weak) if given != aval else value
+
+
+class custom_jvp:  # noqa: N801  (a decorator, named as in jax)
+    """A function whose forward derivative its author gives; reverse mode follows by transposition.
+
+    `defjvp(rule)`: `rule(*nondiff_args, primals, tangents)` returns `(output, output tangent)`, both
+    shaped like the output; it must be linear in the tangents and made of traceable operations. `defjvps(*rules)`
+    takes one function for each argument, `rule(tangent, output, *primals)`, or None. Arguments at
+    `nondiff_argnums` (or named in `nondiff_argnames`) are passed to the rule first and as they are.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> @fxgrad.custom_jvp
+    ... def clipped(x):
+    ...     return fnp.clip(x, 0.0, 1.0)
+    >>> @clipped.defjvp
+    ... def clipped_jvp(primals, tangents):
+    ...     return clipped(*primals), tangents[0]       # straight through
+    >>> float(fxgrad.grad(clipped)(5.0))
+    1.0
+    """
+
+    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
+                 nondiff_argnames: str | Iterable[str] = ()) -> None:
+        transformation("custom_jvp", fun)(self)
+        self.fun = fun
+        self.nondiff = _nondiff(fun, nondiff_argnums, nondiff_argnames)
+        self.rule: Callable[..., Any] | None = None
+
+    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Sets the rule; returns it, so that this can be used as a decorator."""
+        self.rule = rule
+        return rule
+
+    def defjvps(self, *rules: Callable[..., Any] | None) -> None:
+        """Sets the rule as a sum of one part for each differentiable argument."""
+        def rule(*arguments: Any) -> tuple[Any, Any]:
+            *nondiff, primals, tangents = arguments
+            output = self(*self._merge(nondiff, primals))
+            parts = [part(tangent, output, *primals) for part, tangent in zip(rules, tangents, strict=True)
+                     if part is not None]
+            if not parts:
+                return output, tree.map(lambda leaf: instantiate(Zero(aval_of(leaf))), output)
+            total = functools.reduce(lambda a, b: tree.map(arithmetic.add, a, b), parts)
+            return output, total
+        self.rule = rule
+
+    def _merge(self, nondiff: Sequence[Any], primals: Sequence[Any]) -> list[Any]:
+        first, rest = iter(nondiff), iter(primals)
+        return [next(first) if position in self.nondiff else next(rest)
+                for position in range(len(nondiff) + len(primals))]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The output of the function itself."""
+        if self.rule is None:
+            raise ArgumentError(at_user_line(
+                f"the custom_jvp function {function_name(self.fun)} has no rule. "
+                f"Write {function_name(self.fun)}.defjvp(rule) after its definition"))
+        call = _Call("custom_jvp", self.fun, self.nondiff, args, kwargs)
+        running = _running.get()
+        if running is not None and running.is_called_again(self, call):
+            known = running.rule
+            outputs = bind(custom_jvp_p, *running.primals, program=known.program, rule=known)
+            return tree.unflatten(known.out_tree, outputs)
+        if not call.is_recorded():
+            return self.fun(*call.args)
+        leaves = call.leaves
+        traced = call.trace()
+        rule = _UserJvp(call, traced, self)
+        outputs = bind(custom_jvp_p, *traced.captured, *leaves, program=traced.program, rule=rule)
+        return tree.unflatten(traced.out_tree, outputs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+
+class _Running(NamedTuple):
+    """The jvp rule under way and the primals that it was given.
+
+    Such a rule nearly always calls its own function on them for the output. The program is known then, and with
+    it the path that Python's control flow took, which could not be taken again without values.
+    """
+
+    rule: _UserJvp
+    primals: list[Any]
+
+    def is_called_again(self, owner: custom_jvp, call: _Call) -> bool:
+        """Whether `call` is of the same function on the same values."""
+        mine = self.primals[self.rule.captured:]
+        return self.rule.owner is owner and self.rule.call.structure == call.structure and \
+            self.rule.nondiff_key() == tuple(map(_identity, call.nondiff_args)) and \
+            all(a is b for a, b in zip(mine, call.leaves, strict=True))
+
+
+_running: ContextVar[_Running | None] = ContextVar("running_jvp_rule", default=None)
+
+
+def _plain(value: Any) -> Any:
+    """A value for user code, which knows arrays and numbers but no literals of programs."""
+    return value.value if type(value) is Literal else value
+
+
+class _UserJvp(_CapturedInputs):
+    """The rule of one call of a `custom_jvp` function."""
+
+    def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
+        """Calls the user's rule on containers."""
+        call, rule = self.call, self.owner.rule
+        given = [_plain(instantiate(tangent)) for tangent in tangents[self.captured:]]
+        values = [_plain(primal) for primal in primals[self.captured:]]
+        token = _running.set(_Running(self, [*primals[:self.captured], *values]))
+        try:
+            result = rule(*call.nondiff_args, call.dynamic(values), call.dynamic(given))
+        finally:
+            _running.reset(token)
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            raise ArgumentError(at_user_line(
+                f"the jvp rule of {self.name} must return a pair (output, output tangent), "
+                f"and it returned a {type(result).__name__}"))
+        return (self.flat_output("jvp rule", result[0]),
+                self.flat_output("jvp rule", result[1], "the output tangent"))
+
+
+class custom_vjp:  # noqa: N801  (a decorator, named as in jax)
+    """A function whose reverse derivative its author gives.
+
+    `defvjp(forward, backward)`: `forward(*args)` returns `(output, residuals)`, residuals being any container of
+    arrays; `backward(*nondiff_args, residuals, cotangent)` returns a tuple with a cotangent for each differentiable
+    argument (None for zero). Forward mode (`jvp`, `hessian`) is derived by transposing `backward` where it is
+    linear in the cotangent and made of transposable operations; the error says so where it is not.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> @fxgrad.custom_vjp
+    ... def safe_log(x):
+    ...     return fnp.log(x)
+    >>> safe_log.defvjp(lambda x: (fnp.log(x), x), lambda x, cotangent: (cotangent / (x + 1e-3),))
+    >>> round(float(fxgrad.grad(safe_log)(0.0)))
+    1000
+    """
+
+    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
+                 nondiff_argnames: str | Iterable[str] = ()) -> None:
+        transformation("custom_vjp", fun)(self)
+        self.fun = fun
+        self.nondiff = _nondiff(fun, nondiff_argnums, nondiff_argnames)
+        self.forward: Callable[..., Any] | None = None
+        self.backward: Callable[..., Any] | None = None
+
+    def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
+        """Sets the two halves of the rule."""
+        self.forward, self.backward = forward, backward
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The output of the function itself."""
+        if self.forward is None or self.backward is None:
+            raise ArgumentError(at_user_line(
+                f"the custom_vjp function {function_name(self.fun)} has no rule. "
+                f"Write {function_name(self.fun)}.defvjp(forward, backward) after its definition"))
+        call = _Call("custom_vjp", self.fun, self.nondiff, args, kwargs)
+        if not call.is_recorded():
+            return self.fun(*call.args)
+        leaves = call.leaves
+        traced = call.trace()
+        rule = _UserVjp(call, traced, self)
+        outputs = bind(custom_vjp_p, *traced.captured, *leaves, program=traced.program, rule=rule)
+        return tree.unflatten(traced.out_tree, outputs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+
+class _UserVjp(_CapturedInputs):
+    """The rule of one call of a `custom_vjp` function."""
+
+    def forward(self, primals: Flat) -> tuple[list[Any], list[Any], Any]:
+        """Calls the user's forward pass on containers."""
+        result = self.owner.forward(*self.call.arguments([_plain(primal) for primal in primals[self.captured:]]))
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            raise ArgumentError(at_user_line(
+                f"the forward pass of {self.name} must return a pair (output, residuals), "
+                f"and it returned a {type(result).__name__}"))
+        residuals, structure = tree.flatten(result[1])
+        for residual in residuals:
+            if leaf_aval(residual) is None:
+                check_leaf(residual, f"the forward pass of {self.name}", lambda: "a residual")
+        return self.flat_output("forward pass", result[0]), residuals, structure
+
+    def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
+        """Calls the user's backward pass on containers."""
+        call = self.call
+        cotangent = tree.unflatten(self.out_tree, [_plain(value) for value in cotangents])
+        saved = tree.unflatten(structure, [_plain(value) for value in residuals])
+        result = self.owner.backward(*call.nondiff_args, saved, cotangent)
+        arguments = call.dynamic(call.leaves)
+        if not isinstance(result, tuple | list) or len(result) != len(arguments):
+            raise ArgumentError(at_user_line(
+                f"the backward pass of {self.name} must return a tuple with one cotangent for each of its "
+                f"{len(arguments)} differentiable arguments, and it returned "
+                f"{f'{len(result)} of them' if isinstance(result, tuple | list) else f'a {type(result).__name__}'}"))
+        found: list[Any] = [None] * self.captured
+        for given, argument in zip(result, arguments, strict=True):
+            found.extend(self._argument_cotangents(given, argument))  # the leaves of `argument` are avals
+        return found
+
+    def _argument_cotangents(self, given: Any, argument: Any) -> list[Any]:
+        leaves, structure = tree.flatten(argument)
+        if given is None:
+            return [None] * len(leaves)
+        values, actual = tree.flatten(given, is_leaf=tree.is_none)
+        if len(values) != len(leaves):
+            raise TreeError(at_user_line(
+                f"the backward pass of {self.name} must return a cotangent like the argument ({structure}), and it "
+                f"returned {actual}"))
+        return [None if value is None else _checked(value, leaf, f"the backward pass of {self.name}",
+                                                    "a cotangent")
+                for value, leaf in zip(values, leaves, strict=True)]
+
+
+def stop_gradient(x: Any) -> Any:
+    """`x`, through which no derivative flows; `x` is an array, a number, or a container of them.
+
+    >>> import fxgrad
+    >>> float(fxgrad.grad(lambda x: x * fxgrad.stop_gradient(x))(3.0))
+    3.0
+    """
+    return tree.map(lambda leaf: arithmetic.stop_gradient(leaf) if type(leaf) is Tracer else leaf, x)
+
+
+def checkpoint(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()) -> Callable[..., Any]:
+    """`fun`, of which reverse mode keeps only the inputs: its inner values are computed again in the backward pass.
+
+    Saves memory for time. Values and derivatives are unchanged. Also under the name `remat`.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> block = fxgrad.checkpoint(lambda x: fnp.sin(fnp.sin(x)))
+    >>> round(float(fxgrad.grad(block)(1.0)), 4)
+    0.3601
+    """
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+
+    @transformation("checkpoint", fun)
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        static = {number % len(args) for number in numbers if args}
+        dynamic = [arg for position, arg in enumerate(args) if position not in static]
+        leaves, structure = tree.flatten((dynamic, kwargs))
+        if any(leaf_aval(leaf) is None for leaf in leaves) or innermost_for(leaves) is None:
+            return fun(*args, **kwargs)
+
+        def call(*tracers: Any) -> Any:
+            given, keywords = tree.unflatten(structure, tracers)
+            remaining = iter(given)
+            return fun(*(arg if position in static else next(remaining) for position, arg in enumerate(args)),
+                       **keywords)
+
+        traced = trace_flat(call, [aval_of(leaf) for leaf in leaves], "checkpoint", fun, values=leaves)
+        outputs = bind(checkpoint_p, *traced.captured, *leaves, program=traced.program, name=function_name(fun))
+        return tree.unflatten(traced.out_tree, outputs)
+    return checkpointed

@@ -1,0 +1,121 @@
+"""Forward mode: `jvp` and `linearize`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fxgrad import tree
+from fxgrad.api.arguments import Argnums, gradient_leaf, leaf_avals, match_trees, select, tangent_leaf, transformation
+from fxgrad.api.reverse import trace_differentiated
+from fxgrad.control.flat import function_name, just, nth
+from fxgrad.core.avals import Aval
+from fxgrad.core.interpreter import run
+from fxgrad.core.program import Program
+from fxgrad.core.symbolic import Zero
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.ops.space import zeros
+from fxgrad.transforms.forward import ONE, has_tangent, jvp_program
+from fxgrad.transforms.linearize import Split, linearized
+
+
+def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False,
+        argnums: Argnums | None = None) -> Any:
+    """The output of `fun` and its derivative in the direction `tangents`: `(output, tangent)`, by forward mode.
+
+    `primals` is the tuple of arguments; `tangents` a tuple like it (or like the arguments at `argnums`), of equal
+    shapes and dtypes; the tangent of an integer argument is ignored. With `has_aux` the result is `(output,
+    tangent, aux)`. Raises `TreeError` or `ArgumentError` where primals and tangents do not match.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> output, tangent = fxgrad.jvp(lambda x: x * x, (3.0,), (1.0,))
+    >>> float(output), float(tangent)
+    (9.0, 6.0)
+    """
+    transformation("jvp", fun)
+    for name, value in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(value, tuple | list):
+            raise ArgumentError(at_user_line(
+                f"jvp takes the {name} as a tuple, one entry for each argument, got a {type(value).__name__}. "
+                f"Write jvp(f, (x,), (t,))"))
+    primals = tuple(primals)
+    numbers = tuple(range(len(primals))) if argnums is None else argnums
+    selected = select("jvp", fun, numbers, primals)
+    given = match_trees("jvp", "primals", selected.structure, "tangents", tuple(tangents))
+    avals = leaf_avals("jvp", selected)
+    values = [tangent_leaf("jvp", value, aval, nth(selected.names, index))
+              for index, (value, aval) in enumerate(zip(given, avals, strict=True))]
+    traced, aux = trace_differentiated("jvp", fun, has_aux, primals, {}, selected, avals)
+    marks = [ONE if _is_one(original) and type(value) is not Zero else type(value) is not Zero
+             for original, value in zip(given, values, strict=True)]
+    present = [value for value, mark in zip(values, marks, strict=True) if mark is True]
+    wrt = (*[False] * traced.program.captured, *marks)
+    outputs = jvp_program(traced.program, wrt, traced.known)(
+        [*traced.captured, *selected.leaves, *present, *traced.forced])
+    count, main = len(traced.program.outputs), traced.out_tree.num_leaves
+    output = tree.unflatten(traced.out_tree, outputs[:main])
+    tangent = tree.unflatten(traced.out_tree, [
+        gradient_leaf(value, aval)
+        for value, aval in zip(outputs[count:count + main], traced.program.out_avals[:main], strict=True)])
+    return (output, tangent) if aux is None else (output, tangent, aux.restore(outputs[main:count]))
+
+
+def _is_one(tangent: Any) -> bool:
+    """Whether the user wrote the number 1 as a tangent."""
+    return type(tangent) in (int, float) and tangent == 1
+
+
+def linearize(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, has_aux: bool = False) -> Any:
+    """`fun(*primals)` and its derivative there as a linear function: `(output, linear[, aux])`.
+
+    `linear(*tangents)` takes tangents like the primals (those at `argnums`) and returns a tangent like the output,
+    without running the nonlinear part of `fun` again; `linear.program` is its program, which can be printed.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> output, linear = fxgrad.linearize(lambda x: x * x, 3.0)
+    >>> float(output), float(linear(1.0)), float(linear(10.0))
+    (9.0, 6.0, 60.0)
+    """
+    transformation("linearize", fun)
+    numbers = tuple(range(len(primals))) if argnums is None else argnums
+    selected = select("linearize", fun, numbers, primals)
+    avals = leaf_avals("linearize", selected)
+    traced, aux = trace_differentiated("linearize", fun, has_aux, primals, {}, selected, avals)
+    derived = linearized(traced.program, traced.wrt([has_tangent(aval) for aval in avals]), traced.known)
+    values = derived([*traced.captured, *selected.leaves, *traced.forced])
+    count, main = len(traced.program.outputs), traced.out_tree.num_leaves
+    output = tree.unflatten(traced.out_tree, values[:main])
+    linear = Linearized(fun, derived.extra, values[count:], avals, traced.program.out_avals[:main],
+                        selected.structure, traced.out_tree)
+    return (output, linear) if aux is None else (output, linear, aux.restore(values[main:count]))
+
+
+class Linearized:
+    """The second result of `linearize`: a linear function of tangents."""
+
+    def __init__(self, fun: Callable[..., Any], split: Split, residuals: Sequence[Any], avals: Sequence[Aval],
+                 out_avals: Sequence[Aval], in_tree: Any, out_tree: Any) -> None:
+        self._name, self._split, self._residuals = function_name(fun), split, list(residuals)
+        self._avals, self._out_avals = list(avals), list(out_avals)
+        self._in_tree, self._out_tree = in_tree, out_tree
+
+    @property
+    def program(self) -> Program:
+        """The linear program, with the residuals as its constants."""
+        linear = self._split.linear
+        return Program(linear.inputs, linear.equations, linear.outputs, linear.captured, self._residuals)
+
+    def __call__(self, *tangents: Any) -> Any:
+        """The tangent of the output; raises `TreeError` or `ArgumentError` unless `tangents` are like the primals."""
+        leaves = match_trees("linearize", "the primals", self._in_tree, "the tangents", tangents)
+        given = [tangent_leaf("linearize", leaf, aval, just(f"tangent {index}"))
+                 for index, (leaf, aval) in enumerate(zip(leaves, self._avals, strict=True))]
+        present = [value for value in given if type(value) is not Zero]
+        results = iter(run(self._split.linear, [*self._residuals, *present]))
+        outputs = [next(results) if reached else zeros(aval)
+                   for aval, reached in zip(self._out_avals, self._split.reached, strict=False)]
+        return tree.unflatten(self._out_tree, [gradient_leaf(value, aval) for value, aval in
+                                               zip(outputs, self._out_avals, strict=True)])
+
+    def __repr__(self) -> str:
+        return f"<derivative of {self._name}, {len(self._residuals)} residuals>"

@@ -1,0 +1,125 @@
+"""Looking at functions: `make_program` and `eval_shape`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import tree
+from fxgrad.api.arguments import transformation
+from fxgrad.control.flat import Traced, described_aval, function_name, just, parameter_names, trace_flat
+from fxgrad.core import program as ir
+from fxgrad.core.avals import struct_of
+from fxgrad.core.interpreter import run
+from fxgrad.core.program import Program, Signature
+from fxgrad.errors import ArgumentError, TreeError, at_user_line
+
+
+def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()) -> Callable[..., Program]:
+    """The function that traces `fun` and returns its `Program`, the counterpart of `jax.make_jaxpr`.
+
+    The arguments are arrays, numbers, `ShapeDtypeStruct`s, or containers of them; only shapes and dtypes matter.
+    Those at `static_argnums` are passed to `fun` as they are. Closed-over arrays become constants of the program.
+    The program prints with the names of the user's variables, and calling it runs it.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> program = fxgrad.make_program(lambda x: fnp.sin(x))(1.0)
+    >>> len(program.equations)
+    1
+    """
+    @transformation("make_program", fun)
+    def traced_program(*args: Any, **kwargs: Any) -> Program:
+        static = _static_positions(static_argnums, len(args))
+        traced, names, structure = trace_call("make_program", fun, args, kwargs, static)
+        signature = Signature(function_name(fun), tuple(names), structure, traced.out_tree)
+        program = traced.program
+        return Program(program.inputs, program.equations, program.outputs, program.captured, traced.captured, signature)
+    return traced_program
+
+
+def _static_positions(static_argnums: int | Sequence[int], count: int) -> set[int]:
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    for number in numbers:
+        if not -count <= number < count:
+            raise ArgumentError(at_user_line(
+                f"static_argnums={number}, and the function was called with {count} positional "
+                f"argument{'s' * (count != 1)}"))
+    return {number % count for number in numbers}
+
+
+def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+               static: set[int] = frozenset()) -> tuple[Traced, list[str], Any]:  # type: ignore[assignment]
+    """Traces a call without values, as `jit` does: the traced call, names of inputs, tree of the arguments."""
+    dynamic = tuple(arg for position, arg in enumerate(args) if position not in static)
+    leaves, structure = tree.flatten((dynamic, kwargs))
+    roots = parameter_names(fun, len(args))
+    names = [name for position, arg in enumerate(args) if position not in static
+             for name in tree.leaf_names(arg, roots[position])]
+    names += [name for key in sorted(kwargs) for name in tree.leaf_names(kwargs[key], key)]
+    avals = [described_aval(leaf, what, just(name)) for leaf, name in zip(leaves, names, strict=True)]
+
+    def call(*tracers: Any) -> Any:
+        given, keywords = tree.unflatten(structure, tracers)
+        remaining = iter(given)
+        arguments = [arg if position in static else next(remaining) for position, arg in enumerate(args)]
+        return fun(*arguments, **keywords)
+
+    traced = trace_flat(call, avals, what, fun, staging=True, names=lambda: names, intern=False, literals=True)
+    return traced, names, structure
+
+
+def call_program(program: Program, args: tuple[Any, ...]) -> Any:
+    """Runs a program on containers like those it was traced with, or on a flat list of inputs without a signature."""
+    expected = len(program.inputs) - len(program.constants)
+    if program.signature is None or program.signature.in_tree is None:
+        if len(args) != expected:
+            raise ArgumentError(at_user_line(f"the program takes {expected} inputs, got {len(args)}"))
+        outputs = run(program, _typed(program, args))
+        return outputs[0] if len(outputs) == 1 else outputs
+    leaves, structure = tree.flatten((args, {}))
+    if structure != program.signature.in_tree:
+        if len(args) == expected == len(leaves):
+            leaves = list(args)
+        else:
+            raise TreeError(at_user_line(
+                f"the program {program.signature.name} takes {', '.join(program.signature.input_names)} "
+                f"(structure {program.signature.in_tree}), got the structure {structure}"))
+    outputs = run(program, _typed(program, leaves))
+    return tree.unflatten(program.signature.out_tree, outputs) if program.signature.out_tree is not None else outputs
+
+
+def _typed(program: Program, values: Sequence[Any]) -> list[Any]:
+    """The inputs, checked against the program's types; Python scalars take on the dtype asked for."""
+    variables = program.inputs[len(program.constants):]
+    result = []
+    for index, (value, var) in enumerate(zip(values, variables, strict=True)):
+        aval = described_aval(value, "program", just(f"input {index}"))
+        if type(value) in (bool, int, float, complex) and not var.aval.shape:
+            result.append(np.asarray(value, var.aval.dtype)[()])
+            continue
+        if aval.shape != var.aval.shape or aval.dtype != var.aval.dtype:
+            raise ArgumentError(at_user_line(
+                f"the program takes {var.aval} as input {index}, got {aval}. Trace it again for other types, "
+                "or convert with x.astype(...)"))
+        result.append(value)
+    return result
+
+
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The shapes and dtypes of `fun(*args, **kwargs)` without computing anything.
+
+    Returns a container like the output with a `ShapeDtypeStruct` in the place of every array.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.eval_shape(lambda a, b: a @ b, np.ones((2, 3), "f"), fxgrad.ShapeDtypeStruct((3, 5), "f")).shape
+    (2, 5)
+    """
+    transformation("eval_shape", fun)
+    traced, _, _ = trace_call("eval_shape", fun, args, kwargs)
+    structs = [struct_of(aval) for aval in traced.program.out_avals]
+    return tree.unflatten(traced.out_tree, structs)
+
+
+ir.call_hook = call_program

@@ -1,0 +1,248 @@
+"""Reverse mode: `grad`, `value_and_grad`, `vjp`, `linear_transpose`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes, tree
+from fxgrad.api.arguments import (
+    Argnums,
+    Aux,
+    Selected,
+    caller,
+    check_differentiable,
+    gradient_leaf,
+    leaf_avals,
+    match_trees,
+    select,
+    tangent_leaf,
+    transformation,
+    with_aux,
+)
+from fxgrad.control.flat import Traced, described_aval, function_name, just, nth, trace_flat
+from fxgrad.core.avals import Aval
+from fxgrad.core.interpreter import derive, run
+from fxgrad.core.symbolic import Zero
+from fxgrad.core.tape import aval_of, is_tracing
+from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line
+from fxgrad.ops.space import instantiate
+from fxgrad.transforms.forward import has_tangent
+from fxgrad.transforms.linearize import Split, grad_program, linearized, pull_back
+from fxgrad.transforms.transpose import transposed
+
+
+def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
+         allow_int: bool = False) -> Callable[..., Any]:
+    """The function that computes the gradient of `fun`, by reverse mode.
+
+    `fun` returns a scalar (shape `()`, real floating; complex with `holomorphic`), or a pair of a scalar and
+    anything with `has_aux`. `argnums` (an int, or a sequence of ints) says which positional arguments to differentiate
+    in; each is an array, a number, or a container of them. The gradient has the structure, shapes and
+    dtypes of those arguments; integer ones, with `allow_int`, get zeros of dtype float0. With `has_aux` the
+    result is a pair (gradient, aux). For complex arguments of a real function the convention is jax's.
+
+    Raises `ArgumentError` if the output is not a scalar or `argnums` does not fit, `DTypeError` for integer
+    arguments without `allow_int`.
+
+    >>> import numpy as np, fxgrad
+    >>> def loss(w):
+    ...     return np.sum(np.sin(w) * w)
+    >>> fxgrad.grad(loss)(np.array([0.0, 1.0]))
+    array([0.        , 1.38177329])
+    """
+    @transformation("grad", fun)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        _, result, aux = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int, False, args, kwargs)
+        return (result, aux) if has_aux else result
+    return gradient
+
+
+def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
+                   allow_int: bool = False) -> Callable[..., Any]:
+    """The function that computes `(fun(...), gradient)`, sharing the forward work; arguments as for `grad`.
+
+    With `has_aux` the result is `((value, aux), gradient)`.
+
+    >>> import fxgrad
+    >>> value, slope = fxgrad.value_and_grad(lambda x: x ** 3)(2.0)
+    >>> float(value), float(slope)
+    (8.0, 12.0)
+    """
+    @transformation("value_and_grad", fun)
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        value, result, aux = _value_and_grad("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, True,
+                                             args, kwargs)
+        return ((value, aux), result) if has_aux else (value, result)
+    return value_and_gradient
+
+
+def _value_and_grad(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
+                    allow_int: bool, with_value: bool, args: tuple[Any, ...], kwargs: dict[str, Any],
+                    ) -> tuple[Any, Any, Any]:
+    selected = select(what, fun, argnums, args)
+    avals = leaf_avals(what, selected)
+    check_differentiable(what, selected, avals, holomorphic=holomorphic, allow_int=allow_int)
+    traced, aux = trace_differentiated(what, fun, has_aux, args, kwargs, selected, avals)
+    _check_scalar(what, fun, traced, holomorphic)
+    wrt = traced.wrt([has_tangent(aval) for aval in avals])
+    with_outputs = with_value or has_aux
+    derived = grad_program(traced.program, wrt, with_outputs, traced.known)
+    outputs = derived([*traced.captured, *selected.leaves, *traced.forced])
+    count = len(traced.program.outputs) if with_outputs else 0
+    gradients = iter(outputs[count:])
+    leaves = [gradient_leaf(next(gradients) if has_tangent(aval) else None, aval) for aval in avals]
+    return (outputs[0] if with_value else None, selected.rebuild(leaves),
+            aux.restore(outputs[1:count]) if aux is not None else None)
+
+
+def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args: tuple[Any, ...],
+                         kwargs: dict[str, Any], selected: Selected, avals: Sequence[Aval],
+                         ) -> tuple[Traced, Aux | None]:
+    """Traces a call with known values; traced auxiliary leaves become further outputs of the program."""
+    call = caller(fun, args, kwargs, selected)
+    aux = Aux() if has_aux else None
+    trees: list[Any] = []
+
+    def with_auxiliary(*leaves: Any) -> Any:
+        assert aux is not None
+        output, more = with_aux(what, fun, call(*leaves))
+        trees.append(tree.structure(output))
+        return output, aux.collect(more)
+
+    traced = trace_flat(with_auxiliary if has_aux else call, avals, what, fun,
+                        values=selected.leaves, names=selected.names)
+    return (traced._replace(out_tree=trees[0]) if has_aux else traced), aux
+
+
+_LEAF = tree.structure(0)
+
+
+def _check_scalar(what: str, fun: Any, traced: Traced, holomorphic: bool) -> None:
+    name = function_name(fun)
+    if traced.out_tree != _LEAF:
+        raise ArgumentError(at_user_line(
+            f"{what} needs a function that returns one scalar, and {name} returned a container "
+            f"({traced.out_tree}). Return the scalar alone; has_aux=True allows (scalar, anything)"))
+    aval = traced.program.out_avals[0]
+    if aval.shape:
+        raise ArgumentError(at_user_line(
+            f"{what} needs a function with a scalar output, and {name} returned {aval.strong()}. "
+            f"Sum or average it, {what}(lambda x: np.sum({name}(x))), or use jacrev for all derivatives"))
+    if not dtypes.is_inexact(aval.dtype):
+        raise DTypeError(at_user_line(
+            f"{what} needs a function with a floating-point output, and {name} returned {aval.strong()}, "
+            "which has no derivative. Leave out the comparison or the conversion to integers"))
+    if dtypes.is_complex(aval.dtype) != holomorphic:
+        wanted, cure = (("complex", "leave out holomorphic=True") if holomorphic else
+                        ("real", "pass holomorphic=True, or take np.real of the output"))
+        raise DTypeError(at_user_line(
+            f"{what} with holomorphic={holomorphic} needs a {wanted} output, and {name} returned {aval.strong()}; "
+            f"{cure}"))
+
+
+def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, has_aux: bool = False) -> Any:
+    """`fun(*primals)` and its pullback: `(output, pullback)`, or `(output, pullback, aux)` with `has_aux`.
+
+    `pullback(cotangent)` takes a container like the output and returns the tuple of the primals' cotangents
+    (with an int `argnums`, that argument's alone). It may be called any number of times.
+    Integer primals get zeros of dtype float0.
+
+    >>> import numpy as np, fxgrad
+    >>> output, pullback = fxgrad.vjp(lambda x, y: x * y, 2.0, 5.0)
+    >>> [float(cotangent) for cotangent in pullback(1.0)]
+    [5.0, 2.0]
+    """
+    transformation("vjp", fun)
+    numbers = tuple(range(len(primals))) if argnums is None else argnums
+    selected = select("vjp", fun, numbers, primals)
+    avals = leaf_avals("vjp", selected)
+    traced, aux = trace_differentiated("vjp", fun, has_aux, primals, {}, selected, avals)
+    wrt = traced.wrt([has_tangent(aval) for aval in avals])
+    derived = linearized(traced.program, wrt, traced.known)
+    values = derived([*traced.captured, *selected.leaves, *traced.forced])
+    count = len(traced.program.outputs)
+    main = traced.out_tree.num_leaves
+    pullback = Pullback(function_name(fun), derived.extra, values[count:], traced, selected, avals)
+    output = tree.unflatten(traced.out_tree, values[:main])
+    return (output, pullback) if aux is None else (output, pullback, aux.restore(values[main:count]))
+
+
+class Pullback:
+    """The second result of `vjp`: a function of cotangents of the output."""
+
+    def __init__(self, name: str, split: Split, residuals: Sequence[Any], traced: Traced, selected: Selected,
+                 avals: Sequence[Aval]) -> None:
+        self._name, self._split, self._selected, self._avals = name, split, selected, avals
+        self._residuals, self._out_tree = list(residuals), traced.out_tree
+        self._out_avals = traced.program.out_avals
+
+    def __call__(self, cotangent: Any) -> Any:
+        """The cotangents of the primals; raises `TreeError` or `ArgumentError` unless it fits the output."""
+        names = tree.leaf_names(cotangent, "output")
+        leaves = match_trees("vjp", "the output", self._out_tree, "the cotangent", cotangent)
+        given: list[Any] = [tangent_leaf("vjp", leaf, aval, just(name), "cotangent")
+                            for leaf, aval, name in zip(leaves, self._out_avals, names, strict=False)]
+        given += [Zero(aval) for aval in self._out_avals[len(given):]]  # of auxiliary outputs
+        reaching = [value for value, reached in zip(given, self._split.reached, strict=True) if reached]
+        split = self._split
+
+        def build(*values: Any) -> tuple[list[Any], None]:
+            residuals, cotangents = values[:split.linear.captured], iter(values[split.linear.captured:])
+            arriving = [value if type(value) is Zero else next(cotangents) for value in reaching]
+            return [instantiate(result) for result in pull_back(split, residuals, arriving)], None
+
+        present = [value for value in reaching if type(value) is not Zero]
+        inputs = [*self._residuals, *present]
+        key = ("pullback", tuple(type(value) is Zero for value in reaching))
+        results = iter(derive(split.linear, key, build, [aval_of(value) for value in inputs])(inputs))
+        return self._selected.rebuild(
+            [gradient_leaf(next(results) if has_tangent(aval) else None, aval) for aval in self._avals])
+
+    def __repr__(self) -> str:
+        return f"<pullback of {self._name}, {len(self._residuals)} residuals>"
+
+
+def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], tuple[Any, ...]]:
+    """The transpose of a linear function: takes a cotangent like its output, returns a tuple like `primals`.
+
+    `primals` say shapes and dtypes only (arrays, numbers or `ShapeDtypeStruct`s). Raises `LinearityError`
+    if `fun` is not zero at zero, and, when called, if it turns out not to be linear otherwise.
+
+    >>> import numpy as np, fxgrad
+    >>> transposed = fxgrad.linear_transpose(lambda x: 3.0 * x, np.float32(0))
+    >>> float(transposed(np.float32(2))[0])
+    6.0
+    """
+    transformation("linear_transpose", fun)
+    selected = select("linear_transpose", fun, tuple(range(len(primals))), primals)
+    avals = [described_aval(leaf, "linear_transpose", nth(selected.names, index)).strong()
+             for index, leaf in enumerate(selected.leaves)]
+    traced = trace_flat(caller(fun, primals, {}, selected), avals, "linear_transpose", fun, names=selected.names)
+
+    _refuse_affine(fun, traced)
+
+    def transpose(cotangent: Any) -> tuple[Any, ...]:
+        leaves = match_trees("linear_transpose", "the output", traced.out_tree, "the cotangent", cotangent)
+        given = [tangent_leaf("linear_transpose", leaf, aval, lambda: "the output", "cotangent")
+                 for leaf, aval in zip(leaves, traced.program.out_avals, strict=True)]
+        results = transposed(traced.program, traced.wrt())([*traced.captured, *map(instantiate, given)])
+        arguments: tuple[Any, ...] = tree.unflatten(selected.structure, results)
+        return arguments
+    return transpose
+
+
+def _refuse_affine(fun: Any, traced: Traced) -> None:
+    """Raises `LinearityError` if the function adds a constant, seen by its value at zero where that can be computed."""
+    program = traced.program
+    if is_tracing():
+        return
+    at_zero = run(program, [*traced.captured, *(np.zeros(var.aval.shape, var.aval.dtype)
+                                                for var in program.inputs[program.captured:])])
+    for value in at_zero:
+        if np.any((np.asarray(value) != 0) & (np.asarray(value) == np.asarray(value))):  # a NaN says nothing
+            raise LinearityError(at_user_line(
+                f"linear_transpose: {function_name(fun)} is not linear: it is not zero at zero. Leave out what it "
+                "adds, or use vjp, which linearizes first"))

@@ -1,0 +1,162 @@
+"""Calls of programs: `named_call` (one readable line), `jit_call` (a compiled unit), `checkpoint`, `recompute`.
+
+All four share their rules; they differ in who computes them and in what differentiation keeps.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.core.avals import Aval
+from fxgrad.core.interpreter import Derived, derive
+from fxgrad.core.primitive import Cost, Primitive, register
+from fxgrad.core.program import Program, needs_x64
+from fxgrad.core.symbolic import Linear, Zero
+from fxgrad.core.tape import aval_of, bind, innermost_for, trace
+from fxgrad.errors import ProgramError
+from fxgrad.executors import numpy as numpy_executor
+from fxgrad.executors import xla as xla_executor
+from fxgrad.ops.space import instantiate
+from fxgrad.transforms.batch import batched_program
+from fxgrad.transforms.cost import cost
+from fxgrad.transforms.forward import forward, spread
+from fxgrad.transforms.linearize import linearized
+from fxgrad.transforms.transpose import transposed
+
+Jvp = Callable[..., "tuple[list[Any], list[Any]]"]
+
+
+def check_arguments(name: str, expected: Sequence[Aval], given: Sequence[Aval]) -> None:
+    """Raises `ProgramError` unless the types are equal but for weakness."""
+    if [(aval.shape, aval.dtype) for aval in given] != [(aval.shape, aval.dtype) for aval in expected]:
+        raise ProgramError(f"{name}: the program called takes {list(expected)}, got {list(given)}")
+
+
+def _call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Callable[..., list[Any]]) -> Primitive:
+    """The record of a call; parameters are the program and a name to show."""
+    def abstract(*avals: Aval, program: Program, name: str) -> list[Aval]:
+        check_arguments(name, program.in_avals, avals)
+        return program.out_avals
+
+    def transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, name: str) -> list[Any]:
+        linear = tuple(type(value) is Linear for value in inputs)
+        known = [value for value in inputs if type(value) is not Linear]
+        results = iter(_call(transposed(program, linear), [*known, *map(instantiate, cotangents)], name))
+        return [next(results) if marked else None for marked in linear]
+
+    def batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, name: str,
+              ) -> tuple[list[Any], list[int]]:
+        outputs = _call(batched_program(program, size, tuple(axes)), values, name)
+        return outputs, [0] * len(outputs)
+
+    def _call(derived: Derived, inputs: Sequence[Any], name: str) -> list[Any]:
+        return bind(primitive, *derived.captured, *inputs, program=derived.program, name=name)
+
+    def count(*avals: Aval, program: Program, name: str) -> Cost:
+        return cost(program)
+
+    primitive = register(Primitive(name=name, abstract=abstract, numpy=numpy, xla=xla, jvp=jvp,
+                                   transpose=transpose, batch=batch, cost=count))
+    return primitive
+
+
+def _run_numpy(*values: Any, program: Program, name: str) -> list[Any]:
+    return numpy_executor.call(program, values)
+
+
+def _emit(lax: Any, *values: Any, program: Program, name: str) -> list[Any]:
+    return xla_executor.emit(program, values)
+
+
+def _inline_jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,
+                ) -> tuple[list[Any], list[Any]]:
+    return forward(program, primals, tangents)
+
+
+named_call_p = _call_primitive("named_call", _inline_jvp, _run_numpy, _emit)
+"""A library function shown as one line; differentiation looks inside."""
+
+
+def _split_jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,
+               ) -> tuple[list[Any], list[Any]]:
+    """Two compiled calls, one for what is known and one for the tangents, with residuals between them."""
+    wrt = tuple(type(tangent) is not Zero for tangent in tangents)
+    first = linearized(program, wrt)
+    known = bind(jit_call_p, *first.captured, *primals, program=first.program, name=name)
+    outputs, residuals = known[:len(program.outputs)], known[len(program.outputs):]
+    moving = [tangent for tangent in tangents if type(tangent) is not Zero]
+    reached = first.extra.reached
+    out_tangents = bind(jit_call_p, *residuals, *moving, program=first.extra.linear, name=name) if any(reached) else []
+    return outputs, spread(program.out_avals, reached, out_tangents)
+
+
+def _run_compiled(*values: Any, program: Program, name: str) -> list[Any]:
+    with xla_executor.x64(needs_x64(program)):
+        outputs = xla_executor.compiled(program)(*values)
+        return [np.asarray(output)[()] for output in outputs]
+
+
+jit_call_p = _call_primitive("jit_call", _split_jvp, _run_compiled, _emit)
+"""A function that was jitted inside another transformation: computed by XLA as a unit, also from NumPy."""
+
+
+def tangent_program(program: Program, wrt: tuple[bool, ...]) -> Derived:
+    """The program (inputs, tangents of those in `wrt`) -> tangents of the outputs that `extra` marks as reached."""
+    avals = program.in_avals
+    chosen = [aval for aval, marked in zip(avals, wrt, strict=True) if marked]
+
+    def build(*values: Any) -> tuple[list[Any], tuple[bool, ...]]:
+        _, tangents = forward(program, values[:len(avals)], spread(avals, wrt, values[len(avals):]))
+        reached = tuple(type(tangent) is not Zero for tangent in tangents)
+        return [tangent for tangent in tangents if type(tangent) is not Zero], reached
+
+    return derive(program, ("tangents", wrt), build, [*avals, *chosen])
+
+
+def _recomputing_jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,
+                     ) -> tuple[list[Any], list[Any]]:
+    """The tangents come from a call that starts from the inputs again, so only the inputs are kept."""
+    wrt = tuple(type(tangent) is not Zero for tangent in tangents)
+    outputs = bind(checkpoint_p, *primals, program=program, name=name)
+    derived = tangent_program(program, wrt)
+    moving = [tangent for tangent in tangents if type(tangent) is not Zero]
+    out_tangents = bind(recompute_p, *derived.captured, *primals, *moving, program=derived.program,
+                        name=name) if any(derived.extra) else []
+    return outputs, spread(program.out_avals, derived.extra, out_tangents)
+
+
+def _emit_behind_barrier(lax: Any, *values: Any, program: Program, name: str) -> list[Any]:
+    """The barrier keeps XLA from merging the recomputation with the first computation, which would save nothing."""
+    return xla_executor.emit(program, lax.optimization_barrier(values) if values else values)
+
+
+checkpoint_p = _call_primitive("checkpoint", _recomputing_jvp, _run_numpy, _emit)
+"""A call of which reverse mode keeps the inputs only."""
+recompute_p = _call_primitive("recompute", _recomputing_jvp, _run_numpy, _emit_behind_barrier)
+"""The second computation of a checkpointed call, in the backward pass."""
+
+
+def named(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A library function of one array (and static arguments) that programs show as one call.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> from fxgrad.control.call import named
+    >>> @named
+    ... def total(x):
+    ...     return fnp.sum(x * x)
+    >>> program = fxgrad.make_program(total)(fnp.arange(3.0))
+    >>> [equation.params["name"] for equation in program.equations]
+    ['total']
+    """
+    @functools.wraps(function)
+    def wrapper(x: Any, *args: Any, **static: Any) -> Any:
+        if innermost_for((x,)) is None:
+            return function(x, *args, **static)
+        program, captured = trace(lambda tracer: [function(tracer, *args, **static)], [aval_of(x)], staging=True,
+                                  name=function.__name__, origin=function, literals=True)
+        return bind(named_call_p, *captured, x, program=program, name=function.__name__)[0]
+    return wrapper

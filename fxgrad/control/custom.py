@@ -1,0 +1,297 @@
+"""Functions with derivatives of their own: the primitives behind `custom_jvp` and `custom_vjp`.
+
+A rule is user code that runs when the function is differentiated. Its wrappers (`JvpRule`, `VjpRule`) are parameters
+of the equation and speak flat lists; batching wraps them once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from fxgrad.control.call import check_arguments
+from fxgrad.core.avals import Aval
+from fxgrad.core.primitive import Cost, Primitive, register
+from fxgrad.core.program import Program
+from fxgrad.core.symbolic import Linear, Zero
+from fxgrad.core.tape import aval_of, bind, trace
+from fxgrad.errors import LinearityError, UnsupportedError, at_user_line
+from fxgrad.executors import numpy as numpy_executor
+from fxgrad.executors import xla as xla_executor
+from fxgrad.ops.space import instantiate, reduce_sum
+from fxgrad.transforms.batch import Batch, Batched, batched_program, put_axis
+from fxgrad.transforms.cost import cost
+from fxgrad.transforms.forward import forward
+from fxgrad.transforms.transpose import backward
+
+Flat = Sequence[Any]
+
+
+class JvpRule(Protocol):
+    """What a `custom_jvp` equation knows of its derivative."""
+
+    name: str
+
+    def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
+        """Outputs and their tangents; tangents may be `Zero`."""
+        ...
+
+
+class VjpRule(Protocol):
+    """What a `custom_vjp` equation knows of its derivative."""
+
+    name: str
+
+    def forward(self, primals: Flat) -> tuple[list[Any], list[Any], Any]:
+        """Outputs, residuals, and what `backward` needs to know of the residuals' structure."""
+        ...
+
+    def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
+        """A cotangent for every primal (None or `Zero` where there is none)."""
+        ...
+
+
+def _abstract(*avals: Aval, program: Program, rule: Any) -> list[Aval]:
+    check_arguments(rule.name, program.in_avals, avals)
+    return program.out_avals
+
+
+def _run_numpy(*values: Any, program: Program, rule: Any) -> list[Any]:
+    return numpy_executor.call(program, values)
+
+
+def _emit(lax: Any, *values: Any, program: Program, rule: Any) -> list[Any]:
+    return xla_executor.emit(program, values)
+
+
+def _cost(*avals: Aval, program: Program, rule: Any) -> Cost:
+    return cost(program)
+
+
+def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, rule: Any) -> list[Any]:
+    """A function that is linear itself is transposed through its own equations."""
+    return backward(program, inputs, cotangents)
+
+
+# --- custom_jvp -------------------------------------------------------------------------------------------
+
+
+def _custom_jvp_jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: JvpRule,
+                    ) -> tuple[list[Any], list[Any]]:
+    return rule.jvp(primals, tangents)
+
+
+def _custom_jvp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: JvpRule,
+                      ) -> tuple[list[Any], list[int]]:
+    derived = batched_program(program, size, tuple(axes))
+    if derived.captured:
+        raise AssertionError("a custom_jvp program captured values while it was batched; this is a bug in fxgrad")
+    outputs = bind(custom_jvp_p, *values, program=derived.program, rule=BatchedJvpRule(rule, size, tuple(axes)))
+    return outputs, [0] * len(outputs)
+
+
+custom_jvp_p = register(Primitive(
+    name="custom_jvp", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_custom_jvp_jvp,
+    transpose=_transpose, batch=_custom_jvp_batch, cost=_cost))
+
+
+def _one(aval: Aval, axis: int | None) -> Aval:
+    return aval if axis is None else Aval(aval.shape[:axis] + aval.shape[axis + 1:], aval.dtype, aval.weak)
+
+
+def _apply_batched(function: Callable[..., Sequence[Any]], size: int, values: Flat, axes: Sequence[int | None],
+                   ) -> list[Batched]:
+    """`function`, which takes values without the batch axis, on batches."""
+    avals = [_one(aval_of(value), axis) for value, axis in zip(values, axes, strict=True)]
+    program, captured = trace(function, avals, staging=True, intern=False, literals=True)
+    return Batch(size).run(program, [*(Batched(value, None) for value in captured),
+                                     *(Batched(value, axis) for value, axis in zip(values, axes, strict=True))])
+
+
+class _ByValue:
+    """Rules made by batching are equal if what they were made of is, so that programs are found again."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, *key: Any) -> None:
+        self._key = key
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._key))
+
+    def __repr__(self) -> str:
+        return f"<{self._key[0].name}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the user's function."""
+        return str(self._key[0].name)
+
+
+class BatchedJvpRule(_ByValue):
+    """A jvp rule on batches."""
+
+    __slots__ = ()
+
+    def __init__(self, rule: JvpRule, size: int, axes: tuple[int | None, ...]) -> None:
+        super().__init__(rule, size, axes)
+
+    def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
+        """Outputs and tangents with the batch axis first."""
+        rule, size, axes = self._key
+        count = len(primals)
+        given = [instantiate(tangent) for tangent in tangents]
+
+        def both(*values: Any) -> list[Any]:
+            outputs, out_tangents = rule.jvp(values[:count], values[count:])
+            return [*outputs, *map(instantiate, out_tangents)]
+
+        results = [put_axis(result, size, 0)
+                   for result in _apply_batched(both, size, [*primals, *given], [*axes, *axes])]
+        return results[:len(results) // 2], results[len(results) // 2:]
+
+
+# --- custom_vjp -------------------------------------------------------------------------------------------
+
+
+def _custom_vjp_jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: VjpRule,
+                    ) -> tuple[list[Any], list[Any]]:
+    outputs, residuals, structure = rule.forward(primals)
+    moving = tuple(type(tangent) is not Zero for tangent in tangents)
+    present = [tangent for tangent in tangents if type(tangent) is not Zero]
+    out_avals = tuple(aval.strong() for aval in program.out_avals)
+    out_tangents = bind(custom_vjp_tangent_p, *residuals, *present, rule=rule, structure=structure, moving=moving,
+                        in_avals=tuple(aval_of(primal).strong() for primal in primals), out_avals=out_avals)
+    return outputs, out_tangents
+
+
+def _custom_vjp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: VjpRule,
+                      ) -> tuple[list[Any], list[int]]:
+    derived = batched_program(program, size, tuple(axes))
+    avals = tuple(_one(aval_of(value), axis).strong() for value, axis in zip(values, axes, strict=True))
+    wrapped = BatchedVjpRule(rule, size, tuple(axes), avals)
+    outputs = bind(custom_vjp_p, *values, program=derived.program, rule=wrapped)
+    return outputs, [0] * len(outputs)
+
+
+custom_vjp_p = register(Primitive(
+    name="custom_vjp", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_custom_vjp_jvp,
+    transpose=_transpose, batch=_custom_vjp_batch, cost=_cost))
+
+
+class BatchedVjpRule(_ByValue):
+    """A vjp rule on batches; residuals have the batch axis first."""
+
+    __slots__ = ()
+
+    def __init__(self, rule: VjpRule, size: int, axes: tuple[int | None, ...], avals: tuple[Aval, ...]) -> None:
+        super().__init__(rule, size, axes, avals)
+
+    def forward(self, primals: Flat) -> tuple[list[Any], list[Any], Any]:
+        """As the rule's, for batches."""
+        rule, size, axes, _ = self._key
+        shape: list[Any] = []
+
+        def both(*values: Any) -> list[Any]:
+            outputs, residuals, structure = rule.forward(values)
+            shape[:] = [len(outputs), structure]
+            return [*outputs, *residuals]
+
+        results = [put_axis(result, size, 0) for result in _apply_batched(both, size, primals, axes)]
+        return results[:shape[0]], results[shape[0]:], shape[1]
+
+    def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
+        """As the rule's; cotangents of inputs that are not batched are summed over the batch."""
+        rule, size, axes, avals = self._key
+        count = len(residuals)
+
+        def one(*values: Any) -> list[Any]:
+            given = rule.backward(structure, values[:count], values[count:])
+            return [instantiate(Zero(aval) if cotangent is None else cotangent)
+                    for cotangent, aval in zip(given, avals, strict=True)]
+
+        results = _apply_batched(one, size, [*residuals, *map(instantiate, cotangents)],
+                                 [0] * (count + len(cotangents)))
+        return [reduce_sum(put_axis(result, size, 0), (0,)) if axis is None else put_axis(result, size, axis)
+                for result, axis in zip(results, axes, strict=True)]
+
+
+# --- the tangent of a custom_vjp function -------------------------------------------------------------------
+# Under reverse mode only its transpose is used, which is the user's backward pass. Forward mode derives the tangent
+# by transposing that pass once more, which takes that the pass is linear in the cotangent and transposable.
+
+
+def _tangent_abstract(*avals: Aval, rule: VjpRule, moving: tuple[bool, ...], in_avals: tuple[Aval, ...],
+                      out_avals: tuple[Aval, ...], **_: Any) -> list[Aval]:
+    expected = [aval for aval, moves in zip(in_avals, moving, strict=True) if moves]
+    check_arguments(rule.name, expected, avals[len(avals) - len(expected):])
+    return list(out_avals)
+
+
+def _tangent_program(avals: Sequence[Aval], *, rule: VjpRule, structure: Any, moving: tuple[bool, ...],
+                     in_avals: tuple[Aval, ...], out_avals: tuple[Aval, ...]) -> tuple[Program, list[Any]]:
+    """(residuals, tangents) -> output tangents, by transposing cotangents -> backward(residuals, cotangents)."""
+    count = len(avals) - sum(moving)
+
+    def pass_back(*values: Any) -> list[Any]:
+        given = rule.backward(structure, values[:count], values[count:])
+        return [instantiate(Zero(aval) if cotangent is None else cotangent)
+                for cotangent, aval, moves in zip(given, in_avals, moving, strict=True) if moves]
+
+    def tangents_of(*values: Any) -> list[Any]:
+        residuals, tangents = values[:count], values[count:]
+        program, captured = trace(pass_back, [*avals[:count], *out_avals], staging=True, intern=False, literals=True)
+        try:
+            results = backward(program, [*captured, *residuals, *map(Linear, out_avals)], tangents)
+        except (LinearityError, UnsupportedError) as error:
+            raise UnsupportedError(at_user_line(
+                f"forward mode through the custom_vjp function {rule.name}: its derivative was to be derived from the "
+                f"backward pass, which cannot be transposed: {str(error).split('  at ')[0].strip()}\n"
+                "Define the function with custom_jvp, or use reverse mode (grad, vjp, jacrev)")) from None
+        return [instantiate(result) for result in results[len(captured) + count:]]
+
+    return trace(tangents_of, avals, staging=True, intern=False, literals=True)
+
+
+def _tangent_numpy(*values: Any, **params: Any) -> list[Any]:
+    program, captured = _tangent_program([aval_of(value) for value in values], **params)
+    return numpy_executor.call(program, [*captured, *values])
+
+
+def _tangent_xla(lax: Any, *values: Any, **params: Any) -> list[Any]:
+    avals = [Aval(tuple(value.shape), value.dtype) for value in values]
+    program, captured = _tangent_program(avals, **params)
+    return xla_executor.emit(program, [*captured, *values])
+
+
+def _tangent_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[list[Any], list[Any]]:
+    program, captured = _tangent_program([aval_of(primal) for primal in primals], **params)
+    zeros = [Zero(aval_of(value)) for value in captured]
+    return forward(program, [*captured, *primals], [*zeros, *tangents])
+
+
+def _tangent_transpose(cotangents: list[Any], inputs: list[Any], *, rule: VjpRule, structure: Any,
+                       moving: tuple[bool, ...], in_avals: tuple[Aval, ...], out_avals: tuple[Aval, ...]) -> list[Any]:
+    count = len(inputs) - sum(moving)
+    given = rule.backward(structure, inputs[:count], [instantiate(cotangent) for cotangent in cotangents])
+    moved = [Zero(aval) if cotangent is None else cotangent
+             for cotangent, aval, moves in zip(given, in_avals, moving, strict=True) if moves]
+    return [*[None] * count, *(cotangent if type(value) is Linear else None
+                               for cotangent, value in zip(moved, inputs[count:], strict=True))]
+
+
+def _tangent_batch(size: int, values: list[Any], axes: list[int | None], **params: Any) -> tuple[list[Any], list[int]]:
+    avals = [_one(aval_of(value), axis) for value, axis in zip(values, axes, strict=True)]
+    program, captured = _tangent_program(avals, **params)
+    results = Batch(size).run(program, [*(Batched(value, None) for value in captured),
+                                        *(Batched(value, axis) for value, axis in zip(values, axes, strict=True))])
+    return [put_axis(result, size, 0) for result in results], [0] * len(results)
+
+
+custom_vjp_tangent_p = register(Primitive(
+    name="custom_vjp_tangent", abstract=_tangent_abstract, numpy=_tangent_numpy, xla=_tangent_xla, jvp=_tangent_jvp,
+    transpose=_tangent_transpose, batch=_tangent_batch,
+    cost=lambda *avals, **params: cost(_tangent_program(avals, **params)[0])))

@@ -1,0 +1,143 @@
+"""Between Python functions of containers and programs of flat lists: flattening, tracing, naming, rebuilding."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad import tree
+from fxgrad.core.avals import Aval, array_aval, check_dtype, struct_aval
+from fxgrad.core.program import Program
+from fxgrad.core.tape import record
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.tree import TreeDef
+
+
+def function_name(function: Any) -> str:
+    """What messages and printed programs call `function`."""
+    name = getattr(function, "__name__", None) or type(function).__name__
+    return "function" if name == "<lambda>" else str(name)
+
+
+def origin_of(function: Any) -> Any:
+    """What tells functions apart for interning: the code object, shared by closures made again and again."""
+    innermost = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function
+    code = getattr(innermost, "__code__", None)
+    return getattr(type(innermost).__call__, "__code__", None) if code is None and callable(innermost) else code
+
+
+def leaf_aval(value: Any) -> Aval | None:
+    """The type of an argument leaf: of a tracer, an array or a number; None for anything else."""
+    return value.var.aval if type(value) is Tracer else array_aval(value)
+
+
+def parameter_names(function: Any, count: int) -> list[str]:
+    """The names of the first `count` positional parameters, for messages and programs."""
+    names: list[str] = []
+    try:
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                names.append(parameter.name)
+            elif parameter.kind is parameter.VAR_POSITIONAL:
+                names.extend(f"{parameter.name}[{index}]" for index in range(count - len(names)))
+    except (TypeError, ValueError):
+        pass  # builtins have no signature
+    names.extend(f"argument {index}" for index in range(len(names), count))
+    return names[:count]
+
+
+def check_leaf(value: Any, what: str, where: Callable[[], str]) -> Aval:
+    """The type of an argument leaf; raises `ArgumentError` naming it if it is no array and no number."""
+    aval = leaf_aval(value)
+    if aval is None:
+        check_dtype(value, f"{what}: {where()}")
+        raise ArgumentError(at_user_line(
+            f"{what}: {where()} is a {type(value).__name__}, where an array or a number is needed. Pass it by "
+            "closure (functools.partial), or leave it out of the arguments that are transformed"))
+    return aval
+
+
+def described_aval(value: Any, what: str, where: Callable[[], str]) -> Aval:
+    """As `check_leaf`, for leaves of which the type alone matters: `jax.ShapeDtypeStruct` is welcome too."""
+    return struct_aval(value) or check_leaf(value, what, where)
+
+
+def nth(names: Callable[[], Sequence[str]], index: int) -> Callable[[], str]:
+    """A function giving one of `names`, which are made for messages only."""
+    return lambda: names()[index]
+
+
+def just(name: str) -> Callable[[], str]:
+    """A function giving `name`."""
+    return lambda: name
+
+
+class Traced(NamedTuple):
+    """A traced call: the program, the values of its captured inputs, and the tree of the output.
+
+    `forced` holds the outputs of the first `known` equations, where Python's control flow asked for values.
+    """
+
+    program: Program
+    captured: list[Any]
+    out_tree: TreeDef
+    known: int = 0
+    forced: Sequence[Any] = ()
+
+    def wrt(self, inputs: bool | Sequence[bool] = True) -> tuple[bool, ...]:
+        """Which inputs of the program take part: none of the captured ones, and those that `inputs` says."""
+        explicit = len(self.program.inputs) - self.program.captured
+        chosen = [inputs] * explicit if isinstance(inputs, bool) else inputs
+        return (*[False] * self.program.captured, *chosen)
+
+
+def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, function: Any, *,
+               values: Sequence[Any] | None = None, staging: bool = False,
+               names: Callable[[], Sequence[str]] | None = None, intern: bool = True,
+               literals: bool = False) -> Traced:
+    """Traces `call`, which takes flat tracers and returns any container of arrays.
+
+    `function` is the user's own, `what` the public name of the transformation, both for messages.
+    """
+    name = function_name(function)
+    out_tree: list[TreeDef] = []
+
+    def flat(*tracers: Tracer) -> list[Any]:
+        leaves, structure = tree.flatten(call(*tracers))
+        for index, leaf in enumerate(leaves):
+            if leaf_aval(leaf) is None:
+                _refuse_output(what, name, structure, index, leaf)
+        out_tree.append(structure)
+        return leaves
+
+    program, tape = record(flat, in_avals, staging=staging, values=values, name=name, input_names=names,
+                           origin=origin_of(function), intern=intern, literals=literals)
+    return Traced(program, tape.captured, out_tree[0], *tape.forced())
+
+
+def _refuse_output(what: str, name: str, structure: TreeDef, index: int, leaf: Any) -> None:
+    names = tree.leaf_names(tree.unflatten(structure, range(structure.num_leaves)), "output")
+    if isinstance(leaf, np.ndarray | np.generic):
+        check_dtype(leaf, f"{what}: {names[index]} of {name}")
+    raise ArgumentError(at_user_line(
+        f"{what}: {name} returned a {type(leaf).__name__} at {names[index]}, where an array or a number is needed. "
+        "Return it with has_aux=True, or not at all"))
+
+
+def indexed_names(function: Any, args: Sequence[Any], positions: Sequence[int] | None = None,
+                  ) -> Callable[[], list[str]]:
+    """A function giving the leaf names of the positional `args` (those at `positions`), as `params.W[0]`."""
+    def names() -> list[str]:
+        roots = parameter_names(function, len(args))
+        chosen = range(len(args)) if positions is None else positions
+        return [name for position in chosen for name in tree.leaf_names(args[position], roots[position])]
+    return names
+
+
+def unflatten(structure: TreeDef, leaves: Sequence[Any]) -> Any:
+    """The container of `structure` with these leaves."""
+    return tree.unflatten(structure, leaves)

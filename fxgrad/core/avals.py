@@ -1,0 +1,174 @@
+"""Abstract values: what is known of an array before it is computed (shape, dtype, weakness)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from fxgrad import config, dtypes
+from fxgrad.dtypes import DType
+from fxgrad.errors import DTypeError, at_user_line
+
+Shape = tuple[int, ...]
+
+
+class Aval:
+    """The type of an array: `shape`, `dtype`, and whether the dtype is weak (that of a Python scalar).
+
+    >>> Aval((2, 3), np.dtype("float32"))
+    f32[2,3]
+    """
+
+    # A plain class with a stored hash: avals are dictionary keys on the path of every recorded operation.
+    __slots__ = ("_hash", "dtype", "shape", "weak")
+
+    shape: Shape
+    dtype: DType
+    weak: bool
+
+    def __init__(self, shape: Shape, dtype: DType, weak: bool = False) -> None:
+        self.shape, self.dtype, self.weak = shape, dtype, weak
+        self._hash = hash((shape, dtype, weak))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Aval) and self.shape == other.shape
+                                 and self.dtype == other.dtype and self.weak == other.weak)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        size = ",".join(map(str, self.shape))
+        return f"{dtypes.short_name(self.dtype)}{'*' if self.weak else ''}[{size}]"
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes."""
+        return self.size * self.dtype.itemsize
+
+    def strong(self) -> Aval:
+        """The same without weakness."""
+        return Aval(self.shape, self.dtype) if self.weak else self
+
+    def update(self, shape: Shape | None = None, dtype: DType | None = None) -> Aval:
+        """The same with another shape or dtype (a new dtype is not weak)."""
+        return Aval(self.shape if shape is None else shape, self.dtype if dtype is None else dtype,
+                    self.weak and dtype is None)
+
+
+class Literal:
+    """A scalar constant that is part of a program's identity, made by rules (not by user code)."""
+
+    __slots__ = ("_hash", "_key", "aval", "value")
+
+    value: np.generic
+    aval: Aval
+
+    def __init__(self, value: Any, aval: Aval) -> None:
+        self.value = np.asarray(value).astype(aval.dtype).reshape(-1)[0]
+        self.aval = aval
+        self._key = (self.value.tobytes(), aval)
+        self._hash = hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Literal) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"{self.value!s}:{self.aval}"
+
+    @property
+    def shape(self) -> Shape:
+        """Always `()`."""
+        return ()
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the value."""
+        return self.aval.dtype
+
+
+def scalar_aval(value: bool | int | float | complex) -> Aval:
+    """The aval of a Python scalar: weak, of the default dtype of its kind (bool is never weak)."""
+    if isinstance(value, bool):
+        return Aval((), dtypes.bool_)
+    if isinstance(value, int):
+        return Aval((), dtypes.int32 if -2**31 <= value < 2**31 else dtypes.int64, weak=True)
+    if isinstance(value, float):
+        return Aval((), config.default_float(), weak=True)
+    return Aval((), dtypes.complex_dtype(config.default_float()), weak=True)
+
+
+_SUPPORTED = frozenset(dtypes.SUPPORTED.values())  # native byte order only: others hash differently
+
+
+def array_aval(value: Any) -> Aval | None:
+    """The aval of a NumPy array or scalar, a jax array, a Python scalar or a literal; None for all else.
+
+    >>> array_aval(2.0), array_aval(np.zeros((2, 3))), array_aval("no")
+    (f32*[], f64[2,3], None)
+    """
+    kind = type(value)
+    if kind is np.ndarray:
+        return Aval(value.shape, value.dtype) if value.dtype in _SUPPORTED else None
+    if kind is Literal:
+        return value.aval  # type: ignore[no-any-return]
+    if kind in (bool, int, float, complex):
+        return scalar_aval(value)
+    if isinstance(value, np.generic | np.ndarray):
+        return Aval(value.shape, value.dtype) if value.dtype in _SUPPORTED else None
+    if isinstance(value, jax.Array):
+        if value.dtype not in _SUPPORTED:
+            return None
+        return Aval(value.shape, np.dtype(value.dtype), bool(value.weak_type) and value.shape == ())
+    return None
+
+
+def struct_aval(value: Any) -> Aval | None:
+    """The aval that a `jax.ShapeDtypeStruct` describes; None for anything else."""
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return Aval(tuple(value.shape), dtypes.canonical(value.dtype), bool(value.weak_type))
+    return None
+
+
+def struct_of(aval: Aval) -> Any:
+    """The `jax.ShapeDtypeStruct` that describes `aval`."""
+    build: Any = jax.ShapeDtypeStruct
+    return build(aval.shape, aval.dtype, weak_type=aval.weak)
+
+
+def operand_aval(value: Any) -> Aval | None:
+    """As `array_aval`, but NumPy's float64 and complex128 *scalars* are weak, as Python's floats are.
+
+    An operand such as `np.sqrt(d)` then leaves float32 arrays float32; it keeps its own width where nothing
+    else decides.
+    """
+    if type(value) is np.float64 or type(value) is np.complex128:
+        return Aval((), value.dtype, weak=True)
+    return array_aval(value)
+
+
+def check_dtype(value: Any, name: str) -> None:
+    """Raises `DTypeError` if `value` is an array of a dtype fxgrad does not have."""
+    dtype = getattr(value, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.name not in dtypes.SUPPORTED and dtype != dtypes.float0:
+        raise DTypeError(at_user_line(
+            f"{name} is an array of dtype {dtype.name}, which fxgrad does not have; "
+            f"it supports {', '.join(dtypes.SUPPORTED)}: convert it first, for example x.astype('float32')"))

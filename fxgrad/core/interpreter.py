@@ -1,0 +1,156 @@
+"""Walking programs: the one loop, the public `Interpreter`, and the memo of derived programs.
+
+Every transformation gives the equations of a program another meaning. `Interpreter` is that walk with one hook;
+running an interpreter while a tape is current records a new program, so transformations compose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from fxgrad import config
+from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.program import Equation, Program, Var, not_installed
+from fxgrad.core.simplify import SimplifyingTape, without_dead_code
+from fxgrad.core.tape import bind, current, innermost_for, read, sources, trace
+from fxgrad.core.tracer import Tracer
+
+__all__ = ["Derived", "Interpreter", "bind", "derive", "evaluate", "run"]
+
+
+class Interpreter:
+    """A meaning for programs: override `equation`, and `literal` where scalars need wrapping.
+
+    The values that flow are whatever the interpreter makes them: arrays, pairs, intervals, counts.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> class Count(Interpreter):
+    ...     def __init__(self):
+    ...         self.counts = {}
+    ...     def equation(self, equation, inputs):
+    ...         name = equation.primitive.name
+    ...         self.counts[name] = self.counts.get(name, 0) + 1
+    ...         return [None] * len(equation.outputs)
+    >>> count = Count()
+    >>> program = fxgrad.make_program(lambda x: fnp.sin(x) * fnp.sin(x + x))(1.0)
+    >>> _ = count.run(program, [None])
+    >>> count.counts
+    {'sin': 2, 'add': 1, 'mul': 1}
+    """
+
+    def run(self, program: Program, inputs: Sequence[Any]) -> list[Any]:
+        """Walks `program` once; `inputs` belong to `program.inputs`, without those that `constants` fill.
+
+        Returns the values of `program.outputs`. Raises `ValueError` if the number of inputs is wrong.
+        """
+        given = [*(self.constant(value) for value in program.constants), *inputs]
+        if len(given) != len(program.inputs):
+            raise ValueError(f"the program takes {len(program.inputs) - len(program.constants)} inputs, "
+                             f"got {len(inputs)}")
+        environment: dict[Var, Any] = dict(zip(program.inputs, given, strict=True))
+
+        def value(atom: Any) -> Any:
+            return self.literal(atom) if type(atom) is Literal else environment[atom]
+
+        with sources() as at:
+            for equation in program.equations:
+                at(equation)
+                outputs = self.equation(equation, [value(atom) for atom in equation.inputs])
+                environment.update(zip(equation.outputs, outputs, strict=True))
+        return [value(atom) for atom in program.outputs]
+
+    def equation(self, equation: Equation, inputs: list[Any]) -> Sequence[Any]:
+        """The values of `equation.outputs`, given those of its inputs."""
+        raise NotImplementedError(f"{type(self).__name__} must define equation(self, equation, inputs)")
+
+    def literal(self, literal: Literal) -> Any:
+        """The value of a scalar that stands in the program; the literal itself unless overridden."""
+        return literal
+
+    def constant(self, array: Any) -> Any:
+        """The value of an array that a closed program carries; the array itself unless overridden."""
+        return array
+
+
+class _Evaluate(Interpreter):
+    def equation(self, equation: Equation, inputs: list[Any]) -> Sequence[Any]:
+        return bind(equation.primitive, *inputs, **equation.params)
+
+
+_evaluate = _Evaluate()
+
+
+def evaluate(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """Binds every equation in turn: computes them, or records them on the current tape."""
+    return _evaluate.run(program, inputs)
+
+
+execute_hook: Callable[[Program, Sequence[Any]], list[Any]] = not_installed
+"""Computes a whole program on concrete values; set by `fxgrad.executors`."""
+
+
+def run(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of `program`: recorded if a tape is concerned, and computed by an executor if not."""
+    if innermost_for(inputs) is None:
+        return execute_hook(program, [*program.constants, *inputs])
+    return evaluate(program, inputs)
+
+
+Builder = Callable[..., "tuple[Sequence[Any], Any]"]
+"""Called with tracers; returns the outputs of the derived program and whatever else is to be known of it."""
+
+
+class Derived(NamedTuple):
+    """A program made from another one: itself, the values it captured, and what else its builder said."""
+
+    program: Program
+    captured: list[Any]
+    extra: Any
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """Runs the program in the current context."""
+        return run(self.program, [*self.captured, *inputs])
+
+
+def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval], known: int = 0) -> Derived:
+    """The program that `build` records when called with tracers of `in_avals`, simplified.
+
+    The first of them are the inputs of `program`. If the outputs of its first `known` equations have been computed,
+    they are further inputs, and those equations do not run again.
+
+    Remembered on `program` under `key`, unless user code called by `build` captured a tracer: then the
+    result holds for this call only.
+    """
+    key = (key, known)
+    derived: Derived | None = program.memo.get(key)
+    if derived is None:
+        extra: list[Any] = []
+        prefix = program.equations[:known]
+        known_avals = [var.aval for equation in prefix for var in equation.outputs]
+
+        def record(*tracers: Any) -> Sequence[Any]:
+            _seed(prefix, dict(zip(program.inputs, tracers, strict=False)), tracers[len(in_avals):])
+            outputs, more = build(*tracers[:len(in_avals)])
+            extra.append(more)
+            return outputs
+
+        recorded, captured = trace(record, [*in_avals, *known_avals], staging=True, intern=False, literals=True,
+                                   name="a derived program", tape_class=SimplifyingTape)
+        derived = Derived(without_dead_code(recorded), captured, extra[0])
+        if config.check_level:
+            derived.program.check()
+        if not any(type(value) is Tracer for value in captured):
+            program.memo[key] = derived
+    return derived
+
+
+def _seed(equations: Sequence[Equation], environment: dict[Var, Any], values: Sequence[Any]) -> None:
+    """Tells the current tape the outputs of `equations`, which are all of `values` in order."""
+    tape, remaining = current.get(), iter(values)
+    assert isinstance(tape, SimplifyingTape)
+    for equation in equations:
+        outputs = [next(remaining) for _ in equation.outputs]
+        inputs = [read(environment, atom) for atom in equation.inputs]
+        tape.seed(equation.primitive, inputs, equation.params, outputs)
+        environment.update(zip(equation.outputs, outputs, strict=True))

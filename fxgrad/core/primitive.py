@@ -1,0 +1,138 @@
+"""The primitive: one frozen record of an operation's seven rules, none optional.
+
+| rule | receives -> returns | must hold |
+|---|---|---|
+| `abstract` | avals, params -> list of avals | raises a shape or dtype error for every illegal input |
+| `numpy` | arrays, params -> list of arrays | shapes and dtypes equal `abstract` |
+| `xla` | `lax`, jax values, params -> list of jax values | public `jax.lax` and `jax.numpy` names only |
+| `jvp` | primals, tangents, params -> primals, tangents | linear in the tangents; built from ops |
+| `transpose` | cotangents, inputs, params -> cotangents or None | the adjoint in the linear inputs |
+| `batch` | size, values, axes, params -> values, axes | equals a Python loop |
+| `cost` | avals, params -> Cost | from shapes only |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from fxgrad.core.avals import Aval
+from fxgrad.errors import UnsupportedError, at_user_line
+
+
+@dataclass(frozen=True)
+class Absent:
+    """The named absence of a rule: calling it raises `UnsupportedError` with the reason."""
+
+    kind: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reason}" if self.reason else self.kind
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise UnsupportedError(at_user_line(f"this rule is absent ({self})"))
+
+
+NOT_LINEAR = Absent("NOT_LINEAR", "the output is linear in no input")
+"""In the place of a transpose rule."""
+NO_TANGENT = Absent("NO_TANGENT", "the output is integer, bool or piecewise constant: every tangent is zero")
+"""In the place of a jvp rule; interpreters then give every output a symbolic zero tangent."""
+
+
+def TODO(reason: str) -> Absent:  # noqa: N802  (reads as the marker that it is)
+    """A rule that is still owed, and why."""
+    if not reason:
+        raise ValueError("TODO needs a reason")
+    return Absent("TODO", reason)
+
+
+class Cost(NamedTuple):
+    """What running an equation costs: floating-point operations, and bytes read and written."""
+
+    flops: int
+    bytes: int
+
+
+Rule = Callable[..., Any]
+
+
+class ArrayKernel:
+    """A `numpy` rule with one output, made of `function`, which returns the array itself (not in a list).
+
+    The interpreter calls the rule; generated code calls `function`.
+    """
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, *arrays: Any, **params: Any) -> list[Any]:
+        return [self.function(*arrays, **params)]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Primitive:
+    """An operation and its seven rules; see the table at the top of this file.
+
+    `name` is unique and is what programs print. An absent rule is `NOT_LINEAR`, `NO_TANGENT` or
+    `TODO(reason)`; `None` is refused with `TypeError`. Users define their own with this constructor:
+
+    >>> import numpy as np
+    >>> from fxgrad.core.interpreter import bind
+    >>> double_p = Primitive(
+    ...     name="double",
+    ...     abstract=lambda x: [x],
+    ...     numpy=lambda x: [2 * x],
+    ...     xla=lambda lax, x: [lax.add(x, x)],
+    ...     jvp=lambda primals, tangents: (bind(double_p, *primals), bind(double_p, *tangents)),
+    ...     transpose=lambda cotangents, inputs: bind(double_p, *cotangents),
+    ...     batch=lambda size, values, axes: (bind(double_p, *values), list(axes)),
+    ...     cost=lambda x: Cost(x.size, 2 * x.nbytes),
+    ... )
+    >>> import fxgrad
+    >>> float(fxgrad.grad(lambda x: bind(double_p, x)[0])(3.0))
+    2.0
+    """
+
+    name: str
+    abstract: Rule
+    numpy: Rule
+    xla: Rule
+    jvp: Rule
+    transpose: Rule
+    batch: Rule
+    cost: Rule
+
+    def __post_init__(self) -> None:
+        for field in fields(self)[1:]:
+            if not callable(getattr(self, field.name)):
+                raise TypeError(f"primitive {self.name!r} needs the rule {field.name}; if it is absent on purpose, "
+                                "say so with NOT_LINEAR, NO_TANGENT or TODO(reason)")
+        if isinstance(self.abstract, Absent) or isinstance(self.numpy, Absent) or isinstance(self.xla, Absent):
+            raise TypeError(f"primitive {self.name!r} must have the rules abstract, numpy and xla")
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+RULES = ("abstract", "numpy", "xla", "jvp", "transpose", "batch", "cost")
+"""The names of the seven rules, in the order of the record."""
+
+registry: dict[str, Primitive] = {}
+"""The library's own primitives by name; `parse` finds them here."""
+
+
+def register(primitive: Primitive) -> Primitive:
+    """Makes `primitive` known to `parse` and to the rule matrix; raises `ValueError` if its name is taken."""
+    if primitive.name in registry:
+        raise ValueError(f"there is a primitive {primitive.name!r} already")
+    registry[primitive.name] = primitive
+    return primitive
+
+
+def total_bytes(inputs: Sequence[Aval], outputs: Sequence[Aval]) -> int:
+    """The bytes an operation moves that reads every input and writes every output once."""
+    return sum(aval.nbytes for aval in (*inputs, *outputs))

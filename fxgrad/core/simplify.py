@@ -1,0 +1,163 @@
+"""Programs that are born simple: value numbering and exact algebra while recording, dead code afterwards.
+
+No rewrite changes a NaN, an infinity, the sign of a zero or a rounding. The algebra of a primitive stands beside
+its record, entered in `rewrites`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.core.avals import Literal
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.program import Atom, Equation, Program, Var
+from fxgrad.core.tape import Tape, bind, read, sources, trace
+from fxgrad.core.tracer import Tracer
+
+
+class Definitions:
+    """How each value of the program under way was computed, for rewrites that look one step back."""
+
+    __slots__ = ("_made",)
+
+    def __init__(self) -> None:
+        self._made: dict[Var, tuple[Primitive, list[Any], dict[str, Any]]] = {}
+
+    def note(self, primitive: Primitive, inputs: list[Any], params: dict[str, Any], outputs: Sequence[Any]) -> None:
+        """Enters the equation that made `outputs`."""
+        for output in outputs:
+            self._made[output.var] = (primitive, inputs, params)
+
+    def inputs_if(self, value: Any, primitive: Primitive) -> list[Any] | None:
+        """The inputs of the equation that made `value`, if `primitive` made it."""
+        made = self._made.get(value.var) if type(value) is Tracer else None
+        return made[1] if made is not None and made[0] is primitive else None
+
+    def params_of(self, value: Any) -> dict[str, Any]:
+        """The parameters of the equation that made `value`."""
+        return self._made[value.var][2]
+
+
+Rewrite = Callable[[Definitions, list[Any], dict[str, Any]], "list[Any] | None"]
+"""(definitions, inputs, params) -> the outputs, made with ops from the inputs; or None to leave the equation alone."""
+
+
+class Rewrites:
+    """Exact algebra by primitive, tried in the order of registration; a primitive without any is left alone."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Primitive, list[Rewrite]] = {}
+
+    def register(self, *primitives: Primitive) -> Callable[[Rewrite], Rewrite]:
+        """A decorator that enters its function for each of `primitives`."""
+        def enter(rewrite: Rewrite) -> Rewrite:
+            for primitive in primitives:
+                self._entries.setdefault(primitive, []).append(rewrite)
+            return rewrite
+        return enter
+
+    def apply(self, primitive: Primitive, definitions: Definitions, inputs: list[Any], params: dict[str, Any],
+              ) -> list[Any] | None:
+        """The outputs that the first fitting rewrite gives, or None."""
+        for rewrite in self._entries.get(primitive, ()):
+            outputs = rewrite(definitions, inputs, params)
+            if outputs is not None:
+                return outputs
+        return None
+
+
+rewrites = Rewrites()
+commutative: set[Primitive] = set()
+"""Primitives whose two inputs may be exchanged without any change of the result."""
+
+
+def is_literal(value: Any, number: float) -> bool:
+    """Whether `value` is a literal equal to `number`; `0` means the positive zero alone."""
+    if type(value) is not Literal or not bool(value.value == number):
+        return False
+    return number != 0 or not bool(np.signbit(np.float64(complex(value.value).real)))
+
+
+class SimplifyingTape(Tape):
+    """A tape that gives equal equations the same outputs and rewrites what algebra makes simpler."""
+
+    __slots__ = ("_definitions", "_seen")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._definitions = Definitions()
+        self._seen: dict[Any, list[Any]] = {}
+
+    def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+        """As any tape, unless an equal equation was recorded before, or a rewrite applies."""
+        atoms = [self.atom(arg) for arg in args]
+        key = self._key(primitive, atoms, params)
+        outputs = self._seen.get(key)
+        if outputs is None:
+            values = [Tracer(self, atom) if type(atom) is Var else atom for atom in atoms]
+            rewritten = rewrites.apply(primitive, self._definitions, values, params)
+            if rewritten is None:
+                outputs = super().record(primitive, values, params)
+                self._definitions.note(primitive, values, params, outputs)
+            else:
+                outputs = rewritten
+            self._seen[key] = outputs
+        return outputs
+
+
+    def seed(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any], outputs: list[Any]) -> None:
+        """Declares the outputs of an equation to be known, so that it need not be recorded."""
+        self._seen[self._key(primitive, [self.atom(arg) for arg in args], params)] = outputs
+
+    def _key(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any]) -> Any:
+        ordered = sorted(atoms, key=_order) if primitive in commutative else atoms
+        return (primitive, tuple(params.items()), *ordered)
+
+
+def _order(atom: Any) -> tuple[bool, int]:
+    return type(atom) is Literal, hash(atom) if type(atom) is Literal else id(atom)
+
+
+def live_equations(program: Program) -> list[Equation]:
+    """The equations that an output depends on, in order."""
+    wanted = {atom for atom in program.outputs if type(atom) is Var}
+    kept: list[Equation] = []
+    for equation in reversed(program.equations):
+        if not wanted.isdisjoint(equation.outputs):
+            kept.append(equation)
+            wanted.update(atom for atom in equation.inputs if type(atom) is Var)
+    return kept[::-1]
+
+
+def without_dead_code(program: Program) -> Program:
+    """The same program without the equations that no output depends on."""
+    return Program(program.inputs, live_equations(program), program.outputs, program.captured, program.constants,
+                   program.signature)
+
+
+def simplify(program: Program) -> Program:
+    """An equal program without dead, repeated and trivial equations; inputs and outputs stay as they are.
+
+    >>> import fxgrad
+    >>> program = fxgrad.make_program(lambda x: (x + x) * (x + x))(1.0)
+    >>> len(program.equations), len(simplify(program).equations)
+    (3, 2)
+    """
+    def rebuild(*inputs: Any) -> list[Any]:
+        environment: dict[Var, Any] = dict(zip(program.inputs, inputs, strict=True))
+        with sources() as at:
+            for equation in live_equations(program):
+                at(equation)
+                outputs = bind(equation.primitive, *(read(environment, atom) for atom in equation.inputs),
+                               **equation.params)
+                environment.update(zip(equation.outputs, outputs, strict=True))
+        return [read(environment, atom) for atom in program.outputs]
+
+    rebuilt, captured = trace(rebuild, program.in_avals, staging=True, intern=False, literals=True,
+                              tape_class=SimplifyingTape)
+    assert not captured, "simplify made a constant: rewrites may use literals only"
+    return Program(rebuilt.inputs, live_equations(rebuilt), rebuilt.outputs,
+                   program.captured, program.constants, program.signature)

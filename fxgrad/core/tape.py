@@ -1,0 +1,343 @@
+"""The tape: it records operations on tracers and yields the interned program, and it can look up values.
+
+A *staging* tape records every operation bound while it is current; a *selective* tape only those that depend on
+its inputs. Values from outside become captured inputs of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from fxgrad import config, errors
+from fxgrad.core import interning
+from fxgrad.core.avals import Aval, Literal, check_dtype, operand_aval
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.program import Atom, Equation, Program, Source, Var, not_installed
+from fxgrad.core.symbolic import Linear
+from fxgrad.core.tracer import Tracer
+
+current: ContextVar[Tape | None] = ContextVar("current_tape", default=None)
+"""The innermost tape of this thread or task."""
+
+equation_source: ContextVar[Source | None] = ContextVar("equation_source", default=None)
+"""The source of the equation that an interpreter is at, so that what it records keeps the user's lines."""
+
+evaluate_hook: Callable[[Primitive, Sequence[Any], dict[str, Any]], list[Any]] = not_installed
+"""Computes a primitive on concrete values; set by `fxgrad.executors`."""
+
+
+def bind(primitive: Primitive, *args: Any, **params: Any) -> list[Any]:
+    """Applies `primitive`: records it on the innermost tape concerned, or computes it if there is none."""
+    tape = current.get()
+    while tape is not None:
+        if tape.staging:
+            return tape.record(primitive, args, params)
+        for arg in args:
+            if type(arg) is Tracer and arg.tape is tape:
+                return tape.record(primitive, args, params)
+        tape = tape.parent
+    return evaluate_hook(primitive, args, params)
+
+
+def aval_of(value: Any) -> Aval:
+    """The type of an operand of any kind; raises `ArgumentError` for what is not an array or a number."""
+    if type(value) is Tracer:
+        return value.var.aval
+    aval = operand_aval(value)
+    if aval is None:
+        if type(value) is Linear:
+            raise errors.LinearityError(errors.at_user_line(
+                "cannot transpose: two values that the function is to be linear in are multiplied with each other. "
+                "Use vjp, which linearizes first, or pass one of them by closure"))
+        check_dtype(value, "an operand")
+        raise errors.ArgumentError(errors.at_user_line(
+            f"an operand must be an array or a number, got {type(value).__name__}"))
+    return aval
+
+
+InputNames = Callable[[], Sequence[str]]
+"""Gives the names of a tape's inputs for messages; a function, since they are seldom needed."""
+
+
+class Tape:
+    """Records one call of one function; `values` are those of its inputs where they are known.
+
+    With `literals`, Python and NumPy scalars become literals of the program, and captured inputs otherwise.
+    """
+
+    __slots__ = ("_done", "_environment", "_identified", "_interned", "_literals", "_originals", "captured",
+                 "closed", "input_names", "name", "node", "nodes", "parent", "root", "staging", "values")
+
+    def __init__(self, root: interning.Node, staging: bool, values: Sequence[Any] | None = None,
+                 name: str = "function", input_names: InputNames | None = None, interned: bool = True,
+                 literals: bool = False) -> None:
+        self._interned, self._literals = interned, literals
+        self.parent = current.get()
+        self.root = self.node = root
+        self.staging, self.values = staging, values
+        self.name, self.input_names = name, input_names
+        self.nodes: list[interning.Node] = []
+        self.captured: list[Any] = []
+        self.closed = False
+        self._identified: dict[int, Var] = {}
+        self._originals: list[Any] = []
+        self._environment: dict[Var, Any] | None = None
+        self._done = 0
+
+    def inputs(self) -> list[Tracer]:
+        """The tracers to call the function with."""
+        return [Tracer(self, var) for var in self.root.outputs]
+
+    def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+        """Records one operation and returns the tracers of its outputs."""
+        atoms: list[Any] = [arg.var if type(arg) is Tracer and arg.tape is self else self.atom(arg) for arg in args]
+        key = (primitive, *atoms, *params.items()) if params else (primitive, *atoms)
+        node = self.node.children.get(key)
+        if node is None:
+            node = self._extend(key, primitive, atoms, params)
+        self.node = node
+        self.nodes.append(node)
+        return [Tracer(self, var) for var in node.outputs]
+
+    def _extend(self, key: Any, primitive: Primitive, atoms: list[Atom], params: dict[str, Any]) -> interning.Node:
+        if self.closed:
+            raise self._leak("operations")
+        avals = infer(primitive, [atom.aval for atom in atoms], params)
+        source = equation_source.get() or _user_source()
+        equation = Equation(primitive, atoms, params, [Var(aval) for aval in avals], source)
+        return self._step(key, equation, equation.outputs)
+
+    def _step(self, key: Any, equation: Equation | None, outputs: list[Var]) -> interning.Node:
+        if self._interned:
+            return interning.extend(self.node, key, equation, outputs)
+        return interning.Node(equation, outputs)
+
+    def atom(self, value: Any) -> Atom:
+        """`value` as an input of an equation: a variable of this tape, a literal, or a captured input."""
+        if type(value) is Tracer:
+            if value.tape is self:
+                return value.var
+            if value.tape.closed:
+                raise leaked(value)
+        elif type(value) is Literal:
+            return value
+        elif type(value) in (bool, int, float, complex) or isinstance(value, np.generic):
+            # Scalars are told apart by position: their identity says nothing.
+            aval = aval_of(value)
+            scalar = np.asarray(value, aval.dtype)[()]
+            return Literal(scalar, aval) if self._literals else self._capture(scalar, aval)
+        known = self._identified.get(id(value))
+        if known is not None:
+            return known
+        var = self._capture(value, aval_of(value))
+        self._identified[id(value)] = var
+        self._originals.append(value)  # known by its id, so it must live as long; what is captured may be a copy
+        return var
+
+    def _capture(self, value: Any, aval: Aval) -> Var:
+        node = self.node.children.get(aval)
+        if node is None:
+            node = self._step(aval, None, [Var(aval)])
+        if type(value) is np.ndarray and value.flags.writeable:
+            value = value.copy()  # the function may change it before the program runs
+        self.captured.append(value)
+        self.node = node
+        self.nodes.append(node)
+        return node.outputs[0]
+
+    def finish(self, outputs: Sequence[Any]) -> Program:
+        """Ends the recording; returns the interned program, whose captured inputs are `self.captured`."""
+        atoms = tuple(self.atom(output) for output in outputs)
+        program = self.node.programs.get(atoms)
+        if program is None:
+            captured = [node.outputs[0] for node in self.nodes if node.equation is None]
+            program = Program([*captured, *self.root.outputs], [*self._equations()], atoms, len(captured))
+            if config.check_level:
+                program.check()
+            program = self.node.programs.setdefault(atoms, program)
+        return program
+
+    def _equations(self) -> Iterator[Equation]:
+        return (node.equation for node in self.nodes if node.equation is not None)
+
+    # --- values of tracers ------------------------------------------------------------------------------
+
+    def force(self, tracer: Tracer, use: str) -> Any:
+        """The concrete value of `tracer`; raises `ConcretizationError` where it has none."""
+        if self.closed:
+            raise leaked(tracer)
+        if self.values is None:
+            raise self._unknown(tracer, use)
+        value = self._run_prefix()[tracer.var]
+        if type(value) is Tracer:
+            return value.tape.force(value, use)
+        return np.asarray(value)
+
+    def _run_prefix(self) -> dict[Var, Any]:
+        """Evaluates, in the enclosing context, what was recorded since the last time."""
+        assert self.values is not None
+        if self._environment is None:
+            self._environment = dict(zip(self.root.outputs, self.values, strict=True))
+        environment = self._environment
+        captured = iter(self.captured[sum(node.equation is None for node in self.nodes[:self._done]):])
+        token = current.set(self.parent)
+        try:
+            for node in self.nodes[self._done:]:
+                if node.equation is None:
+                    environment[node.outputs[0]] = next(captured)
+                else:
+                    inputs = [read(environment, atom) for atom in node.equation.inputs]
+                    outputs = bind(node.equation.primitive, *inputs, **node.equation.params)
+                    environment.update(zip(node.outputs, outputs, strict=True))
+                self._done += 1
+        finally:
+            current.reset(token)
+        return environment
+
+    def forced(self) -> tuple[int, list[Any]]:
+        """How many of the first equations forcing has computed, and the values of their outputs."""
+        if self._environment is None:
+            return 0, []
+        done = [node for node in self.nodes[:self._done] if node.equation is not None]
+        return len(done), [self._environment[var] for node in done for var in node.outputs]
+
+    def known_value(self, tracer: Tracer) -> Any:
+        """The concrete value for display, or None where there is none."""
+        if self.closed or self.values is None:
+            return None
+        value = self._run_prefix()[tracer.var]
+        return value.tape.known_value(value) if type(value) is Tracer else value
+
+    def _unknown(self, tracer: Tracer, use: str) -> errors.ConcretizationError:
+        names = ", ".join(self._ancestors(tracer.var)) or "no argument"
+        return errors.ConcretizationError(errors.at_user_line(
+            f"{use} needs the value of a traced array ({tracer.aval}) in {self.name}, which is traced without values. "
+            f"It depends on: {names}. Write fxgrad.numpy.where(condition, a, b) to choose between values, "
+            "or make the argument static (static_argnums) to choose between pieces of code"))
+
+    def _ancestors(self, var: Var) -> list[str]:
+        """The names of the inputs that `var` depends on."""
+        wanted = {var}
+        for equation in reversed([*self._equations()]):
+            if not wanted.isdisjoint(equation.outputs):
+                wanted.update(atom for atom in equation.inputs if type(atom) is Var)
+        names = self.input_names() if self.input_names else [f"input {i}" for i in range(len(self.root.outputs))]
+        return [name for name, root in zip(names, self.root.outputs, strict=True) if root in wanted]
+
+    def _leak(self, what: str) -> errors.LeakedTracerError:
+        return errors.LeakedTracerError(errors.at_user_line(f"{what} recorded on the closed tape of {self.name}"))
+
+    def origin_of(self, var: Var) -> str:
+        """The user's line that made `var`, for messages; "" if it is an input."""
+        for node in self.nodes:
+            if node.equation is not None and var in node.outputs and node.equation.source is not None:
+                source = node.equation.source
+                return f"{source.filename.rsplit('/', 1)[-1]}:{source.line} (in {source.code.co_name})"
+        return ""
+
+
+def leaked(tracer: Tracer) -> errors.LeakedTracerError:
+    """The error for a tracer that outlived its function."""
+    made = tracer.tape.origin_of(tracer.var)
+    where = f"made at {made}" if made else "an argument of the function"
+    return errors.LeakedTracerError(errors.at_user_line(
+        f"a traced array ({tracer.aval}) of {tracer.tape.name}, {where}, was used after {tracer.tape.name} had "
+        "returned. Return the value from the function (has_aux=True allows values beside the result) "
+        "and do not store it elsewhere"))
+
+
+def read(environment: dict[Var, Any], atom: Atom) -> Any:
+    """The value of an atom: that of the variable, or the literal itself."""
+    return atom if type(atom) is Literal else environment[atom]  # type: ignore[index]
+
+
+def infer(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
+    """The types of the outputs; errors of the abstract rule gain the user's line."""
+    try:
+        return list(primitive.abstract(*avals, **params))
+    except errors.FxgradError as error:
+        if "\n  at " in str(error):
+            raise
+        raise type(error)(errors.at_user_line(str(error))) from None
+
+
+def _user_source() -> Source | None:
+    frame = errors.user_frame()
+    return None if frame is None else Source(frame.f_code, frame.f_lasti)
+
+
+class sources:  # noqa: N801  (used as `with sources() as at: at(equation)`)
+    """While a program is walked: `at(equation)` gives what is recorded next the source of that equation."""
+
+    __slots__ = ("_outer",)
+
+    def __enter__(self) -> Callable[[Equation], None]:
+        outer = self._outer = equation_source.get()
+        return lambda equation: equation_source.set(equation.source or outer) and None
+
+    def __exit__(self, *_: object) -> None:
+        equation_source.set(self._outer)
+
+
+class tracing:  # noqa: N801  (used as `with tracing(tape):`)
+    """Makes a tape current for a block, and closes it at the end."""
+
+    # A class, not contextlib: this runs for every call of every transformed function.
+    __slots__ = ("_tape", "_token")
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    def __enter__(self) -> Tape:
+        self._token = current.set(self._tape)
+        return self._tape
+
+    def __exit__(self, *_: object) -> None:
+        current.reset(self._token)
+
+
+def trace(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **options: Any,
+          ) -> tuple[Program, list[Any]]:
+    """As `record`, returning the program and the values of its captured inputs."""
+    program, tape = record(function, in_avals, **options)
+    return program, tape.captured
+
+
+def record(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], *, staging: bool,
+           values: Sequence[Any] | None = None, name: str = "function", input_names: InputNames | None = None,
+           origin: Any = None, intern: bool = True, literals: bool = False, tape_class: type[Tape] = Tape,
+           ) -> tuple[Program, Tape]:
+    """Calls `function` with tracers; returns the program, and the tape, which holds what was captured.
+
+    `function` takes as many positional tracers as there are `in_avals` and returns a flat sequence.
+    `origin` tells functions apart whose programs would otherwise be shared (a code object).
+    """
+    avals = tuple(in_avals)
+    root = interning.root(origin, avals) if intern else interning.fresh_root(avals)
+    tape = tape_class(root, staging, values, name, input_names, intern, literals)
+    try:
+        with tracing(tape):
+            outputs = function(*tape.inputs())
+            program = tape.finish(outputs)
+    finally:
+        tape.closed = True
+    return program, tape
+
+
+def is_tracing() -> bool:
+    """Whether any function is being traced in this thread or task."""
+    return current.get() is not None
+
+
+def innermost_for(values: Sequence[Any]) -> Tape | None:
+    """The tape that would record an operation on `values`, or None if it would be computed."""
+    tape = current.get()
+    while tape is not None:
+        if tape.staging or any(type(value) is Tracer and value.tape is tape for value in values):
+            return tape
+        tape = tape.parent
+    return None

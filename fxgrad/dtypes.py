@@ -1,0 +1,184 @@
+"""The dtypes fxgrad knows and how they promote: jax's lattice, with weak Python scalars.
+
+The lattice is that of jax's type promotion document (docs.jax.dev, "Type promotion semantics"). Its weak
+nodes `int*`, `float*`, `complex*` stand for Python scalars, which take on the dtype of what they meet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+
+from fxgrad import config
+from fxgrad.errors import DTypeError
+
+DType = np.dtype[Any]
+
+bfloat16: DType = np.dtype(ml_dtypes.bfloat16)
+float0: DType = np.dtype(jax.dtypes.float0)
+bool_: DType = np.dtype(np.bool_)
+int32: DType = np.dtype(np.int32)
+int64: DType = np.dtype(np.int64)
+float32: DType = np.dtype(np.float32)
+float64: DType = np.dtype(np.float64)
+complex64: DType = np.dtype(np.complex64)
+complex128: DType = np.dtype(np.complex128)
+
+_SUCCESSORS: dict[str, tuple[str, ...]] = {
+    "bool": ("int*",),
+    "uint8": ("int16", "uint16"), "uint16": ("int32", "uint32"), "uint32": ("int64", "uint64"),
+    "uint64": ("float*",),
+    "int*": ("uint8", "int8"),
+    "int8": ("int16",), "int16": ("int32",), "int32": ("int64",), "int64": ("float*",),
+    "float*": ("complex*", "bfloat16", "float16"),
+    "bfloat16": ("float32",), "float16": ("float32",), "float32": ("float64", "complex64"),
+    "float64": ("complex128",),
+    "complex*": ("complex64",), "complex64": ("complex128",), "complex128": (),
+}
+_SHORT = {"bool": "bool", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "int8": "i8",
+          "int16": "i16", "int32": "i32", "int64": "i64", "bfloat16": "bf16", "float16": "f16",
+          "float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
+_LONG = {short: name for name, short in _SHORT.items()}
+SUPPORTED: dict[str, DType] = {
+    name: np.dtype(getattr(ml_dtypes, name) if name == "bfloat16" else name) for name in _SHORT}
+
+
+def _upper_bounds() -> dict[str, set[str]]:
+    bounds = {name: {name} for name in _SUCCESSORS}
+    changed = True
+    while changed:
+        changed = False
+        for name, successors in _SUCCESSORS.items():
+            reached = bounds[name].union(*(bounds[successor] for successor in successors))
+            if reached != bounds[name]:
+                bounds[name], changed = reached, True
+    return bounds
+
+
+def _join_table() -> dict[tuple[str, str], str]:
+    bounds, table = _upper_bounds(), {}
+    for a in bounds:
+        for b in bounds:
+            common = bounds[a] & bounds[b]
+            table[a, b], = (c for c in common if common == bounds[c])
+    return table
+
+
+_JOIN = _join_table()
+
+
+def short_name(dtype: DType) -> str:
+    """`f32` for float32 and so on: the names in printed programs."""
+    return _SHORT.get(dtype.name, dtype.name)
+
+
+def from_short_name(name: str) -> DType:
+    """The dtype that `short_name` prints as `name`; raises `KeyError` if there is none."""
+    return SUPPORTED[_LONG[name]]
+
+
+def is_floating(dtype: DType) -> bool:
+    """Whether `dtype` is real floating (bfloat16 included)."""
+    return dtype.kind == "f" or dtype == bfloat16
+
+
+def is_complex(dtype: DType) -> bool:
+    """Whether `dtype` is complex."""
+    return dtype.kind == "c"
+
+
+def is_inexact(dtype: DType) -> bool:
+    """Whether `dtype` is floating or complex: whether there are derivatives with respect to it."""
+    return dtype.kind in "fc" or dtype == bfloat16
+
+
+def is_integer(dtype: DType) -> bool:
+    """Whether `dtype` is a signed or unsigned integer (bool is not)."""
+    return dtype.kind in "iu"
+
+
+def is_64bit(dtype: DType) -> bool:
+    """Whether jax narrows `dtype` unless its x64 mode is on."""
+    return dtype.name in ("float64", "int64", "uint64", "complex128")
+
+
+def real_dtype(dtype: DType) -> DType:
+    """The dtype of the real part."""
+    return float32 if dtype == complex64 else float64 if dtype == complex128 else dtype
+
+
+def complex_dtype(dtype: DType) -> DType:
+    """The complex dtype whose parts are of `dtype` (complex64 for those narrower than float32)."""
+    return dtype if is_complex(dtype) else complex128 if dtype == float64 else complex64
+
+
+def inexact_dtype(dtype: DType) -> DType:
+    """`dtype` if it is inexact, and the default float dtype for integers and bool."""
+    return dtype if is_inexact(dtype) else config.default_float()
+
+
+def canonical(dtype: Any) -> DType:
+    """Anything NumPy takes for a dtype as a dtype that fxgrad supports.
+
+    Python's `float`, `int`, `complex` and `bool` stand for the default float dtype, int32, complex64
+    (complex128 if the default float is float64) and bool. Raises `DTypeError` for strings, objects, dates.
+    """
+    if dtype is float:
+        return config.default_float()
+    if dtype is int:
+        return int32
+    if dtype is complex:
+        return complex_dtype(config.default_float())
+    result: DType = np.dtype(dtype).newbyteorder("=")
+    if result.name not in _SHORT:
+        raise DTypeError(f"fxgrad has no dtype {result.name!r}; it supports {', '.join(_SHORT)}")
+    return result
+
+
+def _node(dtype: DType, weak: bool) -> str:
+    if not weak or dtype == bool_:
+        return dtype.name
+    return "complex*" if is_complex(dtype) else "float*" if is_floating(dtype) else "int*"
+
+
+def _weak_dtype(node: str, types: tuple[tuple[DType, bool], ...]) -> DType:
+    """The width of a weak result: the widest weak operand of that kind, or the default."""
+    own = [dtype for dtype, weak in types if weak and _node(dtype, True) == node]
+    if node == "int*":
+        return max(own, key=lambda d: d.itemsize, default=int32)
+    if node == "float*":
+        return max(own, key=lambda d: d.itemsize, default=config.default_float())
+    parts = [d for d, weak in types if weak and is_inexact(d)]
+    wide = any(real_dtype(d) == float64 for d in parts)
+    return complex128 if wide else complex64
+
+
+_promoted: dict[Any, tuple[DType, bool]] = {}
+
+
+def promote(*types: tuple[DType, bool]) -> tuple[DType, bool]:
+    """The common `(dtype, weak)` of operands given as `(dtype, weak)` pairs.
+
+    >>> import numpy as np
+    >>> promote((np.dtype("float32"), False), (np.dtype("float64"), True))
+    (dtype('float32'), False)
+    """
+    key = (types, config.default_float())
+    result = _promoted.get(key)
+    if result is None:
+        nodes = [_node(dtype, weak) for dtype, weak in types]
+        for (dtype, _), node in zip(types, nodes, strict=True):
+            if node not in _SUCCESSORS:
+                raise DTypeError(f"{dtype.name} does not promote; convert it first: x.astype('float32')")
+        join = nodes[0]
+        for node in nodes[1:]:
+            join = _JOIN[join, node]
+        if join.endswith("*"):
+            result = _weak_dtype(join, types), True
+        else:
+            result = SUPPORTED[join], False
+        _promoted[key] = result
+    return result

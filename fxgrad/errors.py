@@ -1,0 +1,173 @@
+"""Every error that fxgrad raises on purpose, as one tree; each class documents its cause and its cure.
+
+FxgradError
+├── ShapeError (ValueError)             shapes of the operands do not fit together
+├── DTypeError (TypeError)              a dtype that the operation is not defined for
+├── AxisError (ValueError)              an axis that the array does not have
+├── IndexingError (IndexError)          a static index out of range, or an index of the wrong kind
+├── ArgumentError (TypeError)           an argument of a transformation that makes no sense
+├── TreeError (ValueError)              a container (pytree) of the wrong structure
+├── ConcretizationError (TypeError)     a Python value was asked of a tracer that has none
+├── ArrayConversionError (TypeError)    a tracer was to become a NumPy array or a Python number
+├── MutationError (TypeError)           item assignment to a tracer
+├── LeakedTracerError (RuntimeError)    a tracer used after its function had returned
+├── UnsupportedError (NotImplementedError)   a NumPy or jax function that fxgrad cannot trace, or a missing rule
+├── LinearityError (TypeError)          transposing something that is not linear
+├── ProgramError (ValueError)           a program that breaks the rules of the IR
+└── ProgramSyntaxError (ValueError)     text that does not parse as a program
+
+A message says what was called, what came, what is needed and what to write. Those raised while a
+user's function is being traced end with the user's own line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CodeType, FrameType
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class FxgradError(Exception):
+    """Base class of every error that fxgrad raises on purpose."""
+
+
+class ShapeError(FxgradError, ValueError):
+    """Shapes that do not fit together.
+
+    Cause: `np.add(a, b)` with shapes `(3,)` and `(4,)`, or `a @ b` with unequal inner sizes.
+    Cure: reshape, transpose or insert an axis (`x[:, None]`) so that the sizes agree.
+    """
+
+
+class DTypeError(FxgradError, TypeError):
+    """A dtype for which the operation, or its derivative, is not defined.
+
+    Cause: `grad(f)(3)`, `x << y` of floats, `np.floor` of a complex array.
+    Cure: convert first (`x.astype(...)`, `float(...)`), or pass `allow_int=True` or `holomorphic=True`
+    where the transformation offers it.
+    """
+
+
+class AxisError(FxgradError, ValueError):
+    """An axis number outside the range of the array's axes, or one given twice.
+
+    Cause: `np.sum(x, axis=2)` of a matrix. Cure: an axis between `-x.ndim` and `x.ndim - 1`.
+    """
+
+
+class IndexingError(FxgradError, IndexError):
+    """A static index that is out of range, or an index that cannot be used.
+
+    Cause: `x[5]` where `x` has five rows, `x[1.0]`, or a boolean mask whose value is not known.
+    Cure: an index in range; `where(mask, x, 0)` in place of `x[mask]` under `jit` and `vmap`.
+    """
+
+
+class ArgumentError(FxgradError, TypeError):
+    """An argument of a transformation that makes no sense.
+
+    Cause: `argnums=3` of a function called with two arguments, `in_axes` of the wrong structure, a
+    gradient of a function whose output is not a scalar, an unhashable static argument.
+    Cure: the message names the argument and a value that fits.
+    """
+
+
+class TreeError(FxgradError, ValueError):
+    """A container (pytree) whose structure is not the expected one.
+
+    Cause: tangents shaped unlike the primals. Cure: the same nesting, keys and lengths.
+    """
+
+
+class ConcretizationError(FxgradError, TypeError):
+    """A Python value (`bool`, `int`, an index) was asked of a tracer that has no value.
+
+    Cause: `if x > 0:` inside `jit` or on a mapped argument of `vmap`, where the function is traced
+    once for all values. Cure: `fxgrad.numpy.where` for a choice of values, a static argument
+    (`static_argnums`) for a choice of code, or leave out `jit`: under `grad`, `jvp`, `vjp` and
+    `linearize` alone the values are known and Python's own control flow works.
+    """
+
+
+class ArrayConversionError(FxgradError, TypeError):
+    """A tracer was to become a NumPy array or a Python number.
+
+    Cause: `float(x)`, `x.item()`, `np.asarray(x)`, `math.sin(x)` inside a transformed function: the
+    result would be cut off from the derivative without a word.
+    Cure: the function of the same name in `fxgrad.numpy`; `stop_gradient(x)` to cut on purpose; and
+    `fxgrad.debug.value(x)` to look at the value.
+    """
+
+
+class MutationError(FxgradError, TypeError):
+    """Item assignment to a tracer: `x[0] = 1`.
+
+    Cause: traced arrays are values and cannot change. Cure: `x = x.at[0].set(1)`.
+    """
+
+
+class LeakedTracerError(FxgradError, RuntimeError):
+    """A tracer used after the traced function had returned.
+
+    Cause: a traced value stored in a global, an attribute or a list outside the function.
+    Cure: return the value; use `has_aux=True` for values beside the result.
+    """
+
+
+class UnsupportedError(FxgradError, NotImplementedError):
+    """A function of NumPy or jax, a method or a rule that fxgrad does not have.
+
+    Cause: the message names it. Cure: the nearest supported name, which the message gives too.
+    """
+
+
+class LinearityError(FxgradError, TypeError):
+    """A function that was to be transposed is not linear.
+
+    Cause: `linear_transpose(lambda x: x * x, x)`. Cure: pass what it is not linear in by closure,
+    or use `vjp`, which linearizes first.
+    """
+
+
+class ProgramError(FxgradError, ValueError):
+    """A program that breaks the rules of the IR: an unbound variable, a wrong type.
+
+    Cause: a hand-written program, or an interpreter that emits wrong equations. The message shows the
+    equation among its neighbours. Cure: `program.check()` after each step of the construction.
+    """
+
+
+class ProgramSyntaxError(FxgradError, ValueError):
+    """Text that does not parse as a program; the message gives line and column."""
+
+
+def _is_internal(code: CodeType) -> bool:
+    return code.co_filename.startswith(_PACKAGE) or code.co_filename == "<fxgrad>"
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame on the stack that runs neither fxgrad's nor NumPy's nor jax's code."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not _is_internal(code) and "site-packages" not in code.co_filename \
+                and not code.co_filename.startswith("<__array_function__"):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def user_line() -> str:
+    """The user's own line as `file:line (in function)`, for the end of a message; "" if there is none."""
+    frame = user_frame()
+    if frame is None:
+        return ""
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} (in {frame.f_code.co_name})"
+
+
+def at_user_line(message: str) -> str:
+    """`message`, and below it the user's own line if there is one."""
+    line = user_line()
+    return f"{message}\n  at {line}" if line else message

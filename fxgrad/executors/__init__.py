@@ -1,0 +1,40 @@
+"""Computing programs: with NumPy for NumPy and Python inputs, with XLA where a jax array is among them.
+
+Importing this package sets the hooks by which `core` computes primitives and programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.core import interpreter, tape
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.program import Program
+from fxgrad.core.tracer import Tracer
+from fxgrad.executors import numpy as numpy_executor
+from fxgrad.executors import xla as xla_executor
+from fxgrad.executors.xla import is_jax
+
+
+def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """Computes one primitive on concrete values; raises `LeakedTracerError` if one of them is a tracer."""
+    for arg in args:
+        if type(arg) is Tracer:
+            raise tape.leaked(arg)
+    executor = xla_executor if any(is_jax(arg) for arg in args) else numpy_executor
+    return executor.evaluate(primitive, args, params)
+
+
+def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """Computes a program on concrete values."""
+    for value in inputs:
+        if is_jax(value):
+            return xla_executor.execute(program, inputs)
+        if type(value) is Tracer:
+            raise tape.leaked(value)
+    return numpy_executor.execute(program, inputs)
+
+
+tape.evaluate_hook = evaluate
+interpreter.execute_hook = execute

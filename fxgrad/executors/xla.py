@@ -1,0 +1,84 @@
+"""Computing with XLA: programs are emitted again as `jax.lax` calls inside `jax.jit`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+from fxgrad import dtypes
+from fxgrad.core.avals import Literal
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.program import Program, Var, needs_x64
+from fxgrad.core.tape import aval_of, infer
+
+_NOT_JAX = frozenset({np.ndarray, bool, int, float, complex, Literal})
+
+
+def is_jax(value: Any) -> bool:
+    """Whether `value` is a jax array, or a tracer of jax."""
+    return type(value) not in _NOT_JAX and isinstance(value, jax.Array)
+
+
+def x64(needed: bool = True) -> AbstractContextManager[Any]:
+    """A scope in which jax keeps 64-bit dtypes, whatever its global flag says."""
+    return jax.enable_x64(True) if needed else nullcontext()
+
+
+def as_jax(value: Any) -> Any:
+    """`value` for `lax`, in its own dtype; call it within `x64()` for 64-bit ones."""
+    if type(value) is Literal:
+        return value.value
+    if type(value) in (bool, int, float, complex):
+        return np.asarray(value, aval_of(value).dtype)
+    return value
+
+
+def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """Calls the `xla` rule of every equation on jax values (within a jax trace, or eagerly)."""
+    environment: dict[Var, Any] = dict(zip(program.inputs, map(as_jax, inputs), strict=True))
+
+    def read(atom: Any) -> Any:
+        return as_jax(atom) if type(atom) is Literal else environment[atom]
+
+    for equation in program.equations:
+        outputs = equation.primitive.xla(lax, *map(read, equation.inputs), **equation.params)
+        environment.update(zip(equation.outputs, outputs, strict=True))
+    return [jax.numpy.asarray(read(atom)) for atom in program.outputs]
+
+
+def compiled(program: Program) -> Callable[..., list[Any]]:
+    """The program as a function compiled by `jax.jit`, kept on the program."""
+    function: Callable[..., list[Any]] | None = program.memo.get("xla")
+    if function is None:
+        function = program.memo["xla"] = jax.jit(lambda *inputs: emit(program, inputs))
+    return function
+
+
+def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """A program on concrete values, at least one of them a jax array; the results are jax arrays."""
+    with x64(needs_x64(program)):
+        return compiled(program)(*(typed(value, var) for value, var in zip(inputs, program.inputs, strict=True)))
+
+
+def typed(value: Any, var: Var) -> Any:
+    """A value of the dtype that the program expects (Python scalars have none of their own)."""
+    if type(value) is Literal:
+        return value.value
+    if type(value) in (bool, int, float, complex):
+        return np.asarray(value, var.aval.dtype)
+    return value
+
+
+def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """One primitive on concrete values, at least one of them a jax array."""
+    avals = [aval_of(arg) for arg in args]
+    out_avals = infer(primitive, avals, params)
+    wide = any(dtypes.is_64bit(aval.dtype) for aval in (*avals, *out_avals))
+    with x64(wide):
+        outputs: list[Any] = primitive.xla(lax, *(jax.numpy.asarray(as_jax(arg)) for arg in args), **params)
+    return outputs

@@ -1,0 +1,230 @@
+"""Arithmetic of two operands: sums, products, quotients, remainders, powers, extrema."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.tape import aval_of
+from fxgrad.numpy.elementwise import Elementwise, binary, composite, inexact, with_bool_as
+from fxgrad.numpy.mathematics import isnan, without_bool
+from fxgrad.numpy.operands import (
+    apply,
+    as_array,
+    operand,
+    operands,
+    promoted,
+    refuse_complex,
+    refuse_out,
+    settled,
+)
+from fxgrad.ops import arithmetic, exponential, parts, trigonometric
+from fxgrad.ops.arithmetic import div, mul, rem, sub
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import and_, and_p, eq, gt, lt, ne, or_p, shift_right_logical
+from fxgrad.ops.pointwise import add as add_
+from fxgrad.ops.pointwise import add_p, scalar_like
+from fxgrad.ops.space import convert
+
+
+def _named(name: str, function: Any, doc: str) -> Elementwise:
+    return Elementwise(function, name, 2, doc, __name__)
+
+
+# --- sums, products, quotients ------------------------------------------------------------------------------------
+
+add = _named("add", binary(add_p, with_bool_as(lambda x, y: apply(add_p, x, y), lambda x, y: apply(or_p, x, y))),
+             "The sum of two operands; of bools, whether either is True.")
+subtract = _named("subtract", binary(arithmetic.sub_p), "The difference of two operands.")
+multiply = _named(
+    "multiply", binary(arithmetic.mul_p, with_bool_as(lambda x, y: apply(arithmetic.mul_p, x, y),
+                                                      lambda x, y: apply(and_p, x, y))),
+    "The product of two operands; of bools, whether both are True.")
+divide = _named("divide", inexact(arithmetic.div_p), "The quotient of two operands, a float also for integers.")
+true_divide = divide
+
+
+def _numbers(x: Any, y: Any) -> list[Any]:
+    """The operands in their common dtype, bools as integers."""
+    return [without_bool(value) for value in settled(promoted(*operands(x, y)))]
+
+
+def _nonzero(y: Any) -> Any:
+    """Integer divisors with 1 in place of 0, of which there is no remainder."""
+    return where(eq(y, scalar_like(0, y)), scalar_like(1, y), y) if dtypes.is_integer(aval_of(y).dtype) else y
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    """The remainder with the sign of the divisor; of integers and 0 it is 0."""
+    x, y = _numbers(x, y)
+    y = _nonzero(y)
+    result = rem(x, y)
+    if aval_of(x).dtype.kind == "u":
+        return result
+    zero = scalar_like(0, result)
+    turned = and_(ne(result, zero), ne(lt(result, zero), lt(y, zero)))
+    return where(turned, add_(result, y), result)
+
+
+def _floor_divide(x: Any, y: Any) -> Any:
+    x, y = _numbers(x, y)
+    dtype = aval_of(x).dtype
+    if dtype.kind == "u":
+        return div(x, y)
+    refuse_complex("floor_divide", x)
+    if dtypes.is_integer(dtype):
+        quotient, zero = div(x, y), scalar_like(0, x)
+        inexact_below = and_(ne(parts.sign(x), parts.sign(y)), ne(rem(x, y), zero))
+        return where(inexact_below, sub(quotient, scalar_like(1, x)), quotient)
+    whole = parts.round(div(sub(x, _remainder(x, y)), y))
+    return where(eq(y, 0.0), div(x, y), whole)
+
+
+remainder = _named("remainder", _remainder, "The remainder of a division, with the sign of the divisor.")
+mod = remainder
+def _fmod(x: Any, y: Any) -> Any:
+    x, y = _numbers(x, y)
+    return rem(x, _nonzero(y))
+
+
+fmod = _named("fmod", _fmod, "The remainder of a division, with the sign of the dividend.")
+floor_divide = _named("floor_divide", _floor_divide, "The greatest whole number that is not above the quotient.")
+
+
+def divmod(x: Any, y: Any) -> tuple[Any, Any]:
+    """`(floor_divide(x, y), remainder(x, y))`; shapes broadcast.
+
+    >>> [int(value) for value in divmod(-7, 2)]
+    [-4, 1]
+    """
+    return _floor_divide(x, y), _remainder(x, y)
+
+
+# --- powers -------------------------------------------------------------------------------------------------------
+
+
+def _power(x: Any, y: Any) -> Any:
+    if type(y) is int or isinstance(y, np.integer):
+        base = without_bool(operand(x))
+        if type(base) in (int, float, complex):
+            base = as_array(base)
+        return exponential.integer_pow(base, int(y))
+    x, y = promoted(*operands(x, y))
+    dtype = aval_of(x).dtype
+    if dtypes.is_inexact(dtype):
+        return apply(exponential.pow_p, x, y)
+    return _integer_power(*(without_bool(value) for value in settled([x, y])))
+
+
+def _integer_power(x: Any, y: Any) -> Any:
+    """By repeated squaring, one step a bit of the exponent; negative exponents give 0 where |x| > 1."""
+    one, zero = scalar_like(1, x), scalar_like(0, x)
+    left = parts.abs(y) if aval_of(y).dtype.kind == "i" else y
+    result, square = one, x
+    for bit in range(6):
+        if bit:
+            square = exponential.square(square)
+            left = shift_right_logical(left, one)
+        odd = ne(and_(left, one), zero)
+        result = mul(result, where(odd, square, one))
+    if aval_of(y).dtype.kind != "i":
+        return result
+    return where(and_(lt(y, zero), gt(parts.abs(x), one)), zero, result)
+
+
+power = _named("power", _power, "The first operand to the power of the second; a Python int there is static.")
+pow = power
+float_power = _named("float_power", composite(exponential.pow),
+                     "The first operand to the power of the second, a float also for integers.")
+
+# --- extrema ------------------------------------------------------------------------------------------------------
+
+maximum = _named("maximum", binary(arithmetic.max_p, kinds="biufcV"), "The greater of two elements, or a NaN.")
+minimum = _named("minimum", binary(arithmetic.min_p, kinds="biufcV"), "The less of two elements, or a NaN.")
+
+
+def _but_nans(choose: Any) -> Any:
+    def function(x: Any, y: Any) -> Any:
+        x, y = settled(promoted(*operands(x, y)))
+        if not dtypes.is_inexact(aval_of(x).dtype):
+            return choose(x, y)
+        return where(isnan(x), y, where(isnan(y), x, choose(x, y)))
+    return function
+
+
+fmax = _named("fmax", _but_nans(arithmetic.max), "The greater of two elements, of which NaNs are left out.")
+fmin = _named("fmin", _but_nans(arithmetic.min), "The less of two elements, of which NaNs are left out.")
+
+
+def clip(a: Any, min: Any = None, max: Any = None, *, out: Any = None, a_min: Any = None, a_max: Any = None) -> Any:
+    """`a` held between `min` and `max` (None: no bound); the shapes broadcast, the dtypes promote.
+
+    >>> clip([-1.0, 0.5, 7.0], 0.0, 1.0)
+    array([0. , 0.5, 1. ])
+    """
+    refuse_out("clip", out)
+    low, high = a_min if min is None else min, a_max if max is None else max
+    result = operand(a)
+    refuse_complex("clip", result)
+    if low is not None:
+        result = maximum(low, result)
+    return as_array(result) if high is None else minimum(high, result)
+
+
+# --- functions of two -----------------------------------------------------------------------------------------------
+
+arctan2 = _named("arctan2", inexact(trigonometric.atan2_p), "The angle of the point (second, first operand).")
+atan2 = arctan2
+
+
+def _hypot(x: Any, y: Any) -> Any:
+    """Scaled by the greater one, so that squares do not overflow."""
+    refuse_complex("hypot", x)
+    x, y = parts.abs(x), parts.abs(y)
+    large, small = arithmetic.max(x, y), arithmetic.min(x, y)
+    ratio = div(small, where(eq(large, 0.0), 1.0, where(eq(large, math.inf), 1.0, large)))
+    result = mul(large, exponential.sqrt(add_(exponential.square(ratio), 1.0)))
+    return where(eq(large, math.inf), math.inf, result)
+
+
+hypot = _named("hypot", composite(_hypot), "The length of the hypotenuse, sqrt(x^2 + y^2), without overflow.")
+
+
+def _logaddexp(x: Any, y: Any) -> Any:
+    """The greater one, and what the other adds; equal infinities have no difference."""
+    refuse_complex("logaddexp", x)
+    apart = sub(x, y)
+    undefined = ne(apart, apart)
+    between = parts.abs(where(undefined, 0.0, apart))
+    total = add_(arithmetic.max(x, y), exponential.log1p(exponential.exp(arithmetic.neg(between))))
+    return where(undefined, add_(x, y), total)
+
+
+def _logaddexp2(x: Any, y: Any) -> Any:
+    two = math.log(2)
+    return div(_logaddexp(mul(x, two), mul(y, two)), two)
+
+
+logaddexp = _named("logaddexp", composite(_logaddexp), "log(exp(x) + exp(y)), without overflow.")
+logaddexp2 = _named("logaddexp2", composite(_logaddexp2), "log2(2**x + 2**y), without overflow.")
+
+
+def _copysign(x: Any, y: Any) -> Any:
+    refuse_complex("copysign", x)
+    negative = where(eq(y, 0.0), lt(div(scalar_like(1.0, y), y), 0.0), lt(y, 0.0))
+    size = parts.abs(x)
+    return where(negative, arithmetic.neg(size), size)
+
+
+def _heaviside(x: Any, y: Any) -> Any:
+    refuse_complex("heaviside", x)
+    step = convert(gt(x, 0.0), aval_of(x).dtype)
+    return where(eq(x, 0.0), y, where(ne(x, x), x, step))
+
+
+copysign = _named("copysign", composite(_copysign), "The size of the first operand with the sign of the second.")
+heaviside = _named("heaviside", composite(_heaviside), "0 below zero, 1 above it, and the second operand at zero.")
+nextafter = _named("nextafter", composite(parts.nextafter), "The next float of the first operand toward the second.")

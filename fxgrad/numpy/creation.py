@@ -1,0 +1,342 @@
+"""Making arrays: from lists, of constants, counting, and patterns such as the identity."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.tape import aval_of
+from fxgrad.core.tracer import Tracer
+from fxgrad.dtypes import DType
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.numpy.arithmetic import divide, multiply, power
+from fxgrad.numpy.operands import (
+    PYTHON_SCALARS,
+    as_array,
+    as_dtype,
+    as_shape,
+    axis_of,
+    common_shape,
+    constant,
+    default_float,
+    is_concrete,
+    is_staging,
+    operand,
+    promoted_inexact,
+    shape_of,
+)
+from fxgrad.ops.arithmetic import mul, sub
+from fxgrad.ops.comparison import eq, ge
+from fxgrad.ops.creation import iota
+from fxgrad.ops.parts import floor
+from fxgrad.ops.pointwise import add
+from fxgrad.ops.space import broadcast_to, convert, move_axis, reshape
+
+# --- from what is there -------------------------------------------------------------------------------------------
+
+
+def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None) -> Any:
+    """`a` as an array: nested lists (of numbers and arrays, traced ones too), numbers, arrays of any kind.
+
+    Python numbers become the default float dtype, int32, or bool; arrays keep their dtype unless `dtype` is given.
+    Raises `ShapeError` for ragged lists of arrays, `ArgumentError` for what is no array.
+
+    >>> asarray([1.0, 2.0])
+    array([1., 2.], dtype=float32)
+    """
+    del order  # where elements lie in memory is for executors to say
+    if type(a) in PYTHON_SCALARS or (isinstance(a, list | tuple) and _of_python(a)):
+        return _default_width(np.asarray(a)) if dtype is None else np.asarray(a).astype(dtypes.canonical(dtype))
+    array = operand(a)
+    if copy and type(array) is np.ndarray:
+        array = array.copy()
+    return as_dtype(array, dtype)
+
+
+def array(object: Any, dtype: Any = None, copy: bool = True, order: Any = "K", ndmin: int = 0) -> Any:
+    """As `asarray`, but NumPy arrays are copied, and axes of size 1 are put in front for at least `ndmin` axes.
+
+    >>> array([1, 2], ndmin=2).shape
+    (1, 2)
+    """
+    result = asarray(object, dtype, order, copy=copy)
+    shape = shape_of(result)
+    return reshape(result, (1,) * (ndmin - len(shape)) + shape) if len(shape) < ndmin else result
+
+
+def _of_python(values: Any) -> bool:
+    if isinstance(values, list | tuple):
+        return all(map(_of_python, values))
+    return type(values) in PYTHON_SCALARS
+
+
+def _default_width(array: Any) -> Any:
+    kind = array.dtype.kind
+    if kind == "f":
+        return array.astype(default_float())
+    if kind == "c":
+        return array.astype(dtypes.complex_dtype(default_float()))
+    narrow = array.astype(np.int32) if kind in "iu" else array
+    return narrow if kind not in "iu" or np.array_equal(narrow, array) else array
+
+
+def copy(a: Any, order: Any = None) -> Any:
+    """A copy of an array; a traced one never changes, and is its own copy.
+
+    >>> copy([1.0])
+    array([1.], dtype=float32)
+    """
+    return array(a, order=order)
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = False) -> Any:
+    """`x` converted to `dtype`; complex to real drops the imaginary part.
+
+    >>> astype([1.5], int)
+    array([1], dtype=int32)
+    """
+    return array(as_dtype(as_array(x), dtype), copy=copy)
+
+
+# --- constants ----------------------------------------------------------------------------------------------------
+
+
+def _dtype_or_default(dtype: Any) -> DType:
+    return default_float() if dtype is None else dtypes.canonical(dtype)
+
+
+def zeros(shape: Any, dtype: Any = None) -> Any:
+    """An array of zeros; `dtype` is by default the default float dtype.
+
+    >>> zeros(2)
+    array([0., 0.], dtype=float32)
+    """
+    return constant(as_shape(shape), 0, _dtype_or_default(dtype))
+
+
+def ones(shape: Any, dtype: Any = None) -> Any:
+    """An array of ones; `dtype` is by default the default float dtype.
+
+    >>> ones(2, dtype=int)
+    array([1, 1], dtype=int32)
+    """
+    return constant(as_shape(shape), 1, _dtype_or_default(dtype))
+
+
+def empty(shape: Any, dtype: Any = None) -> Any:
+    """As `zeros`: values that are not defined have no place in a program.
+
+    >>> empty((0, 2)).shape
+    (0, 2)
+    """
+    return zeros(shape, dtype)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """An array of one repeated value, of its dtype unless `dtype` is given; `fill_value` broadcasts to `shape`.
+
+    >>> full(2, 7.0)
+    array([7., 7.], dtype=float32)
+    """
+    sizes = as_shape(shape)
+    value = asarray(fill_value, dtype)
+    if is_concrete(value) and not shape_of(value):
+        return constant(sizes, value, aval_of(value).dtype)
+    return broadcast_to(value, sizes)
+
+
+def _like(a: Any, dtype: Any, shape: Any) -> tuple[Any, DType]:
+    aval = aval_of(asarray(a))
+    return aval.shape if shape is None else as_shape(shape), aval.dtype if dtype is None else dtypes.canonical(dtype)
+
+
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None) -> Any:
+    """An array of zeros of the shape and dtype of `a`.
+
+    >>> zeros_like([1, 2])
+    array([0, 0], dtype=int32)
+    """
+    sizes, wanted = _like(a, dtype, shape)
+    return constant(sizes, 0, wanted)
+
+
+def ones_like(a: Any, dtype: Any = None, shape: Any = None) -> Any:
+    """An array of ones of the shape and dtype of `a`.
+
+    >>> ones_like([1, 2])
+    array([1, 1], dtype=int32)
+    """
+    sizes, wanted = _like(a, dtype, shape)
+    return constant(sizes, 1, wanted)
+
+
+def empty_like(prototype: Any, dtype: Any = None, shape: Any = None) -> Any:
+    """As `zeros_like`.
+
+    >>> empty_like([1, 2]).shape
+    (2,)
+    """
+    return zeros_like(prototype, dtype, shape)
+
+
+def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
+    """An array of one repeated value, of the shape and dtype of `a`.
+
+    >>> full_like([1, 2], 7)
+    array([7, 7], dtype=int32)
+    """
+    sizes, wanted = _like(a, dtype, shape)
+    return full(sizes, fill_value, wanted)
+
+
+# --- counting -----------------------------------------------------------------------------------------------------
+
+
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
+    """Numbers from `start` (0 if only one bound is given) to below `stop`, `step` apart; all static.
+
+    The dtype is int32 for integers and the default float dtype otherwise, unless given.
+
+    >>> arange(3), arange(1.0, 2.0, 0.5)
+    (array([0, 1, 2], dtype=int32), array([1. , 1.5], dtype=float32))
+    """
+    if stop is None:
+        start, stop = 0, start
+    bounds = [_static(bound) for bound in (start, stop, 1 if step is None else step)]
+    counted = np.arange(*bounds)
+    wanted = aval_of(_default_width(counted)).dtype if dtype is None else dtypes.canonical(dtype)
+    if is_staging() and counted.size > 16 and dtypes.is_integer(wanted):
+        begin, _, stride = bounds
+        result = iota(wanted, counted.shape)
+        result = result if stride == 1 else mul(result, stride)
+        return result if begin == 0 else add(result, begin)
+    return counted.astype(wanted)
+
+
+def _static(bound: Any) -> Any:
+    if type(bound) is Tracer:
+        return operator.index(bound)
+    return bound.item() if hasattr(bound, "item") else bound
+
+
+def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+             axis: int = 0) -> Any:
+    """`num` numbers evenly spaced from `start` to `stop`, which is the last one unless `endpoint` is False.
+
+    The bounds may be arrays, which broadcast; the numbers run along a new `axis`. With `retstep` also the distance.
+
+    >>> linspace(0.0, 1.0, 3)
+    array([0. , 0.5, 1. ], dtype=float32)
+    """
+    num = operator.index(num)
+    if num < 0:
+        raise ArgumentError(at_user_line(f"linspace: num must not be negative, got {num}"))
+    start, stop = promoted_inexact(*(asarray(bound) for bound in (start, stop)))
+    gaps = num - 1 if endpoint else num
+    low, high = (broadcast_to(bound, common_shape("linspace", shape_of(start), shape_of(stop)))
+                 for bound in (start, stop))
+    inner = aval_of(low).dtype
+    wanted = inner if dtype is None else dtypes.canonical(dtype)
+    rank = len(shape_of(low))
+    part = reshape(convert(np.arange(num) / max(gaps, 1), inner), (num,) + (1,) * rank)
+    numbers = add(mul(low, sub(1.0, part)), mul(high, part))
+    if dtypes.is_integer(wanted):
+        numbers = floor(numbers)
+    result = move_axis(convert(numbers, wanted), 0, axis_of("linspace", axis, rank + 1))
+    if not retstep:
+        return result
+    return result, mul(sub(high, low), 1 / gaps) if gaps > 0 else constant(shape_of(low), math.nan, inner)
+
+
+def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
+             axis: int = 0) -> Any:
+    """Powers of `base` whose exponents are evenly spaced from `start` to `stop`.
+
+    >>> logspace(0.0, 2.0, 3)
+    array([  1.,  10., 100.], dtype=float32)
+    """
+    return as_dtype(power(asarray(base), linspace(start, stop, num, endpoint, axis=axis)), dtype)
+
+
+def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+    """Numbers from `start` to `stop`, both positive, each the same multiple of the one before it.
+
+    >>> geomspace(1.0, 4.0, 3)
+    array([1., 2., 4.], dtype=float32)
+    """
+    start, stop = promoted_inexact(*(asarray(bound) for bound in (start, stop)))
+    ratio = divide(stop, start)
+    powers = power(ratio, linspace(0.0, 1.0, num, endpoint, dtype=aval_of(start).dtype, axis=axis))
+    return as_dtype(multiply(start, powers), dtype)
+
+
+# --- patterns -----------------------------------------------------------------------------------------------------
+
+
+def _count(shape: tuple[int, int], axis: int) -> Any:
+    return iota(dtypes.int32, shape, axis)
+
+
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+    """A matrix with ones on the `k`-th diagonal.
+
+    >>> eye(2)
+    array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
+    shape = operator.index(N), operator.index(N if M is None else M)
+    wanted = _dtype_or_default(dtype)
+    if is_staging():
+        return convert(eq(add(_count(shape, 0), k), _count(shape, 1)), wanted)
+    return np.eye(*shape, k).astype(wanted)
+
+
+def identity(n: int, dtype: Any = None) -> Any:
+    """The identity matrix of size `n`.
+
+    >>> identity(1)
+    array([[1.]], dtype=float32)
+    """
+    return eye(n, dtype=dtype)
+
+
+def lower_triangle(rows: int, columns: int, k: int) -> Any:
+    """A matrix of bools: whether an element is on or below the `k`-th diagonal."""
+    shape = rows, columns
+    return ge(add(_count(shape, 0), k), _count(shape, 1)) if is_staging() else np.tri(rows, columns, k, dtype=bool)
+
+
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+    """A matrix with ones on and below the `k`-th diagonal.
+
+    >>> tri(2)
+    array([[1., 0.],
+           [1., 1.]], dtype=float32)
+    """
+    return convert(lower_triangle(operator.index(N), operator.index(N if M is None else M), k),
+                   _dtype_or_default(dtype))
+
+
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
+    """Coordinates of a grid: each vector repeated along the axes of the others (`sparse`: of size 1 there).
+
+    Raises `ArgumentError` if `indexing` is neither `"xy"` nor `"ij"`.
+
+    >>> [grid.shape for grid in meshgrid([1.0, 2.0], [3.0, 4.0, 5.0])]
+    [(3, 2), (3, 2)]
+    """
+    del copy  # arrays here are never views to write to
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(at_user_line(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}"))
+    vectors = [array if shape_of(array) else reshape(array, (1,)) for array in map(asarray, xi)]
+    order: Sequence[int] = [1, 0, *range(2, len(vectors))] if indexing == "xy" and len(vectors) > 1 \
+        else range(len(vectors))
+    sizes = [shape_of(vectors[place])[0] for place in order]
+    placed = [reshape(vector, tuple(shape_of(vector)[0] if order[axis] == place else 1 for axis in range(len(sizes))))
+              for place, vector in enumerate(vectors)]
+    return placed if sparse else [broadcast_to(vector, tuple(sizes)) for vector in placed]

@@ -1,0 +1,198 @@
+"""Einstein sums: the subscripts are read, and the operands contracted two by two with `dot_general`."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import opt_einsum
+
+from fxgrad import dtypes
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.numpy.arithmetic import multiply
+from fxgrad.numpy.operands import as_dtype, promoted, refuse_out, settled, shape_of
+from fxgrad.numpy.operands import operands as read
+from fxgrad.numpy.rearranging import diagonal
+from fxgrad.ops.dot import dot_general
+from fxgrad.ops.space import reduce_sum, reshape, transpose
+
+
+class Term(NamedTuple):
+    """An operand, and the name of each of its axes."""
+
+    array: Any
+    names: str
+
+
+def einsum(subscripts: Any, /, *operands: Any, out: Any = None, optimize: Any = "auto", precision: Any = None,
+           preferred_element_type: Any = None) -> Any:
+    """Sums of products of elements, as `subscripts` such as `"ij,jk->ik"` say: letters name axes.
+
+    A letter that is not behind the arrow is summed over; one that an operand has twice takes its diagonal; `...`
+    stands for axes that broadcast. Without an arrow the result has the letters that appear once, in alphabetical order.
+    Operands may also be given as `einsum(a, [0, 1], b, [1, 2], [0, 2])`. More than two are contracted in the order
+    that `optimize` (as in opt_einsum) finds. Sums are made in `preferred_element_type`.
+
+    Raises `ArgumentError` for subscripts that cannot be read, `ShapeError` if sizes of one letter differ.
+
+    >>> einsum("ij,j->i", [[1.0, 2.0]], [3.0, 4.0])
+    array([11.])
+    """
+    refuse_out("einsum", out)
+    if not isinstance(subscripts, str):
+        subscripts, operands = _from_lists((subscripts, *operands))
+    arrays = settled(promoted(*read(*operands)))
+    preferred = None if preferred_element_type is None else dtypes.canonical(preferred_element_type)
+    names, result = _read(subscripts, arrays)
+    terms = [_without_repeats(Term(array, name)) for array, name in zip(arrays, names, strict=True)]
+    terms = _stretched(subscripts, terms)
+    for pair in _order(terms, result, optimize):
+        chosen = [terms.pop(place) for place in sorted(pair, reverse=True)][::-1]
+        needed = set(result).union(*(term.names for term in terms))
+        made = chosen[0]
+        for place, other in enumerate(chosen[1:], 2):
+            later = needed.union(*(term.names for term in chosen[place:]))
+            made = _contracted(made, other, later, precision, preferred)
+        terms.append(_summed(made, needed))
+    last = _summed(terms[0], set(result))
+    array = last.array if preferred is None else as_dtype(last.array, preferred)
+    return transpose(array, [last.names.index(name) for name in result])
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def _from_lists(given: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+    """The form with lists of numbers as the form with letters."""
+    letters = string.ascii_letters
+
+    def named(numbers: Any) -> str:
+        return "".join("..." if number is Ellipsis else letters[number] for number in numbers)
+
+    pairs = len(given) // 2
+    inputs = ",".join(named(given[2 * place + 1]) for place in range(pairs))
+    return inputs + ("->" + named(given[-1]) if len(given) % 2 else ""), tuple(given[:2 * pairs:2])
+
+
+def _read(subscripts: str, arrays: list[Any]) -> tuple[list[str], str]:
+    """The names of the axes of each operand and of the result; axes of `...` get letters of their own."""
+    text = subscripts.replace(" ", "")
+    inputs, arrow, result = text.partition("->")
+    names = inputs.split(",")
+    if len(names) != len(arrays):
+        raise ArgumentError(at_user_line(f"einsum: {subscripts!r} names {len(names)} operands, and {len(arrays)} are "
+                                         "given"))
+    for each in (*names, result):
+        if not set(each.replace("...", "", 1)) <= set(string.ascii_letters):
+            raise ArgumentError(at_user_line(f"einsum: {each!r} in {subscripts!r} cannot be read; letters and one "
+                                             "'...' can stand there"))
+    free = [letter for letter in string.ascii_letters if letter not in text]
+    spare = 0
+    for name, array in zip(names, arrays, strict=True):
+        hidden = len(shape_of(array)) - len(name.replace("...", ""))
+        if hidden < 0 or (hidden and "..." not in name):
+            raise ShapeError(at_user_line(f"einsum: {name!r} in {subscripts!r} for an array of shape "
+                                          f"{shape_of(array)}; one letter an axis is needed"))
+        spare = max(spare, hidden if "..." in name else 0)
+    dots = "".join(free[:spare])
+
+    def expanded(name: str, rank: int) -> str:
+        hidden = rank - len(name.replace("...", ""))
+        return name.replace("...", dots[len(dots) - hidden:] if hidden else "")
+
+    full = [expanded(name, len(shape_of(array))) for name, array in zip(names, arrays, strict=True)]
+    if not arrow:
+        every = "".join(full)
+        return full, dots + "".join(sorted(name for name in set(every) if every.count(name) == 1 and name not in dots))
+    result = result.replace("...", dots)
+    if set(result) - set("".join(full)) or len(set(result)) != len(result):
+        raise ArgumentError(at_user_line(f"einsum: the result {result!r} in {subscripts!r} must name axes of the "
+                                         "operands, each once"))
+    return full, result
+
+
+def _without_repeats(term: Term) -> Term:
+    """Letters that an operand has twice taken as its diagonal."""
+    array, names = term
+    for name in dict.fromkeys(names):
+        while names.count(name) > 1:
+            first = names.index(name)
+            second = names.index(name, first + 1)
+            if shape_of(array)[first] != shape_of(array)[second]:
+                raise ShapeError(at_user_line(f"einsum: the axes {name!r} of an array of shape {shape_of(array)} have "
+                                              "different sizes, which have no diagonal"))
+            array = diagonal(array, 0, first, second)
+            names = names[:first] + names[first + 1:second] + names[second + 1:] + name
+    return Term(array, names)
+
+
+def _stretched(subscripts: str, terms: list[Term]) -> list[Term]:
+    """The terms without axes of size 1 whose letter has a larger size elsewhere: they broadcast."""
+    sizes: dict[str, int] = {}
+    for array, names in terms:
+        for name, extent in zip(names, shape_of(array), strict=True):
+            known = sizes.setdefault(name, extent)
+            if known == 1:
+                sizes[name] = extent
+            elif extent not in (1, known):
+                shapes = ", ".join(str(shape_of(term.array)) for term in terms)
+                raise ShapeError(at_user_line(f"einsum: {name!r} in {subscripts!r} has sizes {known} and {extent} in "
+                                              f"arrays of shapes {shapes}, which must be equal"))
+    results = []
+    for array, names in terms:
+        kept = [(name, extent) for name, extent in zip(names, shape_of(array), strict=True)
+                if extent == sizes[name]]
+        results.append(Term(reshape(array, tuple(extent for _, extent in kept)), "".join(name for name, _ in kept)))
+    return results
+
+
+# --- contracting --------------------------------------------------------------------------------------------------
+
+
+def _order(terms: list[Term], result: str, optimize: Any) -> list[tuple[int, ...]]:
+    """The pairs of places to contract, one after the other; what is made goes to the end."""
+    count = len(terms)
+    if count <= 2:
+        return [tuple(range(count))]
+    if optimize is False:
+        return [(0, 1), *[(count - 2 - step, 0) for step in range(count - 2)]]
+    text = ",".join(term.names for term in terms) + "->" + result
+    chosen = optimize if isinstance(optimize, str) else "auto"
+    path = optimize if isinstance(optimize, list) else opt_einsum.contract_path(
+        text, *(shape_of(term.array) for term in terms), shapes=True, optimize=chosen)[0]
+    return [pair for pair in path if isinstance(pair, tuple)]
+
+
+def _summed(term: Term, needed: set[str]) -> Term:
+    """The term summed over names that are not needed any more."""
+    gone = [axis for axis, name in enumerate(term.names) if name not in needed]
+    return Term(reduce_sum(term.array, gone), "".join(name for name in term.names if name in needed))
+
+
+def _contracted(x: Term, y: Term, needed: set[str], precision: Any, preferred: Any) -> Term:
+    x, y = _summed(x, needed | set(y.names)), _summed(y, needed | set(x.names))
+    both = [name for name in x.names if name in y.names]
+    batch = [name for name in both if name in needed]
+    inner = [name for name in both if name not in needed]
+    if not inner:
+        return _product(x, y)
+    numbers = ((tuple(x.names.index(name) for name in inner), tuple(y.names.index(name) for name in inner)),
+               (tuple(x.names.index(name) for name in batch), tuple(y.names.index(name) for name in batch)))
+    names = [*batch, *(name for name in x.names if name not in both), *(name for name in y.names if name not in both)]
+    return Term(dot_general(x.array, y.array, numbers, precision, preferred), "".join(names))
+
+
+def _product(x: Term, y: Term) -> Term:
+    """The product of elements: axes are brought in line, and broadcast."""
+    names = x.names + "".join(name for name in y.names if name not in x.names)
+    order = [y.names.index(name) for name in names if name in y.names]
+    y_array = transpose(y.array, order)
+    x_shape = shape_of(x.array) + (1,) * (len(names) - len(x.names))
+    sizes = iter(shape_of(y_array))
+    y_shape = tuple(next(sizes) if name in y.names else 1 for name in names)
+    if aval_of(x.array).dtype != aval_of(y.array).dtype:
+        x_array, y_array = promoted(x.array, y_array)
+        x = Term(x_array, x.names)
+    return Term(multiply(reshape(x.array, x_shape), reshape(y_array, y_shape)), names)

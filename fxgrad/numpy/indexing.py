@@ -1,0 +1,291 @@
+"""Indexing `x[...]`: an index is read once into a plan of slices, reversals, reshapes and at most one gather.
+
+NumPy's rules hold: integers drop an axis, slices keep it, None adds one, `...` stands for as many full slices as are
+missing, and arrays of integers or bools are broadcast together. Where they stand side by side their axes come in
+their place, otherwise first. Plain integers count as arrays only where there is an array too.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.avals import Shape
+from fxgrad.core.tape import aval_of
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import IndexingError, at_user_line
+from fxgrad.numpy.operands import common_shape, from_nested, is_concrete, shape_of
+from fxgrad.numpy.positions import addressed, in_range
+from fxgrad.ops.index import gather
+from fxgrad.ops.join import stack
+from fxgrad.ops.shape import rev
+from fxgrad.ops.shape import slice as slice_
+from fxgrad.ops.space import broadcast_to, convert, reshape
+from fxgrad.ops.windows import Windows
+
+Index = Any
+
+
+class Plan(NamedTuple):
+    """An index applied to a shape: first a slice, then a reversal, then new axes, then a gather.
+
+    `kept` is the shape after the slice, without the axes of integers; `shape` is that with the new axes of None.
+    `arrays` are the index arrays by their axis in `kept`, broadcast together; `placed` is where their axes go.
+    """
+
+    starts: list[int]
+    limits: list[int]
+    strides: list[int]
+    reversed_axes: list[int]
+    dropped: list[int]
+    new: list[int]
+    arrays: dict[int, Any]
+    placed: int
+    sliced: bool
+
+    def is_basic(self) -> bool:
+        """Whether no arrays are in the index: every element is addressed at most once, in order."""
+        return not self.arrays
+
+
+def planned(shape: Shape, index: Index) -> Plan:
+    """The plan of `index` for an array of `shape`; raises `IndexingError` for what cannot be."""
+    entries = _expanded(shape, index)
+    plan = Plan([], [], [], [], [], [], {}, 0, sliced=False)
+    # A traced integer alone is no array; it is gathered, but changes nothing about the others.
+    advanced = any(_is_array(entry) and shape_of_entry(entry) for entry in entries)
+    axis, out = 0, 0  # the axis of the operand, and that of the result of all but the gather
+    places: list[int] = []  # of arrays among the entries
+    arrays: list[tuple[int, Any]] = []
+    sliced = False
+    for place, entry in enumerate(entries):
+        if entry is None or isinstance(entry, _Flag):
+            plan.new.append(out)
+            if entry is not None:
+                places.append(place)
+                arrays.append((out, entry.positions))
+            out += 1
+            continue
+        extent = shape[axis]
+        begin, stop, step = 0, extent, 1
+        if _is_array(entry) or (advanced and not isinstance(entry, slice)):
+            places.append(place)
+            arrays.append((out, _positions(entry, extent, axis)))
+            out += 1
+        elif isinstance(entry, slice):
+            begin, stop, step = _bounds(entry, extent)
+            if step < 0:
+                plan.reversed_axes.append(axis)
+                step = -step
+            out += 1
+        else:
+            begin = int(in_range("x[...]", entry, extent, axis))
+            stop = begin + 1
+            plan.dropped.append(axis)
+        sliced = sliced or (begin, stop, step) != (0, extent, 1)
+        plan.starts.append(begin)
+        plan.limits.append(stop)
+        plan.strides.append(step)
+        axis += 1
+    side_by_side = places == [*range(places[0], places[0] + len(places))] if places else True
+    for at, indices in arrays:
+        plan.arrays[at] = indices
+    return plan._replace(placed=arrays[0][0] if arrays and side_by_side else 0, sliced=sliced)
+
+
+# --- reading the entries ------------------------------------------------------------------------------------------
+
+
+def _expanded(shape: Shape, index: Index) -> list[Any]:
+    """One entry for each axis, and None for each new one: `...` and what is left out become full slices."""
+    given = index if isinstance(index, tuple) else (index,)
+    entries: list[Any] = []
+    for entry in given:
+        entries += _read(entry)
+    dots = [place for place, entry in enumerate(entries) if entry is Ellipsis]
+    if len(dots) > 1:
+        raise IndexingError(at_user_line("x[...]: an index can have only one '...'"))
+    used = sum(not (entry is None or entry is Ellipsis or isinstance(entry, _Flag)) for entry in entries)
+    missing = len(shape) - used
+    if missing < 0:
+        raise IndexingError(at_user_line(f"x[...]: {used} indices for an array with {len(shape)} axes (shape {shape})"))
+    place = dots[0] if dots else len(entries)
+    entries[place:place + len(dots)] = [slice(None)] * missing
+    _check_masks(shape, entries)
+    return entries
+
+
+class _MaskPart(NamedTuple):
+    """The positions of a mask's true elements along one of its axes."""
+
+    positions: Any
+    mask_shape: Shape
+    part: int
+
+
+class _Flag(NamedTuple):
+    """A single bool: a new axis, of size 1 or 0."""
+
+    positions: Any
+
+
+def _read(entry: Any) -> list[Any]:
+    """An entry as those that take up one axis each: a mask of several axes becomes one array for each."""
+    if entry is None or entry is Ellipsis or isinstance(entry, slice):
+        return [entry]
+    if isinstance(entry, bool | np.bool_):
+        return [_Flag(np.zeros(int(entry), np.intp))]
+    if isinstance(entry, int | np.integer):
+        return [entry]
+    if isinstance(entry, list | tuple):
+        entry = from_nested(entry)
+    if not (type(entry) is Tracer or isinstance(entry, np.ndarray | np.generic | jax.Array)):
+        try:
+            return [operator.index(entry)]
+        except TypeError:
+            raise IndexingError(at_user_line(
+                "x[...]: an index must be an integer, a slice, None, '...', or an array of integers or bools, got "
+                f"{type(entry).__name__}")) from None
+    dtype = aval_of(entry).dtype
+    if dtype == dtypes.bool_:
+        return _mask(entry)
+    if dtype.kind not in "iu" and not (is_concrete(entry) and not entry.size):
+        raise IndexingError(at_user_line(f"x[...]: an index must be an integer, got {dtype.name}; convert with "
+                                         "i.astype(int)"))
+    if is_concrete(entry) and not shape_of(entry):
+        return [int(entry)]
+    return [entry]
+
+
+def _mask(mask: Any) -> list[Any]:
+    """A mask as its positions, which must be known: they decide the shape of the result."""
+    known = mask.tape.force(mask, "a mask x[mask], whose result has a size that depends on it, for which you can "
+                            "write where(mask, x, 0): it") if type(mask) is Tracer else np.asarray(mask)
+    if not known.shape:
+        return [_Flag(np.zeros(int(known), np.intp))]
+    return [_MaskPart(positions, known.shape, part) for part, positions in enumerate(np.nonzero(known))]
+
+
+def _check_masks(shape: Shape, entries: list[Any]) -> None:
+    """Raises `IndexingError` unless masks have the sizes of the axes that they stand for."""
+    axis = 0
+    for entry in entries:
+        if entry is None or isinstance(entry, _Flag):
+            continue
+        if isinstance(entry, _MaskPart) and entry.mask_shape[entry.part] != shape[axis]:
+            raise IndexingError(at_user_line(
+                f"x[mask]: a mask of shape {entry.mask_shape} for an array of shape {shape}: axis {axis} has size "
+                f"{shape[axis]}, where the mask has size {entry.mask_shape[entry.part]}"))
+        axis += 1
+
+
+def _is_array(entry: Any) -> bool:
+    return not (entry is None or isinstance(entry, slice | int | np.integer))
+
+
+def shape_of_entry(entry: Any) -> Shape:
+    """The shape of an index array."""
+    return entry.positions.shape if isinstance(entry, _MaskPart | _Flag) else shape_of(entry)
+
+
+def _positions(entry: Any, extent: int, axis: int) -> Any:
+    """Index arrays with what is known of them checked."""
+    if isinstance(entry, _MaskPart):
+        return entry.positions
+    if is_concrete(entry):
+        return in_range("x[...]", np.asarray(entry, np.intp), extent, axis)
+    return entry
+
+
+def _bounds(entry: slice, extent: int) -> tuple[int, int, int]:
+    """Start, limit and stride of a slice of an axis; the stride is negative for reversed ones."""
+    begin, stop, step = entry.indices(extent)
+    count = len(range(begin, stop, step))
+    if not count:
+        return 0, 0, 1
+    if step > 0:
+        return begin, begin + (count - 1) * step + 1, step if count > 1 else 1
+    return begin + (count - 1) * step, begin + 1, step if count > 1 else 1
+
+
+# --- applying the plan --------------------------------------------------------------------------------------------
+
+
+def basic_shape(plan: Plan) -> Shape:
+    """The shape after slicing, dropping and adding axes."""
+    sizes = [-(-(limit - start) // stride) for start, limit, stride in
+             zip(plan.starts, plan.limits, plan.strides, strict=True)]
+    kept = [size for axis, size in enumerate(sizes) if axis not in plan.dropped]
+    for axis in plan.new:
+        kept.insert(axis, 1)
+    return tuple(kept)
+
+
+def getitem(x: Any, index: Index, mode: str | None = None, fill_value: Any = None) -> Any:
+    """`x[index]` by NumPy's rules; `mode` is that of `take`, for index arrays that are traced.
+
+    Raises `IndexingError`, naming index, axis and size, for what is out of range or no index.
+    """
+    shape = shape_of(x)
+    if (type(index) is int or type(index) is slice) and shape and mode is None:
+        return _first_axis(x, shape, index)
+    plan = planned(shape, index)
+    x = apply_basic(x, plan)
+    if plan.is_basic():
+        return x
+    windows, window, indices, how = gather_form(shape_of(x), plan, mode)
+    return gather(x, indices, windows, window, how, fill_value)
+
+
+def _first_axis(x: Any, shape: Shape, index: Any) -> Any:
+    """`x[3]` and `x[1:]`, without the plan: the path of loops over rows."""
+    extent, rest = shape[0], shape[1:]
+    zeros, ones = (0,) * len(rest), (1,) * len(rest)
+    if type(index) is int:
+        begin = index if 0 <= index < extent else int(in_range("x[...]", index, extent, 0))
+        row = x if extent == 1 else slice_(x, (begin, *zeros), (begin + 1, *rest), (1, *ones))
+        return reshape(row, rest)
+    begin, stop, step = _bounds(index, extent)
+    if (begin, stop, abs(step)) != (0, extent, 1):
+        x = slice_(x, (begin, *zeros), (stop, *rest), (abs(step), *ones))
+    return rev(x, (0,)) if step < 0 else x
+
+
+def apply_basic(x: Any, plan: Plan) -> Any:
+    """All of the index but its arrays."""
+    if plan.sliced:
+        x = slice_(x, plan.starts, plan.limits, plan.strides)
+    if plan.reversed_axes:
+        x = rev(x, plan.reversed_axes)
+    return reshape(x, basic_shape(plan))
+
+
+def gather_form(shape: Shape, plan: Plan, mode: str | None) -> tuple[Windows, Shape, Any, str]:
+    """What `gather` and `scatter` take for the index arrays: dimension numbers, window, indices, mode."""
+    axes = sorted(plan.arrays)
+    read = [addressed("x[...]", plan.arrays[axis], shape[axis], axis, mode) for axis in axes]
+    how = "checked" if any(each == "checked" for _, each in read) else read[0][1]
+    arrays = [array for array, _ in read]
+    common = common_shape("x[...]", *map(shape_of, arrays))
+    indices = _joined([broadcast_to(array, common) for array in arrays])
+    rank = len(shape) - len(axes) + len(common)
+    offset = tuple(at for at in range(rank) if not plan.placed <= at < plan.placed + len(common))
+    window = tuple(1 if axis in plan.arrays else extent for axis, extent in enumerate(shape))
+    return Windows(offset, tuple(axes), tuple(axes)), window, indices, how
+
+
+def _joined(arrays: Sequence[Any]) -> Any:
+    """Index arrays as the columns of one."""
+    if all(map(is_concrete, arrays)):
+        return np.stack([np.asarray(array, np.int32) for array in arrays], -1)
+    if len(arrays) == 1:
+        return reshape(arrays[0], (*shape_of(arrays[0]), 1))
+    wide = any(aval_of(array).dtype in (dtypes.int64, np.uint64, np.uint32) for array in arrays)
+    dtype = dtypes.int64 if wide and not all(map(is_concrete, arrays)) else dtypes.int32
+    return stack([np.asarray(array, dtype) if is_concrete(array) else convert(array, dtype) for array in arrays],
+                 len(shape_of(arrays[0])))

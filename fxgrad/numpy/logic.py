@@ -1,0 +1,243 @@
+"""Comparisons, logic and bits, and choices between arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.tape import aval_of
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.numpy.arithmetic import subtract
+from fxgrad.numpy.elementwise import Elementwise, as_bool, binary, unary
+from fxgrad.numpy.mathematics import absolute, isfinite, isnan, without_bool
+from fxgrad.numpy.operands import (
+    apply,
+    as_array,
+    as_dtype,
+    operand,
+    operands,
+    promoted,
+    settled,
+    shape_of,
+    typed,
+)
+from fxgrad.ops import comparison
+from fxgrad.ops.arithmetic import mul
+from fxgrad.ops.choose import select_n
+from fxgrad.ops.comparison import and_, eq, le, or_, shift_right_arithmetic_p, shift_right_logical_p
+from fxgrad.ops.families import check_kind
+from fxgrad.ops.parts import imag, real
+from fxgrad.ops.pointwise import add
+from fxgrad.ops.reduce import reduce_and
+
+Function = Callable[..., Any]
+
+
+def _named(name: str, function: Function, doc: str, nin: int = 2) -> Elementwise:
+    return Elementwise(function, name, nin, doc, __name__)
+
+
+# --- comparisons --------------------------------------------------------------------------------------------------
+
+
+def _ordering(primitive: Any, of_parts: Function) -> Function:
+    """The comparison; complex numbers by their real parts first, then by their imaginary parts."""
+    def general(x: Any, y: Any) -> Any:
+        x, y = promoted(x, y)
+        if not dtypes.is_complex(aval_of(x).dtype):
+            return apply(primitive, x, y)
+        return select_n(eq(real(x), real(y)), of_parts(real(x), real(y)), of_parts(imag(x), imag(y)))
+    return binary(primitive, general, kinds="biufV")
+
+
+equal = _named("equal", binary(comparison.eq_p, kinds="biufcV"), "Whether two elements are equal.")
+not_equal = _named("not_equal", binary(comparison.ne_p, kinds="biufcV"), "Whether two elements differ.")
+less = _named("less", _ordering(comparison.lt_p, comparison.lt), "Whether the first element is less.")
+less_equal = _named("less_equal", _ordering(comparison.le_p, comparison.le), "Whether the first is less or equal.")
+greater = _named("greater", _ordering(comparison.gt_p, comparison.gt), "Whether the first element is greater.")
+greater_equal = _named("greater_equal", _ordering(comparison.ge_p, comparison.ge),
+                       "Whether the first element is greater or equal.")
+
+# --- logic and bits -----------------------------------------------------------------------------------------------
+
+
+def _logical(operation: Function) -> Function:
+    return lambda *values: operation(*(as_bool(as_array(value)) for value in values))
+
+
+logical_and = _named("logical_and", _logical(comparison.and_), "Whether both elements are true (not zero).")
+logical_or = _named("logical_or", _logical(comparison.or_), "Whether either element is true (not zero).")
+logical_xor = _named("logical_xor", _logical(comparison.xor), "Whether just one element is true (not zero).")
+logical_not = _named("logical_not", _logical(comparison.not_), "Whether each element is false (zero).", 1)
+
+bitwise_and = _named("bitwise_and", binary(comparison.and_p, kinds="biu"), "The bits that both integers have.")
+bitwise_or = _named("bitwise_or", binary(comparison.or_p, kinds="biu"), "The bits that either integer has.")
+bitwise_xor = _named("bitwise_xor", binary(comparison.xor_p, kinds="biu"), "The bits that just one integer has.")
+bitwise_not = _named("bitwise_not", unary(comparison.not_p, "biufcV"), "All bits of each integer changed.", 1)
+invert = bitwise_invert = bitwise_not
+
+
+def _left_shift(x: Any, y: Any) -> Any:
+    x, y = (without_bool(value) for value in promoted(*operands(x, y)))
+    return apply(comparison.shift_left_p, x, y)
+
+
+left_shift = _named("left_shift", _left_shift, "The bits moved to the left.")
+
+
+def _right_shift(x: Any, y: Any) -> Any:
+    x, y = (without_bool(value) for value in promoted(*operands(x, y)))
+    check_kind("right_shift", "integer", aval_of(x))
+    return apply(shift_right_logical_p if aval_of(x).dtype.kind == "u" else shift_right_arithmetic_p, x, y)
+
+
+right_shift = _named("right_shift", _right_shift, "The bits moved to the right; the sign stays.")
+bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
+
+
+def _bitwise_count(x: Any) -> Any:
+    x = without_bool(as_array(x))
+    check_kind("bitwise_count", "integer", aval_of(x))
+    return as_dtype(comparison.population_count(absolute(x)), np.uint8)
+
+
+bitwise_count = _named("bitwise_count", _bitwise_count, "How many bits of the absolute value are set.", 1)
+
+# --- choices ------------------------------------------------------------------------------------------------------
+
+
+def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    """Elements of `x` where `condition` is true, and of `y` elsewhere; shapes broadcast, dtypes promote.
+
+    With `condition` alone: `nonzero(condition)`. Derivatives flow to the chosen elements only.
+
+    >>> where([True, False], 1.0, [5.0, 6.0])
+    array([1., 6.])
+    """
+    if x is None and y is None:
+        return nonzero(condition)
+    if x is None or y is None:
+        raise ArgumentError(at_user_line("where: both x and y, or neither, must be given"))
+    x, y = operand(x), operand(y)
+    chosen = as_bool(as_array(condition))
+    x, y = promoted(x, y)
+    if type(x) is float and type(chosen) is Tracer:
+        # A choice of plain numbers, which may yet meet an array of doubles: keep their digits, and give way to any.
+        x, y = np.float64(x), np.float64(y)
+    return select_n(chosen, y, x)
+
+
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+    """For each place the element of the first choice whose condition is true there, or `default`.
+
+    Raises `ArgumentError` unless there are as many conditions as choices, and at least one.
+
+    >>> select([[True, False], [True, True]], [[1.0, 2.0], [3.0, 4.0]])
+    array([1., 4.])
+    """
+    if len(condlist) != len(choicelist) or not condlist:
+        raise ArgumentError(at_user_line(f"select: {len(condlist)} conditions and {len(choicelist)} choices; equal "
+                                         "numbers, at least one, are needed"))
+    *choices, result = promoted(*map(operand, choicelist), operand(default))
+    for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
+        result = where(condition, choice, result)
+    return result
+
+
+def concrete(x: Any, use: str) -> Any:
+    """The numbers in `x`, where they are known; raises `ConcretizationError` where they are not."""
+    x = operand(x)
+    return x.tape.force(x, use) if type(x) is Tracer else np.asarray(x)
+
+
+def nonzero(a: Any) -> tuple[Any, ...]:
+    """The positions of the elements that are not zero, one array of integers an axis; their values must be known.
+
+    >>> nonzero([0.0, 3.0, 0.0, 5.0])
+    (array([1, 3]),)
+    """
+    return np.nonzero(np.atleast_1d(concrete(a, "np.nonzero, whose result has a size that depends on the values")))
+
+
+def flatnonzero(a: Any) -> Any:
+    """The positions of the elements that are not zero in the flattened array; their values must be known.
+
+    >>> flatnonzero([[0, 1], [2, 0]])
+    array([1, 2])
+    """
+    return nonzero(concrete(a, "np.flatnonzero, whose result has a size that depends on the values").ravel())[0]
+
+
+def argwhere(a: Any) -> Any:
+    """The positions of the elements that are not zero, one row each; their values must be known.
+
+    >>> argwhere([[0, 1], [2, 0]])
+    array([[0, 1],
+           [1, 0]])
+    """
+    return np.argwhere(concrete(a, "np.argwhere, whose result has a size that depends on the values"))
+
+
+# --- comparisons of arrays ----------------------------------------------------------------------------------------
+
+
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    """Whether |a - b| <= atol + rtol |b|, element by element; shapes broadcast.
+
+    >>> isclose([1.0, 2.0], [1.0, 2.1])
+    array([ True, False])
+    """
+    a, b = settled(promoted(*operands(a, b)))
+    dtype = aval_of(a).dtype
+    if dtype == dtypes.bool_:
+        return eq(a, b)
+    if not dtypes.is_inexact(dtype):
+        a, b = (typed(value, dtypes.float64, False) for value in (a, b))
+    bound = add(mul(absolute(b), rtol), atol)
+    near = and_(le(absolute(subtract(a, b)), bound), and_(isfinite(a), isfinite(b)))
+    near = or_(near, eq(a, b))
+    return or_(near, and_(isnan(a), isnan(b))) if equal_nan else near
+
+
+def _all(x: Any) -> Any:
+    return reduce_and(x, range(len(shape_of(x))))
+
+
+def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    """Whether all elements are close, as `isclose` says.
+
+    >>> bool(allclose([1.0, 2.0], [1.0, 2.0 + 1e-9]))
+    True
+    """
+    return _all(isclose(a, b, rtol, atol, equal_nan))
+
+
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    """Whether two arrays have the same shape and the same elements.
+
+    >>> bool(array_equal([1, 2], [1, 2])), bool(array_equal([1, 2], [1]))
+    (True, False)
+    """
+    a, b = operands(a1, a2)
+    if shape_of(a) != shape_of(b):
+        return np.bool_(False)
+    same = equal(a, b)
+    return _all(or_(same, and_(isnan(a), isnan(b))) if equal_nan else same)
+
+
+def array_equiv(a1: Any, a2: Any) -> Any:
+    """Whether two arrays are equal when broadcast to one shape.
+
+    >>> bool(array_equiv([1, 1], 1))
+    True
+    """
+    a, b = operands(a1, a2)
+    try:
+        np.broadcast_shapes(shape_of(a), shape_of(b))
+    except ValueError:
+        return np.bool_(False)
+    return _all(equal(a, b))

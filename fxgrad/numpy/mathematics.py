@@ -1,0 +1,308 @@
+"""Mathematics on elements: exponentials, trigonometry, rounding, signs, the parts of complex numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.tape import aval_of
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.numpy.elementwise import Elementwise, composite, unary
+from fxgrad.numpy.operands import (
+    apply,
+    as_array,
+    as_dtype,
+    constant,
+    operand,
+    promoted_inexact,
+    refuse_complex,
+    refuse_out,
+)
+from fxgrad.ops import exponential, parts, trigonometric
+from fxgrad.ops.arithmetic import add, div, mul, neg_p
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import eq, lt, ne, not_
+from fxgrad.ops.parts import complex as complex_
+from fxgrad.ops.pointwise import scalar_like
+
+Function = Callable[..., Any]
+
+
+def _named(name: str, function: Function, doc: str, nin: int = 1) -> Elementwise:
+    return Elementwise(function, name, nin, doc, __name__)
+
+
+# --- exponentials, logarithms, roots ------------------------------------------------------------------------------
+
+exp = _named("exp", unary(exponential.exp_p), "e to the power of each element.")
+exp2 = _named("exp2", unary(exponential.exp2_p), "2 to the power of each element.")
+expm1 = _named("expm1", unary(exponential.expm1_p), "exp(x) - 1, accurate for small x.")
+log = _named("log", unary(exponential.log_p), "The natural logarithm of each element.")
+log1p = _named("log1p", unary(exponential.log1p_p), "log(1 + x), accurate for small x.")
+log2 = _named("log2", composite(lambda x: div(exponential.log(x), math.log(2))), "The logarithm to base 2.")
+log10 = _named("log10", composite(lambda x: div(exponential.log(x), math.log(10))), "The logarithm to base 10.")
+sqrt = _named("sqrt", unary(exponential.sqrt_p), "The non-negative square root of each element.")
+cbrt = _named("cbrt", unary(exponential.cbrt_p, "f"), "The real cube root of each element.")
+
+
+def _square(x: Any) -> Any:
+    if type(x) is Tracer and x.var.aval.dtype.kind != "b":
+        return exponential.square(x)
+    return apply(exponential.square_p, without_bool(operand(x)))
+
+
+square = _named("square", _square, "Each element times itself.")
+reciprocal = _named("reciprocal", composite(lambda x: exponential.integer_pow(x, -1)), "1 / x of each element.")
+
+
+def without_bool(x: Any) -> Any:
+    """`x` with bools as integers."""
+    return as_dtype(x, np.int32) if aval_of(x).dtype == dtypes.bool_ else x
+
+
+# --- trigonometry -------------------------------------------------------------------------------------------------
+
+sin = _named("sin", unary(trigonometric.sin_p), "The sine of angles in radians.")
+cos = _named("cos", unary(trigonometric.cos_p), "The cosine of angles in radians.")
+tan = _named("tan", unary(trigonometric.tan_p), "The tangent of angles in radians.")
+arcsin = _named("arcsin", unary(trigonometric.asin_p), "The angle, from -pi/2 to pi/2, with this sine.")
+arccos = _named("arccos", unary(trigonometric.acos_p), "The angle, from 0 to pi, with this cosine.")
+arctan = _named("arctan", unary(trigonometric.atan_p), "The angle, from -pi/2 to pi/2, with this tangent.")
+sinh = _named("sinh", unary(trigonometric.sinh_p), "The hyperbolic sine.")
+cosh = _named("cosh", unary(trigonometric.cosh_p), "The hyperbolic cosine.")
+tanh = _named("tanh", unary(trigonometric.tanh_p), "The hyperbolic tangent.")
+arcsinh = _named("arcsinh", unary(trigonometric.asinh_p), "The inverse of the hyperbolic sine.")
+arccosh = _named("arccosh", unary(trigonometric.acosh_p), "The inverse of the hyperbolic cosine, not negative.")
+arctanh = _named("arctanh", unary(trigonometric.atanh_p), "The inverse of the hyperbolic tangent.")
+deg2rad = _named("deg2rad", composite(lambda x: mul(x, math.pi / 180)), "Angles in degrees as radians.")
+rad2deg = _named("rad2deg", composite(lambda x: mul(x, 180 / math.pi)), "Angles in radians as degrees.")
+
+
+def _sinc(x: Any) -> Any:
+    """By its series near 0, so that derivatives up to the fourth are right there too."""
+    t = mul(x, math.pi)
+    squared = exponential.square(t)
+    small = lt(parts.abs(t), 1e-2)
+    series = add(mul(squared, add(mul(squared, add(mul(squared, -1 / 5040), 1 / 120)), -1 / 6)), 1.0)
+    away = where(small, 1.0, t)
+    return where(small, series, div(trigonometric.sin(away), away))
+
+
+sinc = _named("sinc", composite(_sinc), "sin(pi x) / (pi x), which is 1 at 0.")
+
+# --- rounding -----------------------------------------------------------------------------------------------------
+
+
+def _rounding(operation: Function) -> Function:
+    """The function that leaves integers alone."""
+    def function(x: Any) -> Any:
+        x = as_array(x)
+        return x if aval_of(x).dtype.kind in "iub" else operation(x)
+    return function
+
+
+floor = _named("floor", _rounding(parts.floor), "The greatest whole number that is not above each element.")
+ceil = _named("ceil", _rounding(parts.ceil), "The least whole number that is not below each element.")
+
+
+def _trunc(x: Any) -> Any:
+    return where(lt(x, 0.0), parts.ceil(x), parts.floor(x))
+
+
+trunc = _named("trunc", _rounding(_trunc), "Each element rounded toward zero.")
+fix = _named("fix", _rounding(_trunc), "Each element rounded toward zero.")
+
+
+def _rint(x: Any) -> Any:
+    x, = promoted_inexact(as_array(x))
+    return _by_part(parts.round, x)
+
+
+rint = _named("rint", _rint, "The nearest whole number of each element, halves to the even one; a float.")
+
+
+def _by_part(operation: Function, x: Any) -> Any:
+    """`operation` of a real array, or of both parts of a complex one."""
+    if not dtypes.is_complex(aval_of(x).dtype):
+        return operation(x)
+    return complex_(operation(parts.real(x)), operation(parts.imag(x)))
+
+
+def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    """The nearest number with so many decimals, halves to the even one; integers stay as they are.
+
+    Raises `UnsupportedError` for integers and negative `decimals`.
+
+    >>> float(round(2.5)), float(round(0.1234, 2))
+    (2.0, 0.12)
+    """
+    refuse_out("round", out)
+    a = as_array(a)
+    if aval_of(a).dtype.kind in "iub":
+        if decimals < 0:
+            raise UnsupportedError(at_user_line("round: integers with decimals < 0 are not supported. "
+                                                "Write round(x.astype('float32'), decimals)"))
+        return a
+    if decimals == 0:
+        return _by_part(parts.round, a)
+    factor = 10.0 ** (decimals if decimals > 0 else -decimals)
+    scale, unscale = (mul, div) if decimals > 0 else (div, mul)
+    return unscale(_by_part(parts.round, scale(a, factor)), factor)
+
+
+around = round
+
+# --- signs --------------------------------------------------------------------------------------------------------
+
+
+def _positive(x: Any) -> Any:
+    return as_array(x)
+
+
+def _absolute(x: Any) -> Any:
+    if type(x) is Tracer and x.var.aval.dtype.kind != "b":
+        return parts.abs(x)
+    x = operand(x)
+    return as_array(x) if aval_of(x).dtype.kind in "bu" else apply(parts.abs_p, x)
+
+
+negative = _named("negative", unary(neg_p, "iufcbV"), "Each element with the other sign.")
+positive = _named("positive", _positive, "The array itself.")
+absolute = _named("absolute", _absolute, "The absolute value of each element; the modulus of complex numbers.")
+abs = absolute
+
+
+def _fabs(x: Any) -> Any:
+    refuse_complex("fabs", x)
+    return parts.abs(x)
+
+
+fabs = _named("fabs", composite(_fabs), "The absolute value of each element as a float.")
+sign = _named("sign", unary(parts.sign_p, "iufcbV"), "-1, 0 or 1; of complex numbers x / |x|.")
+
+
+def _signbit(x: Any) -> Any:
+    x = as_array(x)
+    refuse_complex("signbit", x)
+    if aval_of(x).dtype.kind in "iub":
+        return lt(x, scalar_like(0, x))
+    return where(eq(x, 0.0), lt(div(scalar_like(1.0, x), x), 0.0), lt(x, 0.0))
+
+
+signbit = _named("signbit", _signbit, "Whether the sign is negative; that of -0.0 is.")
+
+# --- complex numbers ----------------------------------------------------------------------------------------------
+
+
+def _real(x: Any) -> Any:
+    x = as_array(x)
+    return parts.real(x) if dtypes.is_complex(aval_of(x).dtype) else x
+
+
+def _imag(x: Any) -> Any:
+    x = as_array(x)
+    aval = aval_of(x)
+    return parts.imag(x) if dtypes.is_complex(aval.dtype) else constant(aval.shape, 0, aval.dtype)
+
+
+def _conj(x: Any) -> Any:
+    x = as_array(x)
+    return parts.conj(x) if dtypes.is_complex(aval_of(x).dtype) else x
+
+
+real = _named("real", _real, "The real part of each element.")
+imag = _named("imag", _imag, "The imaginary part of each element.")
+conjugate = _named("conjugate", _conj, "Each element with the sign of its imaginary part changed.")
+conj = conjugate
+
+
+def angle(z: Any, deg: bool = False) -> Any:
+    """The angle of complex numbers with the positive real axis, in radians or with `deg` in degrees.
+
+    >>> float(angle(1j, deg=True))
+    90.0
+    """
+    z, = promoted_inexact(as_array(z))
+    parts_of = (parts.imag(z), parts.real(z)) if dtypes.is_complex(aval_of(z).dtype) else (scalar_like(0, z), z)
+    result = trigonometric.atan2(*parts_of)
+    return rad2deg(result) if deg else result
+
+
+# --- kinds of numbers ---------------------------------------------------------------------------------------------
+
+
+def _everywhere(x: Any, value: bool) -> Any:
+    return constant(aval_of(x).shape, value, dtypes.bool_)
+
+
+def _isfinite(x: Any) -> Any:
+    x = as_array(x)
+    dtype = aval_of(x).dtype
+    if not dtypes.is_inexact(dtype):
+        return _everywhere(x, True)
+    return parts.is_finite(parts.abs(x) if dtypes.is_complex(dtype) else x)
+
+
+def _isnan(x: Any) -> Any:
+    x = as_array(x)
+    return ne(x, x) if dtypes.is_inexact(aval_of(x).dtype) else _everywhere(x, False)
+
+
+def _isinf(x: Any) -> Any:
+    x = as_array(x)
+    return eq(parts.abs(x), math.inf) if dtypes.is_inexact(aval_of(x).dtype) else _everywhere(x, False)
+
+
+def _signed_infinity(infinity: float) -> Function:
+    def function(x: Any) -> Any:
+        x = as_array(x)
+        refuse_complex("isposinf and isneginf", x)
+        return eq(x, infinity) if dtypes.is_inexact(aval_of(x).dtype) else _everywhere(x, False)
+    return function
+
+
+isfinite = _named("isfinite", _isfinite, "Whether each element is neither infinite nor a NaN.")
+isnan = _named("isnan", _isnan, "Whether each element is a NaN.")
+isinf = _named("isinf", _isinf, "Whether each element is infinite.")
+isposinf = _named("isposinf", _signed_infinity(math.inf), "Whether each element is plus infinity.")
+isneginf = _named("isneginf", _signed_infinity(-math.inf), "Whether each element is minus infinity.")
+
+
+def _isreal(x: Any) -> Any:
+    x = as_array(x)
+    return eq(parts.imag(x), 0.0) if dtypes.is_complex(aval_of(x).dtype) else _everywhere(x, True)
+
+
+isreal = _named("isreal", _isreal, "Whether the imaginary part of each element is zero.")
+iscomplex = _named("iscomplex", lambda x: not_(_isreal(x)), "Whether the imaginary part of each element is not zero.")
+
+
+def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None,
+               neginf: float | None = None) -> Any:
+    """`x` with NaNs replaced by `nan`, and infinities by `posinf` and `neginf` (the largest finite numbers).
+
+    >>> import numpy as np
+    >>> nan_to_num(np.array([1.0, np.nan]))
+    array([1., 0.])
+    """
+    x = as_array(x)
+    dtype = aval_of(x).dtype
+    if not dtypes.is_inexact(dtype):
+        return x
+    if dtypes.is_complex(dtype):
+        return complex_(*(nan_to_num(part(x), copy, nan, posinf, neginf) for part in (parts.real, parts.imag)))
+    limits = ml_dtypes.finfo(dtype)
+    x = where(ne(x, x), nan, x)
+    x = where(eq(x, math.inf), float(limits.max) if posinf is None else posinf, x)
+    return where(eq(x, -math.inf), float(limits.min) if neginf is None else neginf, x)
+
+
+acos, acosh, asin, asinh = arccos, arccosh, arcsin, arcsinh
+atan, atanh = arctan, arctanh
+degrees, radians = rad2deg, deg2rad

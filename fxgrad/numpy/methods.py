@@ -1,0 +1,122 @@
+"""What a traced array can do as an `ndarray`: operators, methods and properties, attached to `Tracer`."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.numpy import (
+    arithmetic,
+    creation,
+    indexing,
+    logic,
+    mathematics,
+    ordering,
+    products,
+    rearranging,
+    reductions,
+    shaping,
+    statistics,
+)
+from fxgrad.numpy.updates import Updates
+from fxgrad.ops.join import unstack
+
+Function = Callable[..., Any]
+
+_OPERATORS: dict[str, Function] = {
+    "add": arithmetic.add.function, "sub": arithmetic.subtract.function, "mul": arithmetic.multiply.function,
+    "truediv": arithmetic.divide.function, "floordiv": arithmetic.floor_divide.function,
+    "mod": arithmetic.remainder.function, "divmod": arithmetic.divmod, "pow": arithmetic.power.function,
+    "matmul": products.matmul, "and": logic.bitwise_and.function, "or": logic.bitwise_or.function,
+    "xor": logic.bitwise_xor.function, "lshift": logic.left_shift.function, "rshift": logic.right_shift.function,
+}
+"""Binary operators by name; each has a reflected form too."""
+
+_COMPARISONS: dict[str, Function] = {
+    "eq": logic.equal.function, "ne": logic.not_equal.function, "lt": logic.less.function,
+    "le": logic.less_equal.function, "gt": logic.greater.function, "ge": logic.greater_equal.function,
+}
+
+_UNARY: dict[str, Function] = {
+    "neg": mathematics.negative.function, "pos": mathematics.positive.function, "abs": mathematics.absolute.function,
+    "invert": logic.invert.function,
+}
+
+_METHODS: dict[str, Function] = {
+    "all": reductions.all, "any": reductions.any, "argmax": reductions.argmax, "argmin": reductions.argmin,
+    "argsort": ordering.argsort, "astype": creation.astype, "clip": arithmetic.clip, "copy": creation.copy,
+    "conj": mathematics.conjugate.function, "conjugate": mathematics.conjugate.function,
+    "cumprod": ordering.cumprod, "cumsum": ordering.cumsum, "diagonal": rearranging.diagonal, "dot": products.dot,
+    "flatten": shaping.ravel, "max": reductions.max, "mean": statistics.mean, "min": reductions.min,
+    "nonzero": logic.nonzero, "prod": reductions.prod, "ptp": reductions.ptp, "ravel": shaping.ravel,
+    "repeat": rearranging.repeat, "round": mathematics.round, "searchsorted": ordering.searchsorted,
+    "sort": ordering.sort, "squeeze": shaping.squeeze, "std": statistics.std, "sum": reductions.sum,
+    "swapaxes": shaping.swapaxes, "take": rearranging.take, "trace": rearranging.trace, "var": statistics.var,
+}
+
+
+def _reflected(function: Function) -> Function:
+    return lambda self, other: function(other, self)
+
+
+def _comparison(function: Function) -> Function:
+    """The operator; against None and strings Python's own answer stands."""
+    def method(self: Any, other: Any) -> Any:
+        return NotImplemented if other is None or isinstance(other, str) else function(self, other)
+    return method
+
+
+def _reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+    """The elements in another shape, given as one tuple or as several integers; one size may be -1."""
+    return shaping.reshape(self, shape[0] if len(shape) == 1 else shape, order, copy=copy)
+
+
+def _transpose(self: Any, *axes: Any) -> Any:
+    """The axes in the order given as one tuple or as several integers, or reversed."""
+    order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
+    return shaping.transpose(self, order)
+
+
+def _iterate(self: Any) -> Iterator[Any]:
+    if not self.shape:
+        raise TypeError(at_user_line("iteration over a traced scalar (a 0-d array)"))
+    return iter(unstack(self, 0))
+
+
+def _contains(self: Any, value: Any) -> bool:
+    return builtins.bool(reductions.any(logic.equal.function(self, value)))
+
+
+def _matrix_transpose(self: Any) -> Any:
+    if len(self.shape) < 2:
+        raise ShapeError(at_user_line(f"x.mT: at least two axes are needed, the shape is {self.shape}"))
+    return shaping.matrix_transpose(self)
+
+
+_PROPERTIES: dict[str, Function] = {
+    "T": lambda self: shaping.transpose(self),
+    "mT": _matrix_transpose,
+    "real": lambda self: mathematics.real.function(self),
+    "imag": lambda self: mathematics.imag.function(self),
+    "at": Updates,
+}
+
+
+def attach() -> None:
+    """Gives `Tracer` the operators, methods and properties of arrays."""
+    members: dict[str, Any] = {f"__{name}__": function for name, function in (_OPERATORS | _UNARY).items()}
+    members |= {f"__r{name}__": _reflected(function) for name, function in _OPERATORS.items()}
+    members |= {f"__{name}__": _comparison(function) for name, function in _COMPARISONS.items()}
+    members |= {name: property(function) for name, function in _PROPERTIES.items()}
+    members |= _METHODS
+    members |= {
+        "__getitem__": indexing.getitem, "__iter__": _iterate, "__contains__": _contains,
+        "__round__": lambda self, digits=None: mathematics.round(self, digits or 0),
+        "reshape": _reshape, "transpose": _transpose,
+    }
+    for name, member in members.items():
+        if name not in Tracer.__slots__:  # `var` is the variable that a tracer stands for
+            setattr(Tracer, name, member)

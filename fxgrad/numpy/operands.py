@@ -1,0 +1,242 @@
+"""Operands: what the functions here accept as an array, how operands come to one dtype, how axes are read."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fxgrad import config, dtypes
+from fxgrad.core.avals import Aval, Literal, Shape
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.tape import aval_of, bind, innermost_for
+from fxgrad.core.tracer import Tracer
+from fxgrad.dtypes import DType
+from fxgrad.errors import ArgumentError, AxisError, DTypeError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.ops.join import stack
+from fxgrad.ops.space import broadcast_to, convert, full
+
+PYTHON_SCALARS = frozenset({bool, int, float, complex})
+WEAK_SCALARS = frozenset({int, float, complex, np.float64, np.complex128})
+"""Types of numbers whose dtype gives way to that of arrays."""
+_ARRAYS = frozenset({Tracer, np.ndarray, Literal, *PYTHON_SCALARS})
+
+
+def operand(value: Any) -> Any:
+    """`value` as something with a type: nested lists become arrays; raises `ArgumentError` for what is no number."""
+    if type(value) in _ARRAYS or isinstance(value, np.generic | np.ndarray | jax.Array):
+        return value
+    if isinstance(value, list | tuple):
+        return from_nested(value)
+    if value is not None and hasattr(value, "__array__"):
+        return np.asarray(value)
+    aval_of(value)  # raises
+    return value
+
+
+def from_nested(values: Sequence[Any]) -> Any:
+    """A nested list as an array: NumPy's unless there are traced or jax arrays in it, which are then stacked."""
+    if not _holds_arrays(values):
+        return np.asarray(values)
+    parts = promoted(*(operand(value) for value in values))
+    shapes = {aval_of(part).shape for part in parts}
+    if len(shapes) > 1:
+        raise ShapeError(at_user_line(f"array: a list of arrays of shapes {', '.join(map(str, sorted(shapes)))}; all "
+                                      "must be equal"))
+    return stack(parts, 0)
+
+
+def _holds_arrays(values: Any) -> bool:
+    if isinstance(values, list | tuple):
+        return any(map(_holds_arrays, values))
+    return type(values) is Tracer or isinstance(values, jax.Array)
+
+
+def as_array(value: Any) -> Any:
+    """`operand(value)`, but Python numbers become NumPy scalars of their weak type."""
+    value = operand(value)
+    return weak_scalar(value) if type(value) in PYTHON_SCALARS else value
+
+
+def operands(*values: Any) -> list[Any]:
+    """`operand` of each; if all are Python numbers, as NumPy scalars, to be computed with in double precision."""
+    read = [operand(value) for value in values]
+    if all(type(value) in PYTHON_SCALARS for value in read):
+        return [weak_scalar(value) for value in read]
+    return read
+
+
+def weak_scalar(value: Any) -> Any:
+    """A Python number as the NumPy scalar that is as weak: float64 and complex128 scalars are."""
+    if type(value) is float:
+        return np.float64(value)
+    if type(value) is complex:
+        return np.complex128(value)
+    return np.asarray(value, aval_of(value).dtype)[()]
+
+
+def is_concrete(value: Any) -> bool:
+    """Whether `value` is in NumPy's or Python's hands: its numbers can be looked at for free."""
+    return type(value) in PYTHON_SCALARS or isinstance(value, np.ndarray | np.generic)
+
+
+# --- dtypes -------------------------------------------------------------------------------------------------------
+
+
+def typed(value: Any, dtype: DType, weak: bool) -> Any:
+    """An operand converted to the common dtype; Python numbers stay what they are where the result is weak."""
+    if type(value) in PYTHON_SCALARS or type(value) in WEAK_SCALARS:
+        if not weak:
+            return dtype.type(value)
+        if dtype in (dtypes.float64, dtypes.complex128):
+            return dtype.type(value)
+        if dtypes.is_inexact(dtype):
+            value = complex(value) if dtypes.is_complex(dtype) else float(value)
+        aval = aval_of(value)
+        return value if aval.dtype == dtype and aval.weak else convert(np.asarray(value, dtype), dtype, weak=True)
+    if aval_of(value).dtype == dtype:
+        return value
+    return convert(value, dtype, weak)
+
+
+def common_type(avals: Sequence[Aval]) -> tuple[DType, bool]:
+    """The dtype and weakness that operands of these types promote to."""
+    return dtypes.promote(*((aval.dtype, aval.weak) for aval in avals))
+
+
+def promoted(*values: Any) -> list[Any]:
+    """The operands in their common dtype."""
+    avals = [aval_of(value) for value in values]
+    first = avals[0]
+    if all(aval.dtype == first.dtype and aval.weak == first.weak for aval in avals):
+        return list(values)
+    dtype, weak = common_type(avals)
+    return [typed(value, dtype, weak) for value in values]
+
+
+def promoted_inexact(*values: Any) -> list[Any]:
+    """The operands in their common dtype, or the default float dtype if that is an integer or bool."""
+    dtype, weak = common_type([aval_of(value) for value in values])
+    inexact = dtypes.inexact_dtype(dtype)
+    if inexact != dtype:
+        dtype, weak = inexact, weak and dtype != dtypes.bool_
+    return [typed(value, dtype, weak) for value in values]
+
+
+def settled(values: Sequence[Any]) -> list[Any]:
+    """Promoted operands with Python numbers as NumPy's, for functions made of several operations."""
+    return [aval_of(value).dtype.type(value) if type(value) in PYTHON_SCALARS else value for value in values]
+
+
+def refuse_complex(name: str, *values: Any) -> None:
+    """Raises `DTypeError` for operands of a function that complex numbers have not."""
+    for value in values:
+        if dtypes.is_complex(aval_of(value).dtype):
+            raise DTypeError(at_user_line(f"{name}: not defined for complex numbers ({aval_of(value).dtype.name}); use "
+                                          "x.real, x.imag or abs(x)"))
+
+
+def as_dtype(x: Any, dtype: Any) -> Any:
+    """`x` converted to a dtype that a caller gave; `x` itself for None."""
+    if dtype is None:
+        return x
+    wanted = dtypes.canonical(dtype)
+    if type(x) in PYTHON_SCALARS:
+        return np.asarray(x).astype(wanted)[()]
+    return convert(x, wanted)
+
+
+def apply(primitive: Primitive, *values: Any, **params: Any) -> Any:
+    """The one output of a primitive; computed at once where all operands are plain numbers, under any tape."""
+    for value in values:
+        if type(value) not in PYTHON_SCALARS and type(value) not in WEAK_SCALARS:
+            return bind(primitive, *values, **params)[0]
+    with np.errstate(all="ignore"):
+        scalars = [weak_scalar(value) if type(value) in PYTHON_SCALARS else value for value in values]
+        return primitive.numpy(*promoted(*scalars), **params)[0]
+
+
+def constant(shape: Shape, value: Any, dtype: DType) -> Any:
+    """An array of one repeated number: in the words of a program where one is being staged, else NumPy's."""
+    return full(shape, value, dtype) if shape and is_staging() else np.full(shape, value, dtype)
+
+
+def is_staging() -> bool:
+    """Whether operations on constants are recorded too, under `jit` for example."""
+    return innermost_for(()) is not None
+
+
+def default_integer() -> DType:
+    """The dtype of counts and positions."""
+    return dtypes.int32
+
+
+def default_float() -> DType:
+    """The dtype of floats that meet no array."""
+    return config.default_float()
+
+
+# --- shapes and axes ----------------------------------------------------------------------------------------------
+
+
+def shape_of(value: Any) -> Shape:
+    """The shape of an operand of any kind."""
+    return aval_of(value).shape
+
+
+def as_shape(shape: Any) -> Shape:
+    """A shape that a caller gave: an integer or a sequence of integers."""
+    if isinstance(shape, Sequence | np.ndarray):
+        return tuple(operator.index(extent) for extent in shape)
+    return (operator.index(shape),)
+
+
+def axis_of(name: str, axis: Any, rank: int) -> int:
+    """`axis` counted from the front; raises `AxisError` if there is no such axis."""
+    try:
+        number = operator.index(axis)
+    except TypeError:
+        raise ArgumentError(at_user_line(f"{name}: axis must be an integer, got {axis!r}")) from None
+    if not -rank <= number < rank:
+        allowed = f"an axis from {-rank} to {rank - 1} is needed" if rank else "a scalar has no axes"
+        raise AxisError(at_user_line(f"{name}: axis {number} of an array with {rank} axes; {allowed}"))
+    return number % rank if rank else 0
+
+
+def axes_of(name: str, axis: Any, rank: int) -> tuple[int, ...]:
+    """Axes given as None (all), one integer or a sequence, counted from the front and sorted."""
+    if axis is None:
+        return tuple(range(rank))
+    if not isinstance(axis, Sequence):
+        return (axis_of(name, axis, rank),)
+    axes = sorted(axis_of(name, each, rank) for each in axis)
+    if len(set(axes)) != len(axes):
+        raise AxisError(at_user_line(f"{name}: axis={tuple(axis)!r} names an axis twice; name each once"))
+    return tuple(axes)
+
+
+def broadcast_together(name: str, *values: Any) -> list[Any]:
+    """The operands repeated to their common shape."""
+    shape = common_shape(name, *map(shape_of, values))
+    return [broadcast_to(value, shape) for value in values]
+
+
+def common_shape(name: str, *shapes: Shape) -> Shape:
+    """The shape that the given ones broadcast to; raises `ShapeError` naming them if there is none."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        shown = " and ".join(map(str, shapes))
+        raise ShapeError(at_user_line(
+            f"{name}: shapes {shown} do not broadcast; counted from the last, sizes must be equal or 1. "
+            "Insert an axis with x[:, None] or x.reshape(...), or transpose one of them")) from None
+
+
+def refuse_out(name: str, out: Any) -> None:
+    """Raises `UnsupportedError` if a caller asks for the result in an array of theirs."""
+    if out is not None and any(array is not None for array in (out if isinstance(out, tuple) else (out,))):
+        raise UnsupportedError(at_user_line(f"{name}: out= is not supported: traced arrays cannot change. "
+                                            f"Write result = {name}(...) instead"))

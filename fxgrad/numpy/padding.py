@@ -1,0 +1,111 @@
+"""Padding: every mode reads elements of the array in some order, as runs of slices, reversals and repetitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.numpy.operands import as_array, as_dtype, is_concrete, operand, shape_of
+from fxgrad.ops.join import concatenate
+from fxgrad.ops.shape import pad as padded
+from fxgrad.ops.shape import rev, slice_in_dim
+from fxgrad.ops.space import broadcast_to
+
+_READING = ("edge", "reflect", "symmetric", "wrap")
+
+
+def pad(array: Any, pad_width: Any, mode: str = "constant", **options: Any) -> Any:
+    """`array` with elements put before and behind along its axes: `pad_width` is n, (before, behind), or such a pair
+    for each axis.
+
+    `mode` says which: `"constant"` (`constant_values`, by default 0, in the same forms), `"edge"`, `"reflect"`,
+    `"symmetric"`, `"wrap"`, as in NumPy. Raises `ShapeError` for widths that do not fit, `UnsupportedError` for other
+    modes.
+
+    >>> pad([1, 2, 3], (2, 0), "reflect")
+    array([3, 2, 1, 2, 3])
+    """
+    array = as_array(array)
+    rank = len(shape_of(array))
+    widths = _pairs("pad_width", pad_width, rank)
+    if any(width < 0 for pair in widths for width in pair):
+        raise ShapeError(at_user_line(f"pad: pad_width {pad_width!r} has negative entries; cut off with a slice"))
+    allowed = {"constant_values"} if mode == "constant" else {"reflect_type"} if mode in _READING[1:3] else set()
+    unknown = sorted(set(options) - allowed)
+    if unknown:
+        raise ArgumentError(at_user_line(f"pad: mode {mode!r} has no option {', '.join(unknown)}"))
+    if mode == "constant":
+        return _constant(array, widths, options.get("constant_values", 0))
+    if mode not in _READING or options.get("reflect_type", "even") != "even":
+        given = "".join(f", {key}={value!r}" for key, value in options.items())
+        raise UnsupportedError(at_user_line(f"pad: mode={mode!r}{given} is not supported; there are 'constant', "
+                                            f"{', '.join(map(repr, _READING))} (with reflect_type='even')"))
+    for axis, width in enumerate(widths):
+        if width != (0, 0):
+            array = _read(array, axis, width, mode)
+    return array
+
+
+def _pairs(name: str, given: Any, rank: int) -> list[tuple[Any, Any]]:
+    """(before, behind) for each axis."""
+    if isinstance(given, Sequence | np.ndarray) and [each for each in given if isinstance(each, Sequence | np.ndarray)]:
+        pairs = [tuple(each) for each in given]
+    else:
+        pairs = [tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,)]
+    pairs = [pair * 2 if len(pair) == 1 else pair for pair in pairs]
+    pairs = pairs * rank if len(pairs) == 1 else pairs
+    if len(pairs) != rank or any(len(pair) != 2 for pair in pairs):
+        raise ShapeError(at_user_line(f"pad: {name} {given!r} for an array with {rank} axes; a number, a pair, or a "
+                                      "pair for each axis is needed"))
+    return [(pair[0], pair[1]) for pair in pairs]
+
+
+def _constant(array: Any, widths: list[tuple[int, int]], values: Any) -> Any:
+    dtype = aval_of(array).dtype
+    rank = len(widths)
+    if not isinstance(values, Sequence | np.ndarray) or not np.ndim(values):
+        return padded(array, _scalar(values, dtype), [(int(low), int(high), 0) for low, high in widths])
+    for axis, (pair, ends) in enumerate(zip(widths, _pairs("constant_values", values, rank), strict=True)):
+        for low, high, value in ((int(pair[0]), 0, ends[0]), (0, int(pair[1]), ends[1])):
+            config = [(low, high, 0) if at == axis else (0, 0, 0) for at in range(rank)]
+            array = padded(array, _scalar(value, dtype), config)
+    return array
+
+
+def _scalar(value: Any, dtype: Any) -> Any:
+    value = operand(value)
+    return np.asarray(value).astype(dtype)[()] if is_concrete(value) else as_dtype(value, dtype)
+
+
+def _read(array: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
+    extent = shape_of(array)[axis]
+    if not extent:
+        raise ShapeError(at_user_line(f"pad: mode {mode!r} along axis {axis} of size 0, which has no elements to read"))
+    order = np.pad(np.arange(extent), (int(width[0]), int(width[1])), mode)  # type: ignore[call-overload]
+    return concatenate([_run(array, axis, run) for run in _runs(order.tolist())], axis)
+
+
+def _runs(order: list[int]) -> list[list[int]]:
+    """The order cut where the step from one element to the next changes: into runs of steps 1, -1 and 0."""
+    runs = [[order[0]]]
+    for value in order[1:]:
+        last = runs[-1]
+        step = value - last[-1]
+        if abs(step) <= 1 and (len(last) == 1 or step == last[-1] - last[-2]):
+            last.append(value)
+        else:
+            runs.append([value])
+    return runs
+
+
+def _run(array: Any, axis: int, run: list[int]) -> Any:
+    first, last = run[0], run[-1]
+    part = slice_in_dim(array, min(first, last), max(first, last) + 1, axis)
+    if first == last and len(run) > 1:
+        shape = shape_of(array)
+        return broadcast_to(part, (*shape[:axis], len(run), *shape[axis + 1:]))
+    return rev(part, [axis]) if last < first else part

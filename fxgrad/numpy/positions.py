@@ -1,0 +1,70 @@
+"""Integer positions: checked where they are known, and turned into what `gather` and `scatter` take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import ArgumentError, DTypeError, IndexingError, at_user_line
+from fxgrad.numpy.arithmetic import add, remainder
+from fxgrad.numpy.logic import less, where
+from fxgrad.numpy.operands import as_array, is_concrete, shape_of
+from fxgrad.ops.index import gather
+from fxgrad.ops.space import reshape
+from fxgrad.ops.windows import Windows
+
+
+def in_range(name: str, indices: Any, extent: int, axis: int) -> Any:
+    """Known integers counted from the front; raises `IndexingError` if one is out of range."""
+    indices = np.asarray(indices)
+    if not indices.size:
+        return indices
+    low, high = indices.min(), indices.max()
+    if low < -extent or high >= extent:
+        allowed = f"in range are {-extent} to {extent - 1}" if extent else "the axis has no elements"
+        raise IndexingError(at_user_line(
+            f"{name}: index {high if high >= extent else low} is out of range for axis {axis} of size {extent}; "
+            f"{allowed}"))
+    return np.where(indices < 0, indices + extent, indices) if low < 0 else indices
+
+
+def addressed(name: str, indices: Any, extent: int, axis: int, mode: str | None) -> tuple[Any, str]:
+    """Integers as `gather` takes them, and its mode for them; `mode` is that of `take`.
+
+    Known ones are looked at here: out of range is an error, negative ones count from the end. Traced ones are looked
+    at when the program runs. Raises `DTypeError` for indices that are no integers.
+    """
+    indices = as_array(indices)
+    dtype = aval_of(indices).dtype
+    if dtype.kind not in "iu":
+        if 0 in shape_of(indices) and is_concrete(indices):
+            return np.zeros(shape_of(indices), np.int32), "promise_in_bounds"  # an empty list has a float dtype
+        raise DTypeError(at_user_line(f"{name}: indices must be integers, got {dtype.name}; convert with "
+                                      "indices.astype(int)"))
+    if mode == "promise_in_bounds":
+        return indices, mode
+    if mode == "clip":
+        return indices, mode
+    if mode == "wrap":
+        return remainder(indices, max(extent, 1)), "promise_in_bounds"
+    if mode in ("fill", "drop"):
+        return (indices if dtype.kind == "u" else where(less(indices, 0), add(indices, extent), indices)), "fill"
+    if mode not in (None, "raise"):
+        raise ArgumentError(at_user_line(f"{name}: mode must be 'raise', 'clip', 'wrap', 'fill' or "
+                                         f"'promise_in_bounds', got {mode!r}"))
+    if is_concrete(indices):
+        return in_range(name, indices, extent, axis), "promise_in_bounds"
+    return indices, "checked"
+
+
+def take_along_one(a: Any, indices: Any, axis: int, mode: str, fill_value: Any = None,
+                   promises: Sequence[str] = ()) -> Any:
+    """The elements of `a` at `indices` along `axis`, which the axes of `indices` take the place of."""
+    sizes, places = shape_of(a), shape_of(indices)
+    kept = (*range(axis), *range(axis + len(places), len(places) + len(sizes) - 1))
+    window = tuple(1 if at == axis else extent for at, extent in enumerate(sizes))
+    return gather(a, reshape(indices, (*places, 1)), Windows(kept, (axis,), (axis,)), window, mode, fill_value,
+                  promises)

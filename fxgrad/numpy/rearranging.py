@@ -1,0 +1,241 @@
+"""Moving elements about: roll, tile, repeat, take, diagonals, triangles."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.core.tape import aval_of
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import AxisError, ShapeError, at_user_line
+from fxgrad.numpy.arithmetic import remainder, subtract
+from fxgrad.numpy.creation import arange, lower_triangle
+from fxgrad.numpy.logic import concrete
+from fxgrad.numpy.operands import as_array, as_shape, axis_of, common_shape, constant, refuse_out, shape_of
+from fxgrad.numpy.positions import addressed, take_along_one
+from fxgrad.numpy.reductions import sum
+from fxgrad.numpy.shaping import ravel
+from fxgrad.ops.choose import select_n
+from fxgrad.ops.index import take_along
+from fxgrad.ops.join import concatenate
+from fxgrad.ops.pointwise import scalar_like
+from fxgrad.ops.shape import pad, slice_in_dim
+from fxgrad.ops.shape import tile as tiled
+from fxgrad.ops.space import broadcast_to, reshape, transpose
+
+# --- rolling and repeating ----------------------------------------------------------------------------------------
+
+
+def roll(a: Any, shift: Any, axis: int | Sequence[int] | None = None) -> Any:
+    """`a` with its elements moved on by `shift` places along `axis`, those at the end to the beginning.
+
+    Without `axis` in the flattened array. `shift` may be a traced integer, and a sequence with as many `axis`.
+
+    >>> roll([1, 2, 3], 1)
+    array([3, 1, 2])
+    """
+    a = as_array(a)
+    if axis is None:
+        return reshape(_rolled(ravel(a), shift, 0), shape_of(a))
+    axes = axis if isinstance(axis, Sequence) else [axis]
+    shifts = shift if isinstance(shift, Sequence) else [shift] * len(axes)
+    for each, at in zip(shifts, axes, strict=True):
+        a = _rolled(a, each, axis_of("roll", at, len(shape_of(a))))
+    return a
+
+
+def _rolled(a: Any, shift: Any, axis: int) -> Any:
+    extent = shape_of(a)[axis]
+    if not extent:
+        return a
+    if type(shift) is Tracer:
+        places = remainder(subtract(arange(extent), shift), extent)
+        return take_along_one(a, places, axis, "promise_in_bounds", promises=("unique",))
+    first = -operator.index(shift) % extent
+    if not first:
+        return a
+    return concatenate([slice_in_dim(a, first, extent, axis), slice_in_dim(a, 0, first, axis)], axis)
+
+
+def tile(A: Any, reps: Any) -> Any:
+    """`A` repeated as a whole, `reps` times along its last axes.
+
+    >>> tile([1, 2], 2)
+    array([1, 2, 1, 2])
+    """
+    A = as_array(A)
+    counts, sizes = as_shape(reps), shape_of(A)
+    rank = max(len(counts), len(sizes))
+    counts = (1,) * (rank - len(counts)) + counts
+    return tiled(reshape(A, (1,) * (rank - len(sizes)) + sizes), counts)
+
+
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
+    """`a` with each element repeated along `axis` (None: in the flattened array).
+
+    `repeats` is a number or one number for each element; it must be known.
+
+    >>> repeat([1, 2], 2)
+    array([1, 1, 2, 2])
+    """
+    a = ravel(a) if axis is None else as_array(a)
+    sizes = shape_of(a)
+    at = axis_of("repeat", 0 if axis is None else axis, len(sizes))
+    counts = concrete(repeats, "repeats, which decide the size of the result,")
+    if counts.size == 1:
+        count = int(counts.reshape(()))
+        wide = broadcast_to(reshape(a, (*sizes[:at + 1], 1, *sizes[at + 1:])),
+                         (*sizes[:at + 1], count, *sizes[at + 1:]))
+        return reshape(wide, (*sizes[:at], sizes[at] * count, *sizes[at + 1:]))
+    if counts.shape != (sizes[at],):
+        raise ShapeError(at_user_line(f"repeat: repeats of shape {counts.shape} for an axis of size {sizes[at]}; one "
+                                      "number, or one for each element, is needed"))
+    places = np.repeat(np.arange(sizes[at]), counts)
+    return take_along_one(a, places, at, "promise_in_bounds", promises=("sorted",))
+
+
+# --- taking -------------------------------------------------------------------------------------------------------
+
+
+def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str | None = None,
+         unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: Any = None) -> Any:
+    """The elements of `a` at integer `indices` along `axis` (None: in the flattened array).
+
+    `mode` says what becomes of indices out of range: None and `"raise"` raise `IndexingError` (under `jit` they give
+    `fill_value`), `"clip"` and `"wrap"` move them into range, `"fill"` gives `fill_value` (NaN, the least integer).
+
+    >>> take([10, 20, 30], [2, -1])
+    array([30, 30])
+    """
+    refuse_out("take", out)
+    a = ravel(a) if axis is None else as_array(a)
+    at = axis_of("take", 0 if axis is None else axis, len(shape_of(a)))
+    places, how = addressed("take", indices, shape_of(a)[at], at, mode)
+    promises = tuple(name for name, made in (("sorted", indices_are_sorted), ("unique", unique_indices)) if made)
+    return take_along_one(a, places, at, how, fill_value, promises)
+
+
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str | None = None,
+                    fill_value: Any = None) -> Any:
+    """Elements of `arr` along `axis`, at indices that differ for each place along the other axes, which broadcast.
+
+    `mode` as in `take`. Raises `ShapeError` if the numbers of axes differ.
+
+    >>> take_along_axis([[1, 2], [3, 4]], [[1], [0]], axis=1)
+    array([[2],
+           [3]])
+    """
+    arr, places = (ravel(arr), ravel(indices)) if axis is None else (as_array(arr), as_array(indices))
+    sizes, wanted = shape_of(arr), shape_of(places)
+    if len(sizes) != len(wanted):
+        raise ShapeError(at_user_line(f"take_along_axis: an array of shape {sizes} and indices of shape {wanted}; "
+                                      "equally many axes are needed"))
+    at = axis_of("take_along_axis", -1 if axis is None else axis, len(sizes))
+    places, how = addressed("take_along_axis", places, sizes[at], at, mode)
+    others = common_shape("take_along_axis", (*sizes[:at], 1, *sizes[at + 1:]), (*wanted[:at], 1, *wanted[at + 1:]))
+    arr = broadcast_to(arr, (*others[:at], sizes[at], *others[at + 1:]))
+    places = broadcast_to(places, (*others[:at], wanted[at], *others[at + 1:]))
+    return take_along(arr, places, at, how, fill_value=fill_value)
+
+
+# --- diagonals and triangles --------------------------------------------------------------------------------------
+
+
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The elements of `a` on a diagonal of the plane of two axes, as a new last axis.
+
+    `offset` counts diagonals upward from the main one. Raises `AxisError` if the axes are equal or not there.
+
+    >>> diagonal([[1, 2], [3, 4]])
+    array([1, 4])
+    """
+    a = as_array(a)
+    rank = len(shape_of(a))
+    first, second = (axis_of("diagonal", axis, rank) for axis in (axis1, axis2))
+    if first == second:
+        raise AxisError(at_user_line(f"diagonal: axis1 and axis2 must differ, both are {axis1}"))
+    others = [axis for axis in range(rank) if axis not in (first, second)]
+    a = transpose(a, [*others, first, second])
+    *kept, rows, columns = shape_of(a)
+    count = max(min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns), 0)
+    begin = offset if offset >= 0 else -offset * columns
+    flat = reshape(a, (*kept, rows * columns))
+    if not count:
+        return slice_in_dim(flat, 0, 0, len(kept))
+    return slice_in_dim(flat, begin, begin + (count - 1) * (columns + 1) + 1, len(kept), columns + 1)
+
+
+def diag(v: Any, k: int = 0) -> Any:
+    """The `k`-th diagonal of a matrix, or a matrix with the vector `v` there and zeros elsewhere.
+
+    Raises `ShapeError` for arrays of other ranks.
+
+    >>> diag([1, 2])
+    array([[1, 0],
+           [0, 2]])
+    """
+    v = as_array(v)
+    rank = len(shape_of(v))
+    if rank == 2:
+        return diagonal(v, k)
+    if rank != 1:
+        raise ShapeError(at_user_line(f"diag: a vector or a matrix is needed, the shape is {shape_of(v)}"))
+    count, = shape_of(v)
+    extent = count + abs(k)
+    if not count:
+        return constant((extent, extent), 0, aval_of(v).dtype)
+    # In the flattened matrix the elements stand at equal distances.
+    before = k if k >= 0 else -k * extent
+    behind = extent * extent - before - (count - 1) * (extent + 1) - 1
+    return reshape(pad(v, scalar_like(0, v), [(before, behind, extent)]), (extent, extent))
+
+
+def diagflat(v: Any, k: int = 0) -> Any:
+    """A matrix with the elements of `v` on its `k`-th diagonal.
+
+    >>> diagflat([[1, 2]]).shape
+    (2, 2)
+    """
+    return diag(ravel(v), k)
+
+
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
+    """The sum of a diagonal; the arguments are those of `diagonal`.
+
+    >>> int(trace([[1, 2], [3, 4]]))
+    5
+    """
+    refuse_out("trace", out)
+    return sum(diagonal(a, offset, axis1, axis2), -1, dtype)
+
+
+def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
+    m = as_array(m)
+    if len(shape_of(m)) < 2:
+        raise ShapeError(at_user_line(f"{name}: at least two axes are needed, the shape is {shape_of(m)}"))
+    mask = lower_triangle(*shape_of(m)[-2:], k if lower else k - 1)
+    zero = scalar_like(0, m)
+    return select_n(mask, zero, m) if lower else select_n(mask, m, zero)
+
+
+def tril(m: Any, k: int = 0) -> Any:
+    """`m` with zeros above its `k`-th diagonal (in the plane of the last two axes).
+
+    >>> tril([[1, 2], [3, 4]])
+    array([[1, 0],
+           [3, 4]])
+    """
+    return _triangle("tril", m, k, True)
+
+
+def triu(m: Any, k: int = 0) -> Any:
+    """`m` with zeros below its `k`-th diagonal (in the plane of the last two axes).
+
+    >>> triu([[1, 2], [3, 4]])
+    array([[1, 2],
+           [0, 4]])
+    """
+    return _triangle("triu", m, k, False)

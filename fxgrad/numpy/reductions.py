@@ -1,0 +1,242 @@
+"""Reductions: sums, products, extrema, means and variances, tests of all elements, positions of extrema."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.avals import Shape
+from fxgrad.core.tape import aval_of
+from fxgrad.core.tracer import Tracer
+from fxgrad.dtypes import DType
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.numpy.arithmetic import add, maximum, minimum, multiply, subtract
+from fxgrad.numpy.elementwise import as_bool
+from fxgrad.numpy.logic import where as choose
+from fxgrad.numpy.operands import (
+    as_array,
+    as_dtype,
+    axes_of,
+    axis_of,
+    operand,
+    refuse_out,
+    shape_of,
+)
+from fxgrad.ops import reduce as reductions
+from fxgrad.ops.space import convert, reduce_sum, reshape
+
+Axis = int | tuple[int, ...] | None
+
+
+def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
+    """`shape` with size 1 along `axes`."""
+    return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+
+
+def _narrow(dtype: DType) -> bool:
+    return dtype.itemsize == 2 and dtypes.is_floating(dtype)
+
+
+def _summing_dtype(dtype: DType) -> DType:
+    """The dtype of a sum of such elements: integers narrower than 32 bits are widened."""
+    if dtype.kind == "b":
+        return dtypes.int32
+    if dtype.kind in "iu" and dtype.itemsize < 4:
+        return np.dtype(f"{dtype.kind}4")
+    return dtype
+
+
+def _accumulate(operation: Callable[..., Any], a: Any, axis: Axis, dtype: Any, keepdims: bool) -> Any:
+    """A sum or product in the dtype that it is to have; narrow floats are added up in float32."""
+    a = operand(a)
+    aval = aval_of(a)
+    axes = axes_of(operation.__name__.removeprefix("reduce_"), axis, aval.ndim)
+    wanted = _summing_dtype(aval.dtype) if dtype is None else dtypes.canonical(dtype)
+    inner = dtypes.float32 if _narrow(wanted) else wanted
+    if aval.dtype != inner:
+        a = as_dtype(a, inner)
+    result = operation(a, axes) if axes else as_array(a)
+    if keepdims:
+        result = reshape(result, kept_shape(aval.shape, axes))
+    return convert(result, wanted) if inner != wanted else result
+
+
+def sum(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+        where: Any = None, promote_integers: bool = True) -> Any:
+    """The sum over `axis` (None: all axes; a tuple: several), in `dtype` if given; small integers become 32 bits wide.
+
+    With `keepdims` the axes stay, of size 1; `initial` is added; only elements where `where` is true count.
+    Raises `AxisError` for axes that `a` does not have.
+
+    >>> sum([[1.0, 2.0], [3.0, 4.0]], axis=0)
+    array([4., 6.])
+    """
+    if type(a) is Tracer and axis is None and a.var.aval.dtype.kind in "fc" and a.var.aval.dtype.itemsize > 2 \
+            and dtype is None and not keepdims and initial is None and where is None and out is None:
+        return reduce_sum(a, range(len(a.var.aval.shape)))
+    refuse_out("sum", out)
+    if where is not None:
+        a = choose(where, a, _like(a, 0))
+    if not promote_integers and dtype is None and aval_of(operand(a)).dtype.kind in "iu":
+        dtype = aval_of(operand(a)).dtype
+    result = _accumulate(reduce_sum, a, axis, dtype, keepdims)
+    return result if initial is None else add(result, initial)
+
+
+def prod(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+         where: Any = None, promote_integers: bool = True) -> Any:
+    """The product over `axis`; the arguments are those of `sum`.
+
+    >>> float(prod([2.0, 3.0]))
+    6.0
+    """
+    refuse_out("prod", out)
+    if where is not None:
+        a = choose(where, a, _like(a, 1))
+    if not promote_integers and dtype is None and aval_of(operand(a)).dtype.kind in "iu":
+        dtype = aval_of(operand(a)).dtype
+    result = _accumulate(reductions.reduce_prod, a, axis, dtype, keepdims)
+    return result if initial is None else multiply(result, initial)
+
+
+def _like(a: Any, value: int) -> Any:
+    return np.asarray(value).astype(aval_of(operand(a)).dtype)
+
+
+# --- extrema ------------------------------------------------------------------------------------------------------
+
+
+def _extremum(name: str, operation: Callable[..., Any], pair: Any, a: Any, axis: Axis, keepdims: bool, initial: Any,
+              where: Any) -> Any:
+    a = as_array(a)
+    shape = shape_of(a)
+    axes = axes_of(name, axis, len(shape))
+    if where is not None:
+        if initial is None:
+            raise ArgumentError(at_user_line(f"{name}: where= needs initial=, the result where no element counts"))
+        a = choose(where, a, np.asarray(initial).astype(aval_of(a).dtype))
+        shape = shape_of(a)
+    if initial is None and 0 in [shape[at] for at in axes]:
+        raise ShapeError(at_user_line(f"{name}: an array of shape {shape} has no elements along axis {axis}, and "
+                                      f"there is no {name} of none; give initial="))
+    result = operation(a, axes)
+    if keepdims:
+        result = reshape(result, kept_shape(shape, axes))
+    return result if initial is None else pair(result, initial)
+
+
+def max(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+        where: Any = None) -> Any:
+    """The greatest element over `axis`, a NaN if there is one; ties share the derivative equally.
+
+    `keepdims` as in `sum`; `initial` is the least result, and needed with `where`. Raises `ShapeError` for no elements.
+
+    >>> max([[1.0, 5.0], [3.0, 4.0]], axis=1)
+    array([5., 4.])
+    """
+    refuse_out("max", out)
+    return _extremum("max", reductions.reduce_max, maximum, a, axis, keepdims, initial, where)
+
+
+def min(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+        where: Any = None) -> Any:
+    """The least element over `axis`; the arguments are those of `max`.
+
+    >>> float(min([1.0, 5.0]))
+    1.0
+    """
+    refuse_out("min", out)
+    return _extremum("min", reductions.reduce_min, minimum, a, axis, keepdims, initial, where)
+
+
+amax, amin = max, min
+
+
+def ptp(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> Any:
+    """The greatest element minus the least over `axis`.
+
+    >>> float(ptp([1.0, 5.0, 2.0]))
+    4.0
+    """
+    return subtract(max(a, axis, out, keepdims), min(a, axis, out, keepdims))
+
+
+def _position(name: str, operation: Callable[..., Any], a: Any, axis: int | None, keepdims: bool | None) -> Any:
+    a = as_array(a)
+    shape = shape_of(a)
+    if axis is None:
+        at, flat = 0, reshape(a, (math.prod(shape),))
+    else:
+        at, flat = axis_of(name, axis, len(shape)), a
+    if not shape_of(flat)[at]:
+        raise ShapeError(at_user_line(f"{name}: an array of shape {shape} has no elements to choose from"))
+    result = operation(flat, at)
+    return reshape(result, kept_shape(shape, tuple(range(len(shape))) if axis is None else (at,))) if keepdims \
+        else result
+
+
+def argmax(a: Any, axis: int | None = None, out: Any = None, keepdims: bool | None = None) -> Any:
+    """Where the greatest element stands along `axis` (None: in the flattened array): the first one, or a NaN; int32.
+
+    >>> int(argmax([1.0, 5.0, 2.0]))
+    1
+    """
+    refuse_out("argmax", out)
+    return _position("argmax", reductions.argmax, a, axis, keepdims)
+
+
+def argmin(a: Any, axis: int | None = None, out: Any = None, keepdims: bool | None = None) -> Any:
+    """Where the least element stands along `axis`; as `argmax`.
+
+    >>> int(argmin([1.0, 5.0, 0.5]))
+    2
+    """
+    refuse_out("argmin", out)
+    return _position("argmin", reductions.argmin, a, axis, keepdims)
+
+
+# --- tests --------------------------------------------------------------------------------------------------------
+
+
+def _test(name: str, operation: Callable[..., Any], a: Any, axis: Axis, keepdims: bool, where: Any,
+          neutral: bool) -> Any:
+    a = as_bool(as_array(a))
+    if where is not None:
+        a = choose(where, a, np.bool_(neutral))
+    shape = shape_of(a)
+    axes = axes_of(name, axis, len(shape))
+    result = operation(a, axes)
+    return reshape(result, kept_shape(shape, axes)) if keepdims else result
+
+
+def all(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+    """Whether all elements over `axis` are true (not zero).
+
+    >>> bool(all([True, False]))
+    False
+    """
+    refuse_out("all", out)
+    return _test("all", reductions.reduce_and, a, axis, keepdims, where, True)
+
+
+def any(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
+    """Whether any element over `axis` is true (not zero).
+
+    >>> bool(any([True, False]))
+    True
+    """
+    refuse_out("any", out)
+    return _test("any", reductions.reduce_or, a, axis, keepdims, where, False)
+
+
+def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """How many elements over `axis` are not zero.
+
+    >>> int(count_nonzero([0.0, 2.0, 3.0]))
+    2
+    """
+    return sum(as_bool(as_array(a)), axis, keepdims=keepdims)

@@ -1,0 +1,299 @@
+"""Changing shapes: reshape, the order and number of axes, broadcasting, flipping."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.errors import ArgumentError, AxisError, ShapeError, at_user_line
+from fxgrad.numpy.operands import as_array, as_shape, axes_of, axis_of, common_shape, shape_of
+from fxgrad.ops.shape import rev
+from fxgrad.ops.space import broadcast_to as broadcast
+from fxgrad.ops.space import reshape as reshaped
+from fxgrad.ops.space import transpose as transposed
+
+
+def shape(a: Any) -> tuple[int, ...]:
+    """The shape of an array.
+
+    >>> shape([[1, 2, 3]])
+    (1, 3)
+    """
+    return shape_of(as_array(a))
+
+
+def ndim(a: Any) -> int:
+    """The number of axes of an array.
+
+    >>> ndim([[1, 2, 3]])
+    2
+    """
+    return len(shape(a))
+
+
+def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
+    """The number of elements of an array, or its size along `axis`.
+
+    >>> size([[1, 2, 3]]), size([[1, 2, 3]], 1)
+    (3, 3)
+    """
+    sizes = shape(a)
+    return math.prod(sizes[at] for at in axes_of("size", axis, len(sizes)))
+
+
+def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
+    """The elements of `a` in an array of another shape; one size may be -1 and is then worked out.
+
+    `order="F"` reads and writes the elements with the first axis changing fastest. Raises `ShapeError` if the numbers
+    of elements differ.
+
+    >>> reshape([[1, 2], [3, 4]], -1)
+    array([1, 2, 3, 4])
+    """
+    del copy  # arrays here are never views to write to
+    a = as_array(a)
+    sizes = _completed(shape_of(a), as_shape(shape))
+    if order == "F":
+        backward = transposed(a, range(len(shape_of(a)))[::-1])
+        return transposed(reshaped(backward, sizes[::-1]), range(len(sizes))[::-1])
+    if order not in ("C", "A", "K"):
+        raise ArgumentError(at_user_line(f"reshape: order must be 'C' or 'F', got {order!r}"))
+    return reshaped(a, sizes)
+
+
+def _completed(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
+    """The new shape with -1 replaced by the size that it stands for."""
+    if new.count(-1) != 1:
+        if new.count(-1) > 1:
+            raise ShapeError(at_user_line(f"reshape: shape {new} has -1 more than once; only one size can be left out"))
+        return new
+    known = math.prod(size for size in new if size != -1)
+    total = math.prod(old)
+    if not known or total % known:
+        raise ShapeError(at_user_line(f"reshape: an array of shape {old} has {total} elements, which do not fill shape "
+                                      f"{new} for any size in place of -1"))
+    return tuple(total // known if size == -1 else size for size in new)
+
+
+def ravel(a: Any, order: str = "C") -> Any:
+    """The elements of `a` in one axis.
+
+    >>> ravel([[1, 2], [3, 4]])
+    array([1, 2, 3, 4])
+    """
+    return reshape(a, -1 if 0 not in shape(a) else 0, order)
+
+
+def squeeze(a: Any, axis: int | Sequence[int] | None = None) -> Any:
+    """`a` without axes of size 1: all of them, or those given. Raises `ShapeError` if one has another size.
+
+    >>> squeeze([[1], [2]]).shape
+    (2,)
+    """
+    a = as_array(a)
+    sizes = shape_of(a)
+    gone = tuple(at for at, extent in enumerate(sizes) if extent == 1) if axis is None \
+        else axes_of("squeeze", axis, len(sizes))
+    if [at for at in gone if sizes[at] != 1]:
+        raise ShapeError(at_user_line(f"squeeze: axis {axis} of an array of shape {sizes}; only axes of size 1 can go"))
+    return reshaped(a, tuple(extent for at, extent in enumerate(sizes) if at not in gone))
+
+
+def expand_dims(a: Any, axis: int | Sequence[int]) -> Any:
+    """`a` with new axes of size 1 at the places `axis` of the result.
+
+    >>> expand_dims([1, 2], 0).shape
+    (1, 2)
+    """
+    a = as_array(a)
+    rank = len(shape_of(a)) + (len(axis) if isinstance(axis, Sequence) else 1)
+    new = axes_of("expand_dims", axis, rank)
+    old = iter(shape_of(a))
+    return reshaped(a, tuple(1 if at in new else next(old) for at in range(rank)))
+
+
+def _at_least(rank: int, arrays: tuple[Any, ...]) -> Any:
+    results = []
+    for each in arrays:
+        array = as_array(each)
+        sizes = shape_of(array)
+        if rank == 3 and len(sizes) in (1, 2):  # NumPy's own choice of where new axes go
+            sizes = (1, *sizes, 1) if len(sizes) == 1 else (*sizes, 1)
+        results.append(reshaped(array, (1,) * (rank - len(sizes)) + sizes))
+    return results[0] if len(results) == 1 else results
+
+
+def atleast_1d(*arys: Any) -> Any:
+    """Arrays with at least one axis; one array, or a list of several.
+
+    >>> atleast_1d(2.0).shape
+    (1,)
+    """
+    return _at_least(1, arys)
+
+
+def atleast_2d(*arys: Any) -> Any:
+    """Arrays with at least two axes, new ones in front; one array, or a list of several.
+
+    >>> atleast_2d([1.0, 2.0]).shape
+    (1, 2)
+    """
+    return _at_least(2, arys)
+
+
+def atleast_3d(*arys: Any) -> Any:
+    """Arrays with at least three axes; one array, or a list of several.
+
+    >>> atleast_3d([1.0, 2.0]).shape
+    (1, 2, 1)
+    """
+    return _at_least(3, arys)
+
+
+# --- the order of axes --------------------------------------------------------------------------------------------
+
+
+def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
+    """`a` with its axes in the order `axes`, or reversed. Raises `AxisError` unless each is named once.
+
+    >>> transpose([[1, 2, 3]]).shape
+    (3, 1)
+    """
+    a = as_array(a)
+    rank = len(shape_of(a))
+    if axes is None:
+        return transposed(a, range(rank)[::-1])
+    order = [axis_of("transpose", axis, rank) for axis in axes]
+    if sorted(order) != [*range(rank)]:
+        raise AxisError(at_user_line(f"transpose: axes {tuple(axes)} of an array with {rank} axes; each must be named "
+                                     "once"))
+    return transposed(a, order)
+
+
+permute_dims = transpose
+
+
+def matrix_transpose(x: Any) -> Any:
+    """`x` with its last two axes exchanged. Raises `ShapeError` if there are fewer.
+
+    >>> matrix_transpose([[1, 2, 3]]).shape
+    (3, 1)
+    """
+    x = as_array(x)
+    if len(shape_of(x)) < 2:
+        raise ShapeError(at_user_line(f"matrix_transpose: at least two axes are needed, the shape is {shape_of(x)}"))
+    return swapaxes(x, -1, -2)
+
+
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    """`a` with two axes exchanged.
+
+    >>> swapaxes([[1, 2, 3]], 0, 1).shape
+    (3, 1)
+    """
+    a = as_array(a)
+    order = [*range(len(shape_of(a)))]
+    first, second = (axis_of("swapaxes", axis, len(order)) for axis in (axis1, axis2))
+    order[first], order[second] = order[second], order[first]
+    return transposed(a, order)
+
+
+def moveaxis(a: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+    """`a` with the axes `source` moved to the places `destination`; the others keep their order.
+
+    >>> import numpy as np
+    >>> moveaxis(np.zeros((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
+    a = as_array(a)
+    rank = len(shape_of(a))
+    lists = [given if isinstance(given, Sequence) else [given] for given in (source, destination)]
+    origins, targets = ([axis_of("moveaxis", axis, rank) for axis in axes] for axes in lists)
+    if len(origins) != len(targets) or len(set(origins)) != len(origins) or len(set(targets)) != len(targets):
+        raise AxisError(at_user_line(f"moveaxis: source {source} and destination {destination}; as many distinct axes "
+                                     "in both are needed"))
+    order = [axis for axis in range(rank) if axis not in origins]
+    for target, origin in sorted(zip(targets, origins, strict=True)):
+        order.insert(target, origin)
+    return transposed(a, order)
+
+
+# --- broadcasting -------------------------------------------------------------------------------------------------
+
+
+def broadcast_to(array: Any, shape: Any) -> Any:
+    """`array` repeated along new and size-1 axes to `shape`. Raises `ShapeError` where that cannot be.
+
+    >>> broadcast_to(1, (2,))
+    array([1, 1], dtype=int32)
+    """
+    return broadcast(as_array(array), as_shape(shape))
+
+
+def broadcast_arrays(*args: Any) -> list[Any]:
+    """Arrays repeated to their common shape.
+
+    >>> [array.shape for array in broadcast_arrays([1, 2], [[1], [2]])]
+    [(2, 2), (2, 2)]
+    """
+    arrays = [as_array(each) for each in args]
+    common = common_shape("broadcast_arrays", *map(shape_of, arrays))
+    return [broadcast(each, common) for each in arrays]
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape that arrays of these shapes broadcast to.
+
+    >>> broadcast_shapes((3, 1), (4,))
+    (3, 4)
+    """
+    return common_shape("broadcast_shapes", *map(as_shape, shapes))
+
+
+# --- the order of elements ----------------------------------------------------------------------------------------
+
+
+def flip(m: Any, axis: int | Sequence[int] | None = None) -> Any:
+    """`m` with its elements in reverse order along `axis` (None: all axes).
+
+    >>> flip([1, 2, 3])
+    array([3, 2, 1])
+    """
+    m = as_array(m)
+    return rev(m, axes_of("flip", axis, len(shape_of(m))))
+
+
+def fliplr(m: Any) -> Any:
+    """`m` reversed along its second axis.
+
+    >>> fliplr([[1, 2]])
+    array([[2, 1]])
+    """
+    return flip(m, 1)
+
+
+def flipud(m: Any) -> Any:
+    """`m` reversed along its first axis.
+
+    >>> flipud([1, 2])
+    array([2, 1])
+    """
+    return flip(m, 0)
+
+
+def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+    """`m` turned by 90 degrees `k` times, in the plane from the first to the second of `axes`.
+
+    >>> rot90([[1, 2]])
+    array([[2],
+           [1]])
+    """
+    m = as_array(m)
+    first, second = (axis_of("rot90", axis, len(shape_of(m))) for axis in axes)
+    if first == second:
+        raise AxisError(at_user_line(f"rot90: axes {axes} must differ"))
+    turns = k % 4
+    if turns in (0, 2):
+        return rev(m, [first, second]) if turns else m
+    return swapaxes(flip(m, second), first, second) if turns == 1 else flip(swapaxes(m, first, second), second)

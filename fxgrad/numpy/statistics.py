@@ -1,0 +1,248 @@
+"""Means and variances, weighted and without NaNs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.numpy import reductions
+from fxgrad.numpy.arithmetic import divide, multiply, subtract
+from fxgrad.numpy.logic import logical_not
+from fxgrad.numpy.logic import where as choose
+from fxgrad.numpy.mathematics import isnan, sqrt
+from fxgrad.numpy.operands import as_array, as_dtype, axes_of, axis_of, promoted_inexact, refuse_out, shape_of
+from fxgrad.numpy.reductions import Axis, kept_shape, sum
+from fxgrad.ops import exponential, parts
+from fxgrad.ops.arithmetic import div, mul, sub
+from fxgrad.ops.space import broadcast_to, convert, reduce_sum, reshape
+
+
+def _widened(a: Any, dtype: Any) -> tuple[Any, Any]:
+    """The array in the dtype to compute in, and the dtype of the result; narrow floats are added up in float32."""
+    a, = promoted_inexact(as_array(a))
+    wanted = aval_of(a).dtype if dtype is None else dtypes.canonical(dtype)
+    inner = dtypes.inexact_dtype(wanted)
+    if inner.itemsize == 2:
+        inner = dtypes.float32
+    return (a if aval_of(a).dtype == inner else as_dtype(a, inner)), wanted
+
+
+def _narrowed(x: Any, dtype: Any) -> Any:
+    return x if aval_of(x).dtype == dtype else convert(x, dtype)
+
+
+def _mean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    shape = shape_of(x)
+    count = math.prod(shape[axis] for axis in axes)
+    result = div(reduce_sum(x, axes), float(count))
+    return reshape(result, kept_shape(shape, axes)) if keepdims else result
+
+
+def mean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *,
+         where: Any = None) -> Any:
+    """The mean over `axis` (None: all axes), in `dtype` if given, else a float for integers; a NaN of no elements.
+
+    With `keepdims` the axes stay, of size 1; only elements where `where` is true count.
+
+    >>> float(mean([1.0, 2.0, 6.0]))
+    3.0
+    """
+    refuse_out("mean", out)
+    x, wanted = _widened(a, dtype)
+    axes = axes_of("mean", axis, len(shape_of(x)))
+    if where is None:
+        return _narrowed(_mean(x, axes, keepdims), wanted)
+    where = broadcast_to(as_array(where), shape_of(x))
+    total = sum(choose(where, x, 0.0), axes, keepdims=keepdims)
+    return _narrowed(divide(total, sum(where, axes, keepdims=keepdims)), wanted)
+
+
+def _var(x: Any, axes: tuple[int, ...], correction: float, keepdims: bool) -> Any:
+    shape = shape_of(x)
+    apart = sub(x, _mean(x, axes, True))
+    squares = _squared_modulus(apart)
+    count = math.prod(shape[axis] for axis in axes) - correction
+    result = div(reduce_sum(squares, axes), float(count) if count > 0 else math.nan)
+    return reshape(result, kept_shape(shape, axes)) if keepdims else result
+
+
+def _squared_modulus(x: Any) -> Any:
+    if dtypes.is_complex(aval_of(x).dtype):
+        return parts.real(mul(x, parts.conj(x)))
+    return exponential.square(x)
+
+
+def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *,
+        where: Any = None, mean: Any = None, correction: float | None = None) -> Any:
+    """The variance over `axis`: the mean squared distance from the mean, over n - `ddof` elements; real.
+
+    `correction` is another name for `ddof`; `mean` is the mean where it is known (with its axes kept); the other
+    arguments are those of `mean`.
+
+    >>> float(var([1.0, 2.0, 6.0]))
+    4.666666666666667
+    """
+    refuse_out("var", out)
+    x, wanted = _widened(a, dtype)
+    wanted = dtypes.real_dtype(wanted)
+    axes = axes_of("var", axis, len(shape_of(x)))
+    less = ddof if correction is None else correction
+    if where is None and mean is None:
+        return _narrowed(_var(x, axes, less, keepdims), wanted)
+    chosen = broadcast_to(np.bool_(True) if where is None else as_array(where), shape_of(x))
+    count = sum(chosen, axes, keepdims=True)
+    centre = divide(sum(choose(chosen, x, 0.0), axes, keepdims=True), count) if mean is None else mean
+    squares = choose(chosen, _squared_modulus(subtract(x, centre)), 0.0)
+    left = subtract(count, less)
+    result = divide(sum(squares, axes, keepdims=True), choose(left > 0, left, math.nan))
+    if not keepdims:
+        result = reshape(result, tuple(extent for at, extent in enumerate(shape_of(result)) if at not in axes))
+    return _narrowed(result, wanted)
+
+
+def std(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *,
+        where: Any = None, mean: Any = None, correction: float | None = None) -> Any:
+    """The standard deviation over `axis`, the square root of the variance; the arguments are those of `var`.
+
+    >>> float(std([1.0, 3.0]))
+    1.0
+    """
+    return sqrt(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction))
+
+
+def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
+    """The mean over `axis`, each element counting by its weight; with `returned` also the sum of the weights.
+
+    `weights` has the shape of `a`, or is a vector along `axis`. Raises `ShapeError` for other shapes.
+
+    >>> float(average([1.0, 2.0], weights=[3.0, 1.0]))
+    1.25
+    """
+    a = as_array(a)
+    shape = shape_of(a)
+    axes = axes_of("average", axis, len(shape))
+    if weights is None:
+        result = mean(a, axis, keepdims=keepdims)
+        count = math.prod(shape[at] for at in axes)
+        return (result, np.full(shape_of(result), count, aval_of(result).dtype)) if returned else result
+    weights = as_array(weights)
+    if shape_of(weights) != shape:
+        if len(axes) != 1 or shape_of(weights) != (shape[axes[0]],):
+            raise ShapeError(at_user_line(f"average: weights of shape {shape_of(weights)} for an array of shape "
+                                          f"{shape} along axis {axis}; the same shape, or a vector along one axis, is "
+                                          "needed"))
+        weights = reshape(weights, tuple(extent if at in axes else 1 for at, extent in enumerate(shape)))
+    a, weights = promoted_inexact(a, weights)
+    weights = broadcast_to(weights, shape)
+    total = sum(weights, axis, keepdims=keepdims)
+    result = divide(sum(multiply(a, weights), axis, keepdims=keepdims), total)
+    return (result, total) if returned else result
+
+
+# --- without NaNs -------------------------------------------------------------------------------------------------
+
+
+def _sparing(name: str, function: Callable[..., Any], fill: float) -> Callable[..., Any]:
+    def spared(a: Any, axis: Axis = None, *args: Any, **options: Any) -> Any:
+        a = as_array(a)
+        return function(choose(isnan(a), fill, a), axis, *args, **options) if dtypes.is_inexact(aval_of(a).dtype) \
+            else function(a, axis, *args, **options)
+    spared.__name__ = spared.__qualname__ = name
+    return spared
+
+
+nansum = _sparing("nansum", reductions.sum, 0.0)
+nansum.__doc__ = """As `sum`, with NaNs left out."""
+nanprod = _sparing("nanprod", reductions.prod, 1.0)
+nanprod.__doc__ = """As `prod`, with NaNs left out."""
+
+
+def _extremum(name: str, function: Callable[..., Any], fill: float) -> Callable[..., Any]:
+    sparing = _sparing(name, function, fill)
+
+    def spared(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> Any:
+        refuse_out(name, out)
+        result = sparing(a, axis, keepdims=keepdims)
+        nothing = reductions.all(isnan(a), axis, keepdims=keepdims)
+        return choose(nothing, math.nan, result) if dtypes.is_inexact(aval_of(result).dtype) else result
+    spared.__name__ = spared.__qualname__ = name
+    return spared
+
+
+nanmax = _extremum("nanmax", reductions.max, -math.inf)
+nanmax.__doc__ = """As `max`, with NaNs left out; a NaN where there is nothing else."""
+nanmin = _extremum("nanmin", reductions.min, math.inf)
+nanmin.__doc__ = """As `min`, with NaNs left out; a NaN where there is nothing else."""
+
+
+def _position(name: str, function: Callable[..., Any], fill: float) -> Callable[..., Any]:
+    def spared(a: Any, axis: int | None = None, out: Any = None, keepdims: bool | None = None) -> Any:
+        a = as_array(a)
+        chosen = choose(isnan(a), fill, a) if dtypes.is_inexact(aval_of(a).dtype) else a
+        found = function(chosen, axis, out, keepdims)
+        return choose(reductions.all(isnan(a), axis, keepdims=bool(keepdims)), np.int32(-1), found)
+    spared.__name__ = spared.__qualname__ = name
+    return spared
+
+
+nanargmax = _position("nanargmax", reductions.argmax, -math.inf)
+nanargmax.__doc__ = """As `argmax`, with NaNs left out; -1 where there is nothing else."""
+nanargmin = _position("nanargmin", reductions.argmin, math.inf)
+nanargmin.__doc__ = """As `argmin`, with NaNs left out; -1 where there is nothing else."""
+
+
+def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False,
+            where: Any = None) -> Any:
+    """As `mean`, with NaNs left out.
+
+    >>> float(nanmean([1.0, float("nan"), 3.0]))
+    2.0
+    """
+    a = as_array(a)
+    there = logical_not(isnan(a))
+    return mean(a, axis, dtype, out, keepdims, where=there if where is None else there & where)
+
+
+def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False,
+           where: Any = None) -> Any:
+    """As `var`, with NaNs left out.
+
+    >>> float(nanvar([1.0, float("nan"), 3.0]))
+    1.0
+    """
+    a = as_array(a)
+    there = logical_not(isnan(a))
+    return var(a, axis, dtype, out, ddof, keepdims, where=there if where is None else there & where)
+
+
+def nanstd(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False,
+           where: Any = None) -> Any:
+    """As `std`, with NaNs left out.
+
+    >>> float(nanstd([1.0, float("nan"), 3.0]))
+    1.0
+    """
+    return sqrt(nanvar(a, axis, dtype, out, ddof, keepdims, where))
+
+
+def cov(m: Any, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Any:
+    """The covariance matrix of variables in the rows of `m` (in its columns unless `rowvar`).
+
+    >>> float(cov([1.0, 3.0]))
+    2.0
+    """
+    x, wanted = _widened(m, None)
+    if len(shape_of(x)) > 2:
+        raise ShapeError(at_user_line(f"cov: a vector or a matrix is needed, the shape is {shape_of(x)}"))
+    x = reshape(x, (1, *shape_of(x))) if len(shape_of(x)) == 1 else x if rowvar else x.T
+    apart = sub(x, _mean(x, (axis_of("cov", 1, 2),), True))
+    less = (0 if bias else 1) if ddof is None else ddof
+    product = div(apart @ parts.conj(apart).T if dtypes.is_complex(aval_of(x).dtype) else apart @ apart.T,
+                  float(shape_of(x)[1] - less))
+    return _narrowed(reshape(product, ()) if shape_of(product) == (1, 1) else product, wanted)

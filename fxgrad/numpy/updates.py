@@ -1,0 +1,205 @@
+"""Updated copies, `x.at[index].set(...)` and its relatives: what item assignment is for arrays that never change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fxgrad.core.avals import Shape
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.numpy.arithmetic import divide, power
+from fxgrad.numpy.indexing import Plan, apply_basic, basic_shape, gather_form, getitem, planned
+from fxgrad.numpy.operands import as_array, common_type, is_concrete, operand, shape_of, typed
+from fxgrad.ops.index import Windows, scatter
+from fxgrad.ops.shape import rev
+from fxgrad.ops.space import broadcast_to, convert, reshape
+
+
+class Updates:
+    """`x.at`: index it, and call one of the methods of what comes back.
+
+    >>> import numpy as np
+    >>> Updates(np.array([1.0, 2.0, 3.0]))[1:].add(10.0)
+    array([ 1., 12., 13.])
+    """
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __getitem__(self, index: Any) -> Place:
+        return Place(self._array, index)
+
+    def __repr__(self) -> str:
+        return f"<updates of {aval_of(self._array)}>"
+
+
+class Place:
+    """`x.at[index]`: each method returns a copy of `x` that differs at `index` only.
+
+    Values broadcast to the shape of `x[index]` and take the dtype of `x`. Where an element is addressed more than once,
+    `add`, `multiply`, `min`, `max` combine all values, and `set` keeps one of them. `mode` is that of `take`, for index
+    arrays that are traced: by default out of range is an error (under `jit` such values are dropped); `"drop"` drops
+    them always. `unique_indices=True` promises that no element is addressed twice, for faster code.
+    """
+
+    __slots__ = ("_array", "_index")
+
+    def __init__(self, array: Any, index: Any) -> None:
+        self._array, self._index = array, index
+
+    def get(self, *, mode: str | None = None, fill_value: Any = None, indices_are_sorted: bool = False,
+            unique_indices: bool = False) -> Any:
+        """`x[index]`, with a choice of `mode`."""
+        del indices_are_sorted, unique_indices  # promises that reading gains nothing from
+        return getitem(self._array, self._index, mode, fill_value)
+
+    def set(self, values: Any, **options: Any) -> Any:
+        """A copy with `values` there."""
+        return self._combined("set", values, **options)
+
+    def add(self, values: Any, **options: Any) -> Any:
+        """A copy with `values` added there."""
+        return self._combined("add", values, **options)
+
+    def subtract(self, values: Any, **options: Any) -> Any:
+        """A copy with `values` subtracted there."""
+        return self._combined("sub", values, **options)
+
+    def multiply(self, values: Any, **options: Any) -> Any:
+        """A copy with what is there multiplied by `values`."""
+        return self._combined("mul", values, **options)
+
+    mul = multiply
+
+    def min(self, values: Any, **options: Any) -> Any:
+        """A copy with the lesser of what is there and `values`."""
+        return self._combined("min", values, **options)
+
+    def max(self, values: Any, **options: Any) -> Any:
+        """A copy with the greater of what is there and `values`."""
+        return self._combined("max", values, **options)
+
+    def divide(self, values: Any, **options: Any) -> Any:
+        """A copy with what is there divided by `values`."""
+        factors = np.ones(shape_of(self._array), aval_of(self._array).dtype)
+        return convert(divide(self._array, update(factors, self._index, "mul", values, **options)),
+                       aval_of(self._array).dtype)
+
+    def power(self, values: Any, **options: Any) -> Any:
+        """A copy with what is there raised to the power `values`; no element may be addressed twice."""
+        return update(self._array, self._index, "set", power(getitem(self._array, self._index), values), **options)
+
+    def apply(self, function: Callable[[Any], Any], **options: Any) -> Any:
+        """A copy with `function`, which takes and returns arrays elementwise, applied to what is there, once."""
+        return update(self._array, self._index, "set", function(getitem(self._array, self._index)), **options)
+
+    def _combined(self, combine: str, values: Any, **options: Any) -> Any:
+        return update(self._array, self._index, combine, values, **options)
+
+    def __repr__(self) -> str:
+        return f"<an index of {aval_of(self._array)}>"
+
+
+def at(x: Any) -> Updates:
+    """The updates of an array of any kind; traced arrays have them as `x.at` too.
+
+    >>> at([1.0, 2.0])[0].set(5.0)
+    array([5., 2.])
+    """
+    return Updates(as_array(x))
+
+
+# --- carrying them out --------------------------------------------------------------------------------------------
+
+
+def update(x: Any, index: Any, combine: str, values: Any, *, mode: str | None = None,
+           unique_indices: bool = False, indices_are_sorted: bool = False) -> Any:
+    """`x` with `values` combined into `x[index]`; see `Place` for the arguments."""
+    x = as_array(x)
+    plan = planned(shape_of(x), index)
+    values = _as_values(operand(values), aval_of(x))
+    if plan.is_basic():
+        return _update_basic(x, plan, combine, values)
+    # What slices choose is taken out, updated where the arrays say, and put back.
+    inner = apply_basic(x, plan)
+    windows, window, indices, how = gather_form(shape_of(inner), plan, mode)
+    values = _fitted(values, windows.result_shape(window, shape_of(indices)[:-1]))
+    promises = _promises(indices, unique_indices, indices_are_sorted)
+    updated = scatter(inner, indices, values, windows, combine=combine, mode=how, promises=promises)
+    return updated if inner is x else _update_basic(x, plan, "set", updated)
+
+
+def _as_values(values: Any, aval: Any) -> Any:
+    """The values in the dtype of the array that they go into."""
+    dtype, weak = common_type([aval, aval_of(values)])
+    if dtype == aval.dtype:
+        return typed(values, dtype, weak and aval.weak)
+    if is_concrete(values):
+        return np.asarray(values).astype(aval.dtype)
+    return convert(values, aval.dtype)
+
+
+def _fitted(values: Any, shape: Shape) -> Any:
+    """The values repeated to the shape of what they go into; axes of size 1 in front of them may be too many."""
+    given = shape_of(values)
+    surplus = len(given) - len(shape)
+    if surplus > 0 and set(given[:surplus]) == {1}:
+        values, given = reshape(values, given[surplus:]), given[surplus:]
+    try:
+        fits = np.broadcast_shapes(given, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ShapeError(at_user_line(f"x.at[...]: values of shape {given} for a place of shape {shape}; they must "
+                                      "broadcast to it"))
+    return broadcast_to(values, shape)
+
+
+def _promises(indices: Any, unique: bool, in_order: bool) -> tuple[str, ...]:
+    """What is known of the indices, looked at where that is cheap."""
+    shape = shape_of(indices)
+    rows = int(np.prod(shape[:-1]))
+    if not unique and is_concrete(indices) and rows <= 10_000:
+        unique = rows < 2 or len(np.unique(np.reshape(indices, (rows, -1)), axis=0)) == rows
+    return tuple(name for name, made in (("sorted", in_order), ("unique", unique)) if made)
+
+
+def _update_basic(x: Any, plan: Plan, combine: str, values: Any) -> Any:
+    """Slices with stride 1 are one window; all others are addressed element by element along the axes concerned."""
+    shape = shape_of(x)
+    values = _fitted(values, basic_shape(plan))
+    sizes = [-(-(limit - start) // stride) for start, limit, stride in
+             zip(plan.starts, plan.limits, plan.strides, strict=True)]
+    kept = tuple(size for axis, size in enumerate(sizes) if axis not in plan.dropped)
+    values = reshape(values, kept)
+    if 0 in sizes:
+        return x
+    if plan.reversed_axes:
+        backward = [sum(other not in plan.dropped for other in range(axis)) for axis in plan.reversed_axes]
+        values = rev(values, backward)
+    if set(plan.strides) <= {1}:
+        window = tuple(axis for axis in range(len(shape)) if axis not in plan.dropped)
+        windows = Windows(tuple(range(len(window))), tuple(plan.dropped), tuple(range(len(shape))))
+        return scatter(x, np.array(plan.starts, np.int32), values, windows, combine=combine,
+                       mode="promise_in_bounds", promises=("unique",))
+    return _update_strided(x, plan, combine, values, sizes)
+
+
+def _update_strided(x: Any, plan: Plan, combine: str, values: Any, sizes: list[int]) -> Any:
+    axes = [axis for axis, size in enumerate(sizes)
+            if (size, plan.starts[axis]) != (shape_of(x)[axis], 0) or axis in plan.dropped]
+    grids = np.meshgrid(*(plan.starts[axis] + plan.strides[axis] * np.arange(sizes[axis], dtype=np.int32)
+                          for axis in axes), indexing="ij")
+    indices = np.stack(grids, -1).astype(np.int32)
+    batch = [axis for axis in axes if axis not in plan.dropped]
+    indices = indices.reshape(*(sizes[axis] for axis in batch), len(axes))
+    rank = len(sizes) - len(plan.dropped)
+    place = {axis: at for at, axis in enumerate(axis for axis in range(len(sizes)) if axis not in plan.dropped)}
+    offset = tuple(at for at in range(rank) if at not in {place[axis] for axis in batch})
+    windows = Windows(offset, tuple(axes), tuple(axes))
+    return scatter(x, indices, values, windows, combine=combine, mode="promise_in_bounds", promises=("unique",))

@@ -1,0 +1,5 @@
+"""First-order operations: a room per family, each primitive with all its rules in one record.
+
+`families` builds records, `space` holds what transformations themselves need; the rooms import those two and
+each other where a derivative calls for it, and nothing above. No jax here: `xla` rules are handed `lax`.
+"""

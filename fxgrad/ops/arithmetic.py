@@ -1,0 +1,228 @@
+"""Arithmetic: neg, sub, mul, div, rem, max, min, mulhi, stop_gradient (`add` is in `pointwise`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fxgrad.core import simplify
+from fxgrad.core.avals import Literal
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.simplify import Definitions, is_literal, rewrites
+from fxgrad.core.symbolic import Zero
+from fxgrad.core.tape import aval_of
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import eq
+from fxgrad.ops.families import is_linear
+from fxgrad.ops.pointwise import add, add_p, binary, is_same, operation, scalar_like, unary
+from fxgrad.ops.space import unbroadcast
+
+COVERED_BY = {"add_any": "add: sums of cotangents are sums like any other"}
+"""Primitives of jax of this family that fxgrad has none for, and what stands in their place."""
+
+# --- exact algebra ------------------------------------------------------------------------------------------
+
+
+def folded(primitive: Primitive, inputs: list[Any]) -> list[Any] | None:
+    """The result as a literal, if every input is one; for operations that NumPy and XLA round alike."""
+    if any(type(value) is not Literal for value in inputs):
+        return None
+    aval = primitive.abstract(*(literal.aval for literal in inputs))[0]
+    with np.errstate(all="ignore"):
+        return [Literal(primitive.numpy(*(literal.value for literal in inputs))[0], aval)]
+
+
+def keeps_type(value: Any, other: Any) -> bool:
+    """Whether an elementwise operation of the two has the type of `value`."""
+    aval, also = aval_of(value), aval_of(other)
+    return len(aval.shape) >= len(also.shape) and also.size == 1 and (not aval.weak or also.weak)
+
+
+# --- linear: neg, sub, mul, div -----------------------------------------------------------------------------
+
+neg_p = unary("neg", numpy=np.negative, accepts="numeric", tangent=lambda t, out, x: neg(t), public="negative",
+              transpose=lambda cotangents, inputs: [neg(cotangents[0])])
+neg = operation(neg_p)
+
+
+@rewrites.register(neg_p)
+def _neg_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    return folded(neg_p, inputs) or known.inputs_if(inputs[0], neg_p)
+
+
+def _sub_transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any]:
+    x, y = inputs
+    return [unbroadcast(cotangents[0], x.aval) if is_linear(x) else None,
+            neg(unbroadcast(cotangents[0], y.aval)) if is_linear(y) else None]
+
+
+sub_p = binary("sub", numpy=np.subtract, public="subtract", transpose=_sub_transpose,
+               tangents=[lambda t, out, x, y: t, lambda t, out, x, y: neg(t)])
+sub = operation(sub_p)
+
+
+@rewrites.register(sub_p)
+def _sub_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """x - 0 is x, and x - (-y) is x + y, exactly."""
+    x, y = inputs
+    if is_literal(y, 0) and keeps_type(x, y):
+        return [x]
+    negated = known.inputs_if(y, neg_p)
+    return folded(sub_p, inputs) or ([add(x, negated[0])] if negated else None)
+
+
+@rewrites.register(add_p)
+def _add_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """x + (-y) is x - y, exactly; x + 0 is not x where x is -0."""
+    x, y = inputs
+    right, left = known.inputs_if(y, neg_p), known.inputs_if(x, neg_p)
+    if right:
+        return [sub(x, right[0])]
+    if left:
+        return [sub(y, left[0])]
+    return folded(add_p, inputs)
+
+
+def _mul_transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any]:
+    x, y = inputs
+    if is_linear(x):
+        return [unbroadcast(mul(cotangents[0], y), x.aval), None]
+    return [None, unbroadcast(mul(x, cotangents[0]), y.aval)]
+
+
+mul_p = binary("mul", numpy=np.multiply, public="multiply", transpose=_mul_transpose,
+               tangents=[lambda t, out, x, y: mul(t, y), lambda t, out, x, y: mul(x, t)])
+mul = operation(mul_p)
+simplify.commutative.add(mul_p)
+
+
+@rewrites.register(mul_p)
+def _mul_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """Factors 1 and -1 vanish; signs move outward, so that products which differ in sign alone are shared."""
+    for x, y in (inputs, inputs[::-1]):
+        if is_literal(y, 1) and keeps_type(x, y):
+            return [x]
+        if is_literal(y, -1) and keeps_type(x, y):
+            return [neg(x)]
+    signs = [known.inputs_if(value, neg_p) for value in inputs]
+    bare = [value if sign is None else sign[0] for value, sign in zip(inputs, signs, strict=True)]
+    if all(signs):
+        return [mul(*bare)]
+    if any(signs) and type(bare[0]) is not Literal and type(bare[1]) is not Literal:
+        return [neg(mul(*bare))]
+    return folded(mul_p, inputs)
+
+
+def _div_transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any]:
+    x, y = inputs
+    return [unbroadcast(div(cotangents[0], y), x.aval), None]
+
+
+def _whole_numpy(x: Any, y: Any) -> tuple[Any, Any]:
+    """Quotient toward zero and remainder of integers; for a division by 0 XLA's: all bits set, and x."""
+    zero = np.equal(y, 0)
+    divisor = np.where(zero, np.ones_like(y), y)
+    remainder = np.where(zero, x, np.fmod(x, divisor))
+    quotient = np.floor_divide(np.subtract(x, np.fmod(x, divisor)), divisor)
+    return np.where(zero, np.invert(np.zeros_like(y)), quotient), remainder
+
+
+def _div_numpy(x: Any, y: Any) -> Any:
+    return _whole_numpy(x, y)[0] if x.dtype.kind in "iu" else np.true_divide(x, y)
+
+
+# One division gives the tangent of a quotient q = x/y, (dx - q dy) / y: so those of higher orders share theirs.
+div_p = binary("div", numpy=_div_numpy, public="divide", transpose=_div_transpose,
+               together=lambda given, out, x, y: div(sub(given[0], mul(out, given[1])), y),
+               tangents=[lambda t, out, x, y: div(t, y), lambda t, out, x, y: neg(div(mul(t, out), y))])
+div = operation(div_p)
+
+
+@rewrites.register(div_p)
+def _div_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """x / 1 is x, and signs move outward as in products."""
+    x, y = inputs
+    if is_literal(y, 1) and keeps_type(x, y):
+        return [x]
+    above, below = known.inputs_if(x, neg_p), known.inputs_if(y, neg_p)
+    if above and below:
+        return [div(above[0], below[0])]
+    if above and type(y) is not Literal:
+        return [neg(div(above[0], y))]
+    if below and type(x) is not Literal:
+        return [neg(div(x, below[0]))]
+    return folded(div_p, inputs)
+
+
+# --- remainders -----------------------------------------------------------------------------------------------
+
+# A constant to every derivative: `NO_TANGENT` would say the same, but of what the operation computes.
+stop_gradient_p = unary("stop_gradient", numpy=lambda x: x, xla=lambda lax, x: x, accepts="any", flops=0,
+                        tangent=lambda t, out, x: Zero(aval_of(x)))
+stop_gradient = operation(stop_gradient_p)
+
+
+@rewrites.register(stop_gradient_p)
+def _stop_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    return [inputs[0]] if known.inputs_if(inputs[0], stop_gradient_p) else None
+
+
+def _rem_numpy(x: Any, y: Any) -> Any:
+    return _whole_numpy(x, y)[1] if x.dtype.kind in "iu" else np.fmod(x, y)
+
+
+def _rem_divisor_tangent(t: Any, out: Any, x: Any, y: Any) -> Any:
+    """Minus the quotient toward zero, which is constant between jumps."""
+    return mul(t, stop_gradient(div(sub(out, x), y)))
+
+
+rem_p = binary("rem", numpy=_rem_numpy, accepts="real", public="fmod",
+               tangents=[lambda t, out, x, y: t, _rem_divisor_tangent])
+rem = operation(rem_p)
+
+# --- extrema ----------------------------------------------------------------------------------------------------
+
+
+def _share(x: Any, out: Any, y: Any) -> Any:
+    """How much of the tangent of x reaches the extremum `out` of x and y: 1, 0, or 1/2 at a tie."""
+    return where(eq(x, out), where(eq(y, out), 0.5, scalar_like(1.0, x)), 0.0)
+
+
+_EXTREMUM = [lambda t, out, x, y: mul(t, _share(x, out, y)), lambda t, out, x, y: mul(t, _share(y, out, x))]
+max_p = binary("max", numpy=np.maximum, accepts="any", public="maximum", tangents=_EXTREMUM)
+min_p = binary("min", numpy=np.minimum, accepts="any", public="minimum", tangents=_EXTREMUM)
+max, min = operation(max_p), operation(min_p)
+
+
+@rewrites.register(max_p, min_p)
+def _extremum_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    return [inputs[0]] if is_same(*inputs) else None
+
+
+# --- the high half of a product ---------------------------------------------------------------------------------
+
+
+def _mulhi_wide(x: Any, y: Any) -> Any:
+    """The upper 64 bits of products of unsigned 64-bit integers, from products of their halves."""
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    x_low, x_high, y_low, y_high = x & low, x >> half, y & low, y >> half
+    across, also = x_high * y_low, x_low * y_high
+    carry = (((x_low * y_low) >> half) + (across & low) + (also & low)) >> half
+    return x_high * y_high + (across >> half) + (also >> half) + carry
+
+
+def _mulhi_numpy(x: Any, y: Any) -> Any:
+    bits, kind = 8 * x.dtype.itemsize, x.dtype.kind
+    if bits < 64:
+        wide = np.dtype(f"{kind}8")
+        return ((x.astype(wide) * y.astype(wide)) >> wide.type(bits)).astype(x.dtype)
+    unsigned = _mulhi_wide(np.asarray(x).view(np.uint64), np.asarray(y).view(np.uint64))
+    if kind == "u":
+        return unsigned
+    high = np.asarray(unsigned).view(np.int64)  # each negative factor counted as itself plus 2**64
+    return high - np.where(x < 0, y, 0) - np.where(y < 0, x, 0)
+
+
+mulhi_p = binary("mulhi", numpy=_mulhi_numpy, accepts="integer", tangents=None)
+mulhi = operation(mulhi_p)

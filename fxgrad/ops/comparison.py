@@ -1,0 +1,145 @@
+"""Comparisons, logic and bits: eq ne lt le gt ge, the total order, and or xor not, shifts, bit counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fxgrad.core import simplify
+from fxgrad.core.avals import Literal
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.simplify import Definitions, rewrites
+from fxgrad.core.tape import aval_of
+from fxgrad.ops.pointwise import binary, comparison, is_same, operation, unary
+
+# --- comparisons: as NumPy's, so that every one with a NaN is False but `ne` -------------------------------
+
+eq_p = comparison("eq", numpy=np.equal, accepts="any", public="equal")
+ne_p = comparison("ne", numpy=np.not_equal, accepts="any", public="not_equal")
+lt_p = comparison("lt", numpy=np.less, public="less")
+le_p = comparison("le", numpy=np.less_equal, public="less_equal")
+gt_p = comparison("gt", numpy=np.greater, public="greater")
+ge_p = comparison("ge", numpy=np.greater_equal, public="greater_equal")
+eq, ne, lt, le, gt, ge = map(operation, (eq_p, ne_p, lt_p, le_p, gt_p, ge_p))
+simplify.commutative.update((eq_p, ne_p))
+
+# --- the total order: -NaN < -inf < ... < -0 < 0 < ... < inf < NaN -------------------------------------------
+
+
+def _rank(x: Any) -> Any:
+    """Integers in the total order of the floats `x` (IEEE 754-2008, section 5.10), for other dtypes `x` itself."""
+    if x.dtype.kind in "biu":
+        return x
+    integer = np.dtype(f"int{8 * x.dtype.itemsize}")
+    bits = np.asarray(x).view(integer)
+    return np.where(bits < 0, bits ^ np.iinfo(integer).max, bits)[()]
+
+
+def _eq_to_numpy(x: Any, y: Any) -> Any:
+    return np.equal(_rank(x), _rank(y))
+
+
+def _lt_to_numpy(x: Any, y: Any) -> Any:
+    return np.less(_rank(x), _rank(y))
+
+
+def _le_to_numpy(x: Any, y: Any) -> Any:
+    return np.less_equal(_rank(x), _rank(y))
+
+
+def _bound(name: str) -> Callable[..., Any]:
+    """`lax` has these three as primitives only, under public names."""
+    return lambda lax, x, y: getattr(lax, name).bind(x, y)
+
+
+eq_to_p = comparison("eq_to", numpy=_eq_to_numpy, xla=_bound("eq_to_p"))
+le_to_p = comparison("le_to", numpy=_le_to_numpy, xla=_bound("le_to_p"))
+lt_to_p = comparison("lt_to", numpy=_lt_to_numpy, xla=_bound("lt_to_p"))
+eq_to, le_to, lt_to = operation(eq_to_p), operation(le_to_p), operation(lt_to_p)
+simplify.commutative.add(eq_to_p)
+
+# --- logic, bit by bit -----------------------------------------------------------------------------------------
+
+and_p = binary("and", numpy=np.bitwise_and, accepts="integral", xla="bitwise_and", tangents=None, public="bitwise_and")
+or_p = binary("or", numpy=np.bitwise_or, accepts="integral", xla="bitwise_or", tangents=None, public="bitwise_or")
+xor_p = binary("xor", numpy=np.bitwise_xor, accepts="integral", xla="bitwise_xor", tangents=None, public="bitwise_xor")
+not_p = unary("not", numpy=np.invert, accepts="integral", xla="bitwise_not", tangent=None, public="invert")
+and_, or_, xor, not_ = operation(and_p), operation(or_p), operation(xor_p), operation(not_p)
+simplify.commutative.update((and_p, or_p, xor_p))
+
+_NEGATED = {eq_p: ne_p, ne_p: eq_p}
+
+
+@rewrites.register(not_p)
+def _not_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """Two negations vanish, and those of equalities change sides (an order's would change with NaNs)."""
+    for primitive, negated in _NEGATED.items():
+        compared = known.inputs_if(inputs[0], primitive)
+        if compared:
+            return [operation(negated)(*compared)]
+    return known.inputs_if(inputs[0], not_p)
+
+
+def _absorbs(primitive: Primitive, neutral: bool) -> None:
+    """Enters the algebra of `and` and `or`: x with itself is x, and so is x with the neutral element (of bools)."""
+    @rewrites.register(primitive)
+    def rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+        for x, y in (inputs, inputs[::-1]):
+            neutral_literal = type(y) is Literal and y.dtype.kind == "b" and bool(y.value) == neutral
+            if is_same(x, y) or (neutral_literal and aval_of(x).ndim >= aval_of(y).ndim):
+                return [x]
+        return None
+
+
+_absorbs(and_p, True)
+_absorbs(or_p, False)
+
+# --- shifts: by the number of bits or more, or by a negative number, they leave 0 (or the sign) ---------------
+
+
+def _unsigned(x: Any) -> Any:
+    """The bits of integers as unsigned integers."""
+    return np.asarray(x).view(f"uint{8 * x.dtype.itemsize}")
+
+
+def _shift_right_logical_numpy(x: Any, y: Any) -> Any:
+    return np.asarray(np.right_shift(_unsigned(x), _unsigned(y))).view(x.dtype)[()]
+
+
+def _shift_right_arithmetic_numpy(x: Any, y: Any) -> Any:
+    """The sign moves in also for unsigned dtypes, whose first bit counts as one."""
+    signed = f"int{8 * x.dtype.itemsize}"
+    return np.asarray(np.right_shift(np.asarray(x).view(signed), np.asarray(y).view(signed))).view(x.dtype)[()]
+
+
+shift_left_p = binary("shift_left", numpy=np.left_shift, accepts="integer", tangents=None, public="left_shift")
+shift_right_arithmetic_p = binary("shift_right_arithmetic", numpy=_shift_right_arithmetic_numpy, accepts="integer",
+                                  tangents=None, public="right_shift")
+shift_right_logical_p = binary("shift_right_logical", numpy=_shift_right_logical_numpy, accepts="integer",
+                               tangents=None)
+shift_left, shift_right_arithmetic, shift_right_logical = map(
+    operation, (shift_left_p, shift_right_arithmetic_p, shift_right_logical_p))
+
+# --- counting bits -----------------------------------------------------------------------------------------------
+
+
+def _population_count_numpy(x: Any) -> Any:
+    return np.bitwise_count(_unsigned(x)).astype(x.dtype)
+
+
+def _clz_numpy(x: Any) -> Any:
+    """Spreads the highest bit to all lower ones and counts the rest."""
+    bits = 8 * x.dtype.itemsize
+    spread, step = _unsigned(x), 1
+    while step < bits:
+        spread = spread | (spread >> spread.dtype.type(step))
+        step *= 2
+    return (bits - np.bitwise_count(spread)).astype(x.dtype)
+
+
+population_count_p = unary("population_count", numpy=_population_count_numpy, accepts="integer", tangent=None,
+                           public="bitwise_count")
+clz_p = unary("clz", numpy=_clz_numpy, accepts="integer", tangent=None)
+population_count, clz = operation(population_count_p), operation(clz_p)

@@ -1,0 +1,135 @@
+"""Exponentials, logarithms, roots and powers: exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt square integer_pow pow.
+
+Rules reuse the output where they can: the derivative of exp is exp itself, that of sqrt is 1/2 over it. Here and in
+the other rooms, where the output or the input is squared in a rule, it is multiplied by itself: the derivatives of
+that are products which occur again at the next order.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.simplify import Definitions, rewrites
+from fxgrad.core.symbolic import Zero
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import DTypeError
+from fxgrad.ops.arithmetic import add, div, mul, neg_p, sub
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import and_, eq
+from fxgrad.ops.pointwise import binary, operation, unary
+
+# --- exponentials and logarithms ----------------------------------------------------------------------------
+
+exp_p = unary("exp", numpy=np.exp, tangent=lambda t, out, x: mul(t, out))
+log_p = unary("log", numpy=np.log, tangent=lambda t, out, x: div(t, x))
+expm1_p = unary("expm1", numpy=np.expm1, tangent=lambda t, out, x: mul(t, add(out, 1.0)))
+log1p_p = unary("log1p", numpy=np.log1p, tangent=lambda t, out, x: div(t, add(x, 1.0)))
+exp, log, expm1, log1p = operation(exp_p), operation(log_p), operation(expm1_p), operation(log1p_p)
+
+
+def _exp2_numpy(x: Any) -> Any:
+    return np.exp(x * x.dtype.type(math.log(2))) if x.dtype.kind == "c" else np.exp2(x)
+
+
+exp2_p = unary("exp2", numpy=_exp2_numpy, tangent=lambda t, out, x: mul(t, mul(out, math.log(2))))
+exp2 = operation(exp2_p)
+
+
+def _logistic_numpy(x: Any) -> Any:
+    """1 / (1 + exp(-x)): where the exponential overflows, the result is the 0 that it should be."""
+    return np.reciprocal(np.add(np.exp(np.negative(x)), 1))
+
+
+logistic_p = unary("logistic", numpy=_logistic_numpy, flops=4,
+                   tangent=lambda t, out, x: mul(t, mul(out, sub(1.0, out))))
+logistic = operation(logistic_p)
+
+# --- roots ----------------------------------------------------------------------------------------------------
+
+
+def _rsqrt_numpy(x: Any) -> Any:
+    return np.reciprocal(np.sqrt(x))
+
+
+# At 0 the derivatives are infinite, and a NaN where the tangent is zero: so for sqrt, rsqrt and cbrt.
+sqrt_p = unary("sqrt", numpy=np.sqrt, tangent=lambda t, out, x: div(mul(t, 0.5), out))
+rsqrt_p = unary("rsqrt", numpy=_rsqrt_numpy, tangent=lambda t, out, x: mul(t, mul(div(out, x), -0.5)))
+cbrt_p = unary("cbrt", numpy=np.cbrt, accepts="floating",
+               tangent=lambda t, out, x: mul(t, div(1 / 3, mul(out, out))))
+sqrt, rsqrt, cbrt = operation(sqrt_p), operation(rsqrt_p), operation(cbrt_p)
+
+# --- powers ---------------------------------------------------------------------------------------------------
+
+square_p = unary("square", numpy=np.square, accepts="numeric", tangent=lambda t, out, x: mul(t, mul(x, 2.0)))
+square = operation(square_p)
+
+
+@rewrites.register(square_p)
+def _square_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    negated = known.inputs_if(inputs[0], neg_p)
+    return [square(negated[0])] if negated else None
+
+
+def _check_exponent(x: Aval, *, exponent: int) -> None:
+    if exponent < 0 and x.dtype.kind in "iu":
+        raise DTypeError(f"power: integers ({x.dtype.name}) to the negative power {exponent} are not integers; "
+                         "convert first, for example x.astype('float32')")
+
+
+def _integer_pow_numpy(x: Any, *, exponent: int) -> Any:
+    """Products of repeated squares, in the order that XLA takes them in, so that both executors round alike."""
+    if exponent == 2:
+        return np.multiply(x, x)
+    if exponent < 0:
+        return np.reciprocal(_integer_pow_numpy(x, exponent=-exponent))
+    result = None
+    while exponent:
+        if exponent & 1:
+            result = x if result is None else np.multiply(result, x)
+        exponent >>= 1
+        if exponent:
+            x = np.multiply(x, x)
+    return np.ones_like(x) if result is None else result
+
+
+def _integer_pow_tangent(t: Any, out: Any, x: Any, *, exponent: int) -> Any:
+    return Zero(aval_of(out)) if exponent == 0 else mul(t, mul(integer_pow(x, exponent - 1), float(exponent)))
+
+
+integer_pow_p = unary("integer_pow", numpy=_integer_pow_numpy, accepts="numeric", tangent=_integer_pow_tangent,
+                      xla=lambda lax, x, *, exponent: lax.integer_pow(x, exponent), public="power",
+                      check=_check_exponent)
+
+
+def integer_pow(x: Any, exponent: int) -> Any:
+    """`x` to a static integer power; negative powers are for inexact dtypes only."""
+    return x if exponent == 1 else operation(integer_pow_p)(x, exponent=int(exponent))
+
+
+@rewrites.register(integer_pow_p)
+def _integer_pow_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    return [inputs[0]] if params["exponent"] == 1 else None
+
+
+def _pow_base_tangent(t: Any, out: Any, x: Any, y: Any) -> Any:
+    """y x^(y-1), where 0^(0-1) counts as 1, so that x^0 has the derivative 0 at 0."""
+    below = sub(y, 1.0)
+    if type(y) is not Literal:
+        below = where(and_(eq(x, 0.0), eq(y, 0.0)), 0.0, below)
+    elif y.value == 0:
+        return Zero(aval_of(out))
+    return mul(t, mul(y, pow(x, below)))
+
+
+def _pow_exponent_tangent(t: Any, out: Any, x: Any, y: Any) -> Any:
+    """log(x) x^y, where 0^y counts as constant: so it is for y > 0; at y = 0 there is no derivative."""
+    return mul(t, mul(log(where(eq(x, 0.0), 1.0, x)), out))
+
+
+pow_p = binary("pow", numpy=np.power, accepts="inexact", tangents=[_pow_base_tangent, _pow_exponent_tangent],
+               public="power", flops=10)
+pow = operation(pow_p)

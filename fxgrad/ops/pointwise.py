@@ -1,0 +1,190 @@
+"""The builder of elementwise records, and `add`, which every sum of tangents or cotangents needs.
+
+Elementwise operations broadcast as NumPy does. The explicit broadcast for XLA and the alignment of batch axes
+stand here, the un-broadcast of cotangents in `space`; each is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, Rule, register, total_bytes
+from fxgrad.core.simplify import Definitions, commutative, rewrites
+from fxgrad.core.symbolic import Zero
+from fxgrad.core.tape import aval_of, bind
+from fxgrad.core.tracer import Tracer
+from fxgrad.dtypes import DType
+from fxgrad.ops import space
+from fxgrad.ops.families import broadcast_shapes, check_kind, check_same_dtype, is_linear, lax_function, rank_of
+from fxgrad.ops.space import broadcast_to, unbroadcast
+
+
+def align(lax: Any, *values: Any) -> list[Any]:
+    """Jax values broadcast to one shape, as XLA's elementwise operations need them."""
+    shape = broadcast_shapes("broadcast", *(value.shape for value in values))
+    return [value if value.shape == shape else
+            lax.broadcast_in_dim(value, shape, tuple(range(len(shape) - value.ndim, len(shape))))
+            for value in values]
+
+
+_PYTHON_SCALARS = frozenset({bool, int, float, complex})
+
+
+def scalars_like(*operands: Any) -> list[Any]:
+    """Operands with Python scalars replaced by literals of the dtype of the others: for use in rules."""
+    typed = [aval_of(operand) for operand in operands if type(operand) not in _PYTHON_SCALARS]
+    if len(typed) == len(operands):
+        return list(operands)
+    aval = Aval((), typed[0].dtype, all(aval.weak for aval in typed))  # so that it decides nothing about weakness
+    return [Literal(operand, aval) if type(operand) in _PYTHON_SCALARS else operand
+            for operand in operands]
+
+
+def scalar_like(value: float | complex, operand: Any) -> Literal:
+    """A literal that has the dtype of `operand`, and is weak where that is."""
+    aval = aval_of(operand)
+    return Literal(value, Aval((), aval.dtype, aval.weak))
+
+
+def is_same(value: Any, other: Any) -> bool:
+    """In a rewrite: whether both stand for the same variable, or are equal literals."""
+    if type(value) is Tracer and type(other) is Tracer:
+        return value.var is other.var
+    return type(value) is Literal and value == other
+
+
+Tangent = Callable[..., Any]
+"""(tangent, output, *inputs, **params) -> this input's part of the output tangent (may be a symbolic zero)."""
+
+
+def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: Callable[..., Any],
+                accepts: str, result: Callable[[DType], DType] = lambda dtype: dtype,
+                tangents: Sequence[Tangent | None] | None, transpose: Rule = NOT_LINEAR, flops: int = 1,
+                public: str | None = None, check: Callable[..., None] | None = None,
+                together: Callable[..., Any] | None = None) -> Primitive:
+    """The record of an operation that acts on each element alone, with NumPy's broadcasting.
+
+    `numpy(*arrays, **params)` and `xla(lax, *values, **params)` return one array each; `tangents` has one
+    function an input (None where the derivative is zero), or is None if the output has no tangent at all.
+    `together(tangents, output, *inputs)` gives the whole tangent where several inputs have one and their parts share
+    work. `check(*avals, **params)` raises for what the dtypes alone do not tell.
+    """
+    shown = public or name
+
+    def abstract(*avals: Aval, **params: Any) -> list[Aval]:
+        check_kind(shown, accepts, *avals)
+        check_same_dtype(shown, *avals)
+        if check is not None:
+            check(*avals, **params)
+        shape = avals[0].shape if arity == 1 else broadcast_shapes(shown, *(aval.shape for aval in avals))
+        dtype = result(avals[0].dtype)
+        return [Aval(shape, dtype, all(aval.weak for aval in avals) and dtype != dtypes.bool_)]
+
+    def xla_rule(lax: Any, *values: Any, **params: Any) -> list[Any]:
+        return [xla(lax, *(align(lax, *values) if arity > 1 else values), **params)]
+
+    def jvp(primals: list[Any], given: list[Any], **params: Any) -> tuple[list[Any], list[Any]]:
+        assert tangents is not None
+        out, = bind(primitive, *primals, **params)
+        if together is not None and not any(type(tangent) is Zero for tangent in given):
+            return [out], [broadcast_to(together(given, out, *primals, **params), aval_of(out).shape)]
+        parts = [part(tangent, out, *primals, **params) for part, tangent in zip(tangents, given, strict=True)
+                 if part is not None and type(tangent) is not Zero]
+        return [out], [sum_of_parts(parts, aval_of(out))]
+
+    def batch(size: int, values: list[Any], axes: list[int | None], **params: Any) -> tuple[list[Any], list[int]]:
+        at = axes[0]
+        if at is not None and all(axis == at for axis in axes) and len({rank_of(value) for value in values}) == 1:
+            return bind(primitive, *values, **params), [at]
+        return bind(primitive, *align_batch(values, axes), **params), [0]
+
+    def cost(*avals: Aval, **params: Any) -> Cost:
+        outputs = abstract(*avals, **params)
+        return Cost(flops * outputs[0].size, total_bytes(avals, outputs))
+
+    primitive = register(Primitive(
+        name=name, abstract=abstract, numpy=ArrayKernel(numpy), xla=xla_rule,
+        jvp=NO_TANGENT if tangents is None else jvp, transpose=transpose, batch=batch, cost=cost))
+
+    if arity > 1:
+        _leave_out_broadcasts(primitive)
+    return primitive
+
+
+def _leave_out_broadcasts(primitive: Primitive) -> None:
+    """Enters the rewrite that takes operands before they were broadcast, since the operation broadcasts by itself."""
+    @rewrites.register(primitive)
+    def without_needless_broadcasts(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+        literals = [space.repeated_literal(known, value) for value in inputs]
+        if all(type(value) is Literal for value in literals) and any(aval_of(value).shape for value in inputs):
+            folded = rewrites.apply(primitive, known, literals, params)
+            if folded is not None and type(folded[0]) is Literal:
+                return [broadcast_to(folded[0], primitive.abstract(*map(aval_of, inputs), **params)[0].shape)]
+        bare = space.without_broadcast(known, inputs)
+        return None if bare is None else bind(primitive, *bare, **params)
+
+
+def sum_of_parts(parts: Sequence[Any], aval: Aval) -> Any:
+    """The sum of the parts of a tangent, of the shape of the output; a symbolic zero if there are none."""
+    arrays = [part for part in parts if type(part) is not Zero]
+    if not arrays:
+        return Zero(aval)
+    total = arrays[0]
+    for part in arrays[1:]:
+        total = add(total, part)
+    return broadcast_to(total, aval.shape)
+
+
+def align_batch(values: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
+    """Batched operands with the batch axis first, and the other axes aligned from the right."""
+    ranks = [rank_of(value) - (axis is not None) for value, axis in zip(values, axes, strict=True)]
+    rank = max(ranks)
+    return [value if axis is None else space.front(value, axis, rank)
+            for value, axis in zip(values, axes, strict=True)]
+
+
+def unary(name: str, *, numpy: Callable[..., Any], tangent: Tangent | None, accepts: str = "inexact",
+          xla: str | Callable[..., Any] | None = None, **rest: Any) -> Primitive:
+    """An elementwise operation with one input; `xla` is the name in `lax`, by default `name` itself."""
+    return elementwise(name, 1, numpy=numpy, xla=lax_function(xla or name), accepts=accepts,
+                       tangents=None if tangent is None else [tangent], **rest)
+
+
+def binary(name: str, *, numpy: Callable[..., Any], tangents: Sequence[Tangent | None] | None,
+           accepts: str = "numeric", xla: str | Callable[..., Any] | None = None, **rest: Any) -> Primitive:
+    """An elementwise operation with two inputs of one dtype."""
+    return elementwise(name, 2, numpy=numpy, xla=lax_function(xla or name), accepts=accepts,
+                       tangents=tangents, **rest)
+
+
+def comparison(name: str, *, numpy: Callable[..., Any], accepts: str = "ordered",
+               xla: str | Callable[..., Any] | None = None, public: str | None = None) -> Primitive:
+    """An elementwise operation with two inputs of one dtype and a bool output."""
+    return elementwise(name, 2, numpy=numpy, xla=lax_function(xla or name), accepts=accepts,
+                       result=lambda dtype: dtypes.bool_, tangents=None, public=public)
+
+
+def operation(primitive: Primitive) -> Callable[..., Any]:
+    """The function that applies an elementwise primitive to operands of one dtype or Python scalars."""
+    def apply(*operands: Any, **params: Any) -> Any:
+        for operand in operands:
+            if type(operand) in _PYTHON_SCALARS:
+                return bind(primitive, *scalars_like(*operands), **params)[0]
+        return bind(primitive, *operands, **params)[0]
+    apply.__name__ = primitive.name
+    return apply
+
+
+def _add_transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any]:
+    return [unbroadcast(cotangents[0], x.aval) if is_linear(x) else None for x in inputs]
+
+
+add_p = binary("add", numpy=np.add, public="add", accepts="numeric", transpose=_add_transpose,
+               tangents=[lambda t, out, x, y: t, lambda t, out, x, y: t])
+add = operation(add_p)
+commutative.add(add_p)

@@ -1,0 +1,50 @@
+"""Programs on a terminal: rich text in colour, and printing it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from fxgrad.core import program as ir
+from fxgrad.core.program import Program
+from fxgrad.show.color import highlight
+from fxgrad.show.text import WIDTH, program_text
+
+
+def render(program: Program, *, color: bool | None = None, **options: Any) -> Text:
+    """`program` as rich text, with a style for each role of a word; `options` are those of `program_text`.
+
+    Without `color`, there are styles unless the environment variable NO_COLOR is set.
+
+    >>> import fxgrad
+    >>> program = fxgrad.make_program(lambda x: x + 1.0)(2.0)
+    >>> render(program, source=False).plain.splitlines()[0]
+    'program function(x: f32*[]) {'
+    """
+    text = program_text(program, **options)
+    styled = not os.environ.get("NO_COLOR") if color is None else color
+    return highlight(text) if styled else Text(text)
+
+
+def print_program(program: Program, *, color: bool | None = None, file: Any = None, **options: Any) -> None:
+    """Prints `program`, in colour where the output is a terminal and NO_COLOR is not set, or as `color` says.
+
+    `options` are those of `program_text`; lines are broken where they can be to the width of the terminal.
+
+    >>> import fxgrad
+    >>> print_program(fxgrad.make_program(lambda x: x + 1.0)(2.0), source=False)
+    program function(x: f32*[]) {
+      a: f32*[] = add(x, 1.0)
+      return a
+    }
+    """
+    console = Console(file=file, force_terminal=True if color else None,
+                      no_color=None if color is None else not color, highlight=False)
+    options.setdefault("width", min(WIDTH, console.width) if console.is_terminal else WIDTH)
+    console.print(render(program, color=color, **options), soft_wrap=True)
+
+
+ir.rich_hook = render

@@ -1,0 +1,160 @@
+"""What the user's source says about an equation: the names its result is assigned to, and the line to show.
+
+An equation knows the instruction that recorded it, and Python knows which expression of the file that was. Where the
+file cannot be read (a prompt, a deleted file), there are no names, and nothing fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+from types import CodeType
+from typing import NamedTuple
+
+from fxgrad.core.program import Source
+
+Span = tuple[int | None, int | None, int | None, int | None]
+"""First line, last line, first column, last column, as `co_positions` gives them."""
+Targets = tuple[str | None, ...]
+"""The names that an expression is assigned to: one, or one for each element; None where there is no plain name."""
+
+
+class Spans(NamedTuple):
+    """What stands in a file, by position: targets of assigned expressions, and names among direct operands."""
+
+    targets: dict[Span, Targets]
+    operands: dict[Span, list[str]]
+
+
+class Sources:
+    """Looks equations up in the user's files; one is made for each printing, so that files are looked at once."""
+
+    def __init__(self) -> None:
+        # By identity: the hash of a code object takes as long as its code.
+        self._positions: dict[int, list[Span]] = {}
+        self._files: dict[str, Spans] = {}
+
+    def span(self, source: Source) -> Span:
+        """The position of the expression that recorded the equation."""
+        known = self._positions.get(id(source.code))
+        if known is None:
+            known = self._positions[id(source.code)] = list(source.code.co_positions())
+        index = source.instruction // 2
+        return known[index] if 0 <= index < len(known) else (None, None, None, None)
+
+    def _spans(self, code: CodeType) -> Spans:
+        known = self._files.get(code.co_filename)
+        if known is None:
+            known = self._files[code.co_filename] = _read("".join(linecache.getlines(code.co_filename)))
+        return known
+
+    def targets(self, source: Source) -> Targets | None:
+        """The names that the value of the expression is assigned to, or None."""
+        return self._spans(source.code).targets.get(self.span(source))
+
+    def free_operand(self, source: Source) -> str | None:
+        """The one direct operand of the expression that is not local to the function: a global or of a closure."""
+        code = source.code
+        local = {*code.co_varnames, *code.co_cellvars}
+        names = self._spans(code).operands.get(self.span(source), ())
+        free = [name for name in names if name.split(".")[0] not in local]
+        return free[0] if len(free) == 1 else None
+
+    def comment(self, source: Source) -> str:
+        """The file and the line, as `model.py:12`."""
+        name = "".join(char if char.isprintable() else "?" for char in os.path.basename(source.filename))
+        return f"{name}:{self.span(source)[0] or source.code.co_firstlineno}"
+
+
+@lru_cache(maxsize=64)
+def _read(text: str) -> Spans:
+    spans = Spans({}, {})
+    try:
+        module = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return spans
+    nodes = [*ast.walk(module)]
+    imported = {alias.asname or alias.name.split(".")[0] for node in nodes
+                if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}
+    for node in nodes:
+        for target, value in _assignments(node):
+            _enter(spans.targets, target, value)
+        if isinstance(node, ast.AugAssign):
+            # The instruction that adds has the position of the whole statement.
+            spans.targets.setdefault(_span(node), _names(node.target))
+            spans.operands[_span(node)] = [*_paths([node.target, node.value])]
+        elif isinstance(node, ast.BinOp):
+            spans.operands[_span(node)] = [*_paths([node.left, node.right])]
+        elif isinstance(node, ast.Call):
+            # Before a method stands an array, and before a function its module.
+            receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            names = [name for name in _paths(receiver) if name.split(".")[0] not in imported]
+            for span in _call_spans(node):
+                spans.operands[span] = [*names, *_paths(node.args)]
+    return spans
+
+
+def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Pairs of a target and what is assigned to it."""
+    if isinstance(node, ast.Assign):
+        yield from ((target, node.value) for target in node.targets)
+    elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+        yield node.target, node.value
+
+
+def _enter(targets: dict[Span, Targets], target: ast.expr, value: ast.expr) -> None:
+    if isinstance(value, ast.Call) and "make_program" in ast.unparse(value.func):
+        return  # what is assigned is the program, and not a value in it
+    if isinstance(value, ast.IfExp):
+        _enter(targets, target, value.body)
+        _enter(targets, target, value.orelse)
+        return
+    if isinstance(target, ast.Tuple | ast.List):
+        if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
+            for inner_target, inner_value in zip(target.elts, value.elts, strict=True):
+                _enter(targets, inner_target, inner_value)
+            return
+        # Taking an array apart into variables happens at the position of the variables.
+        targets.setdefault(_span(target), _names(target))
+    names = _names(target)
+    if any(names):
+        for span in _call_spans(value) if isinstance(value, ast.Call) else [_span(value)]:
+            targets.setdefault(span, names)
+
+
+def _names(target: ast.expr) -> Targets:
+    if isinstance(target, ast.Tuple | ast.List):
+        return tuple(_path(element) for element in target.elts)
+    return (_path(target),)
+
+
+def _path(node: ast.expr) -> str | None:
+    """`self.weights` of such an expression; None if it is not made of names and dots alone."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else None
+
+
+def _paths(nodes: list[ast.expr]) -> Iterator[str]:
+    for node in nodes:
+        path = _path(node)
+        if path is not None:
+            yield path
+
+
+def _span(node: ast.expr | ast.stmt) -> Span:
+    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+
+
+def _call_spans(node: ast.Call) -> Iterator[Span]:
+    """The positions of a call: a method on a line of its own begins, for Python, with its name."""
+    yield _span(node)
+    function = node.func
+    if isinstance(function, ast.Attribute) and function.end_lineno != node.lineno and function.end_col_offset:
+        start = function.end_col_offset - len(function.attr.encode())
+        yield function.end_lineno, node.end_lineno, start, node.end_col_offset

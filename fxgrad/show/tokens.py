@@ -1,0 +1,59 @@
+"""The words of program text, and errors that show the place."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, NoReturn
+
+from fxgrad.errors import FxgradError, ProgramSyntaxError
+from fxgrad.show.names import PATH, STRING, TYPE
+
+NUMBER = r"[-+]?(?:0x[0-9a-fA-F]+|(?:\d+\.\d*|\.\d+)(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|\d+|(?<=[-+])inf\b)"
+KINDS = {
+    "space": r"\s+", "comment": r"#[^\n]*", "type": TYPE, "ellipsis": r"\.\.\.", "number": NUMBER, "name": PATH,
+    "quoted": r"`(?:[^`\\\n]|\\.)*`", "string": STRING, "opaque": r"<[^<>\n]*>", "data": r"@[^\W\d]\w*",
+    "mark": r"[()\[\]{}:=,*]", "wrong": r".",
+}
+_tokens = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in KINDS.items()))
+
+
+class Token(NamedTuple):
+    """One word: its kind (a key of `KINDS`, or `end`), its text, and where it begins."""
+
+    kind: str
+    text: str
+    at: int
+
+
+class Text:
+    """A text that is being read, which knows lines and columns for messages."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def tokens(self) -> list[Token]:
+        """The words without spaces and comments, and an `end`."""
+        tokens: list[Token] = []
+        for match in _tokens.finditer(self.text):
+            kind = match.lastgroup or ""
+            if kind == "wrong":
+                self.fail(match.start(), f"{match[0]!r} has no meaning here")
+            if kind not in ("space", "comment"):
+                tokens.append(Token(kind, match[0], match.start()))
+        return [*tokens, Token("end", "", len(self.text.rstrip()))]
+
+    def place(self, at: int) -> tuple[int, int]:
+        """Line and column, counted from 1, of a position in the text."""
+        return self.text.count("\n", 0, at) + 1, at - (self.text.rfind("\n", 0, at) + 1) + 1
+
+    def described(self, at: int, problem: str) -> str:
+        """A message with line and column, the line itself, and a mark below the place."""
+        line, column = self.place(at)
+        shown = self.text.splitlines()[line - 1] if self.text.strip() else ""
+        start = max(0, min(column - 60, len(shown) - 100))  # of a long line, the part around the place
+        return (f"line {line}, column {column}: {problem}\n"
+                f"  {shown[start:start + 100]}\n  {' ' * (column - 1 - start)}^")
+
+    def fail(self, at: int, problem: str, error: type[FxgradError] = ProgramSyntaxError) -> NoReturn:
+        """Raises `ProgramSyntaxError`, or another error of ours, that shows the place."""
+        raise error(self.described(at, problem))

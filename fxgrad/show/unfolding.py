@@ -1,0 +1,106 @@
+"""Taking named calls apart: the equations of a library function in the place of the one line that calls it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fxgrad.control.call import named_call_p
+from fxgrad.core.program import Atom, Equation, Program, Var
+from fxgrad.show.names import own_names
+from fxgrad.show.sources import Sources
+
+
+def inner_programs(equation: Equation) -> list[Program]:
+    """The programs among the parameters of an equation, in containers too."""
+    found: list[Program] = []
+    stack = [*reversed(equation.params.values())]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Program):
+            found.append(value)
+        elif isinstance(value, tuple | list):
+            stack.extend(reversed(value))
+    return found
+
+
+def unfold(program: Program) -> Program:
+    """An equal program without named calls: library functions appear with their own equations, at every depth.
+
+    >>> import fxgrad
+    >>> from fxgrad.control.call import named
+    >>> @named
+    ... def square(x):
+    ...     return x * x
+    >>> program = fxgrad.make_program(lambda x: square(x) + 1.0)(3.0)
+    >>> [equation.primitive.name for equation in program.equations]
+    ['named_call', 'add']
+    >>> [equation.primitive.name for equation in unfold(program).equations]
+    ['mul', 'add']
+    """
+    done: dict[int, Program] = {}
+    stack = [program]
+    while stack:  # not by recursion: calls may nest deeply
+        top = stack[-1]
+        missing = [inner for equation in top.equations for inner in inner_programs(equation) if id(inner) not in done]
+        if missing and id(top) not in done:
+            stack.extend(missing)
+        else:
+            stack.pop()
+            done.setdefault(id(top), _unfolded(top, done))
+    return done[id(program)]
+
+
+def _unfolded(program: Program, done: dict[int, Program]) -> Program:
+    """`program` with the calls in it replaced, given what the programs in its parameters became."""
+    values: dict[Var, Atom] = {}
+    equations: list[Equation] = []
+    changed = False
+    for equation in program.equations:
+        inner = inner_programs(equation)
+        if not inner and not values:
+            equations.append(equation)
+            continue
+        inputs = [_read(values, atom) for atom in equation.inputs]
+        if equation.primitive is named_call_p:
+            values.update(zip(equation.outputs, _inline(done[id(inner[0])], inputs, equation, equations), strict=True))
+            changed = True
+            continue
+        params = {key: _replaced(value, done) for key, value in equation.params.items()} if inner else equation.params
+        changed |= any(done[id(each)] is not each for each in inner)
+        equations.append(Equation(equation.primitive, inputs, params, equation.outputs, equation.source))
+    if not changed:
+        return program
+    result = Program(program.inputs, equations, [_read(values, atom) for atom in program.outputs],
+                     program.captured, program.constants, program.signature)
+    names: dict[Var, str] = {}
+    for var, name in own_names(program, Sources()).items():
+        # What a call made keeps the name that its line gives it.
+        atom = _read(values, var)
+        if isinstance(atom, Var):
+            names.setdefault(atom, name)
+    result.memo["names"] = names
+    return result
+
+
+def _inline(program: Program, inputs: list[Atom], call: Equation, equations: list[Equation]) -> list[Atom]:
+    """Adds copies of the equations of `program` to `equations`; returns the atoms of its outputs."""
+    values: dict[Var, Atom] = dict(zip(program.inputs, inputs, strict=True))
+    for equation in program.equations:
+        outputs = [Var(var.aval) for var in equation.outputs]
+        equations.append(Equation(equation.primitive, [_read(values, atom) for atom in equation.inputs],
+                                  equation.params, outputs, equation.source or call.source))
+        values.update(zip(equation.outputs, outputs, strict=True))
+    return [_read(values, atom) for atom in program.outputs]
+
+
+def _read(values: dict[Var, Atom], atom: Atom) -> Atom:
+    return values.get(atom, atom) if isinstance(atom, Var) else atom
+
+
+def _replaced(value: Any, done: dict[int, Program]) -> Any:
+    if isinstance(value, Program):
+        return done[id(value)]
+    if isinstance(value, tuple) and any(isinstance(item, Program) for item in value):
+        items = [_replaced(item, done) for item in value]
+        return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
+    return value

@@ -1,0 +1,91 @@
+"""One application of a primitive that is held to the laws, and what is computed from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.avals import Aval, Literal, array_aval
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.program import Program
+from fxgrad.core.symbolic import Zero
+from fxgrad.core.tape import bind, trace
+from fxgrad.errors import FxgradError
+from fxgrad.ops.space import instantiate
+from fxgrad.testing.numbers import TOLERANCES, LawError, described, direction, mismatch, widened
+
+
+class Case:
+    """One application of a primitive, and what is computed from it."""
+
+    def __init__(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any], fixed: Sequence[int],
+                 tolerance: float) -> None:
+        self.primitive, self.args, self.params = primitive, [np.asarray(arg)[()] for arg in args], params
+        self.tolerance, self.law = tolerance, ""
+        self.inexact = [place for place, arg in enumerate(self.args)
+                        if dtypes.is_inexact(arg.dtype) and place not in fixed]
+        self.wide = [widened(arg) for arg in self.args]
+        try:
+            self.avals(self.wide)
+        except FxgradError:
+            self.wide = self.args
+        self.random = np.random.default_rng(0)
+
+    def numpy(self, *args: Any) -> list[Any]:
+        """The outputs by the numpy rule."""
+        with np.errstate(all="ignore"):
+            return list(self.primitive.numpy(*args, **self.params))
+
+    def avals(self, args: Sequence[Any]) -> list[Aval]:
+        """The outputs by the abstract rule."""
+        given = [array_aval(arg) for arg in args]
+        return list(self.primitive.abstract(*given, **self.params))
+
+    def fail(self, message: str) -> LawError:
+        """The error that says what is wrong, with which law, of what."""
+        return LawError(f"{self.primitive.name}({described(self.args, self.params)}) breaks the law {self.law!r}: "
+                        f"{message}")
+
+    def typed(self, outputs: Sequence[Any], avals: Sequence[Aval], what: str) -> None:
+        """Raises unless the outputs are of these types."""
+        if len(outputs) != len(avals):
+            raise self.fail(f"{what} has {len(outputs)} outputs, abstract gives {len(avals)}")
+        for index, (output, aval) in enumerate(zip(outputs, avals, strict=True)):
+            if np.shape(output) != aval.shape or output.dtype != aval.dtype:
+                raise self.fail(f"output {index} of {what} is {described([output])}, abstract gives "
+                                f"{described([aval])}")
+
+    def same(self, got: Sequence[Any], expected: Sequence[Any], what: str, tolerance: float | None = None) -> None:
+        """Raises unless the numbers agree, to `tolerance` or that of the dtype."""
+        for index, (left, right) in enumerate(zip(got, expected, strict=True)):
+            allowed = TOLERANCES.get(right.dtype.name, 0.0) if tolerance is None else tolerance
+            wrong = mismatch(left, right, self.tolerance * allowed)
+            if wrong:
+                raise self.fail(f"{what}, output {index}: {wrong}")
+
+    def jvp(self, args: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Outputs and tangents by the rule; `tangents` may be None: then a symbolic zero is given."""
+        given = [Zero(array_aval(arg)) if tangent is None else tangent  # type: ignore[arg-type]
+                 for arg, tangent in zip(args, tangents, strict=True)]
+        with np.errstate(all="ignore"):
+            outputs, out_tangents = self.primitive.jvp(list(args), given, **self.params)
+            return list(outputs), [as_array(tangent) for tangent in out_tangents]
+
+    def directions(self, places: Sequence[int], args: Sequence[Any]) -> list[Any]:
+        """Random tangents for the arguments at `places`, None for the others."""
+        return [direction(self.random, arg) if place in places else None for place, arg in enumerate(args)]
+
+    def program(self, args: Sequence[Any]) -> Program:
+        """The program of this one equation."""
+        program, _ = trace(lambda *tracers: bind(self.primitive, *tracers, **self.params),
+                           [array_aval(arg) for arg in args], staging=True, intern=False)  # type: ignore[misc]
+        return program
+
+
+def as_array(value: Any) -> Any:
+    """A NumPy array or scalar, also of a symbolic zero or a literal."""
+    value = instantiate(value)
+    return np.asarray(value.value if type(value) is Literal else value)[()]

@@ -1,0 +1,141 @@
+"""Checking the derivatives of a function against central differences, in forward and reverse mode, to any order."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes, tree
+from fxgrad.control.flat import function_name, leaf_aval, origin_of
+from fxgrad.core.avals import Literal
+from fxgrad.core.symbolic import Zero
+from fxgrad.core.tape import aval_of, trace
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.ops.space import instantiate
+from fxgrad.testing.numbers import DIFFERENCES, LawError, described, difference, direction, inner, mismatch, widened
+from fxgrad.transforms.forward import forward
+from fxgrad.transforms.linearize import linearize_in_place, pull_back
+
+Flat = Callable[..., "list[Any]"]
+"""A function from arrays to a list of arrays."""
+
+MODES = ("fwd", "rev")
+
+
+def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int = 2, modes: Sequence[str] = MODES,
+                atol: float | None = None, rtol: float | None = None, eps: float | None = None) -> None:
+    """Compares the derivatives of `f` at `args` up to `order` with central differences; raises `LawError`.
+
+    `f` is called on the tuple `args` of arrays, numbers and containers of them, with floating ones converted to
+    float64 (complex ones to complex128): so a float32 function is checked where differences have digits. Integers
+    are not moved. At each order the derivative along one random direction is compared: in mode "fwd" by jvp, in mode
+    "rev" by vjp, paired with a random cotangent; then the derivative of that derivative in every mode.
+
+    A deviation up to `atol` or `rtol * |difference|` passes (both 2e-7 by default, ten times that at each further
+    order); `eps` is the step of the differences, which are of fourth order (1e-4 by default).
+
+    A pass shows that derivatives agree along a few directions at this point. It does not show that they do
+    elsewhere, at kinks (a difference across one is wrong: move the point), or where `f` is saturated and right and
+    wrong derivatives are both nearly zero; nor that `f` itself is right.
+
+    >>> import fxgrad.numpy as fnp
+    >>> check_grads(lambda x: fnp.sin(x) * x, (1.5,), order=3)
+    """
+    unknown = [mode for mode in modes if mode not in MODES]
+    if unknown or not modes or order < 1:
+        raise ArgumentError(at_user_line(f"check_grads: modes={tuple(modes)!r}, order={order!r}; some of {MODES} and "
+                                         "an order from 1 on are needed"))
+    leaves, structure = tree.flatten(tuple(args))
+    values = [_float64(leaf) for leaf in leaves]
+    moved = [dtypes.is_inexact(value.dtype) for value in values]
+    if not any(moved):
+        raise ArgumentError(at_user_line(
+            f"check_grads: no argument of {function_name(f)} is floating, so there is nothing to differentiate; got "
+            f"{described(values)}. Write 1.0 in place of 1"))
+
+    def flat(*given: Any) -> list[Any]:
+        outputs: list[Any] = tree.leaves(f(*tree.unflatten(structure, given)))
+        return [output for output in outputs if dtypes.is_inexact(aval_of(output).dtype)]
+
+    step, tolerance = DIFFERENCES["float64"]
+    checker = _Checker(f, tuple(modes), eps or step, tolerance if atol is None else atol,
+                       tolerance if rtol is None else rtol, moved)
+    checker.check(flat, values, order, "f")
+
+
+def _float64(leaf: Any) -> Any:
+    if leaf_aval(leaf) is None:
+        raise ArgumentError(at_user_line(f"check_grads: an argument is a {type(leaf).__name__}, where arrays and "
+                                         "numbers are needed; pass it by closure"))
+    return widened(np.asarray(leaf)[()])
+
+
+class _Checker:
+    """What stays the same from order to order: the tolerances, and the random directions drawn so far."""
+
+    def __init__(self, function: Any, modes: tuple[str, ...], eps: float, atol: float, rtol: float,
+                 moved: list[bool]) -> None:
+        self.function, self.modes, self.eps, self.atol, self.rtol, self.moved = function, modes, eps, atol, rtol, moved
+        self.random = np.random.default_rng(0)
+
+    def check(self, flat: Flat, values: list[Any], order: int, path: str) -> None:
+        """All modes at this order, and the derivatives themselves at the next."""
+        tangents = [direction(self.random, value) if moved else None
+                    for value, moved in zip(values, self.moved, strict=True)]
+        with np.errstate(all="ignore"):
+            slopes = difference(lambda *at: list(map(_array, flat(*at))), values, tangents, self.eps)
+            cotangents = [direction(self.random, slope) for slope in slopes]
+            if "fwd" in self.modes:
+                pushed: Flat = functools.partial(self.pushed, flat, tangents)
+                for got, slope in zip(pushed(*values), slopes, strict=True):
+                    self.compare(_array(got), slope, f"the jvp of {path}", values)
+                self.deeper(pushed, values, order - 1, f"jvp({path})")
+            if "rev" in self.modes:
+                pulled: Flat = functools.partial(self.pulled, flat, cotangents)
+                given = [tangent for tangent in tangents if tangent is not None]
+                paired = inner(list(map(_array, pulled(*values))), given)
+                self.compare(paired, inner(cotangents, slopes), f"the vjp of {path}, paired with a tangent", values)
+                self.deeper(pulled, values, order - 1, f"vjp({path})")
+
+    def deeper(self, derivative: Flat, values: list[Any], order: int, path: str) -> None:
+        """The same for a derivative, with more tolerance."""
+        if order:
+            checker = _Checker(self.function, self.modes, self.eps, 10 * self.atol, 10 * self.rtol, self.moved)
+            checker.random = self.random
+            checker.check(derivative, values, order, path)
+
+    def compare(self, got: Any, slope: Any, what: str, values: list[Any]) -> None:
+        """Raises unless the two agree."""
+        wrong = mismatch(got, slope, self.rtol, self.atol)
+        if wrong:
+            raise LawError(f"check_grads({function_name(self.function)}) at {described(values)}: {what} is not the "
+                           f"central difference: {wrong}")
+
+    def traced(self, flat: Flat, values: Sequence[Any]) -> tuple[Any, list[Any]]:
+        """The program of `flat` at `values`, whose control flow may depend on them, and the inputs to run it on."""
+        program, captured = trace(flat, [aval_of(value) for value in values], staging=False, values=values,
+                                  name=function_name(self.function), origin=origin_of(self.function), intern=False)
+        return program, [*captured, *values]
+
+    def pushed(self, flat: Flat, tangents: list[Any], *values: Any) -> list[Any]:
+        """The tangents of the outputs."""
+        program, inputs = self.traced(flat, values)
+        given = [Zero(aval_of(value)) if tangent is None else tangent
+                 for value, tangent in zip(values, tangents, strict=True)]
+        seeds = [*(Zero(aval) for aval in program.in_avals[:len(inputs) - len(values)]), *given]
+        return [instantiate(tangent) for tangent in forward(program, inputs, seeds)[1]]
+
+    def pulled(self, flat: Flat, cotangents: list[Any], *values: Any) -> list[Any]:
+        """The cotangents of the inputs that are moved."""
+        program, inputs = self.traced(flat, values)
+        wrt = [*[False] * (len(inputs) - len(values)), *self.moved]
+        _, residuals, split = linearize_in_place(program, inputs, wrt)
+        reaching = [cotangent for cotangent, reached in zip(cotangents, split.reached, strict=True) if reached]
+        return [instantiate(cotangent) for cotangent in pull_back(split, residuals, reaching)]
+
+
+def _array(value: Any) -> Any:
+    return np.asarray(value.value if type(value) is Literal else value)

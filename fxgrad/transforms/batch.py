@@ -1,0 +1,78 @@
+"""Batching: every value may carry one more axis, and each primitive's batch rule says what that means."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.interpreter import Derived, Interpreter, bind, derive
+from fxgrad.core.program import Equation, Program
+from fxgrad.core.tape import aval_of
+from fxgrad.ops.space import broadcast_to, move_axis, reshape
+
+
+class Batched(NamedTuple):
+    """A value and the position of its batch axis, or None if it is the same for the whole batch."""
+
+    value: Any
+    axis: int | None
+
+
+class Batch(Interpreter):
+    """Applies the batch rule of every equation that some batched value reaches."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def equation(self, equation: Equation, inputs: list[Batched]) -> list[Batched]:
+        values, axes = [item.value for item in inputs], [item.axis for item in inputs]
+        if all(axis is None for axis in axes):
+            return [Batched(output, None) for output in bind(equation.primitive, *values, **equation.params)]
+        outputs, out_axes = equation.primitive.batch(self.size, values, axes, **equation.params)
+        return [Batched(output, axis) for output, axis in zip(outputs, out_axes, strict=True)]
+
+    def literal(self, literal: Literal) -> Batched:
+        return Batched(literal, None)
+
+    def constant(self, array: Any) -> Batched:
+        return Batched(array, None)
+
+
+def batch_aval(aval: Aval, size: int, axis: int | None) -> Aval:
+    """The type of a batch of values of type `aval`."""
+    if axis is None:
+        return aval
+    return Aval((*aval.shape[:axis], size, *aval.shape[axis:]), aval.dtype, aval.weak)
+
+
+def repeat(value: Any, size: int, axis: int) -> Any:
+    """`value` with a new axis of `size` equal entries."""
+    shape = aval_of(value).shape
+    expanded = reshape(value, (*shape[:axis], 1, *shape[axis:]))
+    return broadcast_to(expanded, (*shape[:axis], size, *shape[axis:]))
+
+
+def put_axis(batched: Batched, size: int, axis: int) -> Any:
+    """The value with its batch axis at `axis`, repeated if it has none."""
+    if batched.axis is None:
+        return repeat(batched.value, size, axis)
+    return move_axis(batched.value, batched.axis, axis)
+
+
+def batched_program(program: Program, size: int, in_axes: tuple[int | None, ...],
+                    out_axes: tuple[int | None, ...] | None = None) -> Derived:
+    """`program` on batches: inputs with the batch axis where `in_axes` says, outputs where `out_axes` says.
+
+    Without `out_axes` every output has it first. With None for an output, that output stays without it if
+    it is the same for the whole batch; `extra` says for each output whether it is not.
+    """
+    wanted = (0,) * len(program.outputs) if out_axes is None else out_axes
+
+    def build(*values: Any) -> tuple[list[Any], tuple[bool, ...]]:
+        outputs = Batch(size).run(program, [Batched(value, axis) for value, axis in zip(values, in_axes, strict=True)])
+        results = [output.value if axis is None and output.axis is None else put_axis(output, size, axis or 0)
+                   for output, axis in zip(outputs, wanted, strict=True)]
+        return results, tuple(output.axis is not None for output in outputs)
+
+    avals = [batch_aval(aval, size, axis) for aval, axis in zip(program.in_avals, in_axes, strict=True)]
+    return derive(program, ("batch", size, in_axes, wanted), build, avals)

@@ -1,0 +1,83 @@
+"""Forward mode: every value becomes a pair of primal and tangent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fxgrad import dtypes
+from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.interpreter import Derived, Interpreter, bind, derive
+from fxgrad.core.primitive import NO_TANGENT
+from fxgrad.core.program import Equation, Program
+from fxgrad.core.symbolic import Zero
+from fxgrad.core.tape import aval_of
+from fxgrad.ops.space import instantiate
+
+
+class Dual(NamedTuple):
+    """A primal and its tangent, which may be a symbolic `Zero`."""
+
+    primal: Any
+    tangent: Any
+
+
+class Forward(Interpreter):
+    """Applies the jvp rule of every equation that some tangent reaches."""
+
+    def equation(self, equation: Equation, inputs: list[Dual]) -> list[Dual]:
+        primals, tangents = [dual.primal for dual in inputs], [dual.tangent for dual in inputs]
+        primitive, params = equation.primitive, equation.params
+        if primitive.jvp is NO_TANGENT or all(type(tangent) is Zero for tangent in tangents):
+            outputs = bind(primitive, *primals, **params)
+            return [Dual(output, Zero(var.aval)) for output, var in zip(outputs, equation.outputs, strict=True)]
+        outputs, out_tangents = primitive.jvp(primals, tangents, **params)
+        return [Dual(output, tangent) for output, tangent in zip(outputs, out_tangents, strict=True)]
+
+    def literal(self, literal: Literal) -> Dual:
+        return Dual(literal, Zero(literal.aval))
+
+    def constant(self, array: Any) -> Dual:
+        return Dual(array, Zero(aval_of(array)))
+
+
+def forward(program: Program, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """The outputs of `program` and their tangents, recorded or computed in the current context.
+
+    `tangents` belong to all inputs, captured ones included, and may be `Zero`.
+    """
+    duals = Forward().run(program, [Dual(primal, tangent) for primal, tangent in zip(primals, tangents, strict=True)])
+    return [dual.primal for dual in duals], [dual.tangent for dual in duals]
+
+
+def has_tangent(aval: Aval) -> bool:
+    """Whether values of this type have derivatives."""
+    return dtypes.is_inexact(aval.dtype)
+
+
+def spread(avals: Sequence[Aval], wrt: Sequence[bool], given: Sequence[Any]) -> list[Any]:
+    """One entry for each of `avals`: the next of `given` where `wrt` says so, and a `Zero` elsewhere."""
+    remaining = iter(given)
+    return [next(remaining) if chosen else Zero(aval) for aval, chosen in zip(avals, wrt, strict=True)]
+
+
+ONE = "one"
+"""In the place of True in `wrt`: the tangent is the number 1, known to the program and not an input."""
+
+
+def jvp_program(program: Program, wrt: tuple[bool | str, ...], known: int = 0) -> Derived:
+    """The program (inputs, tangents of those that `wrt` marks) -> (outputs, all their tangents).
+
+    An input marked `ONE` has the tangent 1: knowing it keeps nested derivatives small.
+    """
+    avals = program.in_avals
+    given = [aval for aval, mark in zip(avals, wrt, strict=True) if mark is True]
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        tangents = spread(avals, [mark is True for mark in wrt], values[len(avals):])
+        tangents = [Literal(1, aval) if mark == ONE else tangent
+                    for tangent, aval, mark in zip(tangents, avals, wrt, strict=True)]
+        outputs, out_tangents = forward(program, values[:len(avals)], tangents)
+        return [*outputs, *map(instantiate, out_tangents)], None
+
+    return derive(program, ("jvp", wrt), build, [*avals, *given], known)

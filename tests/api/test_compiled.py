@@ -1,0 +1,126 @@
+"""`jit`: static arguments, donation, dtypes, containers, stages, and calls inside other transformations."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import grad, jit, vmap
+
+
+def test_results_are_jax_arrays_of_the_dtypes_given() -> None:
+    for dtype in (np.float32, np.float64, np.int32, np.int64, np.complex128, np.bool_):
+        x = np.ones(3, dtype)
+        result = jit(lambda x: (x, x[0]))(x)
+        assert isinstance(result[0], jax.Array)
+        assert result[0].dtype == result[1].dtype == dtype
+    assert not jax.config.jax_enable_x64
+
+
+def test_python_scalars_stay_narrow() -> None:
+    assert jit(lambda x: x * 2.0)(3.0).dtype == np.float32
+    assert jit(lambda n: n + 1)(3).dtype == np.int32
+    assert jit(lambda x, s: x * s)(np.ones(2, np.float32), 2.0).dtype == np.float32
+
+
+def test_traces_once_for_each_signature() -> None:
+    traces = []
+
+    @jit
+    def f(x, y=1.0):
+        traces.append(x.shape)
+        return x * y
+
+    f(np.ones(2)), f(np.zeros(2)), f(np.ones(3)), f(np.ones(3), y=2.0), f(np.ones(3), y=3.0)
+    assert traces == [(2,), (3,), (3,)]
+
+
+def test_static_arguments() -> None:
+    @functools.partial(jit, static_argnums=(1,), static_argnames=("mode",))
+    def f(x, n, mode="sum"):
+        for _ in range(n):
+            x = x * 2.0
+        return np.sum(x) if mode == "sum" else x
+
+    assert float(f(np.ones(2), 3)) == 16.0
+    assert f(np.ones(2), 3, mode="none").shape == (2,)
+    assert float(f(np.ones(2), n=2)) == 8.0
+    assert grad(lambda x: f(x, 3))(np.ones(2)).tolist() == [8.0, 8.0]
+    assert grad(lambda x: f(x, 3, mode="sum"))(np.ones(2)).tolist() == [8.0, 8.0]
+
+
+def test_donated_argument_is_consumed() -> None:
+    x = jnp.ones(1000)
+    result = jit(lambda x: x + 1.0, donate_argnums=0)(x)
+    assert result[0] == 2.0
+    assert x.is_deleted()
+
+
+def test_containers_and_keywords() -> None:
+    result = jit(lambda p, *, scale: {"out": p["a"] * scale, "none": None})({"a": np.ones(2)}, scale=2.0)
+    assert result["none"] is None
+    np.testing.assert_array_equal(result["out"], [2.0, 2.0])
+    many = {f"x{index}": np.float32(index) for index in range(100)}
+    assert jit(lambda tree: sum(tree.values()))(many) == 4950.0
+
+
+def test_stages() -> None:
+    lowered = jit(lambda x: np.sin(x)).lower(fxgrad.ShapeDtypeStruct((3,), np.float64))
+    assert "sine" in lowered.as_text()
+    assert "f64" in lowered.as_text()
+    compiled = lowered.compile()
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(compiled(jnp.ones(3)), np.sin(np.ones(3)))
+
+
+def test_inside_transformations_the_call_is_one_equation() -> None:
+    inner = jit(lambda x: np.sin(x) * x)
+    program = fxgrad.make_program(lambda x: inner(x) + 1.0)(1.0)
+    assert [equation.primitive.name for equation in program.equations] == ["jit_call", "add"]
+    x = np.array([0.5, 1.0])
+    result = grad(lambda x: np.sum(inner(x)))(x)
+    assert isinstance(result, np.ndarray)
+    np.testing.assert_allclose(result, np.sin(x) + x * np.cos(x))
+    np.testing.assert_allclose(vmap(inner)(x), np.sin(x) * x)
+    np.testing.assert_allclose(fxgrad.hessian(lambda x: np.sum(inner(x)))(x), np.diag(2 * np.cos(x) - x * np.sin(x)))
+
+
+def test_closed_over_tracers() -> None:
+    def f(x):
+        return jit(lambda y: y * x)(3.0)
+
+    assert grad(f)(2.0) == 3.0
+    assert jit(grad(f))(2.0) == 3.0
+    assert grad(grad(lambda x: jit(lambda y: y * x * x)(3.0)))(2.0) == 6.0
+
+
+def test_jit_of_jit_and_methods() -> None:
+    class Model:
+        def __init__(self, weight):
+            self.weight = weight
+
+        @functools.partial(jit, static_argnums=0)
+        def __call__(self, x):
+            return x * self.weight
+
+    assert Model(3.0)(2.0) == 6.0
+    assert jit(jit(lambda x: x + 1.0))(1.0) == 2.0
+
+
+def test_inside_jax_jit() -> None:
+    result = jax.jit(grad(lambda x: fxgrad.numpy.sum(fxgrad.numpy.sin(x))))(jnp.ones(3))
+    np.testing.assert_allclose(result, np.cos(np.ones(3)), rtol=1e-6)
+
+
+def test_errors_in_the_function_come_through() -> None:
+    @jit
+    def f(x):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        f(1.0)

@@ -1,0 +1,155 @@
+"""`jvp`, `linearize`, Jacobians, Hessians, `hvp`: against closed forms and jax."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import grad, hessian, hvp, jacfwd, jacobian, jacrev, jvp, linearize, value_and_jacobian
+
+
+def test_jvp_containers_and_options() -> None:
+    output, tangent = jvp(lambda p: p["a"] * p["b"], ({"a": 2.0, "b": np.ones(2)},),
+                          ({"a": 1.0, "b": np.array([0.0, 1.0])},))
+    np.testing.assert_array_equal(output, [2.0, 2.0])
+    np.testing.assert_array_equal(tangent, [1.0, 3.0])
+    output, tangent, aux = jvp(lambda x, n: (x * n, "words"), (2.0, 3), (1.0,), has_aux=True, argnums=0)
+    assert (output, tangent, aux) == (6.0, 3.0, "words")
+
+
+def test_integer_primals_and_outputs() -> None:
+    float0 = np.zeros((), fxgrad.dtypes.float0)
+    output, tangent = jvp(lambda n, x: (n * 2, x * n), (3, 2.0), (float0, 1.0))
+    assert output == (6, 6.0)
+    assert tangent[0].dtype == fxgrad.dtypes.float0
+    assert tangent[1] == 3.0
+
+
+def test_linearize() -> None:
+    x = np.array([1.0, 2.0])
+    calls = []
+
+    def f(x):
+        calls.append(1)
+        return np.sin(x) * x
+
+    output, linear = linearize(f, x)
+    np.testing.assert_allclose(output, np.sin(x) * x)
+    for tangent in (np.ones(2), np.array([1.0, -1.0])):
+        np.testing.assert_allclose(linear(tangent), (np.sin(x) + x * np.cos(x)) * tangent)
+    assert calls == [1]
+    names = [equation.primitive.name for equation in linear.program.equations]
+    assert "sin" not in names
+    assert "cos" not in names
+
+
+@pytest.mark.parametrize("transformation", [jacfwd, jacrev, jacobian])
+@pytest.mark.parametrize("chunk_size", [None, 1, 2])
+def test_jacobian_blocks_equal_jax(transformation, chunk_size) -> None:
+    def f(xp):
+        def inner(p, s):
+            return {"m": xp.outer(p["x"], p["y"]) * s, "v": xp.sin(p["x"])}
+        return inner
+
+    p, s = {"x": np.array([0.1, 0.2]), "y": np.array([0.3, 0.4, 0.5])}, np.float64(2.0)
+    actual = transformation(f(np), argnums=(0, 1), chunk_size=chunk_size)(p, s)
+    with jax.enable_x64(True):
+        expected = jax.jacobian(f(jnp), argnums=(0, 1))(jax.tree.map(jnp.asarray, p), jnp.asarray(s))
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), actual, expected)
+
+
+def test_jacobian_with_value_and_aux() -> None:
+    value, matrix = value_and_jacobian(lambda x: x * x)(np.array([1.0, 2.0]))
+    np.testing.assert_array_equal(value, [1.0, 4.0])
+    np.testing.assert_array_equal(matrix, [[2.0, 0.0], [0.0, 4.0]])
+    matrix, aux = jacfwd(lambda x: (x * x, (x, "words")), has_aux=True)(np.array([1.0, 2.0]))
+    np.testing.assert_array_equal(aux[0], [1.0, 2.0])
+    assert aux[1] == "words"
+    (value, aux), matrix = value_and_jacobian(lambda x: (x, 1), has_aux=True)(3.0)
+    assert (value, aux, matrix) == (3.0, 1, 1.0)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 3)])
+def test_jacobian_shapes(shape: tuple[int, ...]) -> None:
+    x = np.ones(shape)
+    for transformation in (jacfwd, jacrev):
+        assert transformation(lambda x: np.stack([x, x]))(x).shape == (2, *shape, *shape)
+    assert hessian(lambda x: np.sum(x ** 3))(x).shape == shape + shape
+
+
+def test_holomorphic_jacobian() -> None:
+    z = np.array([1.0 + 2.0j, 0.5j])
+    np.testing.assert_allclose(jacfwd(lambda z: z ** 2, holomorphic=True)(z), np.diag(2 * z))
+    np.testing.assert_allclose(jacrev(lambda z: z ** 2, holomorphic=True)(z), np.diag(2 * z))
+
+
+def rosenbrock(x):
+    return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+
+def test_hessian_of_rosenbrock() -> None:
+    x = np.linspace(-1.0, 1.0, 10)
+    with jax.enable_x64(True):
+        expected = jax.hessian(lambda x: jnp.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2))(
+            jnp.asarray(x))
+    expected = np.asarray(expected)
+    for _ in range(3):  # the interpreter, then generated code
+        np.testing.assert_allclose(hessian(rosenbrock)(x), expected, rtol=1e-12)
+    np.testing.assert_allclose(fxgrad.jit(hessian(rosenbrock))(x), expected, rtol=1e-12)
+    vector = np.arange(10.0)
+    np.testing.assert_allclose(hvp(rosenbrock, (x,), (vector,)), expected @ vector, rtol=1e-10)
+
+
+def test_hessian_of_containers() -> None:
+    result = hessian(lambda p: p["a"] ** 2 * p["b"])({"a": 2.0, "b": 3.0})
+    assert result["a"]["a"] == 6.0
+    assert result["a"]["b"] == result["b"]["a"] == 4.0
+    assert result["b"]["b"] == 0.0
+
+
+def test_hvp_of_some_arguments() -> None:
+    assert hvp(lambda x, y: x ** 2 * y ** 2, (2.0, 3.0), (1.0,), argnums=1) == 8.0
+
+
+# The first three of these have about the equations of one program of the function itself an order.
+def count_nested(transform, function, order: int) -> tuple[int, float]:
+    for _ in range(order):
+        function = transform(function)
+    return len(fxgrad.make_program(function)(1.0).equations), float(function(0.7))
+
+
+def forward_derivative(function):
+    return lambda x: jvp(function, (x,), (1.0,))[1]
+
+
+THREE_OPERATIONS = [
+    lambda x: np.sin(x) * x * np.exp(x),
+    lambda x: np.exp(np.sin(x)) * x,
+    lambda x: np.sin(np.exp(x)) * x,
+]
+
+
+@pytest.mark.parametrize("function", THREE_OPERATIONS)
+def test_nested_forward_derivatives_stay_small(function) -> None:
+    counts = [count_nested(forward_derivative, function, order)[0] for order in (2, 4, 6, 8)]
+    assert all(count <= limit for count, limit in zip(counts, (25, 55, 95, 150), strict=True)), counts
+
+
+def test_nested_gradients_stay_small() -> None:
+    counts = [count_nested(grad, THREE_OPERATIONS[0], order)[0] for order in (2, 4, 6)]
+    assert all(count <= limit for count, limit in zip(counts, (30, 80, 200), strict=True)), counts
+
+
+@pytest.mark.parametrize("order", [1, 2, 4, 6, 8])
+def test_nested_derivatives_of_a_product_are_right(order: int) -> None:
+    """d^n/dx^n of x e^x is (x + n) e^x."""
+    with fxgrad.default_dtype("float64"):
+        forward = count_nested(forward_derivative, lambda x: x * np.exp(x), order)[1]
+        assert forward == pytest.approx((0.7 + order) * np.exp(0.7), rel=1e-12)
+        if order <= 6:
+            reverse = count_nested(grad, lambda x: x * np.exp(x), order)[1]
+            assert reverse == pytest.approx(forward, rel=1e-12)

@@ -1,0 +1,231 @@
+"""`grad`, `value_and_grad`, `vjp`, `linear_transpose`: arguments of every kind, against closed forms and jax."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import grad, linear_transpose, value_and_grad, vjp
+
+
+def test_scalars_arrays_and_sizes() -> None:
+    assert grad(lambda x: x ** 3)(2.0) == 12.0
+    np.testing.assert_array_equal(grad(lambda x: np.sum(x * x))(np.ones((2, 3))), 2 * np.ones((2, 3)))
+    assert grad(lambda x: np.sum(x))(np.zeros((0, 3))).shape == (0, 3)
+    assert grad(lambda x: np.sum(x * 2.0))(np.ones((1,))).shape == (1,)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+def test_floating_dtypes_are_kept(dtype: type) -> None:
+    x = np.array([1.0, 2.0], dtype)
+    result = grad(lambda x: np.sum(x * x * 0.5))(x)
+    assert result.dtype == dtype
+    np.testing.assert_allclose(np.asarray(result, np.float64), [1.0, 2.0])
+    compiled = fxgrad.jit(grad(lambda x: np.sum(x * x * 0.5)))(x)
+    assert compiled.dtype == dtype
+
+
+def test_python_float_is_of_the_default_dtype() -> None:
+    assert grad(lambda x: x * x)(3.0).dtype == np.float32
+    with fxgrad.default_dtype("float64"):
+        assert grad(lambda x: x * x)(3.0).dtype == np.float64
+    assert grad(lambda x: x * x)(np.float64(3.0)).dtype == np.float64
+
+
+def test_float64_scalars_met_inside_do_not_widen() -> None:
+    x = np.ones(4, np.float32)
+    assert grad(lambda x: np.sum(x / np.sqrt(4)))(x).dtype == np.float32
+
+
+@pytest.mark.parametrize("holomorphic", [False, True])
+def test_complex_as_jax(holomorphic: bool) -> None:
+    z = np.array(1.5 + 0.5j)
+
+    def f(xp):
+        return (lambda z: z ** 3 * xp.exp(z)) if holomorphic else (lambda z: xp.real(z * xp.conj(z)) + xp.imag(z ** 2))
+
+    with jax.enable_x64(True):
+        expected = jax.grad(f(jnp), holomorphic=holomorphic)(jnp.asarray(z))
+    np.testing.assert_allclose(grad(f(np), holomorphic=holomorphic)(z), expected)
+
+
+def test_argnums() -> None:
+    def f(x, y, z):
+        return x * y ** 2 * z ** 3
+
+    assert grad(f, argnums=1)(2.0, 3.0, 1.0) == 12.0
+    assert grad(f, argnums=-1)(2.0, 3.0, 1.0) == 54.0
+    assert grad(f, argnums=(2, 0))(2.0, 3.0, 1.0) == (54.0, 9.0)
+    assert grad(f, argnums=[0])(2.0, 3.0, 1.0) == (9.0,)
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["weight", "bias"], meta_fields=["name"])
+@dataclasses.dataclass
+class Layer:
+    weight: np.ndarray
+    bias: np.ndarray
+    name: str = "layer"
+
+
+def test_containers() -> None:
+    params = {"a": [1.0, (2.0,)], "b": Point(3.0, None), "c": Layer(np.ones((2, 2)), np.zeros(2))}
+
+    def loss(p):
+        return (p["a"][0] * p["a"][1][0] * p["b"].x + np.sum(p["c"].weight @ np.array([1.0, 2.0]) + p["c"].bias))
+
+    result = grad(loss)(params)
+    assert result["a"] == [6.0, (3.0,)]
+    assert result["b"] == Point(2.0, None)
+    assert isinstance(result["c"], Layer)
+    assert result["c"].name == "layer"
+    np.testing.assert_array_equal(result["c"].weight, [[1.0, 2.0], [1.0, 2.0]])
+    np.testing.assert_array_equal(result["c"].bias, [1.0, 1.0])
+
+
+def test_other_arguments_are_passed_as_they_are() -> None:
+    seen = []
+
+    def f(x, data, *, mode="plain", scale=1):
+        seen.append((type(data), mode, scale))
+        return np.sum(x * data["values"]) * (2 if mode == "double" else 1) * scale
+
+    result = grad(f)(np.ones(3), {"values": np.arange(3.0), "text": "words"}, mode="double", scale=3)
+    np.testing.assert_array_equal(result, [0.0, 6.0, 12.0])
+    assert seen == [(dict, "double", 3)]
+
+
+def test_aux() -> None:
+    def f(x):
+        return x * x, {"twice": 2 * x, "text": "words", "constant": np.arange(2), "none": None}
+
+    slope, aux = grad(f, has_aux=True)(3.0)
+    assert (slope, aux["twice"], aux["text"], aux["none"]) == (6.0, 6.0, "words", None)
+    np.testing.assert_array_equal(aux["constant"], [0, 1])
+    (value, aux), slope = value_and_grad(f, has_aux=True)(3.0)
+    assert (value, slope, aux["twice"]) == (9.0, 6.0, 6.0)
+
+
+def test_aux_through_outer_transformations() -> None:
+    def f(x):
+        slope, aux = grad(lambda x: (x ** 3, x ** 2), has_aux=True)(x)
+        return slope * aux
+
+    assert grad(f)(2.0) == pytest.approx(12 * 2.0 ** 3)
+    np.testing.assert_allclose(fxgrad.vmap(grad(f))(np.array([1.0, 2.0])), [12.0, 96.0])
+
+
+def test_allow_int() -> None:
+    result = grad(lambda n, x: n * x, argnums=(0, 1), allow_int=True)(3, 2.0)
+    assert result[0].dtype == fxgrad.dtypes.float0
+    assert result[1] == 3.0
+
+
+def test_unused_arguments_and_constant_functions() -> None:
+    assert grad(lambda x, y: x * 2.0, argnums=(0, 1))(1.0, np.float32(5)) == (2.0, 0.0)
+    np.testing.assert_array_equal(grad(lambda x: 3.0)(np.ones(2)), [0.0, 0.0])
+
+
+def test_closures_over_outer_tracers() -> None:
+    assert grad(lambda x: x * grad(lambda y: x + y)(1.0))(1.0) == 1.0
+    assert grad(lambda x: x * grad(lambda y: x * y)(3.0))(5.0) == 10.0
+    assert grad(lambda x: grad(lambda y: y * y * x)(x))(3.0) == 12.0
+
+
+def test_changing_closures_and_constants() -> None:
+    scale = 2.0
+    slope = grad(lambda x: x * scale)
+    assert slope(1.0) == 2.0
+    scale = 5.0
+    assert slope(1.0) == 5.0
+    assert [float(grad(lambda x, k=k: x * k)(1.0)) for k in (1.5, 2.5)] == [1.5, 2.5]
+
+
+def test_captured_array_changed_while_tracing() -> None:
+    data = np.ones(3)
+
+    def f(x):
+        product = x * data
+        data[:] = 100.0
+        return np.sum(product)
+
+    np.testing.assert_array_equal(grad(f)(np.ones(3)), np.ones(3))
+
+
+def test_results_own_their_memory() -> None:
+    x = np.ones(3)
+    same = grad(lambda x: np.sum(x * x) * 0.5)(x)
+    same += 1
+    np.testing.assert_array_equal(x, np.ones(3))
+    spread = grad(np.sum)(np.ones((2, 2)))
+    spread *= 2.0
+    first, second = grad(lambda x, y: np.sum(x + y), argnums=(0, 1))(np.ones(2), np.ones(2))
+    first += 1.0
+    np.testing.assert_array_equal(second, np.ones(2))
+
+
+def test_vjp() -> None:
+    output, pullback = vjp(lambda x, y: {"product": x * y, "sum": x + y}, np.array([1.0, 2.0]), 3.0)
+    np.testing.assert_array_equal(output["product"], [3.0, 6.0])
+    for _ in range(3):
+        x_bar, y_bar = pullback({"product": np.array([1.0, 10.0]), "sum": np.zeros(2)})
+        np.testing.assert_array_equal(x_bar, [3.0, 30.0])
+        assert y_bar == 21.0
+
+
+def test_vjp_options() -> None:
+    output, pullback, aux = vjp(lambda x, y: (x * y, x), 2.0, 3.0, has_aux=True, argnums=1)
+    assert (output, pullback(1.0), aux) == (6.0, 2.0, 2.0)
+    assert vjp(lambda n, x: n * x, 3, 2.0)[1](1.0)[0].dtype == fxgrad.dtypes.float0
+
+
+def test_pullback_keeps_its_values_when_arguments_change() -> None:
+    x = np.array([1.0, 2.0])
+    _, pullback = vjp(lambda x: x * x, x)
+    x[:] = 100.0
+    np.testing.assert_array_equal(pullback(np.ones(2))[0], [2.0, 4.0])
+
+
+def test_linear_transpose() -> None:
+    matrix = np.arange(6.0).reshape(2, 3)
+    transposed = linear_transpose(lambda x: matrix @ x, fxgrad.ShapeDtypeStruct((3,), np.float64))
+    np.testing.assert_array_equal(transposed(np.array([1.0, 2.0]))[0], matrix.T @ [1.0, 2.0])
+    both = linear_transpose(lambda x, y: 2.0 * x - y, 0.0, 0.0)
+    assert both(np.float32(1.0)) == (2.0, -1.0)
+
+
+def test_long_python_loop() -> None:
+    def f(x):
+        for _ in range(10_000):
+            x = x * 0.9999 + 1e-6
+        return x
+
+    slope = grad(f)(1.0)
+    assert slope == pytest.approx(0.9999 ** 10_000, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_twenty_thousand_equations() -> None:
+    def f(x):
+        for _ in range(10_000):
+            x = np.sin(x) * 1.0001
+        return x
+
+    program = fxgrad.make_program(f)(1.0)
+    assert len(program.equations) == 20_000
+    assert np.isfinite(program(1.0))
+    assert np.isfinite(grad(f)(1.0))
+    assert np.isfinite(fxgrad.jvp(f, (1.0,), (1.0,))[1])
+    assert len(str(program).splitlines()) > 20_000

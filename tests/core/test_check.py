@@ -1,0 +1,89 @@
+"""`Program.check`: every way in which a program can be wrong is found, and the message shows where."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import Equation, Program, Var
+from fxgrad.errors import ProgramError
+from fxgrad.ops.arithmetic import neg_p
+from fxgrad.ops.pointwise import add_p
+from fxgrad.ops.space import reduce_sum_p
+
+
+def sound() -> Program:
+    return fxgrad.make_program(lambda x: -(x + x))(np.ones(3))
+
+
+def test_a_sound_program_passes_and_is_returned() -> None:
+    program = sound()
+    assert program.check() is program
+
+
+def test_unbound_input() -> None:
+    program = sound()
+    with pytest.raises(ProgramError, match=r"input 0 .* is used before it is bound"):
+        Program(program.inputs, program.equations[::-1], program.outputs).check()
+
+
+def test_unbound_output() -> None:
+    program = sound()
+    with pytest.raises(ProgramError, match="output 0 .* is bound by no input and no equation"):
+        Program(program.inputs, program.equations, [Var(program.out_avals[0])]).check()
+
+
+def test_wrong_types() -> None:
+    program = sound()
+    x, = program.inputs
+    wrong = Equation(add_p, [x, x], {}, [Var(x.aval.update(shape=(4,)))])
+    with pytest.raises(ProgramError, match=r"its outputs are \[f64\[4\]\], where its abstract rule gives \[f64\[3\]\]"):
+        Program([x], [wrong], wrong.outputs).check()
+
+
+def test_refused_inputs_and_parameters() -> None:
+    program = sound()
+    x, = program.inputs
+    other = Var(x.aval.update(shape=(4,)))
+    with pytest.raises(ProgramError, match="its abstract rule refuses the inputs"):
+        Program([x, other], [Equation(add_p, [x, other], {}, [Var(x.aval)])], [x]).check()
+    with pytest.raises(ProgramError, match="its abstract rule refuses the inputs"):
+        Program([x], [Equation(reduce_sum_p, [x], {"axis": 0}, [Var(x.aval)])], [x]).check()
+
+
+def test_bound_twice() -> None:
+    program = sound()
+    x, = program.inputs
+    y = Var(x.aval)
+    twice = [Equation(neg_p, [x], {}, [y]), Equation(neg_p, [x], {}, [y])]
+    with pytest.raises(ProgramError, match="is bound already"):
+        Program([x], twice, [y]).check()
+    with pytest.raises(ProgramError, match="appears twice among the inputs"):
+        Program([x, x], [], [x]).check()
+
+
+def test_constants_must_match() -> None:
+    program = sound()
+    with pytest.raises(ProgramError, match="as many constants as captured inputs"):
+        Program(program.inputs, program.equations, program.outputs, 0, [np.ones(3)]).check()
+
+
+def test_nested_programs_are_checked() -> None:
+    inner = sound()
+    broken = Program(inner.inputs, inner.equations[1:], inner.outputs)
+    from fxgrad.control.call import named_call_p
+    x = Var(inner.inputs[0].aval)
+    call = Equation(named_call_p, [x], {"program": broken, "name": "inner"}, [Var(x.aval)])
+    with pytest.raises(ProgramError, match="is used before it is bound"):
+        Program([x], [call], call.outputs).check()
+
+
+def test_the_message_shows_the_neighbours_and_the_line() -> None:
+    program = fxgrad.make_program(lambda x: np.sin(np.cos(x) * 2.0))(1.0)
+    with pytest.raises(ProgramError) as caught:
+        Program(program.inputs, program.equations[1:], program.outputs).check()
+    lines = str(caught.value).splitlines()
+    assert lines[1].startswith("  -> 0: ")
+    assert lines[2].startswith("     1: ")
+    assert "test_check.py" in lines[-1]

@@ -1,0 +1,93 @@
+"""Samples of `fxgrad.control`: calls of a program, and of functions with rules of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.control.call import checkpoint_p, jit_call_p, named_call_p, recompute_p
+from fxgrad.control.custom import custom_jvp_p, custom_vjp_p, custom_vjp_tangent_p
+from fxgrad.core.avals import Aval
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.program import Program
+from fxgrad.core.tape import trace
+from fxgrad.ops.arithmetic import mul
+from fxgrad.ops.pointwise import add
+from fxgrad.ops.space import instantiate
+from fxgrad.ops.trigonometric import cos, sin
+from tests.samples import Draw, Sample
+
+SHAPES: list[tuple[tuple[int, ...], str]] = [
+    ((), "float64"), ((0,), "float64"), ((1,), "float64"), ((2, 3), "float64"), ((2, 3), "float32")]
+
+
+def body(x: Any, y: Any) -> list[Any]:
+    """A function with two outputs, so that rules see a zero among the cotangents."""
+    return [mul(sin(x), y), add(x, y)]
+
+
+def program_of(shape: Sequence[int], dtype: str, function: Any = body) -> Program:
+    aval = Aval(tuple(shape), np.dtype(dtype))
+    return trace(lambda *inputs: function(*inputs), [aval, aval], staging=True, intern=False)[0]
+
+
+class Rule:
+    """The true derivative of `body`, as a rule of either kind."""
+
+    name = "body"
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        (x, y), (dx, dy) = primals, map(instantiate, tangents)
+        return body(x, y), [add(mul(mul(cos(x), dx), y), mul(sin(x), dy)), add(dx, dy)]
+
+    def forward(self, primals: Sequence[Any]) -> tuple[list[Any], list[Any], Any]:
+        return body(*primals), list(primals), "structure"
+
+    def backward(self, structure: Any, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        (x, y), (first, second) = residuals, map(instantiate, cotangents)
+        return [add(mul(mul(cos(x), first), y), second), add(mul(sin(x), first), second)]
+
+    def __repr__(self) -> str:
+        return "<body>"
+
+
+RULE = Rule()
+NARROW = {law: "the program inside is of float32, and differences are taken in float64"
+          for law in ("jvp", "second", "transpose")}
+
+
+def without(dtype: str, printable: bool = True) -> dict[str, str]:
+    return (NARROW if dtype == "float32" else {}) | ({} if printable else UNPRINTABLE)
+
+
+UNPRINTABLE = {"text": "a rule is user code, which parse refuses to make"}
+
+
+def calls(name: str) -> list[Sample]:
+    return [Sample(Draw(shape, dtype), Draw(shape, dtype), without=without(dtype),
+                   params={"program": program_of(shape, dtype), "name": name})
+            for shape, dtype in SHAPES]
+
+
+def ruled() -> list[Sample]:
+    return [Sample(Draw(shape, dtype), Draw(shape, dtype), without=without(dtype, printable=False),
+                   params={"program": program_of(shape, dtype), "rule": RULE}) for shape, dtype in SHAPES]
+
+
+def tangents() -> list[Sample]:
+    samples = []
+    for shape, dtype in SHAPES:
+        aval = Aval(shape, np.dtype(dtype))
+        params = {"rule": RULE, "structure": "structure", "moving": (True, True), "in_avals": (aval, aval),
+                  "out_avals": (aval, aval)}
+        samples.append(Sample(*[Draw(shape, dtype) for _ in range(4)], params=params,
+                              without=without(dtype, printable=False)))
+    return samples
+
+
+SAMPLES: dict[Primitive, list[Sample]] = {
+    named_call_p: calls("body"), jit_call_p: calls("body"), checkpoint_p: calls("body"), recompute_p: calls("body"),
+    custom_jvp_p: ruled(), custom_vjp_p: ruled(), custom_vjp_tangent_p: tangents(),
+}

@@ -1,0 +1,87 @@
+"""Programs for the tests of their text: traced ones, and operations of a user with parameters of every kind."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import fxgrad.executors
+import fxgrad.ops.arithmetic
+import fxgrad.ops.reduce
+import fxgrad.ops.trigonometric  # noqa: F401  (enters operations that texts of the tests name)
+from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
+from fxgrad.core.program import Equation, Program, Signature, Var
+from fxgrad.show import equal, from_json, parse, program_text, to_json
+
+F32 = np.dtype("float32")
+SCALAR = Aval((), F32)
+VECTOR = Aval((3,), F32)
+
+
+class Mode(enum.Enum):
+    FILL = 1
+    CLIP = 2
+
+
+class Numbers(NamedTuple):
+    axes: tuple[int, ...]
+    size: int = 0
+
+
+def user_primitive(name: str, abstract: Any) -> Primitive:
+    """An operation of which only the types matter."""
+    return Primitive(name=name, abstract=abstract, numpy=lambda *values, **params: [*values], jvp=NO_TANGENT,
+                     xla=lambda lax, *values, **params: [*values], transpose=NOT_LINEAR, batch=TODO("no test needs it"),
+                     cost=lambda *avals, **params: Cost(0, 0))
+
+
+keep_p = user_primitive("keep", lambda *avals, **params: list(avals))
+"""Returns its inputs, and takes parameters of every kind."""
+effect_p = user_primitive("effect", lambda *avals, **params: [])
+choose_p = user_primitive("choose", lambda *avals, branches: branches[0].out_avals)
+repeat_p = user_primitive("repeat", lambda *avals, body, length: list(avals))
+USER = [keep_p, effect_p, choose_p, repeat_p]
+CLASSES = [Mode, Numbers]
+
+
+def one_equation(primitive: Primitive, *avals: Aval, **params: Any) -> Program:
+    """A program of one equation whose inputs are those of the program."""
+    inputs = [Var(aval) for aval in avals]
+    outputs = [Var(aval) for aval in primitive.abstract(*avals, **params)]
+    return Program(inputs, [Equation(primitive, [*inputs], params, outputs)], outputs)
+
+
+def with_value(value: Any) -> Program:
+    """A program with `value` for a parameter."""
+    return one_equation(keep_p, SCALAR, value=value)
+
+
+def with_literal(value: Any, aval: Aval) -> Program:
+    """A program that returns a literal."""
+    return Program([], [], [Literal(value, aval)])
+
+
+def with_constant(value: Any) -> Program:
+    """A closed program that returns its one constant."""
+    var = Var(Aval(np.shape(value), np.asarray(value).dtype))
+    return Program([var], [], [var], 1, [value], Signature("f", (), None, None))
+
+
+def assert_round_trips(program: Program, **options: Any) -> None:
+    """Text and JSON give back an equal program, which prints as the first one did."""
+    text = program_text(program, constants=True, **options)
+    parsed = parse(text, USER, CLASSES)
+    assert equal(program, parsed), text
+    assert program_text(parsed, constants=True) == program_text(program, constants=True, source=False)
+    loaded = from_json(to_json(program), USER, CLASSES)
+    assert equal(program, loaded), text
+    assert to_json(loaded) == to_json(program)
+    for other in (parsed, loaded):
+        if program.signature is None:
+            assert other.signature is None
+        else:
+            assert other.signature is not None
+            assert other.signature[:2] == program.signature[:2]

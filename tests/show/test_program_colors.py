@@ -1,0 +1,105 @@
+"""Colours: which word gets which, and when there are none."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from fxgrad.show import parse, print_program, program_text, render
+from fxgrad.show.color import STYLES, highlight
+
+TEXT = """\
+program loss(params.w: f32[3], `argument 0`: f32[]) {
+  captured c: f32[3] = [1.0, 2.0, 3.0]
+  h: f32[3] = mul(params.w, 2.0:f32)  # model.py:12
+  total: f32[] = squares(h)
+  a: f32[] = checkpoint squares(h, name="block")
+  return total, c, a
+}
+
+where squares = program (h: f32[3]) {
+  b: f32[] = reduce_sum(h, axes=(0,))
+  return b
+}"""
+
+
+def styles(word: str, text: str = TEXT) -> list[str]:
+    """The styles of all occurrences of a word."""
+    rich = highlight(text)
+    result = []
+    for match in re.finditer(rf"(?<![\w.`]){re.escape(word)}(?![\w])", text):
+        found = [str(span.style) for span in rich.spans if span.start <= match.start() and match.end() <= span.end]
+        result.append(found[0] if found else "")
+    return result
+
+
+@pytest.mark.parametrize(("word", "roles"), [
+    ("loss", ["title"]),
+    ("params.w", ["input", "input"]),
+    ("`argument 0`", ["input"]),
+    ("c", ["input", "input"]),
+    ("f32[3]", ["type"] * 4),
+    ("f32", ["type"] * 9),
+    ("2.0", ["literal", "literal"]),
+    ("mul", ["primitive"]),
+    ("total", ["variable", "variable"]),
+    ("squares", ["function"] * 3),
+    ("checkpoint", ["primitive"]),
+    ("name", ["parameter"]),
+    ('"block"', ["literal"]),
+    ("h", ["variable", "variable", "variable", "input", "input"]),
+    ("return", ["keyword", "keyword"]),
+    ("program", ["keyword", "keyword"]),
+    ("# model.py:12", ["comment"]),
+    ("axes", ["parameter"]),
+])
+def test_roles(word: str, roles: list[str]) -> None:
+    assert styles(word) == [STYLES[role] for role in roles]
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\x1b\[[\d;]*m", "", text)
+
+
+def test_colours_change_no_character() -> None:
+    program = parse(TEXT)
+    assert highlight(TEXT).plain == TEXT
+    colored = program_text(program, color=True)
+    assert colored != plain(colored) == program_text(program)
+
+
+def output(program: Any, terminal: bool, **options: Any) -> str:
+    file = io.StringIO()
+    if terminal:
+        Console(file=file, force_terminal=True, width=300).print(program)
+    else:
+        print_program(program, file=file, **options)
+    return file.getvalue()
+
+
+def test_printing() -> None:
+    program = parse(TEXT)
+    assert output(program, terminal=False) == str(program) + "\n"
+    assert "\x1b[" in output(program, terminal=False, color=True)
+    assert output(program, terminal=False, color=False, source=False) == str(program) + "\n"
+    assert "\x1b[" in output(program, terminal=True)
+
+
+def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = parse(TEXT)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not render(program).spans
+    assert render(program, color=True).spans
+    assert output(program, terminal=True) == str(program) + "\n"
+    monkeypatch.delenv("NO_COLOR")
+    assert render(program).spans
+    assert not render(program, color=False).spans
+
+
+@pytest.mark.parametrize("text", ["", "}", "program", "where", "captured", "x: f32[", "$ $ program f(x"])
+def test_any_text_can_be_coloured(text: str) -> None:
+    assert highlight(text).plain == text

@@ -1,0 +1,127 @@
+"""Every example in a docstring, the README and docs/ runs and prints what it says; none is passed over."""
+
+from __future__ import annotations
+
+import ast
+import contextvars
+import doctest
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+MODULES = sorted(path for path in (ROOT / "fxgrad").rglob("*.py") if path.name != "__main__.py")  # that one would run
+PAGES = sorted(path for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")] if path.exists())
+FENCE = re.compile(r"^(?P<indent> *)```python *\n(?P<code>.*?)^ *```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A fenced block of Python in a page, and the line it begins on (counted from 0)."""
+
+    line: int
+    code: str
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def blocks(text: str) -> Iterator[Block]:
+    for match in FENCE.finditer(text):
+        lines = match["code"].splitlines(keepends=True)
+        yield Block(text.count("\n", 0, match.start("code")),
+                    "".join(line.removeprefix(match["indent"]) for line in lines))
+
+
+def run(test: doctest.DocTest) -> None:
+    """Runs the examples of `test` and holds what they print to what is written."""
+    out = StringIO()
+    runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
+    runner.run(test, out=out.write, clear_globs=False)
+    assert not runner.failures, out.getvalue()
+
+
+def run_page(path: Path) -> None:
+    """Runs the blocks of a page in order, as one session: those with prompts are compared, others only run."""
+    session: dict[str, Any] = {"__name__": "__main__"}
+    for line, code in blocks(path.read_text(encoding="utf-8")):
+        if re.search(r"^>>> ", code, re.MULTILINE):
+            test = doctest.DocTestParser().get_doctest(code, session, path.name, str(path), line)
+            test.globs = session  # the parser made a copy
+            run(test)
+        else:
+            exec(compile(ast.increment_lineno(ast.parse(code), line), str(path), "exec"), session)
+
+
+def isolated(function: Callable[..., None], *args: Any) -> None:
+    """Calls `function` where what examples set for their thread, such as the default dtype, is forgotten after."""
+    contextvars.copy_context().run(function, *args)
+
+
+def docstring_tests(path: Path) -> list[doctest.DocTest]:
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    module = importlib.import_module(name)
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    tests = finder.find(module, name)
+    for key, value in vars(module).items():
+        # Callable objects of our own (primitives, functions with rules) are found by no finder.
+        if getattr(value, "__module__", None) == name and not inspect.isclass(value) and not inspect.isroutine(value):
+            tests += finder.find(value, f"{name}.{key}", module)
+    return tests
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_docstrings(path: Path) -> None:
+    tests = docstring_tests(path)
+    written = len(re.findall(r"^ *>>> ", path.read_text(encoding="utf-8"), re.MULTILINE))
+    collected = sum(len(test.examples) for test in tests)
+    assert collected == written, f"{written} examples are written in {name_of(path)}, and {collected} were found"
+    for test in tests:
+        isolated(run, test)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_pages(path: Path) -> None:
+    isolated(run_page, path)
+
+
+@pytest.mark.parametrize("path", [*MODULES, *PAGES], ids=name_of)
+def test_no_example_is_passed_over(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert "+SKIP" not in text, "an example that does not run is text: take the prompts away"
+    if path.suffix == ".md":
+        inside = sum(block.code.count(">>> ") for block in blocks(text))
+        assert inside == text.count(">>> "), "an example stands outside the blocks that begin with ```python"
+
+
+PAGE = """
+```python
+x = 2
+```
+- In a list:
+  ```python
+  >>> x + 1
+  ANSWER
+  ```
+"""
+
+
+def test_a_page_is_one_session(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.replace("ANSWER", "3"))
+    run_page(page)
+
+
+@pytest.mark.parametrize("text", [PAGE.replace("ANSWER", "4"), "```python\nassert False\n```\n"])
+def test_a_wrong_page_fails(text: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    with pytest.raises(AssertionError):
+        run_page(page)

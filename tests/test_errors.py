@@ -1,0 +1,174 @@
+"""What users read when something is wrong: the full text of every message, with the line numbers left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import errors, grad, jacfwd, jit, jvp, linear_transpose, linearize, make_program, vjp, vmap
+
+ONES, MATRIX = np.ones(3), np.ones((2, 3))
+leaked: list[Any] = []
+
+
+def unit(x):
+    return x
+
+
+def leak(x):
+    leaked.append(x * 2)
+    return x
+
+
+def choose(x, flag):
+    if flag:
+        return x
+    return -x
+
+
+def set_item(x):
+    x[0] = 1.0
+    return x
+
+
+def call_leaked() -> Any:
+    grad(leak)(1.0)
+    return leaked[-1] + 1.0
+
+
+def broken_program() -> Any:
+    program = make_program(lambda x: np.sin(x) * 2.0)(1.0)
+    return fxgrad.Program(program.inputs, program.equations[1:], program.outputs).check()
+
+
+static = jit(choose, static_argnames="flag")
+ruled = fxgrad.custom_vjp(lambda x: x)
+ruled.defvjp(lambda x: (x, None), lambda residuals, cotangent: cotangent)
+nonlinear_rule = fxgrad.custom_vjp(lambda x: x)
+nonlinear_rule.defvjp(lambda x: (x, x), lambda x, cotangent: (np.sin(cotangent),))
+
+CASES: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
+    "grad of a vector": (errors.ArgumentError, lambda: grad(unit)(ONES)),
+    "grad of a container": (errors.ArgumentError, lambda: grad(lambda x: {"a": x})(1.0)),
+    "grad of an integer function": (errors.DTypeError, lambda: grad(lambda x: np.argmax(x))(ONES)),
+    "grad of a complex function": (errors.DTypeError, lambda: grad(lambda x: x * 1j)(1.0)),
+    "grad in an integer": (errors.DTypeError, lambda: grad(unit)(3)),
+    "grad in an integer leaf": (errors.DTypeError, lambda: grad(lambda p: p["w"][0])({"w": [np.arange(3)]})),
+    "grad in a string": (errors.ArgumentError, lambda: grad(unit)("three")),
+    "grad in an object array": (errors.DTypeError, lambda: grad(unit)(np.array([None]))),
+    "grad of no function": (errors.ArgumentError, lambda: grad(3.0)),
+    "argnums out of range": (errors.ArgumentError, lambda: grad(unit, argnums=2)(1.0)),
+    "argnums of a wrong type": (errors.ArgumentError, lambda: grad(unit, argnums=("x",))(1.0)),
+    "argnums twice": (errors.ArgumentError, lambda: grad(choose, argnums=(0, 0))(1.0, 2.0)),
+    "no pair for has_aux": (errors.ArgumentError, lambda: grad(unit, has_aux=True)(1.0)),
+    "output is a string": (errors.ArgumentError, lambda: grad(lambda x: "words")(1.0)),
+    "holomorphic in a real": (errors.DTypeError, lambda: grad(unit, holomorphic=True)(1.0)),
+    "jacobian of a complex function": (errors.DTypeError, lambda: fxgrad.jacrev(unit)(np.ones(2, complex))),
+    "jacobian of an integer function": (errors.DTypeError, lambda: jacfwd(lambda x: np.argmax(x))(ONES)),
+    "broadcasting": (errors.ShapeError, lambda: grad(lambda x: np.sum(x + np.ones(4)))(ONES)),
+    "matmul": (errors.ShapeError, lambda: grad(lambda x: np.sum(x @ np.ones((4, 5))))(MATRIX)),
+    "dot": (errors.ShapeError, lambda: grad(lambda x: np.dot(x, np.ones(4)))(ONES)),
+    "reshape": (errors.ShapeError, lambda: grad(lambda x: np.sum(x.reshape(2, 2)))(ONES)),
+    "axis": (errors.AxisError, lambda: grad(lambda x: np.sum(np.sum(x, axis=2)))(MATRIX)),
+    "concatenate": (errors.ShapeError, lambda: grad(lambda x: np.sum(np.concatenate([x, MATRIX])))(np.ones((2, 2)))),
+    "index out of range": (errors.IndexingError, lambda: grad(lambda x: x[5])(ONES)),
+    "too many indices": (errors.IndexingError, lambda: grad(lambda x: x[0, 0])(ONES)),
+    "float index": (errors.IndexingError, lambda: grad(lambda x: x[1.0])(ONES)),
+    "mask under jit": (errors.ConcretizationError, lambda: jit(lambda x: np.sum(x[x > 0]))(ONES)),
+    "item assignment": (errors.MutationError, lambda: grad(set_item)(ONES)),
+    "if under jit": (errors.ConcretizationError, lambda: jit(choose)(1.0, True)),
+    "if under vmap": (errors.ConcretizationError, lambda: vmap(choose)(ONES, ONES)),
+    "int under jit": (errors.ConcretizationError, lambda: jit(lambda x, n: x * sum(range(n)))(1.0, 3)),
+    "float of a tracer": (errors.ArrayConversionError, lambda: grad(lambda x: float(x) * x)(1.0)),
+    "item of a tracer": (errors.ArrayConversionError, lambda: grad(lambda x: x.item() * x)(1.0)),
+    "asarray of a tracer": (errors.ArrayConversionError, lambda: grad(lambda x: np.asarray(x) * x)(1.0)),
+    "int of a float tracer": (errors.ArrayConversionError, lambda: grad(lambda x: int(x) * x)(1.0)),
+    "jax function of a tracer": (errors.UnsupportedError, lambda: grad(lambda x: jnp.sin(x))(1.0)),
+    "hash of a tracer": (TypeError, lambda: grad(lambda x: {x: 1})(1.0)),
+    "leaked tracer": (errors.LeakedTracerError, call_leaked),
+    "unsupported numpy function": (errors.UnsupportedError, lambda: grad(lambda x: np.sum(np.unwrap(x)))(ONES)),
+    "unsupported ufunc": (errors.UnsupportedError, lambda: grad(lambda x: np.sum(np.spacing(x)))(ONES)),
+    "out argument": (errors.UnsupportedError, lambda: grad(lambda x: np.sum(np.sin(x, out=np.empty(3))))(ONES)),
+    "unhashable static argument": (errors.ArgumentError, lambda: static(1.0, flag=[True])),
+    "string under jit": (errors.ArgumentError, lambda: jit(choose)(1.0, "yes")),
+    "vmap sizes": (errors.ArgumentError, lambda: vmap(lambda p, y: p["a"] * y)({"a": ONES}, np.ones(4))),
+    "vmap of a scalar": (errors.ArgumentError, lambda: vmap(unit)(1.0)),
+    "vmap axis out of range": (errors.ArgumentError, lambda: vmap(unit, in_axes=2)(MATRIX)),
+    "vmap in_axes of a wrong type": (errors.ArgumentError, lambda: vmap(unit, in_axes="x")),
+    "vmap in_axes entry": (errors.ArgumentError, lambda: vmap(unit, in_axes=(1.5,))),
+    "vmap in_axes length": (errors.ArgumentError, lambda: vmap(choose, in_axes=(0,))(ONES, True)),
+    "vmap in_axes name": (errors.ArgumentError, lambda: vmap(choose, in_axes={"z": 0})(ONES, True)),
+    "vmap in_axes not a prefix": (errors.ArgumentError,
+                                  lambda: vmap(lambda p: p["a"], in_axes=({"b": 0},))({"a": ONES})),
+    "vmap nothing mapped": (errors.ArgumentError, lambda: vmap(unit, in_axes=None)(ONES)),
+    "vmap out_axes None": (errors.ArgumentError, lambda: vmap(unit, out_axes=None)(ONES)),
+    "vmap out_axes out of range": (errors.ArgumentError, lambda: vmap(unit, out_axes=3)(ONES)),
+    "vmap of a string": (errors.ArgumentError, lambda: vmap(choose, in_axes=(0, 0))(ONES, "yes")),
+    "jvp without tuples": (errors.ArgumentError, lambda: jvp(unit, 1.0, 1.0)),
+    "jvp trees": (errors.TreeError, lambda: jvp(lambda p: p["a"], ({"a": 1.0},), ({"b": 1.0},))),
+    "jvp tangent shape": (errors.ArgumentError, lambda: jvp(unit, (ONES,), (np.ones(2),))),
+    "jvp tangent dtype": (errors.ArgumentError, lambda: jvp(unit, (ONES,), (np.ones(3, np.float32),))),
+    "pullback tree": (errors.TreeError, lambda: vjp(unit, 1.0)[1]((1.0, 2.0))),
+    "pullback shape": (errors.ArgumentError, lambda: vjp(unit, ONES)[1](np.ones(2))),
+    "linearized tree": (errors.TreeError, lambda: linearize(unit, 1.0)[1](1.0, 2.0)),
+    "transpose of a nonlinear function": (errors.LinearityError, lambda: linear_transpose(lambda x: x * x, 1.0)(1.0)),
+    "transpose of an affine function": (errors.LinearityError, lambda: linear_transpose(lambda x: x + 1.0, 1.0)(1.0)),
+    "custom rule missing": (errors.ArgumentError, lambda: fxgrad.custom_jvp(unit)(1.0)),
+    "custom backward pass": (errors.ArgumentError, lambda: grad(lambda x: ruled(x))(1.0)),
+    "forward mode of a nonlinear rule": (errors.UnsupportedError, lambda: jvp(nonlinear_rule, (1.0,), (1.0,))),
+    "unparsable text": (errors.ProgramSyntaxError, lambda: fxgrad.parse("program f(x: f32[3]) {\n  return y\n}")),
+    "broken program": (errors.ProgramError, broken_program),
+    "program called with a wrong type": (errors.ArgumentError, lambda: make_program(unit)(ONES)(np.ones(4))),
+    "primitive without a rule": (TypeError, lambda: fxgrad.Primitive("p", *[None] * 7)),
+    "default dtype": (ValueError, lambda: fxgrad.set_default_dtype("int32")),
+    "chunk size": (errors.ArgumentError, lambda: vmap(unit, chunk_size=0)),
+    "jacobian mode": (errors.ArgumentError, lambda: fxgrad.jacobian(unit, mode="sideways")),
+    "static argument out of range": (errors.ArgumentError, lambda: make_program(unit, static_argnums=3)(1.0)),
+}
+
+
+def message_of(case: str) -> str:
+    expected, call = CASES[case]
+    with pytest.raises(expected) as caught:
+        call()
+    return re.sub(r"(\.py):\d+", r"\1:LINE", str(caught.value))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_message(case: str, golden: dict[str, str]) -> None:
+    assert message_of(case) == golden[case]
+
+
+@pytest.fixture(scope="module")
+def golden() -> dict[str, str]:
+    """The texts of `error_messages.txt`: blocks that begin with `== case`."""
+    blocks = re.split(r"^== (.*)\n", (Path(__file__).parent / "error_messages.txt").read_text(), flags=re.MULTILINE)[1:]
+    return {case: text.rstrip("\n") for case, text in zip(blocks[::2], blocks[1::2], strict=True)}
+
+
+def test_every_message_is_golden(golden: dict[str, str]) -> None:
+    assert set(golden) == set(CASES)
+
+
+def test_every_class_is_raised_by_some_case() -> None:
+    def subclasses(cls: type) -> set[type]:
+        return {cls, *(inner for direct in cls.__subclasses__() for inner in subclasses(direct))}
+
+    raised = {expected for expected, _ in CASES.values()}
+    assert subclasses(errors.FxgradError) - {errors.FxgradError} <= raised
+
+
+def test_every_class_is_in_the_page() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "errors.md").read_text()
+    for name, cls in vars(errors).items():
+        if isinstance(cls, type) and issubclass(cls, errors.FxgradError) and cls is not errors.FxgradError:
+            assert f"| `{name}` |" in page
+            assert name in (errors.__doc__ or "")
+            assert "Cure:" in (cls.__doc__ or "") or cls is errors.ProgramSyntaxError

@@ -1,0 +1,140 @@
+"""Derivatives at kinks, ties and singular points: as jax has them, and where it has NaNs or no rule, as documented."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax import lax
+
+from fxgrad.core.avals import array_aval
+from fxgrad.core.symbolic import Zero
+from fxgrad.core.tape import trace
+from fxgrad.ops import arithmetic, exponential, parts
+from fxgrad.ops.choose import clamp, select_n, where
+from fxgrad.ops.cumulative import cumlogsumexp, cummax, cummin, cumprod, linear_recurrence
+from fxgrad.ops.exponential import sqrt
+from fxgrad.ops.reduce import reduce_max, reduce_min, reduce_prod
+from fxgrad.ops.sort import argsort, sort
+from fxgrad.ops.space import instantiate
+from fxgrad.ops.special import bessel_i0e, bessel_i1e
+from fxgrad.testing import check_grads
+from fxgrad.transforms.forward import forward
+
+INF, NAN = np.inf, np.nan
+
+
+def jvp(function: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    """The tangent alone; None marks an argument that is not moved."""
+    program, captured = trace(lambda *inputs: [function(*inputs)], [array_aval(arg) for arg in args], staging=True,
+                              intern=False)
+    seeds = [Zero(array_aval(arg)) if tangent is None else tangent
+             for arg, tangent in zip(args, tangents, strict=True)]
+    with np.errstate(all="ignore"):
+        zeros = map(Zero, program.in_avals[:len(captured)])
+        out = instantiate(forward(program, [*captured, *args], [*zeros, *seeds])[1][0])
+    return getattr(out, "value", out)
+
+
+def array(*numbers: float) -> Any:
+    return np.array(numbers, np.float64)
+
+
+# Ours, jax's, the arguments.
+AS_JAX: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {
+    "max": (arithmetic.max, lax.max, (array(1, 2, 0, -0.0), array(1, 1, -0.0, 0))),
+    "max infinite": (arithmetic.max, lax.max, (array(INF, -INF, INF), array(INF, -INF, 0))),
+    "min": (arithmetic.min, lax.min, (array(1, 2, 0), array(1, 1, -0.0))),
+    "abs complex": (parts.abs, lax.abs, (np.array([0j, 3 + 4j, -1j]),)),
+    "sign": (parts.sign, lax.sign, (array(0, 1, -2),)),
+    "clamp": (clamp, lax.clamp, (array(0, 0, 0, 0), array(0, 1, 2, -1), array(1, 1, 1, 1))),
+    "reduce_max": (lambda x: reduce_max(x, (0,)), lambda x: lax.reduce_max(x, axes=(0,)), (array(2, 1, 2, 2),)),
+    "reduce_min": (lambda x: reduce_min(x, (0,)), lambda x: lax.reduce_min(x, axes=(0,)), (array(1, 1, 2),)),
+    "reduce_max rows": (lambda x: reduce_max(x, (1,)), lambda x: lax.reduce_max(x, axes=(1,)),
+                        (np.array([[1.0, 1.0], [2.0, 3.0]]),)),
+    "cummax": (lambda x: cummax(x, 0), lambda x: lax.cummax(x, 0), (array(1, 1, 0, 1, 3),)),
+    "cummin": (lambda x: cummin(x, 0, True), lambda x: lax.cummin(x, 0, reverse=True), (array(1, 1, 0, 1, 3),)),
+    "pow at 0": (exponential.pow, lax.pow, (array(0, 0, 0), array(1, 2, 3))),
+    "pow of negative": (lambda x: exponential.pow(x, array(2, 3)), lambda x: lax.pow(x, array(2, 3)), (array(-2, -3),)),
+    "sqrt": (sqrt, lax.sqrt, (array(0, 4),)),
+    "i0e": (bessel_i0e, lax.bessel_i0e, (array(0, -1, 30),)),
+    "i1e": (bessel_i1e, lax.bessel_i1e, (array(0, -1, 30),)),
+    "select unchosen": (lambda x: where(x > 0, x, 0.0), lambda x: lax.select(x > 0, x, np.zeros(2)), (array(0, 1),)),
+}
+
+
+@pytest.mark.parametrize("name", AS_JAX)
+def test_as_jax(name: str) -> None:
+    ours, theirs, args = AS_JAX[name]
+    random = np.random.default_rng(0)
+    tangents = [random.standard_normal(np.shape(arg)).astype(arg.dtype) for arg in args]
+    if name == "select unchosen":
+        ours = lambda x: select_n(AS_JAX[name][2][0] > 0, np.zeros(2), x)
+    with jax.enable_x64(True):
+        expected = np.asarray(jax.jvp(theirs, args, tuple(tangents))[1])
+    np.testing.assert_allclose(jvp(ours, args, tangents), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("function", "args", "tangents", "expected"), [
+    # jax has 1: the mean of the slopes on both sides.
+    (parts.abs, (array(0, -0.0, 2, -3),), (array(1, 1, 1, 1),), [0, 0, 1, -1]),
+    # jax has 0 everywhere: a complex sign turns. (At 0 it does not.)
+    (parts.sign, (np.array([0j, 2 + 0j, 2j]),), (np.array([1j, 1j, 1j]),), [0, 0.5j, 0]),
+    # jax has NaN: x^0 is 1 also at 0.
+    (exponential.pow, (array(0, 2), array(0, 0)), (array(1, 1), None), [0, 0]),
+    # At 0 and exponent 0 there is no derivative in the exponent: 0, as in jax.
+    (exponential.pow, (array(0, 0), array(0, 2)), (None, array(1, 1)), [0, 0]),
+    # jax has 0: with bounds in the wrong order the upper one decides.
+    (clamp, (array(0.7), array(0.0), array(0.2)), (None, None, array(3.0)), [3]),
+    # jax has no rule: to rounding nextafter is its first operand.
+    (parts.nextafter, (array(1), array(2)), (array(3), array(5)), [3]),
+    # Nothing to choose from: a constant.
+    (lambda x: reduce_max(x, (0,)), (np.zeros((0, 2)),), (np.zeros((0, 2)),), [0, 0]),
+    (lambda x: reduce_prod(x, (0,)), (np.zeros((0, 2)),), (np.zeros((0, 2)),), [0, 0]),
+    (lambda x: reduce_prod(x, (0,)), (array(2, 0, 3),), (array(1, 1, 1),), 6),
+    (lambda x: reduce_prod(x, (0,)), (array(0, 0, 3),), (array(1, 1, 1),), 0),
+    (lambda x: cumprod(x, 0), (array(2, 0, 3, 0),), (array(1, 1, 1, 1),), [1, 2, 6, 0]),
+    (lambda x: cumlogsumexp(x, 0), (array(-INF, 0, 0),), (array(1, 1, 3),), [0, 1, 2]),
+    # Equal keys keep their order, so their tangents do.
+    (lambda x: sort([x], 0)[0], (array(2, 1, 2, 1),), (array(1, 2, 3, 4),), [2, 4, 1, 3]),
+    # Cut on purpose.
+    (lambda x: arithmetic.mul(x, arithmetic.stop_gradient(x)), (array(3),), (array(1),), [3]),
+])
+def test_documented(function: Callable[..., Any], args: tuple[Any, ...], tangents: tuple[Any, ...],
+                    expected: Any) -> None:
+    np.testing.assert_allclose(jvp(function, args, tangents), expected, rtol=1e-12)
+
+
+def test_products_with_zeros_to_the_fourth_order() -> None:
+    check_grads(lambda x: reduce_prod(x, (0,)), (array(2, 0, 0, 3),), order=4)
+    check_grads(lambda x: reduce_prod(x, (0, 1)), (np.array([[2.0, 0.0], [0.0, 3.0]]),), order=3)
+    check_grads(lambda x: cumprod(x, 0, True), (array(2, 0, 0, 3),), order=3)
+
+
+def test_running_results_to_the_third_order() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 7))
+    check_grads(lambda x: cumlogsumexp(x, 1), (x,), order=3)
+    check_grads(lambda x: cumprod(x, 1), (x,), order=3)
+    check_grads(lambda a, b: linear_recurrence(a, b, 1, True), (x, x[::-1].copy()), order=3)
+
+
+def test_recurrence_is_a_loop() -> None:
+    random = np.random.default_rng(0)
+    for size in (0, 1, 2, 3, 8, 13, 100):
+        a, b = random.standard_normal((2, size))
+        expected, y = [], 0.0
+        for factor, term in zip(a, b, strict=True):
+            y = factor * y + term
+            expected.append(y)
+        np.testing.assert_allclose(linear_recurrence(a, b, 0), expected, rtol=1e-12)
+        flipped = linear_recurrence(a[::-1].copy(), b[::-1].copy(), 0, True)[::-1]
+        np.testing.assert_allclose(flipped, expected, rtol=1e-12)
+
+
+def test_argsort() -> None:
+    x = np.array([[3, 1, 2], [1, 1, 0]])
+    np.testing.assert_array_equal(argsort(x, 1), [[1, 2, 0], [2, 0, 1]])
+    assert argsort(x, 1).dtype == np.int32

@@ -1,0 +1,98 @@
+"""Every primitive of the library, every sample of it, every law of `fxgrad.testing`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fxgrad import errors
+from fxgrad.core.avals import array_aval
+from fxgrad.core.primitive import Absent, Primitive, registry
+from fxgrad.testing import LAWS, check_laws
+from fxgrad.testing.laws import check_xla_together
+from tests.samples import COMPLEX, INTEGER, REAL, Draw, Sample, all_samples
+
+SAMPLES = all_samples()
+
+
+def every_sample() -> list[Any]:
+    return [pytest.param(primitive, sample, id=f"{primitive}-{index}-{sample}"[:60],
+                         marks=[pytest.mark.slow] * sample.slow)
+            for primitive, samples in sorted(SAMPLES.items(), key=lambda item: item[0].name)
+            for index, sample in enumerate(samples)]
+
+
+@pytest.mark.parametrize("name", sorted(registry))
+def test_has_samples(name: str) -> None:
+    primitive = registry[name]
+    samples = SAMPLES.get(primitive)
+    assert samples, f"the primitive {name} has no samples; add some to the module of its room in tests/samples"
+    args = [sample.args() for sample in samples]
+    shapes = {np.shape(arg) for values in args for arg in values}
+    if not any(args):
+        return  # operations without arguments
+    assert any(0 in shape for shape in shapes), f"{name} has no sample of size 0"
+    assert any(np.prod(shape) == 1 for shape in shapes), f"{name} has no sample of size 1"
+    assert any(len(shape) > 1 and len(set(shape) - {0, 1}) > 1 for shape in shapes), f"{name} has no non-square sample"
+    assert len({arg.dtype for values in args for arg in values}) > 1, f"{name} has samples of one dtype only"
+
+
+@pytest.mark.parametrize(("primitive", "sample"), every_sample())
+def test_laws(primitive: Primitive, sample: Sample) -> None:
+    laws = [law for law in LAWS if law not in sample.without and law != "xla"]
+    check_laws(primitive, sample.args(), sample.params, laws=laws, fixed=sample.fixed, tolerance=sample.tolerance)
+
+
+@pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", sorted(registry))
+def test_xla_law(name: str, slow: bool) -> None:
+    """All samples of one primitive compiled as one program, since most of the time goes there."""
+    samples = [sample for sample in SAMPLES.get(registry[name], [])
+               if sample.slow == slow and "xla" not in sample.without]
+    check_xla_together(registry[name], [(sample.args(), sample.params, sample.tolerance) for sample in samples])
+
+
+@pytest.mark.parametrize("name", sorted(registry))
+def test_slow_samples_have_their_types(name: str) -> None:
+    """The quick tier's share of the slow samples: shapes, dtypes, costs."""
+    for sample in SAMPLES.get(registry[name], []):
+        if sample.slow:
+            check_laws(registry[name], sample.args(), sample.params, laws=("numpy", "cost"))
+
+
+def accepted(primitive: Primitive, sample: Sample) -> Iterator[list[Any]]:
+    """The arguments of `sample` in every dtype that the abstract rule accepts, where they are of one dtype."""
+    random = np.random.default_rng(0)
+    if len({np.dtype(spec.dtype) for spec in sample.specs}) != 1:
+        return
+    for dtype in (*REAL, *COMPLEX, *INTEGER, "bool"):
+        args = [Draw(spec.shape, dtype)(random) for spec in sample.specs]
+        try:
+            primitive.abstract(*map(array_aval, args), **sample.params)
+        except errors.FxgradError:
+            continue
+        yield args
+
+
+@pytest.mark.parametrize("name", sorted(registry))
+def test_accepted_dtypes_run(name: str) -> None:
+    for sample in SAMPLES.get(registry[name], [])[3:4]:
+        for args in accepted(registry[name], sample):
+            check_laws(registry[name], args, sample.params, laws=("numpy",))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(registry))
+def test_accepted_dtypes_compile(name: str) -> None:
+    check_xla_together(registry[name], [(args, sample.params, 10) for sample in SAMPLES.get(registry[name], [])[3:4]
+                                        for args in accepted(registry[name], sample)])
+
+
+def test_absent_rules_are_named() -> None:
+    for primitive in registry.values():
+        for rule in ("jvp", "transpose", "batch", "cost"):
+            found = getattr(primitive, rule)
+            assert not isinstance(found, Absent) or str(found), f"{primitive}.{rule}"

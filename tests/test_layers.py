@@ -1,0 +1,154 @@
+"""The house: who may import whom, who may import jax, and what every file of the package has at its top."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FILES = sorted((ROOT / "fxgrad").rglob("*.py"))
+NAMES = [path.relative_to(ROOT).as_posix() for path in FILES]
+
+# From the ground up. A module imports from its own layer and those below. A name stands for the module or package of
+# that name and all that is in it.
+LAYERS = [
+    ["errors", "config", "dtypes", "tree"],
+    ["core"],
+    ["ops"],
+    ["transforms"],
+    ["executors"],
+    ["control"],
+    ["numpy", "scipy", "lax", "nn", "random", "debug", "show", "interop", "testing"],
+    ["api"],
+    ["__init__", "__main__", "cli"],
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+# Operations and transformations speak of jax only through the namespace that their rules are given.
+MAY_IMPORT_JAX = ["dtypes", "tree", "core.avals", "executors", "interop", "numpy", "testing", "api"]
+
+# Slow to import or not always there, so imported where they are used.
+MAY_HIDE = {"rich", "matplotlib", "graphviz", "IPython", "scipy", "torch", "autograd"}
+
+FILE_LIMIT = 420
+
+
+class Import(NamedTuple):
+    """One imported module, as a full dotted name; `hidden` inside a function, `typing` for annotations only."""
+
+    module: str
+    line: int
+    hidden: bool
+    typing: bool
+
+
+def module_name(path: Path) -> str:
+    """`fxgrad.core.tape` of its file; a package's own file is `fxgrad.core.__init__`."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+MODULES = {module_name(path) for path in FILES}
+
+
+@cache
+def imports(path: Path) -> list[Import]:
+    return list(_imports(ast.parse(path.read_text(encoding="utf-8")), hidden=False, typing=False))
+
+
+def _imports(node: ast.AST, hidden: bool, typing: bool) -> Iterator[Import]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield Import(_own_file(alias.name), node.lineno, hidden, typing)
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"line {node.lineno}: a relative import"
+        for alias in node.names:
+            inner = f"{node.module}.{alias.name}"
+            is_module = inner in MODULES or f"{inner}.__init__" in MODULES
+            yield Import(_own_file(inner if is_module else node.module or ""), node.lineno, hidden, typing)
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("__import__", "importlib.import_module"):
+        yield Import(ast.unparse(node.args[0]).strip("'\""), node.lineno, True, typing)
+    hidden |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    typing |= isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+    for child in ast.iter_child_nodes(node):
+        yield from _imports(child, hidden, typing)
+
+
+def _own_file(name: str) -> str:
+    return f"{name}.__init__" if f"{name}.__init__" in MODULES else name
+
+
+def is_within(module: str, names: list[str]) -> bool:
+    """Whether `module` (with its leading `fxgrad.`) is one of `names` or inside one."""
+    return any(f"{module}.".startswith(f"fxgrad.{name}.") for name in names)
+
+
+def level(module: str) -> int:
+    part = module.split(".")[1]
+    assert part in LEVEL, f"{module} has no place in LAYERS in {Path(__file__).name}; give it one"
+    return LEVEL[part]
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_imports_go_downwards(path: Path) -> None:
+    module = module_name(path)
+    upwards = [f"{path}:{found.line} imports {found.module}" for found in imports(path)
+               if found.module.split(".")[0] == "fxgrad" and level(found.module) > level(module)]
+    assert not upwards, "\n".join(upwards)
+
+
+def test_imports_have_no_cycles() -> None:
+    graph = {module_name(path): {found.module for found in imports(path) if not found.typing} & MODULES
+             for path in FILES}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the cycle
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_imports_of_jax(path: Path) -> None:
+    found = [f"{path}:{found.line} imports {found.module}" for found in imports(path)
+             if found.module.split(".")[0] in ("jax", "jaxlib")]
+    assert not found or is_within(module_name(path), MAY_IMPORT_JAX), "\n".join(found)
+    assert "jax._src" not in path.read_text(encoding="utf-8"), "only public names of jax"
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_imports_stand_at_the_top(path: Path) -> None:
+    hidden = [f"{path}:{found.line} imports {found.module} inside a function" for found in imports(path)
+              if found.hidden and found.module.split(".")[0] not in MAY_HIDE]
+    assert not hidden, "\n".join(hidden)
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_a_file_says_what_it_owns_and_is_short(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    sentence = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0]
+    assert sentence.endswith("."), f"{path} begins with no sentence on what it owns"
+    lines = len(text.splitlines())
+    assert lines <= FILE_LIMIT, f"{path} has {lines} lines, more than {FILE_LIMIT}"
+
+
+def test_the_reader_of_imports_sees_each_form() -> None:
+    source = """
+import jax.numpy as jnp
+from fxgrad import config, errors
+from fxgrad.core.avals import Aval
+if TYPE_CHECKING:
+    import fxgrad.core
+def function():
+    from jax import lax
+    importlib.import_module('fxgrad.core.tape')
+"""
+    assert [tuple(found) for found in _imports(ast.parse(source), hidden=False, typing=False)] == [
+        ("jax.numpy", 2, False, False),
+        ("fxgrad.config", 3, False, False),
+        ("fxgrad.errors", 3, False, False),
+        ("fxgrad.core.avals", 4, False, False),
+        ("fxgrad.core.__init__", 6, False, True),
+        ("jax", 8, True, False),
+        ("fxgrad.core.tape", 9, True, False),
+    ]

@@ -1,0 +1,92 @@
+"""The public names: listed, sorted, documented, shown by example."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import fxgrad
+import fxgrad.numpy
+
+# Public callables whose documentation has no example to run, each with the reason.
+WITHOUT_EXAMPLE: dict[str, str] = {}
+
+# The names of NumPy that ordinary array code uses most. Each must be there, whatever else is.
+NUMPY_CORE = """
+    abs absolute add arange arccos arcsin arctan arctan2 argmax argmin array asarray atleast_1d atleast_2d atleast_3d
+    broadcast_to ceil clip concatenate copy cos cosh diag diagonal divide dot einsum empty empty_like equal exp
+    expand_dims expm1 eye floor full full_like greater greater_equal inner less less_equal linspace log log1p
+    logical_and logical_not logical_or logical_xor matmul max maximum mean min minimum moveaxis multiply ndim negative
+    not_equal ones ones_like outer pad positive power prod ravel reciprocal reshape shape sign sin sinh size split sqrt
+    square squeeze stack subtract sum swapaxes take take_along_axis tan tanh tensordot trace transpose true_divide
+    where zeros zeros_like
+""".split()
+
+
+def public(module: ModuleType) -> list[tuple[str, Any]]:
+    return [(name, getattr(module, name)) for name in module.__all__]
+
+
+def is_error(value: Any) -> bool:
+    """Errors are documented by cause and cure, and tests/test_errors.py holds their messages."""
+    return inspect.isclass(value) and issubclass(value, Exception | Warning)
+
+
+@pytest.mark.parametrize("module", [fxgrad, fxgrad.numpy], ids=lambda module: module.__name__)
+def test_names_are_sorted_and_complete(module: ModuleType) -> None:
+    assert list(module.__all__) == sorted(set(module.__all__))
+    there = {name for name, value in vars(module).items() if not name.startswith("_")
+             and not isinstance(value, ModuleType) and not hasattr(value, "compiler_flag")}  # a `__future__` feature
+    assert there <= set(module.__all__), f"not listed: {sorted(there - set(module.__all__))}"
+    assert all(hasattr(module, name) for name in module.__all__)
+
+
+@pytest.mark.parametrize(("name", "value"), public(fxgrad))
+def test_names_are_documented(name: str, value: Any) -> None:
+    if not callable(value) and not isinstance(value, ModuleType):
+        return  # a constant: its type's documentation is not about it
+    text = inspect.getdoc(value) or ""
+    assert text.strip(), f"fxgrad.{name} has no docstring"
+    if callable(value) and not is_error(value) and name not in WITHOUT_EXAMPLE:
+        assert ">>> " in text, f"the docstring of fxgrad.{name} has no example"
+
+
+def own_methods(value: type) -> Iterator[tuple[str, Any]]:
+    """The public methods and properties of a class that are written in this package."""
+    for name, member in inspect.getmembers(value):
+        function = getattr(member, "fget", member)
+        if not name.startswith("_") and inspect.isfunction(function) and function.__module__.startswith("fxgrad"):
+            yield name, member
+
+
+@pytest.mark.parametrize("value", [value for _, value in public(fxgrad) if inspect.isclass(value)])
+def test_methods_are_documented(value: type) -> None:
+    bare = [name for name, member in own_methods(value) if not (inspect.getdoc(member) or "").strip()]
+    assert not bare, f"methods of fxgrad.{value.__name__} without a docstring: {bare}"
+
+
+def test_exceptions_are_needed() -> None:
+    for name in WITHOUT_EXAMPLE:
+        assert ">>> " not in (inspect.getdoc(getattr(fxgrad, name)) or ""), f"fxgrad.{name} has an example now"
+
+
+@pytest.mark.parametrize("name", fxgrad.numpy.__all__)
+def test_numpy_names_are_documented(name: str) -> None:
+    value = getattr(fxgrad.numpy, name)
+    assert not inspect.isfunction(value) or (value.__doc__ or "").strip(), f"fxgrad.numpy.{name} has no docstring"
+
+
+@pytest.mark.parametrize("name", NUMPY_CORE)
+def test_numpy_has_the_core_names(name: str) -> None:
+    assert name in fxgrad.numpy.__all__
+
+
+def test_the_core_names_are_numpys() -> None:
+    import numpy as np
+
+    assert len(NUMPY_CORE) == len(set(NUMPY_CORE)) == 94
+    assert all(hasattr(np, name) for name in NUMPY_CORE)
