@@ -4,8 +4,6 @@ Wrap a function with `grad`, `vmap`, `jit` and their relatives, nest them freely
 `make_program`. Functions may be written with NumPy itself or with `fxgrad.numpy`.
 """
 
-from jax import ShapeDtypeStruct
-
 from fxgrad import debug, dtypes, errors, executors, numpy, show, testing, tree
 from fxgrad.api.batching import vmap
 from fxgrad.api.compiled import jit
@@ -24,14 +22,16 @@ from fxgrad.ops.space import instantiate
 from fxgrad.show import parse
 from fxgrad.transforms.cost import cost
 
+ShapeDtypeStruct = tree.ShapeDtypeStruct
 make_jaxpr = make_program
 remat = checkpoint
 __version__ = "0.1.0"
 
 __all__ = [
-    "NOT_LINEAR", "NO_TANGENT", "Cost", "Equation", "Interpreter", "Primitive", "Program", "ShapeDtypeStruct", "Var",
+    "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "Primitive", "Program", "ShapeDtypeStruct", "Var",
     "bind", "checkpoint", "clear_caches", "cost", "custom_jvp", "custom_vjp", "debug", "default_dtype", "dtypes",
-    "errors", "eval_shape", "executors", "grad", "hessian", "hvp", "instantiate", "jacfwd", "jacobian", "jacrev", "jit", "jvp",
-    "linear_transpose", "linearize", "make_jaxpr", "make_program", "numpy", "parse", "remat", "set_default_dtype",
-    "show", "simplify", "stop_gradient", "testing", "tree", "value_and_grad", "value_and_jacobian", "vjp", "vmap",
+    "errors", "eval_shape", "executors", "grad", "hessian", "hvp", "instantiate", "jacfwd", "jacobian", "jacrev",
+    "jit", "jvp", "linear_transpose", "linearize", "make_jaxpr", "make_program", "numpy", "parse", "remat",
+    "set_default_dtype", "show", "simplify", "stop_gradient", "testing", "tree", "value_and_grad",
+    "value_and_jacobian", "vjp", "vmap",
 ]

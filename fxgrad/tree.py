@@ -29,6 +29,7 @@ from jax.tree_util import (  # noqa: F401
 )
 
 TreeDef = jax.tree_util.PyTreeDef
+ShapeDtypeStruct = jax.ShapeDtypeStruct
 is_none: Callable[[Any], bool] = lambda x: x is None  # noqa: E731
 
 

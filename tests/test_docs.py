@@ -72,9 +72,12 @@ def docstring_tests(path: Path) -> list[doctest.DocTest]:
     tests = finder.find(module, name)
     for key, value in vars(module).items():
         # Callable objects of our own (primitives, functions with rules) are found by no finder.
-        if getattr(value, "__module__", None) == name and not inspect.isclass(value) and not inspect.isroutine(value):
+        if getattr(value, "__module__", None) == name and not inspect.isclass(value) and not inspect.isroutine(value) \
+                and value.__doc__ is not type(value).__doc__:
             tests += finder.find(value, f"{name}.{key}", module)
-    return tests
+    # What other modules attach to a class is tested where it is written.
+    text = path.read_text(encoding="utf-8")
+    return [test for test in tests if all(example.source.splitlines()[0] in text for example in test.examples)]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

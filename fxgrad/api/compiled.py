@@ -17,7 +17,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
 from fxgrad.core.tape import bind, innermost_for, is_tracing, leaked
 from fxgrad.core.tracer import Tracer
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.executors.xla import emit, x64
 
 
@@ -55,13 +55,14 @@ class Jitted:
         self._fun = fun
         self._static_argnums, self._static_argnames = _tuple(static_argnums), frozenset(_tuple(static_argnames))
         self._static_argnames |= self._names_of_static()
+
         @transformation("jit", fun)  # with the signature of `fun`, in which jax looks for names
         def traced_by_jax(*args: Any, **kwargs: Any) -> Any:
             return self._traced_by_jax(*args, **kwargs)
 
         self._jitted: Any = jax.jit(traced_by_jax, static_argnums=static_argnums,
                                     static_argnames=tuple(sorted(self._static_argnames)),
-                               donate_argnums=donate_argnums, donate_argnames=donate_argnames, inline=inline)
+                                    donate_argnums=donate_argnums, donate_argnames=donate_argnames, inline=inline)
 
     def _names_of_static(self) -> set[str]:
         names = parameter_names(self._fun, 1 + max((number for number in self._static_argnums), default=-1))
@@ -77,7 +78,7 @@ class Jitted:
         try:
             with x64():
                 return self._jitted(*args, **kwargs)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, UnsupportedError):
             self._explain(args, kwargs)
             raise
 

@@ -393,7 +393,7 @@ def checkpoint(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] =
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> block = fxgrad.checkpoint(lambda x: fnp.sin(fnp.sin(x)))
     >>> round(float(fxgrad.grad(block)(1.0)), 4)
-    0.3601
+    0.36
     """
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 

@@ -74,7 +74,7 @@ def jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = Fals
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.jacobian(lambda x: np.array([2.0, 3.0]) * x)(1.0)
-    array([2., 3.], dtype=float32)
+    array([2., 3.])
     """
     return _jacobian_of("jacobian", fun, argnums, has_aux, holomorphic, chunk_size, mode, with_value=False)
 

@@ -52,7 +52,13 @@ def extend(node: Node, key: Any, equation: Equation | None, outputs: list[Var]) 
 
 
 def clear() -> None:
-    """Forgets every recorded prefix; programs still referred to elsewhere stay as they are."""
+    """Forgets every recorded prefix; programs still referred to elsewhere stay as they are.
+
+    >>> import fxgrad
+    >>> fxgrad.clear_caches()
+    >>> recorded_operations()
+    0
+    """
     global _recorded
     _roots.clear()
     _recorded = 0

@@ -23,7 +23,11 @@ from fxgrad.errors import UnsupportedError, at_user_line
 
 @dataclass(frozen=True)
 class Absent:
-    """The named absence of a rule: calling it raises `UnsupportedError` with the reason."""
+    """The named absence of a rule: calling it raises `UnsupportedError` with the reason.
+
+    >>> str(NOT_LINEAR)
+    'NOT_LINEAR: the output is linear in no input'
+    """
 
     kind: str
     reason: str
@@ -49,7 +53,11 @@ def TODO(reason: str) -> Absent:  # noqa: N802  (reads as the marker that it is)
 
 
 class Cost(NamedTuple):
-    """What running an equation costs: floating-point operations, and bytes read and written."""
+    """What running an equation costs: floating-point operations, and bytes read and written.
+
+    >>> Cost(flops=10, bytes=80).bytes
+    80
+    """
 
     flops: int
     bytes: int

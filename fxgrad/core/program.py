@@ -12,7 +12,12 @@ from fxgrad.core.primitive import Primitive
 
 
 class Var:
-    """A variable of a program; it has a type, and its identity is its name."""
+    """A variable of a program; it has a type, `aval`, and its identity is its name.
+
+    >>> import numpy as np
+    >>> Var(Aval((2, 3), np.dtype("float32")))
+    Var(f32[2,3])
+    """
 
     __slots__ = ("aval",)
 
@@ -54,7 +59,13 @@ class Source(NamedTuple):
 
 
 class Equation:
-    """One operation: `outputs = primitive[params](inputs)`; `source` is the user's line, if known."""
+    """One operation: `outputs = primitive[params](inputs)`; `source` is the user's line, if known.
+
+    >>> import fxgrad, numpy as np
+    >>> program = fxgrad.make_program(lambda x: np.sum(x, axis=0))(np.ones((2, 3)))
+    >>> program.equations[0].primitive, program.equations[0].params
+    (reduce_sum, {'axes': (0,)})
+    """
 
     # A slots class that is not frozen: frozen dataclasses take three times as long to build.
     __slots__ = ("inputs", "outputs", "params", "primitive", "source")

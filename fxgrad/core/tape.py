@@ -31,7 +31,16 @@ evaluate_hook: Callable[[Primitive, Sequence[Any], dict[str, Any]], list[Any]] =
 
 
 def bind(primitive: Primitive, *args: Any, **params: Any) -> list[Any]:
-    """Applies `primitive`: records it on the innermost tape concerned, or computes it if there is none."""
+    """Applies `primitive`: records it on the innermost tape concerned, or computes it if there is none.
+
+    `args` are arrays, numbers or tracers of the types that the primitive's abstract rule accepts; the result is the
+    list of its outputs.
+
+    >>> import numpy as np
+    >>> from fxgrad.ops.pointwise import add_p
+    >>> bind(add_p, np.ones(2), np.ones(2))
+    [array([2., 2.])]
+    """
     tape = current.get()
     while tape is not None:
         if tape.staging:

@@ -53,8 +53,12 @@ class Plan(NamedTuple):
         return not self.arrays
 
 
-def planned(shape: Shape, index: Index) -> Plan:
-    """The plan of `index` for an array of `shape`; raises `IndexingError` for what cannot be."""
+def planned(shape: Shape, index: Index, mode: str | None = None) -> Plan:
+    """The plan of `index` for an array of `shape`; raises `IndexingError` for what cannot be.
+
+    With a `mode` in which integers may be out of range, all of them are left to `gather`.
+    """
+    strict = mode in (None, "raise", "promise_in_bounds")
     entries = _expanded(shape, index)
     plan = Plan([], [], [], [], [], [], {}, 0, sliced=False)
     # A traced integer alone is no array; it is gathered, but changes nothing about the others.
@@ -73,9 +77,9 @@ def planned(shape: Shape, index: Index) -> Plan:
             continue
         extent = shape[axis]
         begin, stop, step = 0, extent, 1
-        if _is_array(entry) or (advanced and not isinstance(entry, slice)):
+        if _is_array(entry) or ((advanced or not strict) and not isinstance(entry, slice)):
             places.append(place)
-            arrays.append((out, _positions(entry, extent, axis)))
+            arrays.append((out, _positions(entry, extent, axis, strict)))
             out += 1
         elif isinstance(entry, slice):
             begin, stop, step = _bounds(entry, extent)
@@ -193,13 +197,14 @@ def shape_of_entry(entry: Any) -> Shape:
     return entry.positions.shape if isinstance(entry, _MaskPart | _Flag) else shape_of(entry)
 
 
-def _positions(entry: Any, extent: int, axis: int) -> Any:
-    """Index arrays with what is known of them checked."""
+def _positions(entry: Any, extent: int, axis: int, strict: bool) -> Any:
+    """Index arrays, checked where they are known."""
     if isinstance(entry, _MaskPart):
         return entry.positions
-    if is_concrete(entry):
-        return in_range("x[...]", np.asarray(entry, np.intp), extent, axis)
-    return entry
+    if not is_concrete(entry):
+        return entry
+    known = np.asarray(entry, np.intp)
+    return in_range("x[...]", known, extent, axis) if strict else known
 
 
 def _bounds(entry: slice, extent: int) -> tuple[int, int, int]:
@@ -234,7 +239,7 @@ def getitem(x: Any, index: Index, mode: str | None = None, fill_value: Any = Non
     shape = shape_of(x)
     if (type(index) is int or type(index) is slice) and shape and mode is None:
         return _first_axis(x, shape, index)
-    plan = planned(shape, index)
+    plan = planned(shape, index, mode)
     x = apply_basic(x, plan)
     if plan.is_basic():
         return x

@@ -15,7 +15,7 @@ from fxgrad.core.primitive import Primitive
 from fxgrad.core.tape import aval_of, bind, innermost_for
 from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
-from fxgrad.errors import ArgumentError, AxisError, DTypeError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.errors import ArgumentError, AxisError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.ops.join import stack
 from fxgrad.ops.space import broadcast_to, convert, full
 
@@ -198,6 +198,8 @@ def axis_of(name: str, axis: Any, rank: int) -> int:
     """`axis` counted from the front; raises `AxisError` if there is no such axis."""
     try:
         number = operator.index(axis)
+    except FxgradError:
+        raise
     except TypeError:
         raise ArgumentError(at_user_line(f"{name}: axis must be an integer, got {axis!r}")) from None
     if not -rank <= number < rank:

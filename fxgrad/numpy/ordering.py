@@ -19,6 +19,7 @@ from fxgrad.numpy.operands import (
     as_dtype,
     axes_of,
     axis_of,
+    operand,
     operands,
     promoted,
     promoted_inexact,
@@ -35,7 +36,7 @@ from fxgrad.ops.arithmetic import sub
 from fxgrad.ops.join import concatenate, unstack
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.shape import rev, slice_in_dim
-from fxgrad.ops.space import convert, full, reshape, transpose
+from fxgrad.ops.space import broadcast_to, convert, full, reshape, transpose
 
 # --- sorting ------------------------------------------------------------------------------------------------------
 
@@ -173,12 +174,11 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     >>> diff([1, 4, 9])
     array([3, 5])
     """
-    a = as_array(a)
-    at = axis_of("diff", axis, len(shape_of(a)))
-    ends = [as_array(end) if end is not None else None for end in (prepend, append)]
-    parts = [part if part is None or shape_of(part) else np.broadcast_to(part, kept_shape(shape_of(a), (at,)))
-             for part in (ends[0], a, ends[1])]
-    a = concatenate(promoted(*(part for part in parts if part is not None)), at)
+    at = axis_of("diff", axis, len(shape_of(as_array(a))))
+    given = [part for part in (prepend, a, append) if part is not None]
+    parts = promoted(*operands(*given))
+    shape = kept_shape(shape_of(parts[prepend is not None]), (at,))
+    a = concatenate([part if shape_of(part) else broadcast_to(part, shape) for part in settled(parts)], at)
     for _ in range(n):
         extent = shape_of(a)[at]
         later, earlier = slice_in_dim(a, min(1, extent), extent, at), slice_in_dim(a, 0, max(extent - 1, 0), at)
@@ -209,7 +209,8 @@ def quantile(a: Any, q: Any, axis: int | Sequence[int] | None = None, out: Any =
     """
     refuse_out("quantile", out)
     del overwrite_input
-    a, q = settled(promoted_inexact(*operands(a, q)))
+    a, = promoted_inexact(as_array(a))
+    q = as_dtype(operand(q), aval_of(a).dtype)
     flat, axes = _flat_axes("quantile", a, axis)
     count = shape_of(flat)[-1]
     if not count:

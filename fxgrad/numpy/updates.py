@@ -121,7 +121,7 @@ def update(x: Any, index: Any, combine: str, values: Any, *, mode: str | None = 
            unique_indices: bool = False, indices_are_sorted: bool = False) -> Any:
     """`x` with `values` combined into `x[index]`; see `Place` for the arguments."""
     x = as_array(x)
-    plan = planned(shape_of(x), index)
+    plan = planned(shape_of(x), index, mode)
     values = _as_values(operand(values), aval_of(x))
     if plan.is_basic():
         return _update_basic(x, plan, combine, values)

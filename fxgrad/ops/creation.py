@@ -10,7 +10,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
-from fxgrad.core.tape import bind
+from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError
 from fxgrad.ops.families import check_axes, linear_unary
@@ -62,7 +62,7 @@ bitcast_convert_type_p = register(Primitive(
 
 def bitcast_convert_type(x: Any, new_dtype: DType) -> Any:
     """The bits of `x` read as another dtype; a narrower one gets a new last axis, a wider one takes the last up."""
-    return bind(bitcast_convert_type_p, x, new_dtype=new_dtype)[0]
+    return x if aval_of(x).dtype == new_dtype else bind(bitcast_convert_type_p, x, new_dtype=new_dtype)[0]
 
 
 def _iota_abstract(*, dtype: DType, shape: Shape, dimension: int) -> list[Aval]:

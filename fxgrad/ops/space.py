@@ -294,5 +294,9 @@ def zeros(aval: Aval) -> Any:
 
 
 def instantiate(tangent: Any) -> Any:
-    """A tangent or cotangent as an array, also where it is a symbolic zero."""
+    """A tangent or cotangent as an array, also where it is a symbolic zero; for use in jvp and transpose rules.
+
+    >>> instantiate(Zero(Aval((2,), np.dtype("float64"))))
+    array([0., 0.])
+    """
     return zeros(tangent.aval) if type(tangent) is Zero else tangent

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from fxgrad.core.program import Equation, Program, Source, Var
-from fxgrad.show.sources import Sources, Targets
+from fxgrad.show.sources import Assigned, Sources, Targets
 
 STRING = r'"(?:[^"\\\n]|\\.)*"'
 PATH = rf"[^\W\d]\w*(?:\.[^\W\d]\w*|\[(?:-?\d+|{STRING}|'(?:[^'\\\n]|\\.)*')\])*"
@@ -119,10 +119,10 @@ def _name_results(program: Program, sources: Sources, names: dict[Var, str], uni
             operations = operations[:1]
         forwards = instruction >= reached.get(code, 0)
         reached[code] = max(instruction, reached.get(code, 0))
-        targets = sources.targets(source)
+        assigned = sources.targets(source)
         named = first_run.setdefault((code, instruction), operations if forwards else [])
-        if targets is not None and named == operations:
-            for target, equation in _results(run, targets, first_use):
+        if assigned is not None and named == operations:
+            for target, equation in _results(run, assigned, first_use):
                 _name_outputs(target, equation, names, unique)
 
 
@@ -161,19 +161,22 @@ def _first_uses(program: Program, runs: list[list[Equation]]) -> dict[Var, int]:
     return used
 
 
-def _results(run: list[Equation], targets: Targets, first_use: dict[Var, int]) -> list[tuple[Targets, Equation]]:
-    """Which equations of a run make what the targets name.
+def _results(run: list[Equation], assigned: Assigned, first_use: dict[Var, int]) -> list[tuple[Targets, Equation]]:
+    """Which equations of a run make what the names are assigned to.
 
     A library function, or a derivative, records several equations at one instruction. The value of the expression is
-    the one that later code uses first: what only the backward pass needs is used after that.
+    what an operation of its name makes, or what later code uses first: the backward pass comes after that.
     """
-    if len({equation.primitive for equation in run}) == 1 and len(targets) == 1:
-        return [(targets, equation) for equation in run]  # the rounds of a loop
+    names = assigned.names
+    if len({equation.primitive for equation in run}) == 1 and len(names) == 1:
+        return [(names, equation) for equation in run]  # the rounds of a loop
     used = [equation for equation in run if any(var in first_use for var in equation.outputs)] or run[-1:]
-    if len(targets) > 1 and len(used) == len(targets) and all(len(equation.outputs) == 1 for equation in used):
-        return [((target,), equation) for target, equation in zip(targets, used, strict=True)]
-    fitting = [equation for equation in used if len(targets) in (1, len(equation.outputs))]
+    if len(names) > 1 and len(used) == len(names) and all(len(equation.outputs) == 1 for equation in used):
+        return [((name,), equation) for name, equation in zip(names, used, strict=True)]
+    fitting = [equation for equation in used if len(names) in (1, len(equation.outputs))]
+    alike = [equation for equation in fitting if equation.primitive.name == assigned.operation]
     if not fitting:
         return []
-    result = min(fitting, key=lambda equation: min(first_use.get(var, sys.maxsize) for var in equation.outputs))
-    return [(targets, result)]
+    result = min(alike or fitting, key=lambda equation: min(first_use.get(var, sys.maxsize)
+                                                            for var in equation.outputs))
+    return [(names, result)]

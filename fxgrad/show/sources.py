@@ -22,10 +22,22 @@ Targets = tuple[str | None, ...]
 """The names that an expression is assigned to: one, or one for each element; None where there is no plain name."""
 
 
+class Assigned(NamedTuple):
+    """An assignment: the names, and what the expression calls the operation that makes its value ("" if not known)."""
+
+    names: Targets
+    operation: str
+
+
+OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.MatMult: "dot_general", ast.USub: "neg"}
+"""The primitives of operators."""
+
+
 class Spans(NamedTuple):
     """What stands in a file, by position: targets of assigned expressions, and names among direct operands."""
 
-    targets: dict[Span, Targets]
+    targets: dict[Span, Assigned]
     operands: dict[Span, list[str]]
 
 
@@ -48,10 +60,10 @@ class Sources:
     def _spans(self, code: CodeType) -> Spans:
         known = self._files.get(code.co_filename)
         if known is None:
-            known = self._files[code.co_filename] = _read("".join(linecache.getlines(code.co_filename)))
+            known = self._files[code.co_filename] = _read(_content(code.co_filename))
         return known
 
-    def targets(self, source: Source) -> Targets | None:
+    def targets(self, source: Source) -> Assigned | None:
         """The names that the value of the expression is assigned to, or None."""
         return self._spans(source.code).targets.get(self.span(source))
 
@@ -69,6 +81,13 @@ class Sources:
         return f"{name}:{self.span(source)[0] or source.code.co_firstlineno}"
 
 
+def _content(filename: str) -> str:
+    try:
+        return "".join(linecache.getlines(filename))
+    except Exception:  # noqa: BLE001  (doctest, notebooks and debuggers put functions of their own in its place)
+        return ""
+
+
 @lru_cache(maxsize=64)
 def _read(text: str) -> Spans:
     spans = Spans({}, {})
@@ -84,7 +103,7 @@ def _read(text: str) -> Spans:
             _enter(spans.targets, target, value)
         if isinstance(node, ast.AugAssign):
             # The instruction that adds has the position of the whole statement.
-            spans.targets.setdefault(_span(node), _names(node.target))
+            spans.targets.setdefault(_span(node), Assigned(_names(node.target), OPERATORS.get(type(node.op), "")))
             spans.operands[_span(node)] = [*_paths([node.target, node.value])]
         elif isinstance(node, ast.BinOp):
             spans.operands[_span(node)] = [*_paths([node.left, node.right])]
@@ -105,7 +124,7 @@ def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
         yield node.target, node.value
 
 
-def _enter(targets: dict[Span, Targets], target: ast.expr, value: ast.expr) -> None:
+def _enter(targets: dict[Span, Assigned], target: ast.expr, value: ast.expr) -> None:
     if isinstance(value, ast.Call) and "make_program" in ast.unparse(value.func):
         return  # what is assigned is the program, and not a value in it
     if isinstance(value, ast.IfExp):
@@ -118,11 +137,19 @@ def _enter(targets: dict[Span, Targets], target: ast.expr, value: ast.expr) -> N
                 _enter(targets, inner_target, inner_value)
             return
         # Taking an array apart into variables happens at the position of the variables.
-        targets.setdefault(_span(target), _names(target))
+        targets.setdefault(_span(target), Assigned(_names(target), ""))
     names = _names(target)
     if any(names):
         for span in _call_spans(value) if isinstance(value, ast.Call) else [_span(value)]:
-            targets.setdefault(span, names)
+            targets.setdefault(span, Assigned(names, _operation(value)))
+
+
+def _operation(value: ast.expr) -> str:
+    """`tanh` of `np.tanh(x)`, `mul` of `x * y`."""
+    if isinstance(value, ast.BinOp | ast.UnaryOp):
+        return OPERATORS.get(type(value.op), "")
+    path = _path(value.func) if isinstance(value, ast.Call) else None
+    return path.rpartition(".")[2] if path is not None else ""
 
 
 def _names(target: ast.expr) -> Targets:
