@@ -66,7 +66,8 @@ class Intervals(Interpreter):
         if name == "named_call":
             return self.run(equation.params["program"], inputs)
         if name not in RULES:
-            raise UnsupportedError(f"interval bounds: there is no rule for {name}, only for {', '.join(sorted(RULES))}")
+            known = ", ".join(sorted(RULES))
+            raise UnsupportedError(f"interval bounds: there is no rule for {name}, only for {known}")
         return [RULES[name](*inputs, **equation.params)]
 
 

@@ -246,7 +246,7 @@ class _Running(NamedTuple):
     def is_called_again(self, owner: custom_jvp, call: _Call) -> bool:
         """Whether `call` is of the same function on the same values."""
         mine = self.primals[self.rule.captured:]
-        return self.rule.owner is owner and self.rule.call.structure == call.structure and \
+        return self.rule.owner is owner and bool(self.rule.call.structure == call.structure) and \
             self.rule.nondiff_key() == tuple(map(_identity, call.nondiff_args)) and \
             all(a is b for a, b in zip(mine, call.leaves, strict=True))
 

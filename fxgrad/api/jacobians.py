@@ -21,14 +21,14 @@ from fxgrad.api.forward import jvp
 from fxgrad.api.reverse import grad, trace_differentiated
 from fxgrad.control.flat import Traced, function_name
 from fxgrad.core.avals import Aval
-from fxgrad.core.interpreter import Derived, derive
+from fxgrad.core.interpreter import Derived, derive, evaluate
 from fxgrad.core.program import Program
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, trace
 from fxgrad.errors import ArgumentError, DTypeError, at_user_line
 from fxgrad.ops.join import concatenate
 from fxgrad.ops.shape import slice_in_dim
-from fxgrad.ops.space import instantiate, move_axis, reshape, zeros
+from fxgrad.ops.space import full, instantiate, move_axis, reshape, zeros
 from fxgrad.transforms.batch import Batch, Batched, put_axis
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearize_in_place, pull_back
@@ -169,14 +169,20 @@ def _jacobian_program(traced: Traced, main: int, mode: Mode, chunk_size: int | N
     def build(*primals: Any) -> tuple[list[Any], None]:
         values, residuals, split = linearize_in_place(program, primals, wrt)
 
-        def push(tangents: Sequence[Any]) -> list[Any]:
-            size = len(tangents[0])
+        def push(tangents: Sequence[Any], size: int | None) -> list[Any]:
+            if size is None:
+                found = evaluate(split.linear, [*residuals, *tangents])
+                return [instantiate(value) for value in spread(program.out_avals, split.reached, found)[:main]]
             results = Batch(size).run(split.linear, [*(Batched(value, None) for value in residuals),
                                                      *(Batched(tangent, 0) for tangent in tangents)])
             found = spread(program.out_avals, split.reached, [put_axis(result, size, 0) for result in results])
             return [_stacked_zeros(value, size) for value in found[:main]]
 
-        def pull(cotangents: Sequence[Any]) -> list[Any]:
+        def pull(cotangents: Sequence[Any], size: int | None) -> list[Any]:
+            if size is None:
+                arriving = [*cotangents, *map(Zero, program.out_avals[main:])]
+                reaching = [value for value, reached in zip(arriving, split.reached, strict=True) if reached]
+                return [instantiate(value) for value in pull_back(split, residuals, reaching)]
             return _batched_pull(program, split, residuals, cotangents, main)
 
         sources, targets = (inputs, outputs) if columns else (outputs, inputs)
@@ -197,7 +203,7 @@ def _stacked_zeros(value: Any, size: int) -> Any:
 def _batched_pull(program: Program, split: Any, residuals: Sequence[Any], cotangents: Sequence[Any], main: int,
                   ) -> list[Any]:
     """The rows that a batch of cotangents pulls back to, one stack for each input."""
-    size = len(cotangents[0])
+    size = aval_of(cotangents[0]).shape[0]
     reached = [cotangent for cotangent, marked in zip(cotangents, split.reached[:main], strict=True) if marked]
     more = sum(split.reached[main:])
     residual_avals = [aval_of(value) for value in residuals]
@@ -215,14 +221,21 @@ def _batched_pull(program: Program, split: Any, residuals: Sequence[Any], cotang
     return [put_axis(result, size, 0) for result in results]
 
 
-def _in_chunks(apply: Callable[[Sequence[Any]], list[Any]], sources: Sequence[Aval], targets: Sequence[Aval],
-               chunk_size: int | None) -> list[Any]:
-    """`apply` to the rows of the standard basis of `sources`, some at a time; the results stacked."""
+def _in_chunks(apply: Callable[[Sequence[Any], int | None], list[Any]], sources: Sequence[Aval],
+               targets: Sequence[Aval], chunk_size: int | None) -> list[Any]:
+    """`apply` to the rows of the standard basis of `sources`, some at a time; the results stacked.
+
+    `apply` takes the rows and their number, or the one row there is, without a batch axis, and None.
+    """
     count = _total(sources)
     if count == 0:
         return [zeros(Aval((0, *aval.shape), aval.dtype)) for aval in targets]
+    if count == 1:
+        rows = apply([full(aval.shape, 1, aval.dtype) for aval in sources], None)
+        return [reshape(row, (1, *aval.shape)) for row, aval in zip(rows, targets, strict=True)]
     step = count if chunk_size is None else chunk_size
-    parts = [apply(_basis(sources, start, min(start + step, count))) for start in range(0, count, step)]
+    bounds = [(start, min(start + step, count)) for start in range(0, count, step)]
+    parts = [apply(_basis(sources, start, stop), stop - start) for start, stop in bounds]
     return parts[0] if len(parts) == 1 else [concatenate(pieces, 0) for pieces in zip(*parts, strict=True)]
 
 

@@ -24,7 +24,7 @@ from fxgrad.api.arguments import (
 )
 from fxgrad.control.flat import Traced, described_aval, function_name, just, nth, trace_flat
 from fxgrad.core.avals import Aval
-from fxgrad.core.interpreter import derive, run
+from fxgrad.core.interpreter import Derived, derive, run
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, is_tracing
 from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line
@@ -86,15 +86,23 @@ def _value_and_grad(what: str, fun: Callable[..., Any], argnums: Argnums, has_au
     avals = leaf_avals(what, selected)
     check_differentiable(what, selected, avals, holomorphic=holomorphic, allow_int=allow_int)
     traced, aux = trace_differentiated(what, fun, has_aux, args, kwargs, selected, avals)
-    _check_scalar(what, fun, traced, holomorphic)
-    wrt = traced.wrt([has_tangent(aval) for aval in avals])
     with_outputs = with_value or has_aux
-    derived = grad_program(traced.program, wrt, with_outputs, traced.known)
+    # What follows from the program alone is remembered on it.
+    key = ("value_and_grad", holomorphic, with_outputs, traced.known, traced.out_tree)
+    derived: Derived | None = traced.program.memo.get(key)
+    if derived is None:
+        _check_scalar(what, fun, traced, holomorphic)
+        wrt = traced.wrt([has_tangent(aval) for aval in avals])
+        derived = grad_program(traced.program, wrt, with_outputs, traced.known)
+        if not derived.holds_once:
+            traced.program.memo[key] = derived
     outputs = derived([*traced.captured, *selected.leaves, *traced.forced])
     count = len(traced.program.outputs) if with_outputs else 0
-    gradients = iter(outputs[count:])
-    leaves = [gradient_leaf(next(gradients) if has_tangent(aval) else None, aval) for aval in avals]
-    return (outputs[0] if with_value else None, selected.rebuild(leaves),
+    gradients = outputs[count:]
+    if len(gradients) < len(avals):
+        remaining = iter(gradients)
+        gradients = [gradient_leaf(next(remaining) if has_tangent(aval) else None, aval) for aval in avals]
+    return (outputs[0] if with_value else None, selected.rebuild(gradients),
             aux.restore(outputs[1:count]) if aux is not None else None)
 
 

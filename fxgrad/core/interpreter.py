@@ -13,7 +13,7 @@ from fxgrad import config
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.program import Equation, Program, Var, not_installed
 from fxgrad.core.simplify import SimplifyingTape, without_dead_code
-from fxgrad.core.tape import bind, current, innermost_for, read, sources, trace
+from fxgrad.core.tape import bind, bind_equation, current, innermost_for, read, sources, trace
 from fxgrad.core.tracer import Tracer
 
 __all__ = ["Derived", "Interpreter", "bind", "derive", "evaluate", "run"]
@@ -73,17 +73,18 @@ class Interpreter:
         return array
 
 
-class _Evaluate(Interpreter):
-    def equation(self, equation: Equation, inputs: list[Any]) -> Sequence[Any]:
-        return bind(equation.primitive, *inputs, **equation.params)
-
-
-_evaluate = _Evaluate()
-
-
 def evaluate(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """Binds every equation in turn: computes them, or records them on the current tape."""
-    return _evaluate.run(program, inputs)
+    """Binds every equation in turn: computes them, or records them on the tapes concerned."""
+    # Not an `Interpreter`, whose hooks cost as much as recording an operation again does.
+    environment: dict[Any, Any] = dict(zip(program.inputs, [*program.constants, *inputs], strict=True))
+    for equation in program.equations:
+        values = [atom if type(atom) is Literal else environment[atom] for atom in equation.inputs]
+        outputs = bind_equation(equation, values)
+        if len(outputs) == 1:
+            environment[equation.outputs[0]] = outputs[0]
+        else:
+            environment.update(zip(equation.outputs, outputs, strict=True))
+    return [atom if type(atom) is Literal else environment[atom] for atom in program.outputs]
 
 
 execute_hook: Callable[[Program, Sequence[Any]], list[Any]] = not_installed
@@ -92,8 +93,8 @@ execute_hook: Callable[[Program, Sequence[Any]], list[Any]] = not_installed
 
 def run(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """The outputs of `program`: recorded if a tape is concerned, and computed by an executor if not."""
-    if innermost_for(inputs) is None:
-        return execute_hook(program, [*program.constants, *inputs])
+    if current.get() is None or innermost_for(inputs) is None:
+        return execute_hook(program, [*program.constants, *inputs] if program.constants else inputs)
     return evaluate(program, inputs)
 
 
@@ -110,7 +111,12 @@ class Derived(NamedTuple):
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Runs the program in the current context."""
-        return run(self.program, [*self.captured, *inputs])
+        return run(self.program, [*self.captured, *inputs] if self.captured else inputs)
+
+    @property
+    def holds_once(self) -> bool:
+        """Whether it captured a tracer, and so is right for this call only."""
+        return any(type(value) is Tracer for value in self.captured)
 
 
 def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval], known: int = 0) -> Derived:
@@ -140,7 +146,7 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
         derived = Derived(without_dead_code(recorded), captured, extra[0])
         if config.check_level:
             derived.program.check()
-        if not any(type(value) is Tracer for value in captured):
+        if not derived.holds_once:
             program.memo[key] = derived
     return derived
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from fxgrad.core.avals import Literal
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Atom, Equation, Program, Var
+from fxgrad.core.program import Atom, Equation, Program, Source, Var
 from fxgrad.core.tape import Tape, bind, read, sources, trace
 from fxgrad.core.tracer import Tracer
 
@@ -74,6 +74,10 @@ commutative: set[Primitive] = set()
 """Primitives whose two inputs may be exchanged without any change of the result."""
 
 
+exactly_rounded: set[Primitive] = set()
+"""Elementwise primitives that round alike for one element and for many, on every executor."""
+
+
 def is_literal(value: Any, number: float) -> bool:
     """Whether `value` is a literal equal to `number`; `0` means the positive zero alone."""
     if type(value) is not Literal or not bool(value.value == number):
@@ -91,7 +95,8 @@ class SimplifyingTape(Tape):
         self._definitions = Definitions()
         self._seen: dict[Any, list[Any]] = {}
 
-    def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any],
+               source: Source | None = None) -> list[Any]:
         """As any tape, unless an equal equation was recorded before, or a rewrite applies."""
         atoms = [self.atom(arg) for arg in args]
         key = self._key(primitive, atoms, params)
@@ -100,7 +105,7 @@ class SimplifyingTape(Tape):
             values = [Tracer(self, atom) if type(atom) is Var else atom for atom in atoms]
             rewritten = rewrites.apply(primitive, self._definitions, values, params)
             if rewritten is None:
-                outputs = super().record(primitive, values, params)
+                outputs = super().record(primitive, values, params, source)
                 self._definitions.note(primitive, values, params, outputs)
             else:
                 outputs = rewritten

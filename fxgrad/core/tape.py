@@ -41,15 +41,31 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> list[Any]:
     >>> bind(add_p, np.ones(2), np.ones(2))
     [array([2., 2.])]
     """
+    tape = innermost_for(args)
+    if tape is None:
+        return evaluate_hook(primitive, args, params)
+    return tape.record(primitive, args, params)
+
+
+def bind_equation(equation: Equation, args: Sequence[Any]) -> list[Any]:
+    """Applies the primitive of `equation` to `args`; what is recorded keeps the source of the equation."""
+    tape = innermost_for(args)
+    if tape is None:
+        return evaluate_hook(equation.primitive, args, equation.params)
+    return tape.record(equation.primitive, args, equation.params, equation.source)
+
+
+def innermost_for(values: Sequence[Any]) -> Tape | None:
+    """The tape that would record an operation on `values`, or None if it would be computed."""
     tape = current.get()
     while tape is not None:
         if tape.staging:
-            return tape.record(primitive, args, params)
-        for arg in args:
-            if type(arg) is Tracer and arg.tape is tape:
-                return tape.record(primitive, args, params)
+            return tape
+        for value in values:
+            if type(value) is Tracer and value.tape is tape:
+                return tape
         tape = tape.parent
-    return evaluate_hook(primitive, args, params)
+    return None
 
 
 def aval_of(value: Any) -> Aval:
@@ -101,22 +117,24 @@ class Tape:
         """The tracers to call the function with."""
         return [Tracer(self, var) for var in self.root.outputs]
 
-    def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-        """Records one operation and returns the tracers of its outputs."""
+    def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any],
+               source: Source | None = None) -> list[Any]:
+        """Records one operation and returns the tracers of its outputs; `source` is found if it is not given."""
         atoms: list[Any] = [arg.var if type(arg) is Tracer and arg.tape is self else self.atom(arg) for arg in args]
         key = (primitive, *atoms, *params.items()) if params else (primitive, *atoms)
         node = self.node.children.get(key)
         if node is None:
-            node = self._extend(key, primitive, atoms, params)
+            node = self._extend(key, primitive, atoms, params, source)
         self.node = node
         self.nodes.append(node)
         return [Tracer(self, var) for var in node.outputs]
 
-    def _extend(self, key: Any, primitive: Primitive, atoms: list[Atom], params: dict[str, Any]) -> interning.Node:
+    def _extend(self, key: Any, primitive: Primitive, atoms: list[Atom], params: dict[str, Any],
+                source: Source | None) -> interning.Node:
         if self.closed:
             raise self._leak("operations")
         avals = infer(primitive, [atom.aval for atom in atoms], params)
-        source = equation_source.get() or _user_source()
+        source = source or equation_source.get() or _user_source()
         equation = Equation(primitive, atoms, params, [Var(aval) for aval in avals], source)
         return self._step(key, equation, equation.outputs)
 
@@ -200,7 +218,7 @@ class Tape:
                     environment[node.outputs[0]] = next(captured)
                 else:
                     inputs = [read(environment, atom) for atom in node.equation.inputs]
-                    outputs = bind(node.equation.primitive, *inputs, **node.equation.params)
+                    outputs = bind_equation(node.equation, inputs)
                     environment.update(zip(node.outputs, outputs, strict=True))
                 self._done += 1
         finally:
@@ -340,13 +358,3 @@ def record(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], *, 
 def is_tracing() -> bool:
     """Whether any function is being traced in this thread or task."""
     return current.get() is not None
-
-
-def innermost_for(values: Sequence[Any]) -> Tape | None:
-    """The tape that would record an operation on `values`, or None if it would be computed."""
-    tape = current.get()
-    while tape is not None:
-        if tape.staging or any(type(value) is Tracer and value.tape is tape for value in values):
-            return tape
-        tape = tape.parent
-    return None

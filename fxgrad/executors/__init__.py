@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fxgrad.core import interpreter, tape
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
@@ -29,10 +31,11 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """Computes a program on concrete values."""
     for value in inputs:
-        if is_jax(value):
-            return xla_executor.execute(program, inputs)
-        if type(value) is Tracer:
-            raise tape.leaked(value)
+        if type(value) is not np.ndarray:  # the most frequent case needs no further test
+            if is_jax(value):
+                return xla_executor.execute(program, inputs)
+            if type(value) is Tracer:
+                raise tape.leaked(value)
     return numpy_executor.execute(program, inputs)
 
 

@@ -116,13 +116,13 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                 if dtype is also.dtype and aval.weak is also.weak and dtype.kind in kinds:
                     return bind(primitive, x, y)[0]
             elif not aval.weak and dtype.kind in kinds:
-                if y_type is int or (y_type is float and dtype.kind not in "iu"):
+                if y_type is int or ((y_type is float or y_type is np.float64) and dtype.kind not in "iu"):
                     return bind(primitive, x, dtype.type(y))[0]
                 if y_type is np.ndarray and y.dtype is dtype:
                     return bind(primitive, x, y)[0]
         elif y_type is Tracer and not y.var.aval.weak and y.var.aval.dtype.kind in kinds:
             dtype = y.var.aval.dtype
-            if x_type is int or (x_type is float and dtype.kind not in "iu"):
+            if x_type is int or ((x_type is float or x_type is np.float64) and dtype.kind not in "iu"):
                 return bind(primitive, dtype.type(x), y)[0]
             if x_type is np.ndarray and x.dtype is dtype:
                 return bind(primitive, x, y)[0]

@@ -239,12 +239,34 @@ def getitem(x: Any, index: Index, mode: str | None = None, fill_value: Any = Non
     shape = shape_of(x)
     if (type(index) is int or type(index) is slice) and shape and mode is None:
         return _first_axis(x, shape, index)
+    if type(index) is tuple:
+        widened = _widened(shape, index)
+        if widened is not None:
+            return reshape(x, widened)
     plan = planned(shape, index, mode)
     x = apply_basic(x, plan)
     if plan.is_basic():
         return x
     windows, window, indices, how = gather_form(shape_of(x), plan, mode)
     return gather(x, indices, windows, window, how, fill_value)
+
+
+_ALL = slice(None)
+
+
+def _widened(shape: Shape, index: tuple[Any, ...]) -> Shape | None:
+    """The shape of `x[None, :]`, and of other indices of None and full slices; None for all else."""
+    widened: list[int] = []
+    axis = 0
+    for entry in index:
+        if entry is None:
+            widened.append(1)
+        elif type(entry) is slice and entry == _ALL and axis < len(shape):
+            widened.append(shape[axis])
+            axis += 1
+        else:
+            return None
+    return (*widened, *shape[axis:])
 
 
 def _first_axis(x: Any, shape: Shape, index: Any) -> Any:

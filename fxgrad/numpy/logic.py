@@ -122,9 +122,12 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
         return nonzero(condition)
     if x is None or y is None:
         raise ArgumentError(at_user_line("where: both x and y, or neither, must be given"))
-    x, y = operand(x), operand(y)
+    if type(x) is Tracer and type(y) is Tracer and type(condition) is Tracer:
+        types = x.aval, y.aval
+        if types[0].dtype is types[1].dtype and types[0].weak is types[1].weak and condition.dtype.kind == "b":
+            return select_n(condition, y, x)
+    x, y = promoted(operand(x), operand(y))
     chosen = as_bool(as_array(condition))
-    x, y = promoted(x, y)
     if type(x) is float and type(chosen) is Tracer:
         # A choice of plain numbers, which may yet meet an array of doubles: keep their digits, and give way to any.
         x, y = np.float64(x), np.float64(y)

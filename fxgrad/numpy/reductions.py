@@ -16,6 +16,7 @@ from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.numpy.arithmetic import add, maximum, minimum, multiply, subtract
 from fxgrad.numpy.elementwise import as_bool
+from fxgrad.numpy.logic import logical_and, logical_or
 from fxgrad.numpy.logic import where as choose
 from fxgrad.numpy.operands import (
     as_array,
@@ -240,3 +241,8 @@ def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     2
     """
     return sum(as_bool(as_array(a)), axis, keepdims=keepdims)
+
+
+for _function, _reduction in ((add, sum), (multiply, prod), (maximum, max), (minimum, min), (logical_and, all),
+                              (logical_or, any)):
+    _function.reduction = _reduction

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.tape import aval_of
+from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.numpy import reductions
 from fxgrad.numpy.arithmetic import divide, multiply, subtract
@@ -37,10 +40,15 @@ def _narrowed(x: Any, dtype: Any) -> Any:
     return x if aval_of(x).dtype == dtype else convert(x, dtype)
 
 
+@lru_cache(maxsize=1024)
+def _count(number: float, like: Aval) -> Literal:
+    """A number of elements, as a literal of their dtype."""
+    return Literal(number, Aval((), like.dtype, like.weak))
+
+
 def _mean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     shape = shape_of(x)
-    count = math.prod(shape[axis] for axis in axes)
-    result = div(reduce_sum(x, axes), float(count))
+    result = div(reduce_sum(x, axes), _count(math.prod([shape[axis] for axis in axes]), aval_of(x)))
     return reshape(result, kept_shape(shape, axes)) if keepdims else result
 
 
@@ -54,6 +62,8 @@ def mean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
     3.0
     """
     refuse_out("mean", out)
+    if type(a) is Tracer and dtype is None and where is None and a.dtype.kind in "fc" and a.dtype.itemsize > 2:
+        return _mean(a, axes_of("mean", axis, len(a.shape)), keepdims)
     x, wanted = _widened(a, dtype)
     axes = axes_of("mean", axis, len(shape_of(x)))
     if where is None:

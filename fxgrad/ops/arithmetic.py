@@ -137,6 +137,7 @@ div_p = binary("div", numpy=_div_numpy, public="divide", transpose=_div_transpos
                together=lambda given, out, x, y: div(sub(given[0], mul(out, given[1])), y),
                tangents=[lambda t, out, x, y: div(t, y), lambda t, out, x, y: neg(div(mul(t, out), y))])
 div = operation(div_p)
+simplify.exactly_rounded.update((sub_p, mul_p, div_p))
 
 
 @rewrites.register(div_p)

@@ -14,7 +14,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, Rule, register, total_bytes
-from fxgrad.core.simplify import Definitions, commutative, rewrites
+from fxgrad.core.simplify import Definitions, commutative, exactly_rounded, rewrites
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
@@ -120,11 +120,11 @@ def _leave_out_broadcasts(primitive: Primitive) -> None:
     """Enters the rewrite that takes operands before they were broadcast, since the operation broadcasts by itself."""
     @rewrites.register(primitive)
     def without_needless_broadcasts(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-        literals = [space.repeated_literal(known, value) for value in inputs]
-        if all(type(value) is Literal for value in literals) and any(aval_of(value).shape for value in inputs):
-            folded = rewrites.apply(primitive, known, literals, params)
-            if folded is not None and type(folded[0]) is Literal:
-                return [broadcast_to(folded[0], primitive.abstract(*map(aval_of, inputs), **params)[0].shape)]
+        scalars = [space.repeated_scalar(known, value) for value in inputs]
+        if primitive in exactly_rounded and any(aval_of(value).shape for value in inputs) and \
+                all(scalar is not None for scalar in scalars):
+            shape = primitive.abstract(*map(aval_of, inputs), **params)[0].shape
+            return [broadcast_to(bind(primitive, *scalars, **params)[0], shape)]
         bare = space.without_broadcast(known, inputs)
         return None if bare is None else bind(primitive, *bare, **params)
 
@@ -188,3 +188,4 @@ add_p = binary("add", numpy=np.add, public="add", accepts="numeric", transpose=_
                tangents=[lambda t, out, x, y: t, lambda t, out, x, y: t])
 add = operation(add_p)
 commutative.add(add_p)
+exactly_rounded.add(add_p)

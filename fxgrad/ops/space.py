@@ -86,12 +86,12 @@ def without_broadcast(known: Definitions, inputs: list[Any]) -> list[Any] | None
     return changed if any(new is not old for new, old in zip(changed, inputs, strict=True)) else None
 
 
-def repeated_literal(known: Definitions, value: Any) -> Any:
-    """The literal that every element of `value` is equal to; None if it is not known to be such an array."""
-    if type(value) is Literal:
+def repeated_scalar(known: Definitions, value: Any) -> Any:
+    """The scalar that every element of `value` is equal to; None if it is not known to be such an array."""
+    if not aval_of(value).shape:
         return value
     source = known.inputs_if(value, broadcast_to_p)
-    return source[0] if source is not None and type(source[0]) is Literal else None
+    return source[0] if source is not None and not aval_of(source[0]).shape else None
 
 
 def _unspread(known: Definitions, value: Any) -> Any:

@@ -10,4 +10,5 @@ from fxgrad.show.serialize import from_json, to_json
 from fxgrad.show.text import program_text
 from fxgrad.show.unfolding import unfold
 
-__all__ = ["check_text", "equal", "from_json", "parse", "print_program", "program_text", "render", "to_json", "unfold"]
+__all__ = ["check_text", "equal", "from_json", "parse", "print_program", "program_text", "render", "to_json",
+           "unfold"]

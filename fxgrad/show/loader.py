@@ -35,7 +35,8 @@ def from_json(text: str, primitives: Iterable[Primitive] = (), classes: Iterable
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ProgramSyntaxError(f"line {error.lineno}, column {error.colno}: this is not JSON: {error.msg}") from None
+        place = f"line {error.lineno}, column {error.colno}"
+        raise ProgramSyntaxError(f"{place}: this is not JSON: {error.msg}") from None
     except RecursionError:
         raise ProgramSyntaxError("the JSON is nested too deeply to be a program") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:

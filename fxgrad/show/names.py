@@ -24,7 +24,7 @@ _type = re.compile(TYPE)
 
 
 def quoted_name(name: str) -> str:
-    """A name as it stands in the text: as it is, or between backquotes if it is not made of names, dots and indices."""
+    """A name as it stands in the text: between backquotes if it is not made of identifiers, dots and indices."""
     if _plain.fullmatch(name) and name not in RESERVED and not _type.fullmatch(name):
         return name
     return "`" + name.replace("\\", "\\\\").replace("`", "\\`").replace("\n", "\\n") + "`"
@@ -66,7 +66,8 @@ def variable_names(program: Program, sources: Sources) -> dict[Var, str]:
     """A name for every variable of `program`, each given once: those of `own_names`, and letters for the rest."""
     names = own_names(program, sources)
     letters = Unique([*names.values()]).letters()
-    for var in itertools.chain(program.inputs, *(equation.outputs for equation in program.equations)):
+    inputs = [*program.inputs[program.captured:], *program.inputs[:program.captured]]  # in the order of the text
+    for var in itertools.chain(inputs, *(equation.outputs for equation in program.equations)):
         if var not in names:
             names[var] = next(letters)
     return names
@@ -105,25 +106,43 @@ def _name_captured(program: Program, sources: Sources, names: dict[Var, str], un
 def _name_results(program: Program, sources: Sources, names: dict[Var, str], unique: Unique) -> None:
     runs = _runs(program.equations)
     first_use = _first_uses(program, runs)
-    # Code runs forwards, so an assignment above one that has been seen is not reached for the first time: this is its
-    # derivative. What the same operations make later are the rounds of a loop, and other operations the derivative.
+    # What an assignment's first run makes gets the name, and so does what the same operations make in further rounds
+    # of a loop. Other operations at that instruction are its derivative.
     first_run: dict[tuple[int, int], list[str]] = {}
-    reached: dict[int, int] = {}
-    for run in runs:
+    for run, forwards in zip(runs, _forwards(runs), strict=True):
         source = run[0].source
-        if source is None:
+        assigned = None if source is None else sources.targets(source)
+        if source is None or assigned is None:
             continue
-        code, instruction = id(source.code), source.instruction
         operations = [equation.primitive.name for equation in run]
         if len({*operations}) == 1:
             operations = operations[:1]
-        forwards = instruction >= reached.get(code, 0)
-        reached[code] = max(instruction, reached.get(code, 0))
-        assigned = sources.targets(source)
-        named = first_run.setdefault((code, instruction), operations if forwards else [])
-        if assigned is not None and named == operations:
+        named = first_run.setdefault((id(source.code), source.instruction), operations if forwards else [])
+        if forwards and named == operations:
             for target, equation in _results(run, assigned, first_use):
                 _name_outputs(target, equation, names, unique)
+
+
+def _forwards(runs: list[list[Equation]]) -> list[bool]:
+    """Whether each run was recorded by code that runs forwards, and not by a derivative that walks it backwards.
+
+    Forwards, instructions increase, and where a loop begins anew they increase from there. A derivative goes from
+    each instruction to one before it.
+    """
+    by_code: dict[int, list[tuple[int, int]]] = {}
+    for number, run in enumerate(runs):
+        if run[0].source is not None:
+            by_code.setdefault(id(run[0].source.code), []).append((number, run[0].source.instruction))
+    result = [True] * len(runs)
+    for steps in by_code.values():
+        highest = -1
+        for index, (number, instruction) in enumerate(steps):
+            if instruction < highest:
+                follows = index > 0 and steps[index - 1][1] < instruction
+                goes_on = index + 1 < len(steps) and steps[index + 1][1] > instruction
+                result[number] = follows or goes_on
+            highest = max(highest, instruction)
+    return result
 
 
 def _name_outputs(targets: Targets, equation: Equation, names: dict[Var, str], unique: Unique) -> None:

@@ -1,4 +1,4 @@
-"""From program text to a program: names become variables, words become primitives; nothing in the text is executed."""
+"""From program text to a program: names become variables, words become primitives; nothing is executed."""
 
 from __future__ import annotations
 

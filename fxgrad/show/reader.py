@@ -262,8 +262,8 @@ class Reader:
         if self._token.kind == "data":
             return Constant(Reference(self._next().text, at), uniform=False, at=at)
         if self._token.kind == "ellipsis":
-            self._text.fail(at, "the elements of this array were left out when the program was printed; print it with "
-                                "program_text(program, constants=True) to read it back")
+            self._text.fail(at, "the elements of this array were left out when the program was printed; print it "
+                                "with program_text(program, constants=True) to read it back")
         if self._take("full"):
             self._expect("(", "after 'full'")
             value = self._number("a number")
@@ -377,7 +377,9 @@ def plain_number(text: Text, number: Number, at: int) -> bool | int | float | co
     if isinstance(number, tuple):
         parts = converted(text, [number], Aval((), dtypes.complex128), at).view(dtypes.float64)
         return complex(*parts.tolist())
-    return float(converted(text, [number], Aval((), dtypes.float64), at)[0]) if isinstance(number, NanBits) else number
+    if isinstance(number, NanBits):
+        return float(converted(text, [number], Aval((), dtypes.float64), at)[0])
+    return number
 
 
 def _plain_name(token: Token) -> str:

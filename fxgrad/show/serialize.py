@@ -105,8 +105,8 @@ class _Writer:
         if is_named_tuple(kind):
             fields = zip(value._fields, value, strict=True)
             return {"class": kind.__name__, "fields": {name: self._value(item, where) for name, item in fields}}
-        raise UnsupportedError(f"to_json: {where} is a Python object ({opaque_name(value)}), which JSON does not hold; "
-                               "numbers, strings, dtypes, types, programs, and tuples of them have a form")
+        raise UnsupportedError(f"to_json: {where} is a Python object ({opaque_name(value)}), which JSON does not "
+                               "hold; numbers, strings, dtypes, types, programs, and tuples of them have a form")
 
 
 def _atom(names: dict[Var, str], atom: Atom) -> Any:

@@ -23,7 +23,7 @@ Targets = tuple[str | None, ...]
 
 
 class Assigned(NamedTuple):
-    """An assignment: the names, and what the expression calls the operation that makes its value ("" if not known)."""
+    """An assignment: the names, and what the expression calls the operation that makes its value ("" if unknown)."""
 
     names: Targets
     operation: str
@@ -125,7 +125,8 @@ def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def _enter(targets: dict[Span, Assigned], target: ast.expr, value: ast.expr) -> None:
-    if isinstance(value, ast.Call) and "make_program" in ast.unparse(value.func):
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Call) and \
+            (_path(value.func.func) or "").endswith("make_program"):
         return  # what is assigned is the program, and not a value in it
     if isinstance(value, ast.IfExp):
         _enter(targets, target, value.body)

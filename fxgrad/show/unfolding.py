@@ -62,7 +62,8 @@ def _unfolded(program: Program, done: dict[int, Program]) -> Program:
             continue
         inputs = [_read(values, atom) for atom in equation.inputs]
         if equation.primitive is named_call_p:
-            values.update(zip(equation.outputs, _inline(done[id(inner[0])], inputs, equation, equations), strict=True))
+            made = _inline(done[id(inner[0])], inputs, equation, equations)
+            values.update(zip(equation.outputs, made, strict=True))
             changed = True
             continue
         params = {key: _replaced(value, done) for key, value in equation.params.items()} if inner else equation.params

@@ -34,8 +34,8 @@ class Numbers(NamedTuple):
 def user_primitive(name: str, abstract: Any) -> Primitive:
     """An operation of which only the types matter."""
     return Primitive(name=name, abstract=abstract, numpy=lambda *values, **params: [*values], jvp=NO_TANGENT,
-                     xla=lambda lax, *values, **params: [*values], transpose=NOT_LINEAR, batch=TODO("no test needs it"),
-                     cost=lambda *avals, **params: Cost(0, 0))
+                     xla=lambda lax, *values, **params: [*values], transpose=NOT_LINEAR,
+                     batch=TODO("no test needs it"), cost=lambda *avals, **params: Cost(0, 0))
 
 
 keep_p = user_primitive("keep", lambda *avals, **params: list(avals))

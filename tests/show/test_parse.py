@@ -96,7 +96,8 @@ NUMBERS: list[Any] = [
     *map(ml_dtypes.bfloat16, [0.1, 3.0, 3.39e38, -np.inf, np.nan, 1 / 3]),
     bits(0x7FC00001, "f4"), bits(0xFFC00000, "f4"), bits(0x7F800001, "f4"), bits(0x7FF8000000000002, "f8"),
     np.complex64(complex(-0.0, np.nan)), np.complex128(complex(np.inf, -0.0)), np.complex128(0.1 + 0.2j),
-    np.int8(-128), np.uint8(255), np.int64(-2**63), np.uint64(2**64 - 1), np.int32(0), np.bool_(True), np.bool_(False),
+    np.int8(-128), np.uint8(255), np.int64(-2**63), np.uint64(2**64 - 1), np.int32(0),
+    np.bool_(True), np.bool_(False),
 ]
 
 
@@ -187,9 +188,9 @@ def test_titles(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [
-    "x", "params.W", "layers[0].b", "d['a b']", 'd["k"]', "d[-1]", "argument 0", "return", "program", "nan", "True", "",
-    " ", "a`b", "a\\", "a\nb", "x.0", "x[1", "f32[3]", "i8[]", "bool*[2]", "f32", "é", "class", "complex", "@a", "<a>",
-    "#",
+    "x", "params.W", "layers[0].b", "d['a b']", 'd["k"]', "d[-1]", "argument 0", "return", "program", "nan", "True",
+    "", " ", "a`b", "a\\", "a\nb", "x.0", "x[1", "f32[3]", "i8[]", "bool*[2]", "f32", "é", "class", "complex", "@a",
+    "<a>", "#",
 ])
 def test_names(name: str) -> None:
     x, y = Var(SCALAR), Var(SCALAR)

@@ -161,7 +161,7 @@ def test_a_derivative_keeps_the_names_of_its_function() -> None:
 
 
 def test_equal_values_have_one_name() -> None:
-    """The square that the derivative of `tanh` needs is the one that the function computes: the line of `h` made it."""
+    """The square that the derivative of `tanh` needs is the one that the function computes."""
     def function(x: Any) -> Any:
         h = tanh(x)
         y = mul(h, h)

@@ -1,0 +1,110 @@
+"""Holding functions of fxgrad.numpy to those of jax.numpy: values, shapes, dtypes, weakness, derivatives."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+
+import fxgrad
+import fxgrad.numpy as fnp
+
+DTYPES = {name: np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in
+          ("bool", "int8", "uint8", "int32", "uint32", "float16", "bfloat16", "float32", "complex64")}
+TOLERANCE = {"bfloat16": 4e-2, "float16": 5e-3, "float32": 2e-5, "complex64": 2e-5, "float64": 1e-9, "complex128": 1e-9}
+
+
+def draw(shape: Sequence[int], dtype: str = "float32", low: float = -3, high: float = 3, seed: str = "") -> Any:
+    """An array of random numbers, the same in every run; integers from `low` to `high`, unsigned ones from 0."""
+    random = np.random.default_rng(zlib.crc32(f"{tuple(shape)}{dtype}{low}{high}{seed}".encode()))
+    kind = np.dtype(DTYPES.get(dtype, dtype)).kind
+    if kind in "biu":
+        values: Any = random.integers(0 if kind in "bu" else int(low), 2 if kind == "b" else int(high) + 1, shape)
+    else:
+        values = random.uniform(low, high, shape)
+        values = values + 1j * random.uniform(low, high, shape) if kind == "c" else values
+    return np.asarray(values).astype(DTYPES.get(dtype, dtype))
+
+
+def assert_equal(got: Any, expected: Any, what: str = "") -> None:
+    """Shapes and dtypes are equal, values are close."""
+    got, expected = np.asarray(got), np.asarray(expected)
+    assert (got.shape, got.dtype) == (expected.shape, expected.dtype), what
+    if expected.dtype.kind in "biu":
+        np.testing.assert_array_equal(got, expected, what)
+    else:
+        tolerance = TOLERANCE[expected.dtype.name]
+        np.testing.assert_allclose(got.astype(complex), expected.astype(complex), tolerance, tolerance, err_msg=what)
+
+
+def leaves(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, list | tuple) else [result]
+
+
+def is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray | np.generic)
+
+
+def with_arrays(function: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]) -> Callable[..., Any]:
+    """The function of the arrays among the arguments, with all others in their places."""
+    def call(*arrays: Any) -> list[Any]:
+        given = iter(arrays)
+        return leaves(function(*(next(given) if is_array(arg) else arg for arg in args), **options))
+    return call
+
+
+def check(name: str, *args: Any, known: Sequence[int] = (), **options: Any) -> None:
+    """`fxgrad.numpy.<name>` computed at once, traced and run with NumPy, and jitted, against `jax.numpy.<name>`.
+
+    Arguments at positions `known` are static arrays. Where jax raises, all three must raise one of our errors.
+    """
+    function = getattr(fnp, name)
+    what = f"{name}({', '.join(str(getattr(arg, 'dtype', arg)) for arg in args)}, {options})"
+    static = {place: args[place] for place in known}
+    traced = with_arrays(lambda *rest: function(*rest, **options), [Static(arg) if place in static else arg
+                                                                   for place, arg in enumerate(args)], {})
+    arrays = [arg for place, arg in enumerate(args) if is_array(arg) and place not in static]
+    expected = leaves(getattr(jnp, name)(*(jnp.asarray(arg) if is_array(arg) and place not in static else arg
+                                           for place, arg in enumerate(args)), **options))
+    direct = leaves(function(*args, **options))
+    for got, wanted in zip(direct, expected, strict=True):
+        if all(map(is_array, args)):
+            assert_equal(got, wanted, what)
+    program = fxgrad.make_program(traced)(*arrays)
+    for got, wanted in zip(program(*arrays), expected, strict=True):
+        assert_equal(got, wanted, f"traced {what}")
+    if all(map(is_array, args)):
+        for output, wanted in zip(program.outputs, expected, strict=True):
+            assert output.aval.weak == wanted.weak_type or wanted.dtype == bool, f"weakness of {what}"
+    for got, wanted in zip(fxgrad.jit(traced)(*arrays), expected, strict=True):
+        assert_equal(got, wanted, f"jitted {what}")
+
+
+class Static:
+    """An array that is not traced."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return self.value
+
+
+def check_gradient(name: str, *args: Any, **options: Any) -> None:
+    """The gradient of a weighted sum of the results, in every float64 array, against jax's."""
+    places = [place for place, arg in enumerate(args) if is_array(arg) and arg.dtype in (np.float64, np.complex128)]
+
+    def loss(module: Any, *given: Any) -> Any:
+        results = leaves(getattr(module, name)(*given, **options))
+        return sum(module.sum(module.real(result) * draw(result.shape, "float64", seed="w")) for result in results)
+
+    ours = fxgrad.grad(lambda *given: loss(fnp, *given), argnums=tuple(places))(*args)
+    with jax.enable_x64(True):
+        theirs = jax.grad(lambda *given: loss(jnp, *given), argnums=tuple(places))(*args)
+    for got, wanted in zip(ours, theirs, strict=True):
+        assert_equal(got, np.asarray(wanted), f"gradient of {name}")

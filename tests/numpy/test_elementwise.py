@@ -1,0 +1,192 @@
+"""Functions of elements: values, dtypes and weakness against jax.numpy, over dtypes and kinds of operands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad.core.avals import operand_aval
+from fxgrad.errors import DTypeError, UnsupportedError
+from tests.numpy.comparison import DTYPES, check, check_gradient, draw
+
+UNARY = """absolute arccos arccosh arcsin arcsinh arctan arctanh ceil conjugate cos cosh deg2rad exp exp2 expm1 floor imag
+    iscomplex isfinite isinf isnan isreal log log10 log1p log2 logical_not nan_to_num positive rad2deg real reciprocal
+    rint sin sinc sinh sqrt square tan tanh trunc angle""".split()
+NUMERIC = ["negative", "sign"]
+REAL = ["fabs", "signbit", "cbrt", "isneginf", "isposinf"]
+INTEGRAL = ["bitwise_not", "bitwise_count", "invert"]
+BINARY = "add divide equal float_power greater greater_equal less less_equal maximum minimum multiply not_equal".split()
+LOGICAL = ["logical_and", "logical_or", "logical_xor"]
+ORDERED = "fmax fmin floor_divide fmod remainder".split()
+INEXACT = "arctan2 copysign heaviside hypot logaddexp logaddexp2 nextafter".split()
+BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor"]
+
+
+def suits(name: str, dtype: str) -> bool:
+    kind = DTYPES[dtype].kind
+    refused = {"b": NUMERIC, "c": [*REAL, *ORDERED, *INEXACT, "ceil", "floor", "trunc", "cbrt", "maximum", "minimum"]}
+    if name in refused.get(kind, []) or (kind == "V" and name == "nextafter") or (name in ORDERED and kind == "b"):
+        return False
+    return kind in "biu" or name not in INTEGRAL + BITWISE
+
+
+def grid(names: list[str]) -> list[Any]:
+    """Every function with every dtype it takes; the dtypes beyond three only in the slow tier."""
+    return [pytest.param(name, dtype, marks=[] if dtype in ("int32", "float32", "bfloat16") else pytest.mark.slow)
+            for name in names for dtype in DTYPES if suits(name, dtype)]
+
+
+@pytest.mark.parametrize(("name", "dtype"), grid(UNARY + NUMERIC + REAL + INTEGRAL))
+def test_unary(name: str, dtype: str) -> None:
+    check(name, draw((2, 3), dtype))
+
+
+@pytest.mark.parametrize(("name", "dtype"), grid(BINARY + LOGICAL + ORDERED + INEXACT + BITWISE))
+def test_binary(name: str, dtype: str) -> None:
+    if name == "divide" and dtype == "bool":
+        pytest.skip("jax divides False by False to 0")
+    check(name, draw((2, 3), dtype), draw((3,), dtype, seed="other"))
+
+
+@pytest.mark.parametrize("name", BINARY + ORDERED)
+@pytest.mark.parametrize("pair", [("int8", "float32"), ("int32", "uint8"), ("bfloat16", "float16"), ("bool", "int8")])
+def test_mixed_dtypes(name: str, pair: tuple[str, str]) -> None:
+    if name == "divide" and "bool" in pair:
+        pytest.skip("jax divides False by 0 to 0")
+    check(name, draw((2, 3), pair[0]), draw((2, 1), pair[1]))
+
+
+@pytest.mark.parametrize("scalar", [2, 1.5, True, 1j, np.float64(1.5), np.float32(1.5), np.int32(3)], ids=repr)
+@pytest.mark.parametrize("dtype", ["int8", "int32", "bfloat16", "float32", "float64", "complex64"])
+def test_scalars_keep_the_dtype_that_jax_gives(dtype: str, scalar: Any) -> None:
+    """NumPy's float64 scalars count as Python floats; elsewhere the lattice decides."""
+    x = draw((2, 3), dtype)
+    for function in (lambda x: x * scalar, lambda x: scalar * x, lambda x: np.multiply(x, scalar)):
+        traced = fxgrad.make_program(function)(x)
+        aval, given = traced.outputs[0].aval, operand_aval(scalar)
+        assert given is not None
+        assert given.weak == (isinstance(scalar, int | float | complex) and not isinstance(scalar, bool))
+        assert (aval.dtype, aval.weak) == fxgrad.dtypes.promote((x.dtype, False), (given.dtype, given.weak))
+
+
+def test_two_python_numbers_keep_their_digits() -> None:
+    assert fnp.sqrt(2.0) == np.sqrt(2.0)
+    assert fnp.multiply(0.1, 0.2) == 0.1 * 0.2
+    assert np.asarray(fxgrad.jit(lambda x: x * fnp.sqrt(2.0))(np.ones(1)))[0] == np.sqrt(2.0)
+    assert fxgrad.grad(lambda x: np.where(x > 0, 1.0, 0.1) * x)(np.array(-1.0)) == 0.1
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, 2.0, 0.5, np.int64(3)], ids=repr)
+def test_powers(exponent: Any) -> None:
+    check("power", draw((2, 3), low=0.5), exponent)
+    check_gradient("power", draw((2, 3), "float64", low=0.5), exponent)
+
+
+def test_powers_of_arrays() -> None:
+    check("power", draw((2, 3), "int32"), draw((2, 3), "int32", low=0))
+    check("power", draw((2, 3), "float32", low=0.5), draw((2, 3), "int32"))
+    check("power", 2, draw((3,), "int32", low=0))
+    check("power", draw((3,), "bool"), 2)
+    check_gradient("power", draw((2, 3), "float64", low=0.5), draw((3,), "float64"))
+
+
+def test_an_integer_exponent_is_static() -> None:
+    program = fxgrad.make_program(lambda x: x ** 3)(2.0)
+    assert [equation.primitive.name for equation in program.equations] == ["integer_pow"]
+
+
+DERIVED = """absolute arccosh arcsin arcsinh arctan arctanh conjugate cos deg2rad exp2 log1p log2 reciprocal sinc square
+    tan tanh nan_to_num real""".split()
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_gradients_of_unary(name: str) -> None:
+    low, high = (1.1, 3) if name == "arccosh" else (-0.9, 0.9)
+    check_gradient(name, draw((2, 3), "float64", low, high))
+
+
+@pytest.mark.parametrize("name", ["add", "divide", "multiply", "maximum", "fmin", "remainder", "arctan2", "hypot",
+                                  "logaddexp", "logaddexp2", "copysign", "floor_divide", "fmod"])
+def test_gradients_of_binary(name: str) -> None:
+    check_gradient(name, draw((2, 3), "float64"), draw((3,), "float64", seed="other"))
+
+
+def test_at_the_edges() -> None:
+    infinity = np.inf
+    assert fxgrad.grad(fnp.logaddexp)(-infinity, 0.0) == 0.0
+    assert fxgrad.grad(fnp.logaddexp)(0.0, 0.0) == 0.5
+    assert fnp.logaddexp(-infinity, -infinity) == -infinity
+    assert fnp.hypot(1e200, 1e200) == pytest.approx(np.sqrt(2) * 1e200)
+    assert fnp.hypot(infinity, 1.0) == infinity
+    assert fxgrad.grad(fxgrad.grad(fnp.sinc))(0.0) == pytest.approx(-np.pi ** 2 / 3)
+    assert fnp.remainder(5, 0) == 0
+
+
+@pytest.mark.parametrize("decimals", [0, 1, -1])
+def test_round(decimals: int) -> None:
+    check("round", draw((2, 3), high=200), decimals)
+
+
+@pytest.mark.parametrize("bounds", [(-1.0, 1.0), (None, 0.5), (0, None), (None, None)])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_clip(bounds: tuple[Any, Any], dtype: str) -> None:
+    check("clip", draw((2, 3), dtype), *bounds)
+
+
+def test_choices() -> None:
+    mask, x = draw((2, 3), "bool"), draw((2, 3))
+    check("where", mask, x, 2.0)
+    check("where", mask, 1, draw((3,), "int8"))
+    check("where", x, x, draw((3,), "int32"))
+    check("select", [mask, ~mask], [x, 2 * x], 5.0)
+    check_gradient("where", mask, draw((2, 3), "float64"), draw((3,), "float64"))
+
+
+def test_comparisons_of_arrays() -> None:
+    x = draw((2, 3))
+    check("isclose", x, x + np.float32(1e-7))
+    check("allclose", x, x + np.float32(1))
+    check("array_equal", x, x)
+    check("array_equiv", x, x[:1])
+
+
+def test_positions_of_known_values() -> None:
+    x = np.array([1.0, 0.0, 2.0])
+    gradient = fxgrad.grad(lambda x: fnp.sum(x[fnp.nonzero(x)[0]] ** 2))(x)
+    np.testing.assert_array_equal(gradient, [2.0, 0.0, 4.0])
+    np.testing.assert_array_equal(fnp.argwhere(x > 0), [[0], [2]])
+    np.testing.assert_array_equal(fnp.where(x > 0)[0], [0, 2])
+
+
+def test_methods_of_ufuncs() -> None:
+    x = draw((2, 3), "float64")
+    np.testing.assert_array_equal(fnp.add.reduce(x), np.add.reduce(x))
+    np.testing.assert_array_equal(fnp.maximum.reduce(x, axis=1, keepdims=True), x.max(1, keepdims=True))
+    np.testing.assert_array_equal(fnp.multiply.outer(x, x), np.multiply.outer(x, x))
+    np.testing.assert_array_equal(fnp.add(x, 1, dtype="float32"), np.add(x, 1, dtype="float32"))
+    with pytest.raises(UnsupportedError, match=r"exp\.reduce is not supported; add, multiply"):
+        fnp.exp.reduce(x)
+
+
+def message(function: Any, *args: Any, error: Any) -> str:
+    with pytest.raises(error) as caught:
+        function(*args)
+    return str(caught.value).partition("\n  at ")[0]
+
+
+def test_messages() -> None:
+    x = np.ones(3)
+    assert message(fnp.add, x, error=TypeError) == "add takes 2 operands, got 1"
+    assert message(fnp.hypot, 1j * x, x, error=DTypeError) == (
+        "hypot: not defined for complex numbers (complex128); use x.real, x.imag or abs(x)")
+    assert message(lambda: fnp.add(x, x, out=x), error=UnsupportedError) == (
+        "add: out= is not supported: traced arrays cannot change. Write result = add(...) instead")
+    assert message(lambda: fnp.add(x, x, where=x > 0), error=UnsupportedError) == (
+        "add: where= is not supported, since other elements would stay undefined. Write where(condition, add(...), "
+        "other)")
+    assert message(fnp.subtract, x > 0, x > 0, error=DTypeError) == (
+        "subtract: not defined for bool; it takes numeric dtypes. Convert first, for example x.astype('float32')")
