@@ -31,6 +31,7 @@ class _Call:
         self.args = _positional(function, args, kwargs)
         self.static = {number % len(self.args) for number in nondiff if -len(self.args) <= number < len(self.args)}
         dynamic = [arg for position, arg in enumerate(self.args) if position not in self.static]
+        self.structure: Any
         self.leaves, self.structure = tree.flatten(dynamic)
         for index, leaf in enumerate(self.leaves):
             if leaf_aval(leaf) is None:
@@ -246,7 +247,7 @@ class _Running(NamedTuple):
     def is_called_again(self, owner: custom_jvp, call: _Call) -> bool:
         """Whether `call` is of the same function on the same values."""
         mine = self.primals[self.rule.captured:]
-        return self.rule.owner is owner and bool(self.rule.call.structure == call.structure) and \
+        return self.rule.owner is owner and self.rule.call.structure == call.structure and \
             self.rule.nondiff_key() == tuple(map(_identity, call.nondiff_args)) and \
             all(a is b for a, b in zip(mine, call.leaves, strict=True))
 

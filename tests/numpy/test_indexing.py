@@ -108,7 +108,8 @@ def test_any_update(case: tuple[Shape, Any], method: str) -> None:
         expected[index] = values
     else:
         ufuncs[method].at(expected, index, values)
-    for function in (lambda t: getattr(t.at[index], method)(values), lambda t: getattr(fnp.at(t)[index], method)(values)):
+    functions = lambda t: getattr(t.at[index], method)(values), lambda t: getattr(fnp.at(t)[index], method)(values)
+    for function in functions:
         got = fxgrad.make_program(function)(x)(x)
         np.testing.assert_allclose(got, expected, rtol=1e-12)
     if method == "set":  # which of several values stays is not defined for XLA
@@ -240,8 +241,8 @@ X = np.zeros((5, 3))
     ((..., ...), "x[...]: an index can have only one '...'"),
     (1.0, "x[...]: an index must be an integer, a slice, None, '...', or an array of integers or bools, got float"),
     (np.float32(1), "x[...]: an index must be an integer, got float32; convert with i.astype(int)"),
-    (np.zeros((4,), bool), "x[mask]: a mask of shape (4,) for an array of shape (5, 3): axis 0 has size 5, where the "
-                           "mask has size 4"),
+    (np.zeros((4,), bool),
+     "x[mask]: a mask of shape (4,) for an array of shape (5, 3): axis 0 has size 5, where the mask has size 4"),
 ], ids=repr)
 def test_messages(index: Any, text: str) -> None:
     assert message(lambda x: np.sum(x[index]), X) == text
@@ -255,7 +256,8 @@ def test_out_of_range_when_the_program_runs() -> None:
 
 def test_a_mask_under_jit() -> None:
     text = message(lambda x: x[x > 0], X, transform=fxgrad.jit, error=ConcretizationError)
-    assert "a mask x[mask], whose result has a size that depends on it, for which you can write where(mask, x, 0)" in text
+    assert "a mask x[mask], whose result has a size that depends on it" in text
+    assert "for which you can write where(mask, x, 0)" in text
 
 
 def test_values_that_do_not_fit() -> None:

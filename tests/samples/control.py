@@ -22,16 +22,13 @@ from tests.samples import Draw, Sample
 SHAPES: list[tuple[tuple[int, ...], str]] = [
     ((), "float64"), ((0,), "float64"), ((1,), "float64"), ((2, 3), "float64"), ((2, 3), "float32")]
 
-
 def body(x: Any, y: Any) -> list[Any]:
     """A function with two outputs, so that rules see a zero among the cotangents."""
     return [mul(sin(x), y), add(x, y)]
 
-
 def program_of(shape: Sequence[int], dtype: str, function: Any = body) -> Program:
     aval = Aval(tuple(shape), np.dtype(dtype))
     return trace(lambda *inputs: function(*inputs), [aval, aval], staging=True, intern=False)[0]
-
 
 class Rule:
     """The true derivative of `body`, as a rule of either kind."""
@@ -53,28 +50,24 @@ class Rule:
         return "<body>"
 
 
-RULE = Rule()
-NARROW = {law: "the program inside is of float32, and differences are taken in float64"
-          for law in ("jvp", "second", "transpose")}
 
+RULE = Rule()
+NARROW = dict.fromkeys(("jvp", "second", "transpose"),
+                       "the program inside is of float32, and differences are taken in float64")
 
 def without(dtype: str, printable: bool = True) -> dict[str, str]:
     return (NARROW if dtype == "float32" else {}) | ({} if printable else UNPRINTABLE)
 
-
 UNPRINTABLE = {"text": "a rule is user code, which parse refuses to make"}
-
 
 def calls(name: str) -> list[Sample]:
     return [Sample(Draw(shape, dtype), Draw(shape, dtype), without=without(dtype),
                    params={"program": program_of(shape, dtype), "name": name})
             for shape, dtype in SHAPES]
 
-
 def ruled() -> list[Sample]:
     return [Sample(Draw(shape, dtype), Draw(shape, dtype), without=without(dtype, printable=False),
                    params={"program": program_of(shape, dtype), "rule": RULE}) for shape, dtype in SHAPES]
-
 
 def tangents() -> list[Sample]:
     samples = []
@@ -85,7 +78,6 @@ def tangents() -> list[Sample]:
         samples.append(Sample(*[Draw(shape, dtype) for _ in range(4)], params=params,
                               without=without(dtype, printable=False)))
     return samples
-
 
 SAMPLES: dict[Primitive, list[Sample]] = {
     named_call_p: calls("body"), jit_call_p: calls("body"), checkpoint_p: calls("body"), recompute_p: calls("body"),

@@ -1,0 +1,182 @@
+"""Reductions, statistics, sorting and running results against jax.numpy, and their derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad.errors import ArgumentError, AxisError, ShapeError
+from tests.numpy.comparison import DTYPES, assert_equal, check, check_gradient, draw
+
+SUMS = ["sum", "prod", "nansum", "nanprod"]
+EXTREMA = ["max", "min", "ptp", "nanmax", "nanmin"]
+TESTS = ["all", "any", "count_nonzero"]
+MEANS = ["mean", "var", "std", "nanmean", "nanvar", "nanstd"]
+ALL = SUMS + EXTREMA + TESTS + MEANS
+AXES: list[dict[str, Any]] = [{}, {"axis": 0}, {"axis": -1, "keepdims": True}, {"axis": (0, -1)}, {"keepdims": True},
+                              {"axis": ()}]
+
+
+def dtypes_of(name: str) -> list[str]:
+    if name in ("ptp", "var", "std", "nanvar", "nanstd"):
+        return [dtype for dtype in DTYPES if dtype != "bool" and not (name == "ptp" and dtype == "complex64")]
+    return list(DTYPES)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [
+    pytest.param(name, dtype, marks=[] if dtype in ("int8", "float32", "bfloat16") else pytest.mark.slow)
+    for name in ALL for dtype in dtypes_of(name)])
+def test_dtypes(name: str, dtype: str) -> None:
+    check(name, draw((2, 3, 2), dtype), axis=(0, 2))
+
+
+@pytest.mark.parametrize("options", AXES, ids=repr)
+@pytest.mark.parametrize("name", ALL)
+def test_axes(name: str, options: dict[str, Any]) -> None:
+    check(name, draw((2, 3, 4)), **options)
+
+
+@pytest.mark.parametrize("name", SUMS + MEANS + TESTS)
+def test_of_nothing(name: str) -> None:
+    check(name, draw((0, 3)))
+    check(name, draw((0, 3)), axis=1)
+
+
+@pytest.mark.parametrize("name", ["nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd", "max", "mean",
+                                  "median"])
+def test_nans(name: str) -> None:
+    x = draw((3, 4))
+    x[0, 1], x[1] = np.nan, np.nan
+    check(name, x, axis=1)
+
+
+def test_options_of_sums() -> None:
+    x, mask = draw((2, 3)), draw((2, 3), "bool")
+    for name in ("sum", "prod"):
+        check(name, x, where=mask, axis=1)
+        check(name, x, initial=2.5, axis=1, keepdims=True)
+        check(name, x, dtype="int32")
+        check(name, draw((3,), "int8"), dtype="float32")
+        check(name, draw((3,), "int8"), promote_integers=False)
+    for name in ("max", "min"):
+        check(name, x, where=mask, initial=0.5, axis=1)
+        check(name, x, initial=2.5, axis=1, keepdims=True)
+    for name in ("mean", "var", "std", "all", "any", "nanmean"):
+        check(name, x, where=mask, axis=1)
+    check("mean", draw((4,), "int32"), dtype="float16")
+    check("var", x, ddof=1, axis=1)
+    check("var", x, ddof=5, axis=1)
+    check("std", x, correction=1)
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_positions(name: str) -> None:
+    x = draw((2, 3, 4))
+    for options in ({}, {"axis": 1}, {"axis": -1, "keepdims": True}, {"keepdims": True}):
+        check(name, x, **options)
+    x[0, 1, 2] = np.nan
+    check(name, x, axis=1)
+    check("nan" + name, x, axis=1)
+    check(name, draw((2, 3), "int8"), axis=1)
+
+
+def test_averages() -> None:
+    x = draw((2, 3))
+    check("average", x)
+    check("average", x, axis=1, weights=np.array([1, 2, 3], np.float32))
+    check("average", x, weights=np.abs(x), returned=True)
+    check("cov", x)
+    check("cov", x, rowvar=False, bias=True)
+
+
+# --- order --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32", "bfloat16", "bool"])
+@pytest.mark.parametrize("name", ["sort", "argsort", "cumsum", "cumprod"])
+def test_along_axes(name: str, dtype: str) -> None:
+    for options in ({}, {"axis": None}, {"axis": 0}):
+        check(name, draw((3, 4), dtype), **options)
+
+
+def test_sorting_downwards() -> None:
+    check("sort", draw((3, 4)), axis=0, descending=True)
+    check("argsort", np.array([1, 1, 0, 1, 0], np.int32), descending=True)
+    check("cumulative_sum", draw((2, 3)), axis=1, include_initial=True)
+    check("cumulative_prod", draw((3,)), include_initial=True)
+    np.testing.assert_array_equal(fnp.lexsort([[1, 2, 1], [0, 0, -1]]), np.lexsort([[1, 2, 1], [0, 0, -1]]))
+
+
+@pytest.mark.parametrize("method", ["linear", "lower", "higher", "midpoint"])
+def test_quantiles(method: str) -> None:
+    check("quantile", draw((2, 3, 4)), 0.3, axis=1, method=method)
+    check("percentile", draw((2, 3, 4)), np.array([10, 50], np.float32), axis=(1, 2), keepdims=True, method=method)
+
+
+def test_medians() -> None:
+    for options in ({}, {"axis": 1}, {"axis": (0, 2), "keepdims": True}):
+        check("median", draw((2, 3, 4)), **options)
+    check("median", draw((5,), "int32"))
+
+
+def test_searches() -> None:
+    check("searchsorted", np.sort(draw((4,))), draw((2, 3)))
+    check("searchsorted", np.arange(5, dtype=np.int32), np.array([[1, 2], [3, 7]], np.int32), side="right")
+    points = np.array([-1, 0, 2], np.float32)
+    check("interp", draw((2, 3)), points, draw((3,), seed="f"))
+    check("interp", draw((2, 3)), points, draw((3,), seed="f"), left=-7.0, right=8.0)
+    check_gradient("interp", draw((4,), "float64"), np.array([-1.0, 0.0, 2.0]), draw((3,), "float64"))
+
+
+def test_differences() -> None:
+    check("diff", draw((2, 3, 4)))
+    check("diff", draw((2, 3, 4)), n=2, axis=1)
+    check("diff", draw((4,), "bool"))
+    x = draw((3,), "float64")
+    assert_equal(fnp.diff(x, prepend=0.0, append=x), np.diff(x, prepend=0.0, append=x))
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "var", "std", "nanmean", "cumsum", "cumprod",
+                                  "sort", "median", "ptp"])
+def test_gradients(name: str) -> None:
+    check_gradient(name, draw((3, 4), "float64"), axis=1)
+
+
+def test_gradients_at_ties() -> None:
+    tied = np.array([1.0, 3.0, 3.0])
+    np.testing.assert_array_equal(fxgrad.grad(fnp.max)(tied), [0.0, 0.5, 0.5])
+
+
+# --- errors -------------------------------------------------------------------------------------------------------
+
+
+def message(function: Any, *args: Any, error: Any, **options: Any) -> str:
+    with pytest.raises(error) as caught:
+        fxgrad.make_program(lambda *args: function(*args, **options))(*args)
+    return str(caught.value).partition("\n  at ")[0]
+
+
+def test_messages() -> None:
+    x, empty = np.ones((2, 3)), np.ones((0, 3))
+    assert message(fnp.sum, x, axis=2, error=AxisError) == (
+        "sum: axis 2 of an array with 2 axes; an axis from -2 to 1 is needed")
+    assert message(fnp.sum, x, axis=(0, -2), error=AxisError) == (
+        "sum: axis=(0, -2) names an axis twice; name each once")
+    assert message(fnp.mean, 1.0, axis=0, error=AxisError) == (
+        "mean: axis 0 of an array with 0 axes; a scalar has no axes")
+    assert message(fnp.sum, x, axis=1.5, error=ArgumentError) == "sum: axis must be an integer, got 1.5"
+    assert message(fnp.max, empty, error=ShapeError) == (
+        "max: an array of shape (0, 3) has no elements along axis None, and there is no max of none; give initial=")
+    assert message(fnp.max, x, where=x > 0, error=ArgumentError) == (
+        "max: where= needs initial=, the result where no element counts")
+    assert message(fnp.argmax, empty, axis=0, error=ShapeError) == (
+        "argmax: an array of shape (0, 3) has no elements to choose from")
+    assert message(fnp.average, x, weights=np.ones(2), error=ShapeError) == (
+        "average: weights of shape (2,) for an array of shape (2, 3) along axis None; the same shape, or a vector along "
+        "one axis, is needed")
+    assert message(fnp.quantile, x, 0.5, method="best", error=ArgumentError) == (
+        "quantile: method must be one of linear, lower, higher, midpoint, got 'best'")

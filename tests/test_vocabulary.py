@@ -1,0 +1,68 @@
+"""The vocabulary is complete: every name of jax's families is a primitive here or is covered, and the page says so."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+import fxgrad.ops
+from fxgrad.core.primitive import RULES, Absent, registry
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# The families of jax's first-order primitives that this library promises, with jax's names.
+FAMILIES = {
+    "exponential": "exp exp2 expm1 log log1p sqrt rsqrt cbrt logistic square integer_pow",
+    "trigonometric": "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh",
+    "special": "erf erfc erf_inv lgamma digamma bessel_i0e bessel_i1e",
+    "sign and parts": "neg sign abs floor ceil round is_finite not population_count clz real imag conj",
+    "arithmetic": "add sub mul div rem pow max min atan2 nextafter complex clamp mulhi add_any",
+    "comparison": "eq ne lt le gt ge eq_to le_to lt_to and or xor shift_left shift_right_arithmetic "
+                  "shift_right_logical",
+    "selection": "select_n",
+    "reductions": "reduce reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or reduce_xor argmax argmin "
+                  "reduce_precision",
+    "cumulative": "cumsum cumprod cummax cummin cumlogsumexp",
+    "layout": "broadcast_in_dim broadcast_to reshape squeeze transpose rev concatenate pad split stack unstack tile "
+              "iota empty empty2 copy convert_element_type bitcast_convert_type zeros_like stage",
+    "indexing": "slice dynamic_slice dynamic_update_slice gather scatter scatter_add scatter_sub scatter_mul "
+                "scatter_min scatter_max",
+    "contraction and sorting": "dot_general sort",
+}
+
+
+def covered() -> dict[str, str]:
+    return {name: reason for module in list(sys.modules.values()) if module.__name__.startswith("fxgrad.ops.")
+            for name, reason in getattr(module, "COVERED_BY", {}).items()}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_name_is_there(family: str) -> None:
+    missing = [name for name in FAMILIES[family].split() if name not in registry and name not in covered()]
+    assert not missing
+    assert all(covered().get(name, "reason") for name in FAMILIES[family].split())
+
+
+def test_every_room_is_imported() -> None:
+    rooms = {path.stem for path in (ROOT / "fxgrad" / "ops").glob("*.py")} - {"__init__"}
+    assert rooms - {"families"} == set(fxgrad.ops.__all__)
+
+
+def test_every_absence_is_named_and_none_is_owed() -> None:
+    for primitive in registry.values():
+        for rule in RULES:
+            value = getattr(primitive, rule)
+            assert value is not None
+            assert not isinstance(value, Absent) or value in (fxgrad.NOT_LINEAR, fxgrad.NO_TANGENT), (primitive, value)
+
+
+def test_the_page_is_current() -> None:
+    spec = importlib.util.spec_from_file_location("rules", ROOT / "tools" / "rules.py")
+    assert spec is not None
+    assert spec.loader is not None
+    rules = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(rules)
+    assert rules.matrix() in (ROOT / "docs" / "rules.md").read_text(), "run tools/rules.py"
