@@ -102,7 +102,7 @@ def _integer_pow_tangent(t: Any, out: Any, x: Any, *, exponent: int) -> Any:
 
 integer_pow_p = unary("integer_pow", numpy=_integer_pow_numpy, accepts="numeric", tangent=_integer_pow_tangent,
                       xla=lambda lax, x, *, exponent: lax.integer_pow(x, exponent), public="power",
-                      check=_check_exponent)
+                      check=_check_exponent, parameters=frozenset({"exponent"}))
 
 
 def integer_pow(x: Any, exponent: int) -> Any:

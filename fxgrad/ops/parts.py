@@ -74,7 +74,8 @@ def _round_xla(lax: Any, x: Any, *, to_even: bool) -> Any:
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN if to_even else lax.RoundingMethod.AWAY_FROM_ZERO)
 
 
-round_p = unary("round", numpy=_round_numpy, xla=_round_xla, accepts="floating", tangent=None)
+round_p = unary("round", numpy=_round_numpy, xla=_round_xla, accepts="floating", tangent=None,
+                parameters=frozenset({"to_even"}))
 
 
 def round(x: Any, to_even: bool = True) -> Any:

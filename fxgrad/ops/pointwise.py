@@ -65,18 +65,21 @@ Tangent = Callable[..., Any]
 def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: Callable[..., Any],
                 accepts: str, result: Callable[[DType], DType] = lambda dtype: dtype,
                 tangents: Sequence[Tangent | None] | None, transpose: Rule = NOT_LINEAR, flops: int = 1,
-                public: str | None = None, check: Callable[..., None] | None = None,
+                public: str | None = None, parameters: frozenset[str] = frozenset(),
+                check: Callable[..., None] | None = None,
                 together: Callable[..., Any] | None = None) -> Primitive:
     """The record of an operation that acts on each element alone, with NumPy's broadcasting.
 
     `numpy(*arrays, **params)` and `xla(lax, *values, **params)` return one array each; `tangents` has one
     function an input (None where the derivative is zero), or is None if the output has no tangent at all.
     `together(tangents, output, *inputs)` gives the whole tangent where several inputs have one and their parts share
-    work. `check(*avals, **params)` raises for what the dtypes alone do not tell.
+    work. `check(*avals, **params)` raises for what the dtypes alone do not tell; `params` has the names `parameters`.
     """
     shown = public or name
 
     def abstract(*avals: Aval, **params: Any) -> list[Aval]:
+        if params.keys() != parameters:
+            raise TypeError(f"{name} takes the parameters {sorted(parameters)}, got {sorted(params)}")
         check_kind(shown, accepts, *avals)
         check_same_dtype(shown, *avals)
         if check is not None:

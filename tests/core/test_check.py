@@ -50,6 +50,8 @@ def test_refused_inputs_and_parameters() -> None:
         Program([x, other], [Equation(add_p, [x, other], {}, [Var(x.aval)])], [x]).check()
     with pytest.raises(ProgramError, match="its abstract rule refuses the inputs"):
         Program([x], [Equation(reduce_sum_p, [x], {"axis": 0}, [Var(x.aval)])], [x]).check()
+    with pytest.raises(ProgramError, match=r"neg takes the parameters \[\], got \['axis'\]"):
+        Program([x], [Equation(neg_p, [x], {"axis": 0}, [Var(x.aval)])], [x]).check()
 
 
 def test_bound_twice() -> None:

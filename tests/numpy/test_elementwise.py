@@ -13,10 +13,9 @@ from fxgrad.core.avals import operand_aval
 from fxgrad.errors import DTypeError, UnsupportedError
 from tests.numpy.comparison import DTYPES, check, check_gradient, draw
 
-UNARY = """absolute arccos arccosh arcsin arcsinh arctan arctanh ceil conjugate cos cosh deg2rad exp exp2 expm1 floor
-    imag
-    iscomplex isfinite isinf isnan isreal log log10 log1p log2 logical_not nan_to_num positive rad2deg real
-    reciprocal rint sin sinc sinh sqrt square tan tanh trunc angle""".split()
+UNARY = """absolute angle arccos arccosh arcsin arcsinh arctan arctanh ceil conjugate cos cosh deg2rad exp exp2 expm1
+    floor imag iscomplex isfinite isinf isnan isreal log log10 log1p log2 logical_not nan_to_num positive rad2deg real
+    reciprocal rint sin sinc sinh sqrt square tan tanh trunc""".split()
 NUMERIC = ["negative", "sign"]
 REAL = ["fabs", "signbit", "cbrt", "isneginf", "isposinf"]
 INTEGRAL = ["bitwise_not", "bitwise_count", "invert"]

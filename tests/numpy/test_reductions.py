@@ -176,7 +176,7 @@ def test_messages() -> None:
     assert message(fnp.argmax, empty, axis=0, error=ShapeError) == (
         "argmax: an array of shape (0, 3) has no elements to choose from")
     assert message(fnp.average, x, weights=np.ones(2), error=ShapeError) == (
-        "average: weights of shape (2,) for an array of shape (2, 3) along axis None; the same shape, or a vector along "
-        "one axis, is needed")
+        "average: weights of shape (2,) for an array of shape (2, 3) along axis None; the same shape, or a vector "
+        "along one axis, is needed")
     assert message(fnp.quantile, x, 0.5, method="best", error=ArgumentError) == (
         "quantile: method must be one of linear, lower, higher, midpoint, got 'best'")

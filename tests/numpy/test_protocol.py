@@ -1,0 +1,165 @@
+"""NumPy's own functions and the methods of arrays record what fxgrad.numpy records, and clear errors for the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad.errors import ConcretizationError, UnsupportedError
+from tests.numpy.comparison import assert_equal, draw
+
+X, Y = draw((3, 4), "float64", low=0.5), draw((3, 4), "float64", low=0.5, seed="other")
+S = draw((3, 3), "float64")
+
+CALLS: list[tuple[str, Any]] = [
+    *((name, lambda module, x, y, name=name: getattr(module, name)(x)) for name in
+      """absolute all amax any argmax argsort around atleast_2d cbrt ceil copy cos count_nonzero cumprod cumsum diff exp
+      expm1 fabs fix flip floor isfinite isnan log log10 mean median nan_to_num ndim negative ones_like prod ptp ravel
+      reciprocal round shape sign sin size sort sqrt square squeeze std sum tanh trace transpose tril var
+      zeros_like""".split()),
+    *((name, lambda module, x, y, name=name: getattr(module, name)(x, y)) for name in
+      """add allclose arctan2 array_equal divide equal floor_divide fmax greater hypot isclose logaddexp maximum
+      multiply outer power remainder subtract vdot""".split()),
+    ("operators", lambda module, x, y: -x + 2 * y - x * y / 3 + y ** 2 // x % 5 + abs(x)),
+    ("numpy on the left", lambda module, x, y: Y * x + np.float64(2) / y - np.ones(4) @ x.T @ y),
+    ("sum", lambda module, x, y: module.sum(x, axis=1, keepdims=True)),
+    ("reduce", lambda module, x, y: module.add.reduce(x, axis=1) + module.maximum.reduce(y, axis=1)),
+    ("outer", lambda module, x, y: module.multiply.outer(x, y)),
+    ("where", lambda module, x, y: module.where(x > y, x, 0.0)),
+    ("clip", lambda module, x, y: module.clip(x, 1.0, 2.0)),
+    ("concatenate", lambda module, x, y: module.concatenate([x, y], axis=1)),
+    ("stack", lambda module, x, y: module.stack([x, y])),
+    ("split", lambda module, x, y: module.split(x, 2, axis=1)),
+    ("einsum", lambda module, x, y: module.einsum("ij,ij->i", x, y)),
+    ("dot", lambda module, x, y: module.dot(x, y.T)),
+    ("matmul", lambda module, x, y: module.matmul(x, y.T)),
+    ("tensordot", lambda module, x, y: module.tensordot(x, y, axes=([1], [1]))),
+    ("reshape", lambda module, x, y: module.reshape(x, (2, 6))),
+    ("pad", lambda module, x, y: module.pad(x, 1, mode="edge")),
+    ("take", lambda module, x, y: module.take(x, np.array([0, 1]), axis=1)),
+    ("moveaxis", lambda module, x, y: module.moveaxis(x, 0, 1)),
+    ("mean", lambda module, x, y: module.mean(x, axis=0, dtype=np.float32)),
+    ("broadcast_to", lambda module, x, y: module.broadcast_to(x, (2, 3, 4))),
+    ("linspace", lambda module, x, y: module.linspace(x, y, 3)),
+    ("full_like", lambda module, x, y: module.full_like(x, 2.0)),
+    ("quantile", lambda module, x, y: module.quantile(x, 0.3, axis=1)),
+    ("interp", lambda module, x, y: module.interp(x, np.array([0.0, 1.0]), y[0, :2])),
+    ("roll", lambda module, x, y: module.roll(x, 1, axis=0)),
+    ("kron", lambda module, x, y: module.kron(x, y[:2])),
+]
+
+
+def results(function: Any, module: Any) -> Any:
+    program = fxgrad.make_program(lambda x, y: [value for value in flat(function(module, x, y))
+                                                if type(value) is not int])
+    return program(X, Y)
+
+
+def flat(value: Any) -> list[Any]:
+    return [each for part in value for each in flat(part)] if isinstance(value, list | tuple) else [value]
+
+
+@pytest.mark.parametrize(("name", "function"), CALLS, ids=[name for name, _ in CALLS])
+def test_the_same_program(name: str, function: Any) -> None:
+    theirs, ours = results(function, np), results(function, fnp)
+    assert str(theirs).splitlines()[1:] == str(ours).splitlines()[1:]
+    expected = [value for value in flat(function(np, X, Y)) if type(value) is not int]
+    for got, wanted in zip(theirs(X, Y), expected, strict=True):
+        assert_equal(got, narrowed(wanted, got), name)
+
+
+def narrowed(expected: Any, got: Any) -> Any:
+    """NumPy's positions and counts are 64 bits wide, and ours 32."""
+    expected = np.asarray(expected)
+    return expected.astype(np.asarray(got).dtype) if expected.dtype.kind in "iu" else expected
+
+
+METHODS: list[tuple[str, Any]] = [
+    (name, lambda x, name=name: getattr(x, name)()) for name in
+    """all any argmax argmin argsort conj conjugate copy cumprod cumsum diagonal flatten max mean min prod ravel round
+    squeeze std sum trace transpose""".split()
+] + [
+    ("reshape", lambda x: x.reshape(-1)), ("reshape", lambda x: x.reshape(1, 9)),
+    ("reshape", lambda x: x.reshape((9, 1))),
+    ("transpose", lambda x: x.transpose(1, 0)), ("transpose", lambda x: x.transpose((1, 0))),
+    ("swapaxes", lambda x: x.swapaxes(0, 1)), ("astype", lambda x: x.astype(np.float32)), ("dot", lambda x: x.dot(x)),
+    ("take", lambda x: x.take([0, 1])), ("repeat", lambda x: x.repeat(2, axis=0)), ("clip", lambda x: x.clip(0.0, 1.0)),
+    ("sum", lambda x: x.sum(axis=0, keepdims=True)), ("mean", lambda x: x.mean(0)), ("T", lambda x: x.T),
+    ("mT", lambda x: x.mT), ("real", lambda x: x.real), ("imag", lambda x: x.imag), ("pos", lambda x: +x),
+    ("divmod", lambda x: divmod(x, 2.0)), ("rdivmod", lambda x: divmod(2.0, x)), ("round", lambda x: x.round(1)),
+    ("rpow", lambda x: 2.0 ** x), ("rmod", lambda x: 2.0 % x), ("rfloordiv", lambda x: 2.0 // x),
+    ("comparisons", lambda x: ((x < 1) & (x >= 0.5)) | ~(x != 2)), ("xor", lambda x: (x > 1) ^ True),
+    ("shift", lambda x: (x * 4).astype(int) << 2 >> 1),
+]
+
+
+@pytest.mark.parametrize(("name", "function"), METHODS)
+def test_methods(name: str, function: Any) -> None:
+    program = fxgrad.make_program(lambda x: flat(function(x)))(S)
+    for got, expected in zip(program(S), flat(function(S)), strict=True):
+        assert_equal(got, narrowed(expected, got), name)
+
+
+def test_methods_that_need_values() -> None:
+    x = np.array([0.0, 2.0, 3.0])
+    assert fxgrad.grad(lambda x: x[x.nonzero()[0]].sum())(x).tolist() == [0.0, 1.0, 1.0]
+    with pytest.raises(ConcretizationError, match=r"np\.nonzero, whose result has a size that depends on the values"):
+        fxgrad.jit(lambda x: x.nonzero())(x)
+
+
+def test_equality_with_what_is_no_array() -> None:
+    def function(x: Any) -> Any:
+        assert (x == None) is False  # noqa: E711
+        assert x != "no"
+        return x
+
+    fxgrad.make_program(function)(1.0)
+
+
+def test_lists_in_arithmetic() -> None:
+    np.testing.assert_array_equal(fxgrad.grad(lambda x: np.sum(x * [1.0, 2.0] + [3, 4]))(np.ones(2)), [1.0, 2.0])
+
+
+# --- errors -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("function", "text"), [
+    (lambda x: np.spacing(x), "np.spacing is not supported for traced arrays; fxgrad.numpy lists what is"),
+    (lambda x: np.unwrap(x), "np.unwrap is not supported for traced arrays"),
+    (lambda x: np.linalg.matrix_power(x, 2), "np.linalg.matrix_power is not supported for traced arrays"),
+    (lambda x: np.add.at(x, 0, 1.0),
+     ("np.add.at changes its first argument, and traced arrays cannot change. Write x = x.at[index].add(values), or "
+      "set, multiply, ...")),
+    (lambda x: np.power.accumulate(x), "np.power.accumulate is not supported for traced arrays"),
+    (lambda x: np.hypot.reduce(x), "hypot.reduce is not supported; add, multiply"),
+    (lambda x: np.add(x, 1, out=np.zeros((3, 3))),
+     "add: out= is not supported: traced arrays cannot change. Write result = add(...) instead"),
+    (lambda x: np.copyto(np.zeros((3, 3)), x),
+     "np.copyto changes its first argument, and traced arrays cannot change. Write x = x.at[index].set(values)"),
+])
+def test_unsupported(function: Any, text: str) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        fxgrad.grad(lambda x: np.sum(function(x)))(S)
+    message, _, line = str(caught.value).partition("\n  at ")
+    assert message.startswith(text)
+    assert line.startswith("test_protocol.py:")
+
+
+def test_the_nearest_name_is_given() -> None:
+    with pytest.raises(UnsupportedError, match=r"np\.nancumsum is not supported for traced arrays\. The nearest that "
+                                               r"is: np\.nansum, np\.cumsum"):
+        fxgrad.grad(lambda x: np.sum(np.nancumsum(x)))(S)
+
+
+def test_questions_about_types() -> None:
+    def function(x: Any) -> Any:
+        assert np.result_type(x, np.float32(1)) == np.float64
+        assert not np.iscomplexobj(x)
+        assert (np.ndim(x), np.shape(x), np.size(x)) == (2, (3, 3), 9)
+        return x
+
+    fxgrad.make_program(function)(S)
