@@ -7,10 +7,11 @@ Wrap a function with `grad`, `vmap`, `jit` and their relatives, nest them freely
 from fxgrad import debug, dtypes, errors, executors, numpy, show, testing, tree
 from fxgrad.api.batching import vmap
 from fxgrad.api.compiled import jit
-from fxgrad.api.custom import checkpoint, custom_jvp, custom_vjp, stop_gradient
+from fxgrad.api.custom import custom_jvp, custom_vjp
 from fxgrad.api.forward import jvp, linearize
 from fxgrad.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev, value_and_jacobian
 from fxgrad.api.programs import eval_shape, make_program
+from fxgrad.api.residuals import checkpoint, stop_gradient
 from fxgrad.api.reverse import grad, linear_transpose, value_and_grad, vjp
 from fxgrad.config import default_dtype, set_default_dtype
 from fxgrad.core.interning import clear as clear_caches

@@ -1,4 +1,4 @@
-"""Functions with derivatives that their author gives: `custom_jvp`, `custom_vjp`; and `checkpoint`, `stop_gradient`."""
+"""Functions with derivatives that their author gives: `custom_jvp` and `custom_vjp`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from typing import Any, NamedTuple
 
 from fxgrad import dtypes, tree
 from fxgrad.api.arguments import transformation
-from fxgrad.control.call import checkpoint_p
 from fxgrad.control.custom import Flat, custom_jvp_p, custom_vjp_p
 from fxgrad.control.flat import Traced, check_leaf, function_name, leaf_aval, nth, parameter_names, trace_flat
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind, innermost_for
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, TreeError, at_user_line
 from fxgrad.ops import arithmetic
 from fxgrad.ops.space import convert, instantiate
@@ -161,7 +159,28 @@ def _checked(value: Any, aval: Aval, who: str, what: str) -> Any:
     return convert(value, aval.dtype, aval.weak) if given != aval else value
 
 
-class custom_jvp:  # noqa: N801  (a decorator, named as in jax)
+class _WithRule:
+    """What functions with a custom derivative share: the function, and which arguments rules receive as they are."""
+
+    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
+                 nondiff_argnames: str | Iterable[str] = ()) -> None:
+        transformation(type(self).__name__, fun)(self)
+        self.fun = fun
+        self.nondiff = _nondiff(fun, nondiff_argnums, nondiff_argnames)
+
+    def _call(self, defined: bool, define: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+        """The call with these arguments; raises `ArgumentError` if the rule was not `defined` yet."""
+        what, name = type(self).__name__, function_name(self.fun)
+        if not defined:
+            raise ArgumentError(at_user_line(
+                f"the {what} function {name} has no rule. Write {name}.{define} after its definition"))
+        return _Call(what, self.fun, self.nondiff, args, kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)  # type: ignore[arg-type]
+
+
+class custom_jvp(_WithRule):  # noqa: N801  (a decorator, named as in jax)
     """A function whose forward derivative its author gives; reverse mode follows by transposition.
 
     `defjvp(rule)`: `rule(*nondiff_args, primals, tangents)` returns `(output, output tangent)`, both
@@ -180,12 +199,7 @@ class custom_jvp:  # noqa: N801  (a decorator, named as in jax)
     1.0
     """
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
-                 nondiff_argnames: str | Iterable[str] = ()) -> None:
-        transformation("custom_jvp", fun)(self)
-        self.fun = fun
-        self.nondiff = _nondiff(fun, nondiff_argnums, nondiff_argnames)
-        self.rule: Callable[..., Any] | None = None
+    rule: Callable[..., Any] | None = None
 
     def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Sets the rule; returns it, so that this can be used as a decorator."""
@@ -212,11 +226,7 @@ class custom_jvp:  # noqa: N801  (a decorator, named as in jax)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the function itself."""
-        if self.rule is None:
-            raise ArgumentError(at_user_line(
-                f"the custom_jvp function {function_name(self.fun)} has no rule. "
-                f"Write {function_name(self.fun)}.defjvp(rule) after its definition"))
-        call = _Call("custom_jvp", self.fun, self.nondiff, args, kwargs)
+        call = self._call(self.rule is not None, "defjvp(rule)", args, kwargs)
         running = _running.get()
         if running is not None and running.is_called_again(self, call):
             known = running.rule
@@ -229,9 +239,6 @@ class custom_jvp:  # noqa: N801  (a decorator, named as in jax)
         rule = _UserJvp(call, traced, self)
         outputs = bind(custom_jvp_p, *traced.captured, *leaves, program=traced.program, rule=rule)
         return tree.unflatten(traced.out_tree, outputs)
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
 
 
 class _Running(NamedTuple):
@@ -281,7 +288,7 @@ class _UserJvp(_CapturedInputs):
                 self.flat_output("jvp rule", result[1], "the output tangent"))
 
 
-class custom_vjp:  # noqa: N801  (a decorator, named as in jax)
+class custom_vjp(_WithRule):  # noqa: N801  (a decorator, named as in jax)
     """A function whose reverse derivative its author gives.
 
     `defvjp(forward, backward)`: `forward(*args)` returns `(output, residuals)`, residuals being any container of
@@ -298,13 +305,8 @@ class custom_vjp:  # noqa: N801  (a decorator, named as in jax)
     1000
     """
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
-                 nondiff_argnames: str | Iterable[str] = ()) -> None:
-        transformation("custom_vjp", fun)(self)
-        self.fun = fun
-        self.nondiff = _nondiff(fun, nondiff_argnums, nondiff_argnames)
-        self.forward: Callable[..., Any] | None = None
-        self.backward: Callable[..., Any] | None = None
+    forward: Callable[..., Any] | None = None
+    backward: Callable[..., Any] | None = None
 
     def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
         """Sets the two halves of the rule."""
@@ -312,11 +314,7 @@ class custom_vjp:  # noqa: N801  (a decorator, named as in jax)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the function itself."""
-        if self.forward is None or self.backward is None:
-            raise ArgumentError(at_user_line(
-                f"the custom_vjp function {function_name(self.fun)} has no rule. "
-                f"Write {function_name(self.fun)}.defvjp(forward, backward) after its definition"))
-        call = _Call("custom_vjp", self.fun, self.nondiff, args, kwargs)
+        call = self._call(self.forward is not None, "defvjp(forward, backward)", args, kwargs)
         if not call.is_recorded():
             return self.fun(*call.args)
         leaves = call.leaves
@@ -324,9 +322,6 @@ class custom_vjp:  # noqa: N801  (a decorator, named as in jax)
         rule = _UserVjp(call, traced, self)
         outputs = bind(custom_vjp_p, *traced.captured, *leaves, program=traced.program, rule=rule)
         return tree.unflatten(traced.out_tree, outputs)
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
 
 
 class _UserVjp(_CapturedInputs):
@@ -374,45 +369,3 @@ class _UserVjp(_CapturedInputs):
         return [None if value is None else _checked(value, leaf, f"the backward pass of {self.name}",
                                                     "a cotangent")
                 for value, leaf in zip(values, leaves, strict=True)]
-
-
-def stop_gradient(x: Any) -> Any:
-    """`x`, through which no derivative flows; `x` is an array, a number, or a container of them.
-
-    >>> import fxgrad
-    >>> float(fxgrad.grad(lambda x: x * fxgrad.stop_gradient(x))(3.0))
-    3.0
-    """
-    return tree.map(lambda leaf: arithmetic.stop_gradient(leaf) if type(leaf) is Tracer else leaf, x)
-
-
-def checkpoint(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()) -> Callable[..., Any]:
-    """`fun`, of which reverse mode keeps only the inputs: its inner values are computed again in the backward pass.
-
-    Saves memory for time. Values and derivatives are unchanged. Also under the name `remat`.
-
-    >>> import fxgrad, fxgrad.numpy as fnp
-    >>> block = fxgrad.checkpoint(lambda x: fnp.sin(fnp.sin(x)))
-    >>> round(float(fxgrad.grad(block)(1.0)), 4)
-    0.36
-    """
-    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-
-    @transformation("checkpoint", fun)
-    def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        static = {number % len(args) for number in numbers if args}
-        dynamic = [arg for position, arg in enumerate(args) if position not in static]
-        leaves, structure = tree.flatten((dynamic, kwargs))
-        if any(leaf_aval(leaf) is None for leaf in leaves) or innermost_for(leaves) is None:
-            return fun(*args, **kwargs)
-
-        def call(*tracers: Any) -> Any:
-            given, keywords = tree.unflatten(structure, tracers)
-            remaining = iter(given)
-            return fun(*(arg if position in static else next(remaining) for position, arg in enumerate(args)),
-                       **keywords)
-
-        traced = trace_flat(call, [aval_of(leaf) for leaf in leaves], "checkpoint", fun, values=leaves)
-        outputs = bind(checkpoint_p, *traced.captured, *leaves, program=traced.program, name=function_name(fun))
-        return tree.unflatten(traced.out_tree, outputs)
-    return checkpointed

@@ -101,7 +101,8 @@ class Tracer:
         return int(self.tape.force(self, "int()").reshape(()))
 
     def __float__(self) -> float:
-        raise _refusal(self, "float(x)", "leave out float(): x itself can be used in arithmetic")
+        raise _refusal(self, "float(x)", "leave out float(): x itself can be used in arithmetic, and in "
+                       "place of y[0] = x for a NumPy array y write y = fxgrad.numpy.at(y)[0].set(x)")
 
     def __complex__(self) -> complex:
         raise _refusal(self, "complex(x)", "leave out complex(): x itself can be used in arithmetic")
@@ -115,7 +116,8 @@ class Tracer:
         raise _refusal(self, "x.tolist()", "list(x) gives a list of traced rows")
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise _refusal(self, "np.asarray(x)", "call a function that fxgrad.numpy has; np.<function>(x) then works too")
+        raise _refusal(self, "np.asarray(x)", "call a function that fxgrad.numpy has; np.<function>(x) "
+                       "then works too; np.stack([x, y]) in place of np.array([x, y])")
 
     @property
     def __jax_array__(self) -> Any:

@@ -26,6 +26,7 @@ from numpy import (
 )
 
 from fxgrad.dtypes import bfloat16
+from fxgrad.numpy import linalg
 from fxgrad.numpy import methods as _methods
 from fxgrad.numpy import protocol as _protocol
 from fxgrad.numpy.arithmetic import (
@@ -277,10 +278,10 @@ __all__ = [
     "float32", "float64", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "full", "full_like",
     "geomspace", "greater", "greater_equal", "heaviside", "hsplit", "hstack", "hypot", "identity", "imag", "inf",
     "inner", "int16", "int32", "int64", "int8", "interp", "invert", "isclose", "iscomplex", "isfinite", "isinf",
-    "isnan", "isneginf", "isposinf", "isreal", "kron", "left_shift", "less", "less_equal", "lexsort", "linspace", "log",
-    "log10", "log1p", "log2", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "logspace", "matmul", "matrix_transpose", "matvec", "max", "maximum", "mean", "median", "meshgrid", "min",
-    "minimum", "mod", "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax", "nanargmin", "nanmax", "nanmean",
+    "isnan", "isneginf", "isposinf", "isreal", "kron", "left_shift", "less", "less_equal", "lexsort", "linalg",
+    "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "logspace", "matmul", "matrix_transpose", "matvec", "max", "maximum", "mean", "median", "meshgrid",
+    "min", "minimum", "mod", "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax", "nanargmin", "nanmax", "nanmean",
     "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "ndim", "negative", "newaxis", "nextafter", "nonzero",
     "not_equal", "ones", "ones_like", "outer", "pad", "percentile", "permute_dims", "pi", "positive", "pow", "power",
     "prod", "ptp", "quantile", "rad2deg", "radians", "ravel", "real", "reciprocal", "remainder", "repeat", "reshape",
@@ -293,3 +294,4 @@ __all__ = [
 
 _methods.attach()
 _protocol.install({name: globals()[name] for name in __all__})
+_protocol.install({name: getattr(linalg, name) for name in linalg.__all__}, np_module="linalg")

@@ -6,7 +6,7 @@ import string
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import opt_einsum
+import opt_einsum  # type: ignore[import-untyped]
 
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of

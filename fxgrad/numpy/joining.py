@@ -23,7 +23,8 @@ from fxgrad.ops.space import reshape
 def _arrays(name: str, arrays: Any, dtype: Any) -> list[Any]:
     """The arrays that a caller gave as a sequence, or as the rows of one array, in one dtype."""
     if type(arrays) is Tracer or (isinstance(arrays, np.ndarray) and arrays.ndim):
-        parts = list(arrays)
+        rows: Any = arrays
+        parts = list(rows)
     elif isinstance(arrays, Iterable):
         parts = [asarray(each) for each in arrays]
     else:

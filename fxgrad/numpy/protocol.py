@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -88,8 +87,9 @@ def _iscomplexobj(x: Any) -> bool:
 # --- the tables ---------------------------------------------------------------------------------------------------
 
 
-def install(functions: dict[str, Function], module: types.ModuleType = np) -> None:
+def install(functions: dict[str, Function], np_module: str = "") -> None:
     """Enters `functions` under the NumPy functions of the same names, and attaches the protocol to `Tracer`."""
+    module = getattr(np, np_module) if np_module else np
     for name, function in functions.items():
         theirs = getattr(module, name, None)
         if isinstance(theirs, np.ufunc):

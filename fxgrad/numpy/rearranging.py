@@ -216,7 +216,8 @@ def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
     m = as_array(m)
     if len(shape_of(m)) < 2:
         raise ShapeError(at_user_line(f"{name}: at least two axes are needed, the shape is {shape_of(m)}"))
-    mask = lower_triangle(*shape_of(m)[-2:], k if lower else k - 1)
+    rows, columns = shape_of(m)[-2:]
+    mask = lower_triangle(rows, columns, k if lower else k - 1)
     zero = scalar_like(0, m)
     return select_n(mask, zero, m) if lower else select_n(mask, m, zero)
 
