@@ -16,14 +16,16 @@ X = np.random.default_rng(0).normal(size=(2, 3, 4))
 
 CASES: list[tuple[Callable[[Any], Any], list[str]]] = [
     (lambda x: x[1:][:, 1:][:, :, ::2], ["slice"]), (lambda x: x[:, ::2][:, 1:], ["slice"]),
-    (lambda x: x[:, 5:][:, :0], ["slice", "slice"]), (lambda x: fnp.at(x)[:0].get()[:0], ["slice"]),
-    (lambda x: x[::-1][::-1], []), (lambda x: x[::-1][::-1, ::-1], ["rev"]), (lambda x: x[:1, ::-1, ::-1], ["slice", "rev"]),
+    (lambda x: x[:, 5:][:, :0], ["slice"]), (lambda x: x[::-1][::-1], []), (lambda x: x[::-1][::-1, ::-1], ["rev"]),
+    (lambda x: x[:1, ::-1], ["slice", "rev"]), (lambda x: x.reshape(6, 4).reshape(-1), ["reshape"]),
     (lambda x: x.T.T, []), (lambda x: fnp.pad(x, 0), []), (lambda x: fnp.tile(x, 1), []),
-    (lambda x: fnp.stack([x]), ["reshape"]), (lambda x: fnp.split(x, 1), []), (lambda x: x.reshape(6, 4).reshape(-1), ["reshape"]),
+    (lambda x: fnp.stack([x]), ["reshape"]), (lambda x: fnp.split(x, 1), []),
     (lambda x: x.transpose(0, 2, 1) @ x, ["dot_general"]), (lambda x: x @ x.swapaxes(1, 2), ["dot_general"]),
-    (lambda x: fnp.tensordot(x.transpose(1, 0, 2), x, ((0, 1), (1, 0))), ["dot_general"]),
+    (lambda x: fnp.tensordot(x.transpose(2, 0, 1), x, ((1, 2), (0, 1))), ["dot_general"]),
+    # Sums over two axes in another order would round otherwise.
+    (lambda x: fnp.tensordot(x.transpose(1, 0, 2), x, ((0, 1), (1, 0))), ["transpose", "dot_general"]),
     # The free axes of the first operand change places, which the numbers of a product cannot say.
-    (lambda x: fnp.tensordot(x.transpose(1, 0, 2), x, 1 - 1), ["transpose", "dot_general"]),
+    (lambda x: fnp.tensordot(x.transpose(1, 0, 2), x, 0), ["transpose", "dot_general"]),
 ]
 
 

@@ -164,7 +164,8 @@ class _WithRule:
 
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
                  nondiff_argnames: str | Iterable[str] = ()) -> None:
-        transformation(type(self).__name__, fun)(self)
+        decorate: Callable[..., Any] = transformation(type(self).__name__, fun)
+        decorate(self)
         self.fun = fun
         self.nondiff = _nondiff(fun, nondiff_argnums, nondiff_argnames)
 
@@ -177,7 +178,8 @@ class _WithRule:
         return _Call(what, self.fun, self.nondiff, args, kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)  # type: ignore[arg-type]
+        bind_instance: Callable[..., Any] = functools.partial
+        return self if instance is None else bind_instance(self, instance)
 
 
 class custom_jvp(_WithRule):  # noqa: N801  (a decorator, named as in jax)

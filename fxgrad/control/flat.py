@@ -32,7 +32,7 @@ def origin_of(function: Any) -> Any:
 
 def leaf_aval(value: Any) -> Aval | None:
     """The type of an argument leaf: of a tracer, an array or a number; None for anything else."""
-    return value.var.aval if type(value) is Tracer else array_aval(value)
+    return value.variable.aval if type(value) is Tracer else array_aval(value)
 
 
 def parameter_names(function: Any, count: int) -> list[str]:

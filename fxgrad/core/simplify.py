@@ -29,16 +29,16 @@ class Definitions:
     def note(self, primitive: Primitive, inputs: list[Any], params: dict[str, Any], outputs: Sequence[Any]) -> None:
         """Enters the equation that made `outputs`."""
         for output in outputs:
-            self._made[output.var] = (primitive, inputs, params)
+            self._made[output.variable] = (primitive, inputs, params)
 
     def inputs_if(self, value: Any, primitive: Primitive) -> list[Any] | None:
         """The inputs of the equation that made `value`, if `primitive` made it."""
-        made = self._made.get(value.var) if type(value) is Tracer else None
+        made = self._made.get(value.variable) if type(value) is Tracer else None
         return made[1] if made is not None and made[0] is primitive else None
 
     def params_of(self, value: Any) -> dict[str, Any]:
         """The parameters of the equation that made `value`."""
-        return self._made[value.var][2]
+        return self._made[value.variable][2]
 
 
 Rewrite = Callable[[Definitions, list[Any], dict[str, Any]], "list[Any] | None"]

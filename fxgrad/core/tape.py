@@ -71,7 +71,7 @@ def innermost_for(values: Sequence[Any]) -> Tape | None:
 def aval_of(value: Any) -> Aval:
     """The type of an operand of any kind; raises `ArgumentError` for what is not an array or a number."""
     if type(value) is Tracer:
-        return value.var.aval
+        return value.variable.aval
     aval = operand_aval(value)
     if aval is None:
         if type(value) is Linear:
@@ -120,7 +120,8 @@ class Tape:
     def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any],
                source: Source | None = None) -> list[Any]:
         """Records one operation and returns the tracers of its outputs; `source` is found if it is not given."""
-        atoms: list[Any] = [arg.var if type(arg) is Tracer and arg.tape is self else self.atom(arg) for arg in args]
+        atoms: list[Any] = [arg.variable if type(arg) is Tracer and arg.tape is self else self.atom(arg)
+                            for arg in args]
         key = (primitive, *atoms, *params.items()) if params else (primitive, *atoms)
         node = self.node.children.get(key)
         if node is None:
@@ -147,7 +148,7 @@ class Tape:
         """`value` as an input of an equation: a variable of this tape, a literal, or a captured input."""
         if type(value) is Tracer:
             if value.tape is self:
-                return value.var
+                return value.variable
             if value.tape.closed:
                 raise leaked(value)
         elif type(value) is Literal:
@@ -199,7 +200,7 @@ class Tape:
             raise leaked(tracer)
         if self.values is None:
             raise self._unknown(tracer, use)
-        value = self._run_prefix()[tracer.var]
+        value = self._run_prefix()[tracer.variable]
         if type(value) is Tracer:
             return value.tape.force(value, use)
         return np.asarray(value)
@@ -236,11 +237,11 @@ class Tape:
         """The concrete value for display, or None where there is none."""
         if self.closed or self.values is None:
             return None
-        value = self._run_prefix()[tracer.var]
+        value = self._run_prefix()[tracer.variable]
         return value.tape.known_value(value) if type(value) is Tracer else value
 
     def _unknown(self, tracer: Tracer, use: str) -> errors.ConcretizationError:
-        names = ", ".join(self._ancestors(tracer.var)) or "no argument"
+        names = ", ".join(self._ancestors(tracer.variable)) or "no argument"
         return errors.ConcretizationError(errors.at_user_line(
             f"{use} needs the value of a traced array ({tracer.aval}) in {self.name}, which is traced without values. "
             f"It depends on: {names}. Write fxgrad.numpy.where(condition, a, b) to choose between values, "
@@ -269,7 +270,7 @@ class Tape:
 
 def leaked(tracer: Tracer) -> errors.LeakedTracerError:
     """The error for a tracer that outlived its function."""
-    made = tracer.tape.origin_of(tracer.var)
+    made = tracer.tape.origin_of(tracer.variable)
     where = f"made at {made}" if made else "an argument of the function"
     return errors.LeakedTracerError(errors.at_user_line(
         f"a traced array ({tracer.aval}) of {tracer.tape.name}, {where}, was used after {tracer.tape.name} had "

@@ -26,54 +26,54 @@ class Tracer:
     """
 
     # Slots: one is built for every recorded operation.
-    __slots__ = ("tape", "var")
+    __slots__ = ("tape", "variable")
     __array_priority__ = 1000
 
     tape: Tape
-    var: Var
+    variable: Var
 
-    def __init__(self, tape: Tape, var: Var) -> None:
-        self.tape, self.var = tape, var
+    def __init__(self, tape: Tape, variable: Var) -> None:
+        self.tape, self.variable = tape, variable
 
     @property
     def aval(self) -> Aval:
         """The type: shape, dtype, weakness."""
-        return self.var.aval
+        return self.variable.aval
 
     @property
     def shape(self) -> Shape:
         """The shape, a tuple of ints."""
-        return self.var.aval.shape
+        return self.variable.aval.shape
 
     @property
     def dtype(self) -> DType:
         """The NumPy dtype."""
-        return self.var.aval.dtype
+        return self.variable.aval.dtype
 
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return len(self.var.aval.shape)
+        return len(self.variable.aval.shape)
 
     @property
     def size(self) -> int:
         """The number of elements."""
-        return self.var.aval.size
+        return self.variable.aval.size
 
     @property
     def nbytes(self) -> int:
         """The size in bytes."""
-        return self.var.aval.nbytes
+        return self.variable.aval.nbytes
 
     @property
     def itemsize(self) -> int:
         """The size of one element in bytes."""
-        return self.var.aval.dtype.itemsize
+        return self.variable.aval.dtype.itemsize
 
     @property
     def weak_type(self) -> bool:
         """Whether the dtype is that of a Python scalar, which gives way to that of an array."""
-        return self.var.aval.weak
+        return self.variable.aval.weak
 
     def __len__(self) -> int:
         if not self.shape:

@@ -88,7 +88,7 @@ class Elementwise:
 def unary(primitive: Primitive, kinds: str = "fc") -> Function:
     """The function of one operand that applies `primitive`; dtypes of other `kinds` become inexact first."""
     def function(x: Any) -> Any:
-        if type(x) is Tracer and x.var.aval.dtype.kind in kinds:
+        if type(x) is Tracer and x.variable.aval.dtype.kind in kinds:
             return bind(primitive, x)[0]
         x = operand(x)
         return apply(primitive, x if aval_of(x).dtype.kind in kinds else promoted_inexact(x)[0])
@@ -109,10 +109,10 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
     def function(x: Any, y: Any) -> Any:
         x_type, y_type = type(x), type(y)
         if x_type is Tracer:
-            aval = x.var.aval
+            aval = x.variable.aval
             dtype = aval.dtype
             if y_type is Tracer:
-                also = y.var.aval
+                also = y.variable.aval
                 if dtype is also.dtype and aval.weak is also.weak and dtype.kind in kinds:
                     return bind(primitive, x, y)[0]
             elif not aval.weak and dtype.kind in kinds:
@@ -120,8 +120,8 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                     return bind(primitive, x, dtype.type(y))[0]
                 if y_type is np.ndarray and y.dtype is dtype:
                     return bind(primitive, x, y)[0]
-        elif y_type is Tracer and not y.var.aval.weak and y.var.aval.dtype.kind in kinds:
-            dtype = y.var.aval.dtype
+        elif y_type is Tracer and not y.variable.aval.weak and y.variable.aval.dtype.kind in kinds:
+            dtype = y.variable.aval.dtype
             if x_type is int or ((x_type is float or x_type is np.float64) and dtype.kind not in "iu"):
                 return bind(primitive, dtype.type(x), y)[0]
             if x_type is np.ndarray and x.dtype is dtype:

@@ -52,7 +52,7 @@ cbrt = _named("cbrt", unary(exponential.cbrt_p, "f"), "The real cube root of eac
 
 
 def _square(x: Any) -> Any:
-    if type(x) is Tracer and x.var.aval.dtype.kind != "b":
+    if type(x) is Tracer and x.variable.aval.dtype.kind != "b":
         return exponential.square(x)
     return apply(exponential.square_p, without_bool(operand(x)))
 
@@ -166,7 +166,7 @@ def _positive(x: Any) -> Any:
 
 
 def _absolute(x: Any) -> Any:
-    if type(x) is Tracer and x.var.aval.dtype.kind != "b":
+    if type(x) is Tracer and x.variable.aval.dtype.kind != "b":
         return parts.abs(x)
     x = operand(x)
     return as_array(x) if aval_of(x).dtype.kind in "bu" else apply(parts.abs_p, x)

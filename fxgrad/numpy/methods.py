@@ -118,5 +118,4 @@ def attach() -> None:
         "reshape": _reshape, "transpose": _transpose,
     }
     for name, member in members.items():
-        if name not in Tracer.__slots__:  # `var` is the variable that a tracer stands for
-            setattr(Tracer, name, member)
+        setattr(Tracer, name, member)

@@ -50,7 +50,7 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
     array([[11.]])
     """
     if type(a) is Tracer and type(b) is Tracer:  # the path of `x @ W`: one look-up and one test
-        left, right = a.var.aval, b.var.aval
+        left, right = a.variable.aval, b.variable.aval
         numbers = _PLAIN.get((len(left.shape), len(right.shape)))
         if numbers is not None and left.dtype is right.dtype and left.shape[-1] == right.shape[0] \
                 and preferred_element_type is None:

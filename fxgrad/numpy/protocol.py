@@ -65,7 +65,7 @@ def _unsupported(name: str, method: str = "__call__") -> UnsupportedError:
         return UnsupportedError(at_user_line(f"{called} changes its first argument, and traced arrays cannot change. "
                                              "Write x = x.at[index].set(values)"))
     supported = {_name_of(function) for function in (*_functions, *_ufuncs)}
-    near = difflib.get_close_matches(name, supported, 3, 0.65)
+    near = difflib.get_close_matches(name, supported, 3, 0.5)
     hint = f". The nearest that is: {', '.join(f'np.{each}' for each in near)}" if near else \
         "; fxgrad.numpy lists what is"
     return UnsupportedError(at_user_line(f"{called} is not supported for traced arrays{hint}"))

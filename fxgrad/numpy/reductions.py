@@ -76,9 +76,11 @@ def sum(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims:
     >>> sum([[1.0, 2.0], [3.0, 4.0]], axis=0)
     array([4., 6.])
     """
-    if type(a) is Tracer and axis is None and a.var.aval.dtype.kind in "fc" and a.var.aval.dtype.itemsize > 2 \
-            and dtype is None and not keepdims and initial is None and where is None and out is None:
-        return reduce_sum(a, range(len(a.var.aval.shape)))
+    if type(a) is Tracer and axis is None and dtype is None and not keepdims and initial is None and where is None \
+            and out is None:
+        aval = a.variable.aval
+        if aval.dtype.kind in "fc" and aval.dtype.itemsize > 2:
+            return reduce_sum(a, range(len(aval.shape)))
     refuse_out("sum", out)
     if where is not None:
         a = choose(where, a, _like(a, 0))

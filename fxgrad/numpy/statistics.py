@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.control.call import named
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
@@ -46,6 +47,7 @@ def _count(number: float, like: Aval) -> Literal:
     return Literal(number, Aval((), like.dtype, like.weak))
 
 
+@named("mean")
 def _mean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     shape = shape_of(x)
     result = div(reduce_sum(x, axes), _count(math.prod([shape[axis] for axis in axes]), aval_of(x)))
@@ -73,6 +75,7 @@ def mean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
     return _narrowed(divide(total, sum(where, axes, keepdims=keepdims)), wanted)
 
 
+@named("var")
 def _var(x: Any, axes: tuple[int, ...], correction: float, keepdims: bool) -> Any:
     shape = shape_of(x)
     apart = sub(x, _mean(x, axes, True))

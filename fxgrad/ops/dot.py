@@ -211,7 +211,7 @@ def dot_general(x: Any, y: Any, dimension_numbers: Any, precision: str | None = 
 
 @rewrites.register(dot_general_p)
 def _dot_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """A transposed operand is contracted along other axes instead, where its free axes stay in order."""
+    """A transposed operand is contracted along other axes instead, where its free axes and the sums stay in order."""
     contract, batch = params["dimension_numbers"]
     operands, contracts, batches = list(inputs), list(contract), list(batch)
     for place, value in enumerate(inputs):
@@ -219,7 +219,8 @@ def _dot_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) 
         if source:
             order: Sequence[int] = known.params_of(value)["permutation"]
             free = [order[axis] for axis in _free(len(order), contracts[place], batches[place])]
-            if free == sorted(free):
+            summed = [order[axis] for axis in sorted(contracts[place])]
+            if free == sorted(free) and summed == sorted(summed):
                 operands[place] = source[0]
                 contracts[place] = tuple(order[axis] for axis in contracts[place])
                 batches[place] = tuple(order[axis] for axis in batches[place])

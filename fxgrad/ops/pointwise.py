@@ -54,7 +54,7 @@ def scalar_like(value: float | complex, operand: Any) -> Literal:
 def is_same(value: Any, other: Any) -> bool:
     """In a rewrite: whether both stand for the same variable, or are equal literals."""
     if type(value) is Tracer and type(other) is Tracer:
-        return value.var is other.var
+        return value.variable is other.variable
     return type(value) is Literal and value == other
 
 

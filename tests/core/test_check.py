@@ -30,7 +30,7 @@ def test_unbound_input() -> None:
 
 def test_unbound_output() -> None:
     program = sound()
-    with pytest.raises(ProgramError, match="output 0 .* is bound by no input and no equation"):
+    with pytest.raises(ProgramError, match=r"output 0 .* is bound by no input and no equation"):
         Program(program.inputs, program.equations, [Var(program.out_avals[0])]).check()
 
 

@@ -21,7 +21,7 @@ X = np.array([1.5, -2.0, 0.0, np.inf, np.nan, -0.0])
     (lambda x: x * 1.0, []),
     (lambda x: x / 1.0, []),
     (lambda x: x - 0.0, []),
-    (lambda x: -(-x), []),
+    (lambda x: np.negative(-x), []),
     (lambda x: (-x) * (-x), ["mul"]),
     (lambda x: x + (-x), ["sub"]),
     (lambda x: x.reshape(2, 3).reshape(6), []),
@@ -54,7 +54,8 @@ def test_left_alone(function) -> None:
 
 def test_calls_with_different_parameters_are_kept_apart() -> None:
     assert names(lambda x: np.sum(x, axis=0) + np.sum(x, axis=0), np.ones((2, 2))) == ["reduce_sum", "add"]
-    assert names(lambda x: np.sum(x, axis=0) + np.sum(x, axis=1), np.ones((2, 2))) == ["reduce_sum", "reduce_sum", "add"]
+    both = names(lambda x: np.sum(x, axis=0) + np.sum(x, axis=1), np.ones((2, 2)))
+    assert both == ["reduce_sum", "reduce_sum", "add"]
 
 
 def test_signature_and_constants_stay() -> None:
