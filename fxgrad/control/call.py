@@ -140,34 +140,37 @@ recompute_p = _call_primitive("recompute", _recomputing_jvp, _run_numpy, _emit_b
 """The second computation of a checkpointed call, in the backward pass."""
 
 
-def named(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorates a library function of one array and static (hashable) arguments: programs show it as one call.
+def named(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+    """A library function of one array and static (hashable) arguments that programs show as one call.
 
     What it does may depend on the type of the array and the other arguments only, for its program is remembered.
+    `name` is shown; by default that of the function.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> from fxgrad.control.call import named
-    >>> @named("energy")
+    >>> @named
     ... def energy(x):
     ...     return fnp.sum(x * x)
     >>> program = fxgrad.make_program(energy)(fnp.arange(3.0))
     >>> [equation.params["name"] for equation in program.equations]
     ['energy']
     """
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def wrapper(x: Any, *static: Any) -> Any:
-            if innermost_for((x,)) is None:
-                return function(x, *static)
-            program = _library_program(function, name, aval_of(x), static)
-            return bind(named_call_p, x, program=program, name=name)[0]
-        return wrapper
-    return decorate
+    shown = name or function.__name__
+
+    @functools.wraps(function)
+    def wrapper(x: Any, *args: Any, **static: Any) -> Any:
+        if innermost_for((x,)) is None:
+            return function(x, *args, **static)
+        program = _library_program(function, shown, aval_of(x), args, tuple(static.items()))
+        return bind(named_call_p, x, program=program, name=shown)[0]
+    return wrapper
 
 
 @functools.lru_cache(maxsize=4096)
-def _library_program(function: Callable[..., Any], name: str, aval: Aval, static: tuple[Any, ...]) -> Program:
-    program, captured = trace(lambda tracer: [function(tracer, *static)], [aval], staging=True, name=name,
-                              intern=False, literals=True)
-    assert not captured, f"the library function {name} closes over an array"
+def _library_program(function: Callable[..., Any], name: str, aval: Aval, args: tuple[Any, ...],
+                     static: tuple[tuple[str, Any], ...]) -> Program:
+    program, captured = trace(lambda tracer: [function(tracer, *args, **dict(static))], [aval], staging=True,
+                              name=name, intern=False, literals=True)
+    if captured:
+        raise ValueError(f"the library function {name} closes over an array; make it an argument, or leave out named")
     return program

@@ -168,7 +168,13 @@ def operand_aval(value: Any) -> Aval | None:
 def check_dtype(value: Any, name: str) -> None:
     """Raises `DTypeError` if `value` is an array of a dtype fxgrad does not have."""
     dtype = getattr(value, "dtype", None)
-    if isinstance(dtype, np.dtype) and dtype.name not in dtypes.SUPPORTED and dtype != dtypes.float0:
+    if not isinstance(dtype, np.dtype) or dtype in _SUPPORTED:
+        return
+    if dtype.name in dtypes.SUPPORTED:
+        raise DTypeError(at_user_line(
+            f"{name} is an array of {dtype.name} in foreign byte order; "
+            "convert it first: x.astype(x.dtype.newbyteorder('='))"))
+    if dtype != dtypes.float0:
         raise DTypeError(at_user_line(
             f"{name} is an array of dtype {dtype.name}, which fxgrad does not have; "
             f"it supports {', '.join(dtypes.SUPPORTED)}: convert it first, for example x.astype('float32')"))

@@ -116,8 +116,9 @@ class Tracer:
         raise _refusal(self, "x.tolist()", "list(x) gives a list of traced rows")
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise _refusal(self, "np.asarray(x)", "call a function that fxgrad.numpy has; np.<function>(x) "
-                       "then works too; np.stack([x, y]) in place of np.array([x, y])")
+        raise _refusal(self, "np.asarray(x)", "call a function that fxgrad.numpy has; np.<function>(x) then works too; "
+                       "np.stack([x, y]) in place of np.array([x, y]), and fxgrad.numpy.take(a, x, axis=0) in place "
+                       "of a[x] for a NumPy array a")
 
     @property
     def __jax_array__(self) -> Any:

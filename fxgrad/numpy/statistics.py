@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ def _count(number: float, like: Aval) -> Literal:
     return Literal(number, Aval((), like.dtype, like.weak))
 
 
-@named("mean")
+@partial(named, name="mean")
 def _mean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     shape = shape_of(x)
     result = div(reduce_sum(x, axes), _count(math.prod([shape[axis] for axis in axes]), aval_of(x)))
@@ -75,7 +75,7 @@ def mean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
     return _narrowed(divide(total, sum(where, axes, keepdims=keepdims)), wanted)
 
 
-@named("var")
+@partial(named, name="var")
 def _var(x: Any, axes: tuple[int, ...], correction: float, keepdims: bool) -> Any:
     shape = shape_of(x)
     apart = sub(x, _mean(x, axes, True))
