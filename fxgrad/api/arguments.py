@@ -30,6 +30,9 @@ def transformation(what: str, function: Callable[..., Any]) -> Callable[[Callabl
         return lambda wrapper: wrapper
 
 
+_ONE_LEAF = tree.structure((0,))
+
+
 class Selected(NamedTuple):
     """The positional arguments that a transformation is about: their leaves, and how to call with new ones."""
 
@@ -41,6 +44,8 @@ class Selected(NamedTuple):
 
     def rebuild(self, leaves: Sequence[Any]) -> Any:
         """Leaves as the container that `argnums` asked for: one argument, or a tuple of them."""
+        if self.single and self.structure == _ONE_LEAF:
+            return leaves[0]
         arguments = tree.unflatten(self.structure, leaves)
         return arguments[0] if self.single else arguments
 
@@ -74,6 +79,10 @@ def _position(what: str, function: Any, number: Any, count: int) -> int:
 def caller(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], selected: Selected,
            ) -> Callable[..., Any]:
     """`function` of the flat leaves of the selected arguments, all others being as given."""
+    if selected.positions == (0,) and selected.structure == _ONE_LEAF:
+        # The most frequent case, worth a microsecond less on every call.
+        return lambda leaf: function(leaf, *args[1:], **kwargs)
+
     def call(*leaves: Any) -> Any:
         arguments = list(args)
         for position, value in zip(selected.positions, tree.unflatten(selected.structure, leaves), strict=True):

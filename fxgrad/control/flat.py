@@ -95,6 +95,9 @@ class Traced(NamedTuple):
         return (*[False] * self.program.captured, *chosen)
 
 
+_LEAF = tree.structure(0)
+
+
 def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, function: Any, *,
                values: Sequence[Any] | None = None, staging: bool = False,
                names: Callable[[], Sequence[str]] | None = None, intern: bool = True,
@@ -107,7 +110,11 @@ def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, fu
     out_tree: list[TreeDef] = []
 
     def flat(*tracers: Tracer) -> list[Any]:
-        leaves, structure = tree.flatten(call(*tracers))
+        output = call(*tracers)
+        if type(output) is Tracer:
+            out_tree.append(_LEAF)
+            return [output]
+        leaves, structure = tree.flatten(output)
         for index, leaf in enumerate(leaves):
             if leaf_aval(leaf) is None:
                 _refuse_output(what, name, structure, index, leaf)
