@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fxgrad import tree
+from fxgrad import config, tree
 from fxgrad.api.arguments import transformation
 from fxgrad.control.call import jit_call_p
 from fxgrad.control.flat import function_name, leaf_aval, parameter_names, trace_flat
@@ -17,6 +17,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
 from fxgrad.core.tape import bind, innermost_for, is_tracing, leaked
 from fxgrad.core.tracer import Tracer
+from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.executors.xla import emit, x64
 
@@ -56,13 +57,21 @@ class Jitted:
         self._static_argnums, self._static_argnames = _tuple(static_argnums), frozenset(_tuple(static_argnames))
         self._static_argnames |= self._names_of_static()
 
-        @transformation("jit", fun)  # with the signature of `fun`, in which jax looks for names
-        def traced_by_jax(*args: Any, **kwargs: Any) -> Any:
-            return self._traced_by_jax(*args, **kwargs)
+        self._options = {"static_argnums": static_argnums, "static_argnames": tuple(sorted(self._static_argnames)),
+                         "donate_argnums": donate_argnums, "donate_argnames": donate_argnames, "inline": inline}
+        self._compilers: dict[DType, Any] = {}
 
-        self._jitted: Any = jax.jit(traced_by_jax, static_argnums=static_argnums,
-                                    static_argnames=tuple(sorted(self._static_argnames)),
-                                    donate_argnums=donate_argnums, donate_argnames=donate_argnames, inline=inline)
+    def _jitted(self) -> Any:
+        """What jax compiles and keeps; one for every default dtype, on which the types of Python floats depend."""
+        dtype = config.default_float()
+        compiler = self._compilers.get(dtype)
+        if compiler is None:
+            @transformation("jit", self._fun)  # with the signature of the function, in which jax looks for names
+            def traced_by_jax(*args: Any, **kwargs: Any) -> Any:
+                return self._traced_by_jax(*args, **kwargs)
+
+            compiler = self._compilers[dtype] = jax.jit(traced_by_jax, **self._options)
+        return compiler
 
     def _names_of_static(self) -> set[str]:
         names = parameter_names(self._fun, 1 + max((number for number in self._static_argnums), default=-1))
@@ -77,7 +86,7 @@ class Jitted:
                 return tree.unflatten(structure, outputs)
         try:
             with x64():
-                return self._jitted(*args, **kwargs)
+                return self._jitted()(*args, **kwargs)
         except (ValueError, TypeError, UnsupportedError):
             self._explain(args, kwargs)
             raise
@@ -85,16 +94,17 @@ class Jitted:
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text()`, `compile()`."""
         with x64():
-            return self._jitted.lower(*args, **kwargs)
+            return self._jitted().lower(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """jax's `Traced` stage for these arguments, with the jaxpr of the emitted operations."""
         with x64():
-            return self._jitted.trace(*args, **kwargs)
+            return self._jitted().trace(*args, **kwargs)
 
     def clear_cache(self) -> None:
         """Forgets all compiled versions."""
-        self._jitted.clear_cache()
+        for compiler in self._compilers.values():
+            compiler.clear_cache()
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad import config
 from fxgrad.core.avals import Aval
 from fxgrad.core.interpreter import Derived, derive
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program, needs_x64
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.core.tape import aval_of, bind, innermost_for, trace
+from fxgrad.dtypes import DType
 from fxgrad.errors import ProgramError
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
@@ -161,14 +163,14 @@ def named(function: Callable[..., Any], name: str | None = None) -> Callable[...
     def wrapper(x: Any, *args: Any, **static: Any) -> Any:
         if innermost_for((x,)) is None:
             return function(x, *args, **static)
-        program = _library_program(function, shown, aval_of(x), args, tuple(static.items()))
+        program = _library_program(function, shown, aval_of(x), args, tuple(static.items()), config.default_float())
         return bind(named_call_p, x, program=program, name=shown)[0]
     return wrapper
 
 
 @functools.lru_cache(maxsize=4096)
 def _library_program(function: Callable[..., Any], name: str, aval: Aval, args: tuple[Any, ...],
-                     static: tuple[tuple[str, Any], ...]) -> Program:
+                     static: tuple[tuple[str, Any], ...], default_float: DType) -> Program:
     program, captured = trace(lambda tracer: [function(tracer, *args, **dict(static))], [aval], staging=True,
                               name=name, intern=False, literals=True)
     if captured:

@@ -28,6 +28,14 @@ def test_python_scalars_stay_narrow() -> None:
     assert jit(lambda x, s: x * s)(np.ones(2, np.float32), 2.0).dtype == np.float32
 
 
+def test_the_default_dtype_counts_also_where_a_version_was_compiled() -> None:
+    f = jit(lambda x: x * 2.0)
+    assert f(3.0).dtype == np.float32
+    with fxgrad.default_dtype("float64"):
+        assert f(3.0).dtype == np.float64
+    assert f(3.0).dtype == np.float32
+
+
 def test_traces_once_for_each_signature() -> None:
     traces = []
 
