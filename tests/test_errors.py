@@ -64,6 +64,7 @@ CASES: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "grad in a string": (errors.ArgumentError, lambda: grad(unit)("three")),
     "grad in an object array": (errors.DTypeError, lambda: grad(unit)(np.array([None]))),
     "grad in a foreign byte order": (errors.DTypeError, lambda: grad(np.sum)(np.ones(3, ">f8"))),
+    "grad in a masked array": (errors.ArgumentError, lambda: grad(np.sum)(np.ma.array([1.0]))),
     "grad of no function": (errors.ArgumentError, lambda: grad(3.0)),
     "argnums out of range": (errors.ArgumentError, lambda: grad(unit, argnums=2)(1.0)),
     "argnums of a wrong type": (errors.ArgumentError, lambda: grad(unit, argnums=("x",))(1.0)),

@@ -59,18 +59,21 @@ class Jitted:
 
         self._options = {"static_argnums": static_argnums, "static_argnames": tuple(sorted(self._static_argnames)),
                          "donate_argnums": donate_argnums, "donate_argnames": donate_argnames, "inline": inline}
-        self._compilers: dict[DType, Any] = {}
+        self._compilers: dict[tuple[DType, bool], Any] = {}
 
-    def _jitted(self) -> Any:
-        """What jax compiles and keeps; one for every default dtype, on which the types of Python floats depend."""
-        dtype = config.default_float()
-        compiler = self._compilers.get(dtype)
+    def _jitted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What jax compiles and keeps, one for each way in which Python numbers get their types.
+
+        That depends on the default dtype, and for integers on whether they fit 32 bits, which jax does not tell.
+        """
+        key = (config.default_float(), _has_wide_integers(args) or (bool(kwargs) and _has_wide_integers((kwargs,))))
+        compiler = self._compilers.get(key)
         if compiler is None:
             @transformation("jit", self._fun)  # with the signature of the function, in which jax looks for names
             def traced_by_jax(*args: Any, **kwargs: Any) -> Any:
-                return self._traced_by_jax(*args, **kwargs)
+                return self._traced_by_jax(key[1], args, kwargs)
 
-            compiler = self._compilers[dtype] = jax.jit(traced_by_jax, **self._options)
+            compiler = self._compilers[key] = jax.jit(traced_by_jax, **self._options)
         return compiler
 
     def _names_of_static(self) -> set[str]:
@@ -86,7 +89,7 @@ class Jitted:
                 return tree.unflatten(structure, outputs)
         try:
             with x64():
-                return self._jitted()(*args, **kwargs)
+                return self._jitted(args, kwargs)(*args, **kwargs)
         except (ValueError, TypeError, UnsupportedError):
             self._explain(args, kwargs)
             raise
@@ -94,12 +97,12 @@ class Jitted:
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text()`, `compile()`."""
         with x64():
-            return self._jitted().lower(*args, **kwargs)
+            return self._jitted(args, kwargs).lower(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """jax's `Traced` stage for these arguments, with the jaxpr of the emitted operations."""
         with x64():
-            return self._jitted().trace(*args, **kwargs)
+            return self._jitted(args, kwargs).trace(*args, **kwargs)
 
     def clear_cache(self) -> None:
         """Forgets all compiled versions."""
@@ -112,10 +115,10 @@ class Jitted:
     def __repr__(self) -> str:
         return f"<jit of {function_name(self._fun)}>"
 
-    def _traced_by_jax(self, *args: Any, **kwargs: Any) -> Any:
+    def _traced_by_jax(self, wide: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What jax traces: our own trace of the function, emitted as `lax` calls."""
         leaves, _, rebuild = self._dynamic(args, kwargs)
-        avals = [_aval_from_jax(leaf) for leaf in leaves]
+        avals = [_aval_from_jax(leaf, wide) for leaf in leaves]
         traced = trace_flat(lambda *tracers: rebuild(tracers), avals, "jit", self._fun, staging=True,
                             names=lambda: self._leaf_names(args, kwargs), intern=False, literals=True)
         values = [leaf.astype(aval.dtype) if leaf.dtype != aval.dtype else leaf
@@ -198,12 +201,27 @@ def _check_hashable(name: str, where: str, value: Any) -> None:
             f"of the compile cache. Pass {instead}")) from None
 
 
-def _aval_from_jax(leaf: Any) -> Aval:
-    """The type of a jax tracer; weak scalars, which jax widens in the x64 scope, get their default width back."""
+_WITHOUT_INTEGERS = frozenset({np.ndarray, float, bool, complex, str, type(None)})
+
+
+def _has_wide_integers(args: Sequence[Any]) -> bool:
+    """Whether a Python integer among the arguments, or in a container there, does not fit 32 bits."""
+    for arg in args:
+        if type(arg) is int:
+            if not -2**31 <= arg < 2**31:
+                return True
+        elif type(arg) not in _WITHOUT_INTEGERS and not isinstance(arg, jax.Array) and any(
+                type(leaf) is int and not -2**31 <= leaf < 2**31 for leaf in tree.leaves(arg)):
+            return True
+    return False
+
+
+def _aval_from_jax(leaf: Any, wide: bool) -> Aval:
+    """The type of a jax tracer; weak scalars, which jax widens in the x64 scope, get their own width back."""
     aval = jax.typeof(leaf)
     dtype = np.dtype(aval.dtype)
     if aval.weak_type and not aval.shape:
-        scalar = {"f": 0.0, "i": 0, "c": 0j}.get(dtype.kind)
+        scalar = {"f": 0.0, "i": 2**32 * wide, "c": 0j}.get(dtype.kind)
         if scalar is not None:
             known = leaf_aval(scalar)
             assert known is not None

@@ -122,6 +122,8 @@ _SUPPORTED = frozenset(dtypes.SUPPORTED.values())  # native byte order only: oth
 def array_aval(value: Any) -> Aval | None:
     """The aval of a NumPy array or scalar, a jax array, a Python scalar or a literal; None for all else.
 
+    Masked arrays and matrices are something else: their arithmetic is not that of arrays.
+
     >>> array_aval(2.0), array_aval(np.zeros((2, 3))), array_aval("no")
     (f32*[], f64[2,3], None)
     """
@@ -132,7 +134,7 @@ def array_aval(value: Any) -> Aval | None:
         return value.aval  # type: ignore[no-any-return]
     if kind in (bool, int, float, complex):
         return scalar_aval(value)
-    if isinstance(value, np.generic | np.ndarray):
+    if isinstance(value, np.generic | np.ndarray) and not isinstance(value, np.ma.MaskedArray | np.matrix):
         return Aval(value.shape, value.dtype) if value.dtype in _SUPPORTED else None
     if isinstance(value, jax.Array):
         if value.dtype not in _SUPPORTED:

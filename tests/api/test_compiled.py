@@ -28,6 +28,14 @@ def test_python_scalars_stay_narrow() -> None:
     assert jit(lambda x, s: x * s)(np.ones(2, np.float32), 2.0).dtype == np.float32
 
 
+def test_python_integers_that_do_not_fit_32_bits() -> None:
+    f = jit(lambda tree: tree["n"] + 1)
+    assert int(f({"n": 3})) == 4
+    assert int(f({"n": 2 ** 40})) == 2 ** 40 + 1
+    assert int(jit(lambda n: n + 1)(-2 ** 35)) == -2 ** 35 + 1
+    assert jit(lambda n: n + 1)(3).dtype == np.int32
+
+
 def test_the_default_dtype_counts_also_where_a_version_was_compiled() -> None:
     f = jit(lambda x: x * 2.0)
     assert f(3.0).dtype == np.float32
