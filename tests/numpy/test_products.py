@@ -27,12 +27,18 @@ PRODUCTS: list[tuple[Any, ...]] = [
     ("vecdot", draw((2, 3), "complex64"), draw((3,), "complex64")), ("tensordot", A, M, 1), ("tensordot", A, A),
     ("tensordot", B, B, ((0, 1), (0, 1))), ("tensordot", B, M, [[1, 2], [0, 1]]), ("tensordot", A, M, 0),
     ("tensordot", B, W, (2, 0)), ("kron", A, V), ("kron", A, M), ("cross", V, V), ("cross", A, V),
-    ("cross", draw((2, 2)), draw((2,))), ("cross", draw((2,)), V),
 ]
 
 
 def ranks(case: tuple[Any, ...]) -> str:
     return f"{case[0]}-{'-'.join(str(np.shape(each)) for each in case[1:3])}".replace(" ", "")
+
+
+def test_cross_of_vectors_in_the_plane() -> None:
+    """Newer NumPy and jax refuse them; here a missing third component is zero, and two such give the third alone."""
+    a, b = draw((2, 2)), draw((2,))
+    np.testing.assert_allclose(fnp.cross(a, b), a[:, 0] * b[1] - a[:, 1] * b[0], rtol=1e-6)
+    np.testing.assert_allclose(fnp.cross(b, V), np.cross(np.append(b, np.float32(0)), V), rtol=1e-6)
 
 
 @pytest.mark.parametrize("case", PRODUCTS, ids=ranks)

@@ -18,7 +18,7 @@ S = draw((3, 3), "float64")
 CALLS: list[tuple[str, Any]] = [
     *((name, lambda module, x, y, name=name: getattr(module, name)(x)) for name in
       """absolute all amax any argmax argsort around atleast_2d cbrt ceil copy cos count_nonzero cumprod cumsum diff exp
-      expm1 fabs fix flip floor isfinite isnan log log10 mean median nan_to_num ndim negative ones_like prod ptp ravel
+      expm1 fabs trunc flip floor isfinite isnan log log10 mean median nan_to_num ndim negative ones_like prod ptp ravel
       reciprocal round shape sign sin size sort sqrt square squeeze std sum tanh trace transpose tril var
       zeros_like""".split()),
     *((name, lambda module, x, y, name=name: getattr(module, name)(x, y)) for name in
