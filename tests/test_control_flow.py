@@ -104,6 +104,20 @@ def test_values_already_computed_are_not_computed_again() -> None:
         assert len(computed) == 1
 
 
+def test_asking_often_takes_linear_time() -> None:
+    """A question for each of thousands of steps; with work that grew with every question this would not end soon."""
+    def f(x):
+        steps = 0
+        while x > 1.0:
+            x = x * 0.999
+            steps += 1
+        return x, steps
+
+    slope, steps = grad(f, has_aux=True)(20.0)
+    assert steps > 2900
+    assert slope == pytest.approx(0.999 ** steps, rel=1e-3)
+
+
 def test_debug_value() -> None:
     seen = []
 

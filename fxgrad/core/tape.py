@@ -94,8 +94,8 @@ class Tape:
     With `literals`, Python and NumPy scalars become literals of the program, and captured inputs otherwise.
     """
 
-    __slots__ = ("_done", "_environment", "_identified", "_interned", "_literals", "_originals", "captured",
-                 "closed", "input_names", "name", "node", "nodes", "parent", "root", "staging", "values")
+    __slots__ = ("_captured_done", "_done", "_environment", "_identified", "_interned", "_literals", "_originals",
+                 "captured", "closed", "input_names", "name", "node", "nodes", "parent", "root", "staging", "values")
 
     def __init__(self, root: interning.Node, staging: bool, values: Sequence[Any] | None = None,
                  name: str = "function", input_names: InputNames | None = None, interned: bool = True,
@@ -108,10 +108,10 @@ class Tape:
         self.nodes: list[interning.Node] = []
         self.captured: list[Any] = []
         self.closed = False
-        self._identified: dict[int, Var] = {}
+        self._identified: dict[int, tuple[Var, Any]] = {}
         self._originals: list[Any] = []
         self._environment: dict[Var, Any] | None = None
-        self._done = 0
+        self._done = self._captured_done = 0
 
     def inputs(self) -> list[Tracer]:
         """The tracers to call the function with."""
@@ -159,19 +159,20 @@ class Tape:
             scalar = np.asarray(value, aval.dtype)[()]
             return Literal(scalar, aval) if self._literals else self._capture(scalar, aval)
         known = self._identified.get(id(value))
-        if known is not None:
-            return known
-        var = self._capture(value, aval_of(value))
-        self._identified[id(value)] = var
-        self._originals.append(value)  # known by its id, so it must live as long; what is captured may be a copy
+        if known is not None and (known[1] is value or np.array_equal(known[1], value)):
+            return known[0]
+        captured = value
+        if type(value) is np.ndarray and not _is_frozen(value):
+            captured = value.copy()  # the function may change it before the program runs, or before its next use
+        var = self._capture(captured, aval_of(value))
+        self._identified[id(value)] = var, captured
+        self._originals.append(value)  # known by its id, so it must live as long
         return var
 
     def _capture(self, value: Any, aval: Aval) -> Var:
         node = self.node.children.get(aval)
         if node is None:
             node = self._step(aval, None, [Var(aval)])
-        if type(value) is np.ndarray and value.flags.writeable:
-            value = value.copy()  # the function may change it before the program runs
         self.captured.append(value)
         self.node = node
         self.nodes.append(node)
@@ -211,12 +212,12 @@ class Tape:
         if self._environment is None:
             self._environment = dict(zip(self.root.outputs, self.values, strict=True))
         environment = self._environment
-        captured = iter(self.captured[sum(node.equation is None for node in self.nodes[:self._done]):])
         token = current.set(self.parent)
         try:
             for node in self.nodes[self._done:]:
                 if node.equation is None:
-                    environment[node.outputs[0]] = next(captured)
+                    environment[node.outputs[0]] = self.captured[self._captured_done]
+                    self._captured_done += 1
                 else:
                     inputs = [read(environment, atom) for atom in node.equation.inputs]
                     outputs = bind_equation(node.equation, inputs)
@@ -296,6 +297,15 @@ def infer(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -
 def _user_source() -> Source | None:
     frame = errors.user_frame()
     return None if frame is None else Source(frame.f_code, frame.f_lasti)
+
+
+def _is_frozen(array: Any) -> bool:
+    """Whether nothing can write to the memory of a NumPy array, neither through it nor through what it is a view of."""
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return False
+        array = array.base
+    return array is None or isinstance(array, bytes)
 
 
 class sources:  # noqa: N801  (used as `with sources() as at: at(equation)`)

@@ -164,6 +164,29 @@ def test_captured_array_changed_while_tracing() -> None:
     np.testing.assert_array_equal(grad(f)(np.ones(3)), np.ones(3))
 
 
+def test_captured_array_changed_between_two_uses() -> None:
+    data = np.ones(3)
+
+    def f(x):
+        first = np.sum(x * data)
+        data[:] += 1.0
+        return first + np.sum(x * data)
+
+    for before in (1.0, 2.0):
+        np.testing.assert_array_equal(grad(f)(np.ones(3)), np.full(3, 2 * before + 1.0))
+
+
+def test_captured_read_only_view_of_a_changing_array() -> None:
+    data = np.ones(3)
+
+    def f(x):
+        product = x * np.broadcast_to(data, (2, 3))
+        data[:] = 100.0
+        return np.sum(product)
+
+    np.testing.assert_array_equal(grad(f)(np.ones((2, 3))), np.ones((2, 3)))
+
+
 def test_results_own_their_memory() -> None:
     x = np.ones(3)
     same = grad(lambda x: np.sum(x * x) * 0.5)(x)
@@ -206,6 +229,7 @@ def test_linear_transpose() -> None:
     assert both(np.float32(1.0)) == (2.0, -1.0)
 
 
+@pytest.mark.slow
 def test_long_python_loop() -> None:
     def f(x):
         for _ in range(10_000):
