@@ -16,7 +16,7 @@ from fxgrad.api.reverse import grad, linear_transpose, value_and_grad, vjp
 from fxgrad.config import default_dtype, set_default_dtype
 from fxgrad.core.interning import clear as clear_caches
 from fxgrad.core.interpreter import Interpreter, bind
-from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive
+from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
 from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.simplify import simplify
 from fxgrad.ops.space import instantiate
@@ -29,10 +29,10 @@ remat = checkpoint
 __version__ = "0.1.0"
 
 __all__ = [
-    "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "Primitive", "Program", "ShapeDtypeStruct", "Var",
-    "bind", "checkpoint", "clear_caches", "cost", "custom_jvp", "custom_vjp", "debug", "default_dtype", "dtypes",
-    "errors", "eval_shape", "executors", "grad", "hessian", "hvp", "instantiate", "jacfwd", "jacobian", "jacrev",
-    "jit", "jvp", "linear_transpose", "linearize", "make_jaxpr", "make_program", "numpy", "parse", "remat",
+    "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "Primitive", "Program", "ShapeDtypeStruct", "TODO",
+    "Var", "bind", "checkpoint", "clear_caches", "cost", "custom_jvp", "custom_vjp", "debug", "default_dtype",
+    "dtypes", "errors", "eval_shape", "executors", "grad", "hessian", "hvp", "instantiate", "jacfwd", "jacobian",
+    "jacrev", "jit", "jvp", "linear_transpose", "linearize", "make_jaxpr", "make_program", "numpy", "parse", "remat",
     "set_default_dtype", "show", "simplify", "stop_gradient", "testing", "tree", "value_and_grad",
     "value_and_jacobian", "vjp", "vmap",
 ]

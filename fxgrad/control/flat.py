@@ -143,8 +143,3 @@ def indexed_names(function: Any, args: Sequence[Any], positions: Sequence[int] |
         chosen = range(len(args)) if positions is None else positions
         return [name for position in chosen for name in tree.leaf_names(args[position], roots[position])]
     return names
-
-
-def unflatten(structure: TreeDef, leaves: Sequence[Any]) -> Any:
-    """The container of `structure` with these leaves."""
-    return tree.unflatten(structure, leaves)

@@ -46,7 +46,11 @@ NO_TANGENT = Absent("NO_TANGENT", "the output is integer, bool or piecewise cons
 
 
 def TODO(reason: str) -> Absent:  # noqa: N802  (reads as the marker that it is)
-    """A rule that is still owed, and why."""
+    """A rule that is still owed, and why; raises `ValueError` without a reason.
+
+    >>> print(TODO("the transpose of a sort needs a gather"))
+    TODO: the transpose of a sort needs a gather
+    """
     if not reason:
         raise ValueError("TODO needs a reason")
     return Absent("TODO", reason)

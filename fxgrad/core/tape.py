@@ -132,8 +132,6 @@ class Tape:
 
     def _extend(self, key: Any, primitive: Primitive, atoms: list[Atom], params: dict[str, Any],
                 source: Source | None) -> interning.Node:
-        if self.closed:
-            raise self._leak("operations")
         avals = infer(primitive, [atom.aval for atom in atoms], params)
         source = source or equation_source.get() or _user_source()
         equation = Equation(primitive, atoms, params, [Var(aval) for aval in avals], source)
@@ -256,9 +254,6 @@ class Tape:
                 wanted.update(atom for atom in equation.inputs if type(atom) is Var)
         names = self.input_names() if self.input_names else [f"input {i}" for i in range(len(self.root.outputs))]
         return [name for name, root in zip(names, self.root.outputs, strict=True) if root in wanted]
-
-    def _leak(self, what: str) -> errors.LeakedTracerError:
-        return errors.LeakedTracerError(errors.at_user_line(f"{what} recorded on the closed tape of {self.name}"))
 
     def origin_of(self, var: Var) -> str:
         """The user's line that made `var`, for messages; "" if it is an input."""

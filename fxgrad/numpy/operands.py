@@ -17,7 +17,7 @@ from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, AxisError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.ops.join import stack
-from fxgrad.ops.space import broadcast_to, convert, full
+from fxgrad.ops.space import convert, full
 
 PYTHON_SCALARS = frozenset({bool, int, float, complex})
 WEAK_SCALARS = frozenset({int, float, complex, np.float64, np.complex128})
@@ -169,10 +169,6 @@ def is_staging() -> bool:
     return innermost_for(()) is not None
 
 
-def default_integer() -> DType:
-    """The dtype of counts and positions."""
-    return dtypes.int32
-
 
 def default_float() -> DType:
     """The dtype of floats that meet no array."""
@@ -219,11 +215,6 @@ def axes_of(name: str, axis: Any, rank: int) -> tuple[int, ...]:
         raise AxisError(at_user_line(f"{name}: axis={tuple(axis)!r} names an axis twice; name each once"))
     return tuple(axes)
 
-
-def broadcast_together(name: str, *values: Any) -> list[Any]:
-    """The operands repeated to their common shape."""
-    shape = common_shape(name, *map(shape_of, values))
-    return [broadcast_to(value, shape) for value in values]
 
 
 def common_shape(name: str, *shapes: Shape) -> Shape:
