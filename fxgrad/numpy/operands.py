@@ -169,7 +169,6 @@ def is_staging() -> bool:
     return innermost_for(()) is not None
 
 
-
 def default_float() -> DType:
     """The dtype of floats that meet no array."""
     return config.default_float()
@@ -214,7 +213,6 @@ def axes_of(name: str, axis: Any, rank: int) -> tuple[int, ...]:
     if len(set(axes)) != len(axes):
         raise AxisError(at_user_line(f"{name}: axis={tuple(axis)!r} names an axis twice; name each once"))
     return tuple(axes)
-
 
 
 def common_shape(name: str, *shapes: Shape) -> Shape:

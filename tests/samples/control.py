@@ -50,7 +50,6 @@ class Rule:
         return "<body>"
 
 
-
 RULE = Rule()
 NARROW = dict.fromkeys(("jvp", "second", "transpose"),
                        "the program inside is of float32, and differences are taken in float64")
