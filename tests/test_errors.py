@@ -72,6 +72,9 @@ CASES: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "no pair for has_aux": (errors.ArgumentError, lambda: grad(unit, has_aux=True)(1.0)),
     "output is a string": (errors.ArgumentError, lambda: grad(lambda x: "words")(1.0)),
     "holomorphic in a real": (errors.DTypeError, lambda: grad(unit, holomorphic=True)(1.0)),
+    "jacobian in an integer": (errors.DTypeError, lambda: jacfwd(unit)(3)),
+    "float0 out of a trace": (errors.ArgumentError,
+                              lambda: vmap(grad(lambda x: x * 1.0, allow_int=True))(np.arange(3))),
     "jacobian of a complex function": (errors.DTypeError, lambda: fxgrad.jacrev(unit)(np.ones(2, complex))),
     "jacobian of an integer function": (errors.DTypeError, lambda: jacfwd(lambda x: np.argmax(x))(ONES)),
     "broadcasting": (errors.ShapeError, lambda: grad(lambda x: np.sum(x + np.ones(4)))(ONES)),
@@ -132,6 +135,8 @@ CASES: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "default dtype": (ValueError, lambda: fxgrad.set_default_dtype("int32")),
     "chunk size": (errors.ArgumentError, lambda: vmap(unit, chunk_size=0)),
     "jacobian mode": (errors.ArgumentError, lambda: fxgrad.jacobian(unit, mode="sideways")),
+    "static argument of checkpoint out of range": (
+        errors.ArgumentError, lambda: grad(fxgrad.checkpoint(choose, static_argnums=3))(1.0, True)),
     "static argument out of range": (errors.ArgumentError, lambda: make_program(unit, static_argnums=3)(1.0)),
 }
 

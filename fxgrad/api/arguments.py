@@ -76,6 +76,17 @@ def _position(what: str, function: Any, number: Any, count: int) -> int:
     return int(number) % count
 
 
+def static_positions(static_argnums: int | Sequence[int], count: int) -> set[int]:
+    """The positions of static arguments, counted from the front; raises `ArgumentError` for one that is not there."""
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    for number in numbers:
+        if not -count <= number < count:
+            raise ArgumentError(at_user_line(
+                f"static_argnums={number}, and the function was called with {count} positional "
+                f"argument{'s' * (count != 1)}"))
+    return {number % count for number in numbers}
+
+
 def caller(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], selected: Selected,
            ) -> Callable[..., Any]:
     """`function` of the flat leaves of the selected arguments, all others being as given."""
@@ -101,8 +112,11 @@ def leaf_avals(what: str, selected: Selected) -> list[Aval]:
 
 
 def check_differentiable(what: str, selected: Selected, avals: Sequence[Aval], *, holomorphic: bool = False,
-                         allow_int: bool = False) -> None:
-    """Raises `DTypeError` for leaves that cannot be differentiated in, as the options say."""
+                         allow_int: bool | None = None) -> None:
+    """Raises `DTypeError` for leaves that cannot be differentiated in, as the options say.
+
+    `allow_int` is None where the transformation has no such option.
+    """
     for index, aval in enumerate(avals):
         kind = aval.dtype.kind
         if holomorphic and kind != "c":
@@ -110,10 +124,11 @@ def check_differentiable(what: str, selected: Selected, avals: Sequence[Aval], *
                 f"{what} with holomorphic=True needs complex arguments, and {selected.names()[index]} is {aval}. "
                 f"Convert it, x.astype('complex64'), or leave out holomorphic=True"))
         if kind in "biu" and not allow_int and not dtypes.is_inexact(aval.dtype):
+            leave_out = ("or leave it out of argnums" if allow_int is None else
+                         "leave it out of argnums, or pass allow_int=True for a gradient of dtype float0")
             raise DTypeError(at_user_line(
                 f"{what} needs floating-point arguments, and {selected.names()[index]} is {aval}. "
-                f"Convert it, float(x) or x.astype('float32'), leave it out of argnums, "
-                f"or pass allow_int=True for a gradient of dtype float0"))
+                f"Convert it, float(x) or x.astype('float32'), {leave_out}"))
 
 
 def with_aux(what: str, function: Any, output: Any) -> tuple[Any, Any]:
@@ -180,4 +195,4 @@ def gradient_leaf(value: Any, aval: Aval) -> Any:
 
 
 __all__ = ["Argnums", "Aux", "Selected", "caller", "check_differentiable", "gradient_leaf", "leaf_avals",
-           "match_trees", "select", "tangent_leaf", "transformation", "with_aux"]
+           "match_trees", "select", "static_positions", "tangent_leaf", "transformation", "with_aux"]

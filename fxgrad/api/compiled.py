@@ -12,7 +12,7 @@ import numpy as np
 from fxgrad import config, tree
 from fxgrad.api.arguments import transformation
 from fxgrad.control.call import jit_call_p
-from fxgrad.control.flat import function_name, leaf_aval, parameter_names, trace_flat
+from fxgrad.control.flat import function_name, leaf_aval, parameter_names, trace_flat, with_static
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
 from fxgrad.core.tape import bind, innermost_for, is_tracing, leaked
@@ -156,9 +156,7 @@ class Jitted:
 
         def rebuild(values: Sequence[Any]) -> Any:
             given, named = tree.unflatten(structure, values)
-            remaining = iter(given)
-            arguments = [arg if position in static else next(remaining) for position, arg in enumerate(args)]
-            return self._fun(*arguments, **{**kwargs, **named})
+            return self._fun(*with_static(args, static, given), **{**kwargs, **named})
         return leaves, structure, rebuild
 
     def _leaf_names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:

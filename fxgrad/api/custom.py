@@ -11,7 +11,16 @@ from typing import Any, NamedTuple
 from fxgrad import dtypes, tree
 from fxgrad.api.arguments import transformation
 from fxgrad.control.custom import Flat, custom_jvp_p, custom_vjp_p
-from fxgrad.control.flat import Traced, check_leaf, function_name, leaf_aval, nth, parameter_names, trace_flat
+from fxgrad.control.flat import (
+    Traced,
+    check_leaf,
+    function_name,
+    leaf_aval,
+    nth,
+    parameter_names,
+    trace_flat,
+    with_static,
+)
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind, innermost_for
@@ -48,8 +57,7 @@ class _Call:
 
     def arguments(self, leaves: Flat) -> list[Any]:
         """All positional arguments, with `leaves` in the places of the flat inputs."""
-        remaining = iter(tree.unflatten(self.structure, leaves))
-        return [arg if position in self.static else next(remaining) for position, arg in enumerate(self.args)]
+        return with_static(self.args, self.static, tree.unflatten(self.structure, leaves))
 
     def dynamic(self, leaves: Flat) -> tuple[Any, ...]:
         """The differentiable arguments alone."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad import tree
-from fxgrad.api.arguments import transformation
-from fxgrad.control.flat import Traced, described_aval, function_name, just, parameter_names, trace_flat
+from fxgrad.api.arguments import static_positions, transformation
+from fxgrad.control.flat import Traced, described_aval, function_name, just, parameter_names, trace_flat, with_static
 from fxgrad.core import program as ir
 from fxgrad.core.avals import struct_of
 from fxgrad.core.interpreter import run
@@ -31,22 +31,12 @@ def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = 
     """
     @transformation("make_program", fun)
     def traced_program(*args: Any, **kwargs: Any) -> Program:
-        static = _static_positions(static_argnums, len(args))
+        static = static_positions(static_argnums, len(args))
         traced, names, structure = trace_call("make_program", fun, args, kwargs, static)
         signature = Signature(function_name(fun), tuple(names), structure, traced.out_tree)
         program = traced.program
         return Program(program.inputs, program.equations, program.outputs, program.captured, traced.captured, signature)
     return traced_program
-
-
-def _static_positions(static_argnums: int | Sequence[int], count: int) -> set[int]:
-    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    for number in numbers:
-        if not -count <= number < count:
-            raise ArgumentError(at_user_line(
-                f"static_argnums={number}, and the function was called with {count} positional "
-                f"argument{'s' * (count != 1)}"))
-    return {number % count for number in numbers}
 
 
 def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -62,9 +52,7 @@ def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs
 
     def call(*tracers: Any) -> Any:
         given, keywords = tree.unflatten(structure, tracers)
-        remaining = iter(given)
-        arguments = [arg if position in static else next(remaining) for position, arg in enumerate(args)]
-        return fun(*arguments, **keywords)
+        return fun(*with_static(args, static, given), **keywords)
 
     traced = trace_flat(call, avals, what, fun, staging=True, names=lambda: names, intern=False, literals=True)
     return traced, names, structure

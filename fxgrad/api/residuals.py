@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad import tree
-from fxgrad.api.arguments import transformation
+from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.control.call import checkpoint_p
-from fxgrad.control.flat import function_name, leaf_aval, trace_flat
+from fxgrad.control.flat import function_name, leaf_aval, trace_flat, with_static
 from fxgrad.core.tape import aval_of, bind, innermost_for
 from fxgrad.core.tracer import Tracer
 from fxgrad.ops import arithmetic
@@ -34,11 +34,9 @@ def checkpoint(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] =
     >>> round(float(fxgrad.grad(block)(1.0)), 4)
     0.36
     """
-    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-
     @transformation("checkpoint", fun)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        static = {number % len(args) for number in numbers if args}
+        static = static_positions(static_argnums, len(args))
         dynamic = [arg for position, arg in enumerate(args) if position not in static]
         leaves, structure = tree.flatten((dynamic, kwargs))
         if any(leaf_aval(leaf) is None for leaf in leaves) or innermost_for(leaves) is None:
@@ -46,9 +44,7 @@ def checkpoint(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] =
 
         def call(*tracers: Any) -> Any:
             given, keywords = tree.unflatten(structure, tracers)
-            remaining = iter(given)
-            return fun(*(arg if position in static else next(remaining) for position, arg in enumerate(args)),
-                       **keywords)
+            return fun(*with_static(args, static, given), **keywords)
 
         traced = trace_flat(call, [aval_of(leaf) for leaf in leaves], "checkpoint", fun, values=leaves)
         outputs = bind(checkpoint_p, *traced.captured, *leaves, program=traced.program, name=function_name(fun))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad import tree
+from fxgrad import dtypes, tree
 from fxgrad.core.avals import Aval, array_aval, check_dtype, struct_aval
 from fxgrad.core.program import Program
 from fxgrad.core.tape import record
@@ -128,11 +128,21 @@ def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, fu
 
 def _refuse_output(what: str, name: str, structure: TreeDef, index: int, leaf: Any) -> None:
     names = tree.leaf_names(tree.unflatten(structure, range(structure.num_leaves)), "output")
+    if getattr(leaf, "dtype", None) == dtypes.float0:
+        raise ArgumentError(at_user_line(
+            f"{what}: {name} returned at {names[index]} the gradient of an integer argument (dtype float0), which "
+            "cannot be traced. Leave the integer argument out of argnums, or do not return its gradient"))
     if isinstance(leaf, np.ndarray | np.generic):
         check_dtype(leaf, f"{what}: {names[index]} of {name}")
     raise ArgumentError(at_user_line(
         f"{what}: {name} returned a {type(leaf).__name__} at {names[index]}, where an array or a number is needed. "
         "Return it with has_aux=True, or not at all"))
+
+
+def with_static(args: Sequence[Any], static: Container[int], dynamic: Iterable[Any]) -> list[Any]:
+    """`args` with the values of `dynamic`, in order, in all positions but the `static` ones."""
+    remaining = iter(dynamic)
+    return [arg if position in static else next(remaining) for position, arg in enumerate(args)]
 
 
 def indexed_names(function: Any, args: Sequence[Any], positions: Sequence[int] | None = None,

@@ -310,7 +310,10 @@ class sources:  # noqa: N801  (used as `with sources() as at: at(equation)`)
 
     def __enter__(self) -> Callable[[Equation], None]:
         outer = self._outer = equation_source.get()
-        return lambda equation: equation_source.set(equation.source or outer) and None
+
+        def at(equation: Equation) -> None:
+            equation_source.set(equation.source or outer)
+        return at
 
     def __exit__(self, *_: object) -> None:
         equation_source.set(self._outer)
