@@ -4,14 +4,30 @@ Wrap a function with `grad`, `vmap`, `jit` and their relatives, nest them freely
 `make_program`. Functions may be written with NumPy itself or with `fxgrad.numpy`.
 """
 
-from fxgrad import debug, dtypes, errors, executors, numpy, show, testing, tree
+from fxgrad import (
+    checkpoint_policies,
+    debug,
+    dtypes,
+    errors,
+    executors,
+    image,
+    lax,
+    nn,
+    numpy,
+    random,
+    scipy,
+    segment,
+    show,
+    testing,
+    tree,
+)
 from fxgrad.api.batching import vmap
 from fxgrad.api.compiled import jit
 from fxgrad.api.custom import custom_jvp, custom_vjp
 from fxgrad.api.forward import jvp, linearize
 from fxgrad.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev, value_and_jacobian
 from fxgrad.api.programs import eval_shape, make_program
-from fxgrad.api.residuals import checkpoint, stop_gradient
+from fxgrad.api.residuals import checkpoint, checkpoint_name, print_saved_residuals, saved_residuals, stop_gradient
 from fxgrad.api.reverse import grad, linear_transpose, value_and_grad, vjp
 from fxgrad.config import default_dtype, set_default_dtype
 from fxgrad.core.interning import clear as clear_caches
@@ -30,9 +46,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "Primitive", "Program", "ShapeDtypeStruct", "TODO",
-    "Var", "bind", "checkpoint", "clear_caches", "cost", "custom_jvp", "custom_vjp", "debug", "default_dtype",
-    "dtypes", "errors", "eval_shape", "executors", "grad", "hessian", "hvp", "instantiate", "jacfwd", "jacobian",
-    "jacrev", "jit", "jvp", "linear_transpose", "linearize", "make_jaxpr", "make_program", "numpy", "parse", "remat",
-    "set_default_dtype", "show", "simplify", "stop_gradient", "testing", "tree", "value_and_grad",
-    "value_and_jacobian", "vjp", "vmap",
+    "Var", "bind", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "cost", "custom_jvp",
+    "custom_vjp", "debug", "default_dtype", "dtypes", "errors", "eval_shape", "executors", "grad", "hessian", "hvp",
+    "image", "instantiate", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize",
+    "make_jaxpr", "make_program", "nn", "numpy", "parse", "print_saved_residuals", "random", "remat",
+    "saved_residuals", "scipy", "segment", "set_default_dtype", "show", "simplify", "stop_gradient", "testing",
+    "tree", "value_and_grad", "value_and_jacobian", "vjp", "vmap",
 ]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad.core.tracer import Tracer
+from fxgrad.debug_keys import check_key_reuse
+
+__all__ = ["check_key_reuse", "value"]
 
 
 def value(x: Any) -> Any:

@@ -27,6 +27,13 @@ float64: DType = np.dtype(np.float64)
 complex64: DType = np.dtype(np.complex64)
 complex128: DType = np.dtype(np.complex128)
 
+key_dtype: DType = np.dtype([("threefry2x32", np.uint32, (2,))])
+"""The dtype of arrays of keys of the generator threefry2x32 (Salmon et al., 2011): each element is two words."""
+KEY_NAME = "key<fry>"
+KEY_ADVICE = ("draw numbers with them, for example fxgrad.random.normal(key), or take their bits with "
+              "fxgrad.random.key_data(key)")
+"""What messages say to those who compute with keys."""
+
 _SUCCESSORS: dict[str, tuple[str, ...]] = {
     "bool": ("int*",),
     "uint8": ("int16", "uint16"), "uint16": ("int32", "uint32"), "uint32": ("int64", "uint64"),
@@ -72,12 +79,34 @@ _JOIN = _join_table()
 
 def short_name(dtype: DType) -> str:
     """`f32` for float32 and so on: the names in printed programs."""
-    return _SHORT.get(dtype.name, dtype.name)
+    return KEY_NAME if is_key(dtype) else _SHORT.get(dtype.name, dtype.name)
 
 
 def from_short_name(name: str) -> DType:
     """The dtype that `short_name` prints as `name`; raises `KeyError` if there is none."""
-    return SUPPORTED[_LONG[name]]
+    return key_dtype if name == KEY_NAME else SUPPORTED[_LONG[name]]
+
+
+def shown_name(dtype: DType) -> str:
+    """What messages call a dtype: `float32`, `key<fry>`."""
+    return KEY_NAME if is_key(dtype) else dtype.name
+
+
+def is_key(dtype: Any) -> bool:
+    """Whether `dtype` is ours for random keys."""
+    return dtype is key_dtype or (isinstance(dtype, np.dtype) and dtype.names is not None and dtype == key_dtype)
+
+
+def is_jax_key(dtype: Any) -> bool:
+    """Whether `dtype` is jax's for random keys, of any generator."""
+    return not isinstance(dtype, np.dtype) and bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
+
+
+def from_jax(dtype: Any) -> DType | None:
+    """The dtype of ours for that of a jax array, jax's key dtype included; None if there is none."""
+    if isinstance(dtype, np.dtype):
+        return dtype
+    return key_dtype if is_jax_key(dtype) and str(dtype) == KEY_NAME else None
 
 
 def is_floating(dtype: DType) -> bool:
@@ -171,6 +200,8 @@ def promote(*types: tuple[DType, bool]) -> tuple[DType, bool]:
     if result is None:
         nodes = [_node(dtype, weak) for dtype, weak in types]
         for (dtype, _), node in zip(types, nodes, strict=True):
+            if is_key(dtype):
+                raise DTypeError(f"random keys (key<fry>) are no numbers; {KEY_ADVICE}")
             if node not in _SUCCESSORS:
                 raise DTypeError(f"{dtype.name} does not promote; convert it first: x.astype('float32')")
         join = nodes[0]
@@ -182,3 +213,13 @@ def promote(*types: tuple[DType, bool]) -> tuple[DType, bool]:
             result = SUPPORTED[join], False
         _promoted[key] = result
     return result
+
+
+def finfo(dtype: DType) -> Any:
+    """The limits of a floating dtype, bfloat16 included: `tiny`, `eps`, `nmant`, ..."""
+    return ml_dtypes.finfo(dtype)
+
+
+def default_float() -> DType:
+    """The dtype of a Python float that meets no array."""
+    return config.default_float()

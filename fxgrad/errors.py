@@ -13,6 +13,7 @@ FxgradError
 ├── LeakedTracerError (RuntimeError)    a tracer used after its function had returned
 ├── UnsupportedError (NotImplementedError)   a NumPy or jax function that fxgrad cannot trace, or a missing rule
 ├── LinearityError (TypeError)          transposing something that is not linear
+├── KeyReuseError (ValueError)           a random key that is drawn from twice
 ├── ProgramError (ValueError)           a program that breaks the rules of the IR
 └── ProgramSyntaxError (ValueError)     text that does not parse as a program
 
@@ -128,6 +129,14 @@ class LinearityError(FxgradError, TypeError):
 
     Cause: `linear_transpose(lambda x: x * x, x)`. Cure: pass what it is not linear in by closure,
     or use `vjp`, which linearizes first.
+    """
+
+
+class KeyReuseError(FxgradError, ValueError):
+    """A random key that is drawn from twice, found by `fxgrad.debug.check_key_reuse`.
+
+    Cause: `normal(key) + uniform(key)`: the two are made of the same bits. Cure: a key for each,
+    `first, second = fxgrad.random.split(key)`; or `fxgrad.random.clone(key)` where it is meant.
     """
 
 

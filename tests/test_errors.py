@@ -54,6 +54,10 @@ ruled.defvjp(lambda x: (x, None), lambda residuals, cotangent: cotangent)
 nonlinear_rule = fxgrad.custom_vjp(lambda x: x)
 nonlinear_rule.defvjp(lambda x: (x, x), lambda x, cotangent: (np.sin(cotangent),))
 
+def reused(key: Any) -> Any:
+    return fxgrad.random.normal(key) + fxgrad.random.uniform(key)
+
+
 CASES: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "grad of a vector": (errors.ArgumentError, lambda: grad(unit)(ONES)),
     "grad of a container": (errors.ArgumentError, lambda: grad(lambda x: {"a": x})(1.0)),
@@ -133,6 +137,8 @@ CASES: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "program called with a wrong type": (errors.ArgumentError, lambda: make_program(unit)(ONES)(np.ones(4))),
     "primitive without a rule": (TypeError, lambda: fxgrad.Primitive("p", *[None] * 7)),
     "default dtype": (ValueError, lambda: fxgrad.set_default_dtype("int32")),
+    "key reuse": (errors.KeyReuseError, lambda: fxgrad.debug.check_key_reuse(reused)(fxgrad.random.key(0))),
+    "no key": (errors.ArgumentError, lambda: fxgrad.random.normal(ONES)),
     "chunk size": (errors.ArgumentError, lambda: vmap(unit, chunk_size=0)),
     "jacobian mode": (errors.ArgumentError, lambda: fxgrad.jacobian(unit, mode="sideways")),
     "static argument of checkpoint out of range": (

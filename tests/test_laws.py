@@ -16,6 +16,13 @@ from fxgrad.testing.laws import check_xla_together
 from tests.samples import COMPLEX, INTEGER, REAL, Draw, Sample, all_samples
 
 SAMPLES = all_samples()
+PAIRS = {"random_wrap"}  # the last axis is of size 2
+# XLA compiles the kernels of these, for each shape: all but a few samples are left to the slow tier.
+COMPILED = {
+    "random_gamma", "random_poisson", "random_binomial", "igamma", "igammac", "igamma_grad_a", "random_gamma_grad",
+    "zeta", "regularized_incomplete_beta", "erfcx", "dawsn", "owens_t", "wofz", "exp1", "expi", "expn",
+    "sine_integral", "cosine_integral", "fresnel_sine", "fresnel_cosine", "spence", "hyp1f1", "hyp2f1"}
+ONE_DTYPE = {"random_bits", "random_clone", "random_split", "random_unwrap", "random_wrap", "threefry2x32"}
 
 
 def every_sample() -> list[Any]:
@@ -35,9 +42,10 @@ def test_has_samples(name: str) -> None:
     if not any(args):
         return  # operations without arguments
     assert any(0 in shape for shape in shapes), f"{name} has no sample of size 0"
-    assert any(np.prod(shape) == 1 for shape in shapes), f"{name} has no sample of size 1"
+    assert any(np.prod(shape) == 1 for shape in shapes) or name in PAIRS, f"{name} has no sample of size 1"
     assert any(len(shape) > 1 and len(set(shape) - {0, 1}) > 1 for shape in shapes), f"{name} has no non-square sample"
-    assert len({arg.dtype for values in args for arg in values}) > 1, f"{name} has samples of one dtype only"
+    found = {arg.dtype for values in args for arg in values}
+    assert len(found) > 1 or name in ONE_DTYPE, f"{name} has samples of one dtype only"
 
 
 @pytest.mark.parametrize(("primitive", "sample"), every_sample())
@@ -60,7 +68,8 @@ def test_slow_samples_have_their_types(name: str) -> None:
     """The quick tier's share of the slow samples: shapes, dtypes, costs."""
     for sample in SAMPLES.get(registry[name], []):
         if sample.slow:
-            check_laws(registry[name], sample.args(), sample.params, laws=("numpy", "cost"))
+            laws = ("cost",) if name in COMPILED else ("numpy", "cost")
+            check_laws(registry[name], sample.args(), sample.params, laws=laws)
 
 
 def accepted(primitive: Primitive, sample: Sample) -> Iterator[list[Any]]:

@@ -24,14 +24,15 @@ LAYERS = [
     ["transforms"],
     ["executors"],
     ["control"],
-    ["numpy", "scipy", "lax", "nn", "random", "debug", "show", "interop", "testing"],
+    ["numpy", "scipy", "lax", "nn", "random", "segment", "image", "checkpoint_policies", "debug", "debug_keys", "show",
+     "interop", "testing"],
     ["api"],
     ["__init__", "__main__", "cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # Operations and transformations speak of jax only through the namespace that their rules are given.
-MAY_IMPORT_JAX = ["dtypes", "tree", "core.avals", "executors", "interop", "numpy", "testing", "api"]
+MAY_IMPORT_JAX = ["dtypes", "tree", "core.avals", "ops.xla_kernels", "executors", "interop", "numpy", "testing", "api"]
 
 # Slow to import or not always there, so imported where they are used.
 MAY_HIDE = {"rich", "matplotlib", "graphviz", "IPython", "scipy", "torch", "autograd"}

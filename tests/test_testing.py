@@ -104,7 +104,7 @@ PLANTED: dict[str, tuple[Primitive, tuple[Any, ...], str, str]] = {
     "batch axis": (replace(sin_p, batch=lambda size, values, axes: ([sin(values[0])], [0])), (X,), "batch",
                    "output 0 of batched along [2] is f64[2,3,3]"),
     "batch no axis": (replace(sin_p, batch=lambda size, values, axes: ([sin(values[0])], [None])), (X,), "batch",
-                      "output 0 of shape (3, 2, 3) has the batch axis None"),
+                      "output 0 of batched along [0] is f64[3,3,2,3], abstract gives f64[3,2,3]"),
     "batch outputs": (replace(sin_p, batch=lambda size, values, axes: ([], [])), (X,), "batch", "0 outputs and 0 axes"),
     "batch alignment": (replace(mul_p, batch=lambda size, values, axes: ([mul(*values)], [0])),
                         (np.ones((3, 3)), np.ones(3)), "batch", "batched along"),

@@ -123,6 +123,10 @@ def check_differentiable(what: str, selected: Selected, avals: Sequence[Aval], *
             raise DTypeError(at_user_line(
                 f"{what} with holomorphic=True needs complex arguments, and {selected.names()[index]} is {aval}. "
                 f"Convert it, x.astype('complex64'), or leave out holomorphic=True"))
+        if dtypes.is_key(aval.dtype) and not allow_int:
+            raise DTypeError(at_user_line(
+                f"{what} needs floating-point arguments, and {selected.names()[index]} is {aval}: random keys have no "
+                "derivatives. Leave it out of argnums"))
         if kind in "biu" and not allow_int and not dtypes.is_inexact(aval.dtype):
             leave_out = ("or leave it out of argnums" if allow_int is None else
                          "leave it out of argnums, or pass allow_int=True for a gradient of dtype float0")

@@ -13,11 +13,11 @@ from fxgrad import config, tree
 from fxgrad.api.arguments import transformation
 from fxgrad.control.call import jit_call_p
 from fxgrad.control.flat import function_name, leaf_aval, parameter_names, trace_flat, with_static
-from fxgrad.core.avals import Aval
+from fxgrad.core.avals import Aval, check_dtype, keys_to_jax
 from fxgrad.core.program import Program
 from fxgrad.core.tape import bind, innermost_for, is_tracing, leaked
 from fxgrad.core.tracer import Tracer
-from fxgrad.dtypes import DType
+from fxgrad.dtypes import DType, from_jax, is_key
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.executors.xla import emit, x64
 
@@ -60,6 +60,7 @@ class Jitted:
         self._options = {"static_argnums": static_argnums, "static_argnames": tuple(sorted(self._static_argnames)),
                          "donate_argnums": donate_argnums, "donate_argnames": donate_argnames, "inline": inline}
         self._compilers: dict[tuple[DType, bool], Any] = {}
+        self._given_keys = False  # whether NumPy arrays of random keys came, which jax does not take as they are
 
     def _jitted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What jax compiles and keeps, one for each way in which Python numbers get their types.
@@ -87,20 +88,27 @@ class Jitted:
             if innermost_for(inputs) is not None:
                 outputs = bind(jit_call_p, *inputs, program=traced, name=function_name(self._fun))
                 return tree.unflatten(structure, outputs)
+        if self._given_keys:
+            args, kwargs = tree.map(keys_to_jax, (args, kwargs))
         try:
             with x64():
                 return self._jitted(args, kwargs)(*args, **kwargs)
         except (ValueError, TypeError, UnsupportedError):
+            if not self._given_keys and any(keys_to_jax(leaf) is not leaf for leaf in tree.leaves((args, kwargs))):
+                self._given_keys = True
+                return self(*args, **kwargs)
             self._explain(args, kwargs)
             raise
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text()`, `compile()`."""
+        args, kwargs = tree.map(keys_to_jax, (args, kwargs))
         with x64():
             return self._jitted(args, kwargs).lower(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """jax's `Traced` stage for these arguments, with the jaxpr of the emitted operations."""
+        args, kwargs = tree.map(keys_to_jax, (args, kwargs))
         with x64():
             return self._jitted(args, kwargs).trace(*args, **kwargs)
 
@@ -121,7 +129,7 @@ class Jitted:
         avals = [_aval_from_jax(leaf, wide) for leaf in leaves]
         traced = trace_flat(lambda *tracers: rebuild(tracers), avals, "jit", self._fun, staging=True,
                             names=lambda: self._leaf_names(args, kwargs), intern=False, literals=True)
-        values = [leaf.astype(aval.dtype) if leaf.dtype != aval.dtype else leaf
+        values = [leaf.astype(aval.dtype) if leaf.dtype != aval.dtype and not is_key(aval.dtype) else leaf
                   for leaf, aval in zip(leaves, avals, strict=True)]
         for value in traced.captured:
             if type(value) is Tracer:
@@ -181,6 +189,8 @@ class Jitted:
             if type(leaf) is Tracer:
                 raise leaked(leaf)
             if leaf_aval(leaf) is None:
+                if isinstance(leaf, jax.Array):
+                    check_dtype(leaf, f"jit: {where} of {name}")
                 raise ArgumentError(at_user_line(
                     f"jit: {where} of {name} is a {type(leaf).__name__}, where an array or a number is needed. "
                     f"Make the argument static: jit({name}, static_argnames={roots[0] if not roots else where!r})",
@@ -217,8 +227,11 @@ def _has_wide_integers(args: Sequence[Any]) -> bool:
 def _aval_from_jax(leaf: Any, wide: bool) -> Aval:
     """The type of a jax tracer; weak scalars, which jax widens in the x64 scope, get their own width back."""
     aval = jax.typeof(leaf)
-    dtype = np.dtype(aval.dtype)
-    if aval.weak_type and not aval.shape:
+    dtype = from_jax(aval.dtype)
+    if dtype is None:
+        check_dtype(leaf, "jit: an argument")
+        raise AssertionError(f"jax traces an array of dtype {aval.dtype}")
+    if not aval.shape and getattr(aval, "weak_type", False):
         scalar = {"f": 0.0, "i": 2**32 * wide, "c": 0j}.get(dtype.kind)
         if scalar is not None:
             known = leaf_aval(scalar)

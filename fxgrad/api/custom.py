@@ -68,6 +68,7 @@ class _Call:
         avals = [aval_of(leaf) for leaf in self.leaves]
         traced = trace_flat(lambda *leaves: self.function(*self.arguments(leaves)), avals, self.what, self.function,
                             names=self.names, values=self.leaves)
+        refuse_repeated_effects(traced, self.what)
         self._forget_values()
         return traced
 

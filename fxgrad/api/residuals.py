@@ -1,17 +1,34 @@
-"""What reverse mode keeps and where it stops: `checkpoint` and `stop_gradient`."""
+"""What reverse mode keeps and where it stops: `checkpoint`, `saved_residuals` and `stop_gradient`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
 
 from fxgrad import tree
 from fxgrad.api.arguments import static_positions, transformation
-from fxgrad.control.call import checkpoint_p
-from fxgrad.control.flat import function_name, leaf_aval, trace_flat, with_static
+from fxgrad.control.checkpoint import checkpoint_p
+from fxgrad.control.flat import (
+    check_leaf,
+    function_name,
+    indexed_names,
+    leaf_aval,
+    nth,
+    refuse_repeated_effects,
+    trace_flat,
+    with_static,
+)
+from fxgrad.core.avals import Aval
+from fxgrad.core.program import Equation, Program, Source, Var
 from fxgrad.core.tape import aval_of, bind, innermost_for
 from fxgrad.core.tracer import Tracer
+from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.ops import arithmetic
+from fxgrad.transforms.forward import has_tangent
+from fxgrad.transforms.linearize import linearized
 
 
 def stop_gradient(x: Any) -> Any:
@@ -24,16 +41,29 @@ def stop_gradient(x: Any) -> Any:
     return tree.map(lambda leaf: arithmetic.stop_gradient(leaf) if type(leaf) is Tracer else leaf, x)
 
 
-def checkpoint(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()) -> Callable[..., Any]:
-    """`fun`, of which reverse mode keeps only the inputs: its inner values are computed again in the backward pass.
+def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Callable[..., Any] | None = None,
+               static_argnums: int | Sequence[int] = ()) -> Callable[..., Any]:
+    """`fun`, of which reverse mode keeps little: inner values are computed again in the backward pass.
 
-    Saves memory for time. Values and derivatives are unchanged. Also under the name `remat`.
+    Saves memory for time. Values and derivatives are unchanged. Without a `policy` the inputs alone are kept; one of
+    `fxgrad.checkpoint_policies`, or a function of a primitive, the types of its inputs and its parameters that returns
+    a bool, says what else is. `prevent_cse=False` lets XLA merge the second computation with the first, which is safe
+    in the body of a `scan`, where it cannot. Also under the name `remat`.
+
+    Raises `ArgumentError` for a policy that is no function.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> block = fxgrad.checkpoint(lambda x: fnp.sin(fnp.sin(x)))
     >>> round(float(fxgrad.grad(block)(1.0)), 4)
     0.36
     """
+    if policy is not None and not callable(policy):
+        raise ArgumentError(at_user_line(
+            f"checkpoint: policy is a {type(policy).__name__}, where one of fxgrad.checkpoint_policies or a function "
+            "is needed, such as policy=fxgrad.checkpoint_policies.dots_saveable"))
+    settings: dict[str, Any] = {} if policy is None else {"policy": policy}
+    settings |= {} if prevent_cse else {"prevent_cse": False}
+
     @transformation("checkpoint", fun)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         static = static_positions(static_argnums, len(args))
@@ -47,6 +77,109 @@ def checkpoint(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] =
             return fun(*with_static(args, static, given), **keywords)
 
         traced = trace_flat(call, [aval_of(leaf) for leaf in leaves], "checkpoint", fun, values=leaves)
-        outputs = bind(checkpoint_p, *traced.captured, *leaves, program=traced.program, name=function_name(fun))
+        refuse_repeated_effects(traced, "checkpoint")
+        outputs = bind(checkpoint_p, *traced.captured, *leaves, program=traced.program, name=function_name(fun),
+                       **settings)
         return tree.unflatten(traced.out_tree, outputs)
     return checkpointed
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """`x` under a name, by which the policies of `checkpoint` know it; `x` is an array or a container of them.
+
+    >>> import fxgrad
+    >>> print(fxgrad.make_program(lambda x: fxgrad.checkpoint_name(x + 1.0, "y"))(1.0).equations[1].params)
+    {'name': 'y'}
+    """
+    return tree.map(lambda leaf: bind(arithmetic.name_p, leaf, name=name)[0] if type(leaf) is Tracer else leaf, x)
+
+
+class Residual(NamedTuple):
+    """A value that reverse mode keeps: its type, its name, and the user's lines that make and that use it."""
+
+    aval: Aval
+    name: str
+    made_at: str
+    used_by: str
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return self.aval.nbytes
+
+
+def saved_residuals(f: Callable[..., Any], *args: Any) -> list[Residual]:
+    """What the backward pass of `f` keeps from the forward pass, largest first; arguments and numbers included.
+
+    `args` are arrays or containers of them. Raises `ArgumentError` for leaves that are neither.
+
+    >>> import numpy as np, fxgrad, fxgrad.numpy as fnp
+    >>> [str(residual.aval) for residual in saved_residuals(lambda x: fnp.sum(fnp.sin(x)), np.ones(3))]
+    ['f64[3]']
+    """
+    names = indexed_names(f, args)
+    leaves, structure = tree.flatten(args)
+    avals = [check_leaf(leaf, "saved_residuals", nth(names, index)) for index, leaf in enumerate(leaves)]
+    traced = trace_flat(lambda *tracers: f(*tree.unflatten(structure, tracers)), avals, "saved_residuals", f,
+                        staging=True, names=names, intern=False, literals=True)
+    program = traced.program
+    wrt = traced.wrt([has_tangent(aval) for aval in avals])
+    known = linearized(program, wrt)
+    labels = [*(f"captured[{index}]" for index in range(program.captured)), *names()]
+    residuals = known.program.outputs[len(program.outputs):]
+    linear = known.extra.linear
+    found = [_described(known.program, atom, linear, var, labels)
+             for atom, var in zip(residuals, linear.inputs, strict=False) if type(atom) is Var]
+    return sorted(found, key=lambda residual: -residual.nbytes)
+
+
+def _described(known: Program, var: Var, linear: Program, inside: Var, labels: Sequence[str]) -> Residual:
+    if var in known.inputs:
+        name, made = labels[known.inputs.index(var) - (len(known.inputs) - len(labels))], "an argument"
+    else:
+        maker = _maker(known, var)
+        made = f"{maker.primitive} at {_line(maker.source)}"
+        name = maker.params["name"] if maker.primitive is arithmetic.name_p else ""
+    users = [f"{equation.primitive} at {_line(equation.source)}" for equation in linear.equations
+             if inside in equation.inputs]
+    return Residual(var.aval, name, made, ", ".join(dict.fromkeys(users)))
+
+
+def _maker(program: Program, var: Var) -> Equation:
+    """The equation that computes `var`, inside of calls."""
+    for equation in program.equations:
+        if var in equation.outputs:
+            inner = equation.params.get("program")
+            if isinstance(inner, Program) and len(inner.outputs) == len(equation.outputs):
+                within = inner.outputs[equation.outputs.index(var)]
+                if type(within) is Var and within not in inner.inputs:
+                    return _maker(inner, within)
+            return equation
+    raise AssertionError("a residual is made by an equation; this is a bug in fxgrad")
+
+
+def _line(source: Source | None) -> str:
+    return "?" if source is None else f"{source.filename.rsplit('/', 1)[-1]}:{source.line}"
+
+
+def print_saved_residuals(f: Callable[..., Any], *args: Any) -> None:
+    """Prints `saved_residuals(f, *args)` as a table, with the sum of the bytes at its foot.
+
+    Raises as that does. Colours are left out where the output is no terminal.
+
+    >>> import contextlib, io, fxgrad.numpy as fnp
+    >>> with contextlib.redirect_stdout(io.StringIO()) as text:
+    ...     print_saved_residuals(lambda x: fnp.sin(x), 1.0)
+    >>> "1 values" in text.getvalue()
+    True
+    """
+    residuals = saved_residuals(f, *args)
+    table = Table(title=f"kept for the backward pass of {function_name(f)}", show_footer=True)
+    table.add_column("value", footer=f"{len(residuals)} values")
+    table.add_column("bytes", footer=f"{sum(residual.nbytes for residual in residuals):,}", justify="right")
+    table.add_column("made by")
+    table.add_column("used by")
+    for residual in residuals:
+        value = f"{residual.name}: {residual.aval}" if residual.name else str(residual.aval)
+        table.add_row(value.replace("[", "\\["), f"{residual.nbytes:,}", residual.made_at, residual.used_by)
+    Console().print(table)

@@ -1,6 +1,7 @@
-"""Calls of programs: `named_call` (one readable line), `jit_call` (a compiled unit), `checkpoint`, `recompute`.
+"""Calls of programs: `named_call` (one readable line) and `jit_call` (a compiled unit).
 
-All four share their rules; they differ in who computes them and in what differentiation keeps.
+They share their rules, with each other and with `control.checkpoint`; they differ in who computes them and in what
+differentiation keeps.
 """
 
 from __future__ import annotations
@@ -9,11 +10,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from fxgrad import config
-from fxgrad.core.avals import Aval
-from fxgrad.core.interpreter import Derived, derive
+from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
+from fxgrad.core.interpreter import Derived
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program, needs_x64
 from fxgrad.core.symbolic import Linear, Zero
@@ -38,27 +37,27 @@ def check_arguments(name: str, expected: Sequence[Aval], given: Sequence[Aval]) 
         raise ProgramError(f"{name}: the program called takes {list(expected)}, got {list(given)}")
 
 
-def _call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Callable[..., list[Any]]) -> Primitive:
-    """The record of a call; parameters are the program and a name to show."""
-    def abstract(*avals: Aval, program: Program, name: str) -> list[Aval]:
+def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Callable[..., list[Any]]) -> Primitive:
+    """The record of a call; parameters are the program, a name to show, and others that stay what they are."""
+    def abstract(*avals: Aval, program: Program, name: str, **_: Any) -> list[Aval]:
         check_arguments(name, program.in_avals, avals)
         return program.out_avals
 
-    def transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, name: str) -> list[Any]:
+    def transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **params: Any) -> list[Any]:
         linear = tuple(type(value) is Linear for value in inputs)
         known = [value for value in inputs if type(value) is not Linear]
-        results = iter(_call(transposed(program, linear), [*known, *map(instantiate, cotangents)], name))
+        results = iter(_call(transposed(program, linear), [*known, *map(instantiate, cotangents)], params))
         return [next(results) if marked else None for marked in linear]
 
-    def batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, name: str,
+    def batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, **params: Any,
               ) -> tuple[list[Any], list[int]]:
-        outputs = _call(batched_program(program, size, tuple(axes)), values, name)
+        outputs = _call(batched_program(program, size, tuple(axes)), values, params)
         return outputs, [0] * len(outputs)
 
-    def _call(derived: Derived, inputs: Sequence[Any], name: str) -> list[Any]:
-        return bind(primitive, *derived.captured, *inputs, program=derived.program, name=name)
+    def _call(derived: Derived, inputs: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+        return bind(primitive, *derived.captured, *inputs, program=derived.program, **params)
 
-    def count(*avals: Aval, program: Program, name: str) -> Cost:
+    def count(*avals: Aval, program: Program, **_: Any) -> Cost:
         return cost(program)
 
     primitive = register(Primitive(name=name, abstract=abstract, numpy=numpy, xla=xla, jvp=jvp,
@@ -66,11 +65,13 @@ def _call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: C
     return primitive
 
 
-def _run_numpy(*values: Any, program: Program, name: str) -> list[Any]:
+def run_with_numpy(*values: Any, program: Program, **_: Any) -> list[Any]:
+    """The NumPy rule of a call."""
     return numpy_executor.call(program, values)
 
 
-def _emit(lax: Any, *values: Any, program: Program, name: str) -> list[Any]:
+def emit_inline(lax: Any, *values: Any, program: Program, **_: Any) -> list[Any]:
+    """The XLA rule of a call: its equations in its place."""
     return xla_executor.emit(program, values)
 
 
@@ -79,7 +80,7 @@ def _inline_jvp(primals: list[Any], tangents: list[Any], *, program: Program, na
     return forward(program, primals, tangents)
 
 
-named_call_p = _call_primitive("named_call", _inline_jvp, _run_numpy, _emit)
+named_call_p = call_primitive("named_call", _inline_jvp, run_with_numpy, emit_inline)
 """A library function shown as one line; differentiation looks inside."""
 
 
@@ -98,48 +99,12 @@ def _split_jvp(primals: list[Any], tangents: list[Any], *, program: Program, nam
 
 def _run_compiled(*values: Any, program: Program, name: str) -> list[Any]:
     with xla_executor.x64(needs_x64(program)):
-        outputs = xla_executor.compiled(program)(*values)
-        return [np.asarray(output)[()] for output in outputs]
+        outputs = xla_executor.compiled(program)(*map(keys_to_jax, values))
+        return [*map(to_numpy, outputs)]
 
 
-jit_call_p = _call_primitive("jit_call", _split_jvp, _run_compiled, _emit)
+jit_call_p = call_primitive("jit_call", _split_jvp, _run_compiled, emit_inline)
 """A function that was jitted inside another transformation: computed by XLA as a unit, also from NumPy."""
-
-
-def tangent_program(program: Program, wrt: tuple[bool, ...]) -> Derived:
-    """The program (inputs, tangents of those in `wrt`) -> tangents of the outputs that `extra` marks as reached."""
-    avals = program.in_avals
-    chosen = [aval for aval, marked in zip(avals, wrt, strict=True) if marked]
-
-    def build(*values: Any) -> tuple[list[Any], tuple[bool, ...]]:
-        _, tangents = forward(program, values[:len(avals)], spread(avals, wrt, values[len(avals):]))
-        reached = tuple(type(tangent) is not Zero for tangent in tangents)
-        return [tangent for tangent in tangents if type(tangent) is not Zero], reached
-
-    return derive(program, ("tangents", wrt), build, [*avals, *chosen])
-
-
-def _recomputing_jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,
-                     ) -> tuple[list[Any], list[Any]]:
-    """The tangents come from a call that starts from the inputs again, so only the inputs are kept."""
-    wrt = tuple(type(tangent) is not Zero for tangent in tangents)
-    outputs = bind(checkpoint_p, *primals, program=program, name=name)
-    derived = tangent_program(program, wrt)
-    moving = [tangent for tangent in tangents if type(tangent) is not Zero]
-    out_tangents = bind(recompute_p, *derived.captured, *primals, *moving, program=derived.program,
-                        name=name) if any(derived.extra) else []
-    return outputs, spread(program.out_avals, derived.extra, out_tangents)
-
-
-def _emit_behind_barrier(lax: Any, *values: Any, program: Program, name: str) -> list[Any]:
-    """The barrier keeps XLA from merging the recomputation with the first computation, which would save nothing."""
-    return xla_executor.emit(program, lax.optimization_barrier(values) if values else values)
-
-
-checkpoint_p = _call_primitive("checkpoint", _recomputing_jvp, _run_numpy, _emit)
-"""A call of which reverse mode keeps the inputs only."""
-recompute_p = _call_primitive("recompute", _recomputing_jvp, _run_numpy, _emit_behind_barrier)
-"""The second computation of a checkpointed call, in the backward pass."""
 
 
 def named(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:

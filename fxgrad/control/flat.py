@@ -10,10 +10,11 @@ import numpy as np
 
 from fxgrad import dtypes, tree
 from fxgrad.core.avals import Aval, array_aval, check_dtype, struct_aval
+from fxgrad.core.effects import after_forcing, repeated_effect
 from fxgrad.core.program import Program
 from fxgrad.core.tape import record
 from fxgrad.core.tracer import Tracer
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.tree import TreeDef
 
 
@@ -101,10 +102,11 @@ _LEAF = tree.structure(0)
 def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, function: Any, *,
                values: Sequence[Any] | None = None, staging: bool = False,
                names: Callable[[], Sequence[str]] | None = None, intern: bool = True,
-               literals: bool = False) -> Traced:
+               literals: bool = False, **options: Any) -> Traced:
     """Traces `call`, which takes flat tracers and returns any container of arrays.
 
-    `function` is the user's own, `what` the public name of the transformation, both for messages.
+    `function` is the user's own, `what` the public name of the transformation, both for messages; `options` are those
+    of `core.tape.record`.
     """
     name = function_name(function)
     out_tree: list[TreeDef] = []
@@ -122,8 +124,20 @@ def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, fu
         return leaves
 
     program, tape = record(flat, in_avals, staging=staging, values=values, name=name, input_names=names,
-                           origin=origin_of(function), intern=intern, literals=literals)
-    return Traced(program, tape.captured, out_tree[0], *tape.forced())
+                           origin=origin_of(function), intern=intern, literals=literals, **options)
+    known, forced = tape.forced()
+    if known:
+        program, known = after_forcing(program, known)
+    return Traced(program, tape.captured, out_tree[0], known, forced)
+
+
+def refuse_repeated_effects(traced: Traced, what: str) -> None:
+    """Raises `UnsupportedError` if forcing ran an operation with effects that `what` would run again for its result."""
+    repeated = repeated_effect(traced.program, traced.known)
+    if repeated is not None:
+        raise UnsupportedError(at_user_line(
+            f"Python's control flow asks for a value inside of {what}, which runs {repeated.primitive}; {what} would "
+            f"run it a second time. Call it outside of {what}, or use fxgrad.lax.cond"))
 
 
 def _refuse_output(what: str, name: str, structure: TreeDef, index: int, leaf: Any) -> None:

@@ -116,7 +116,8 @@ def scalar_aval(value: bool | int | float | complex) -> Aval:
     return Aval((), dtypes.complex_dtype(config.default_float()), weak=True)
 
 
-_SUPPORTED = frozenset(dtypes.SUPPORTED.values())  # native byte order only: others hash differently
+# Native byte order only: others hash differently.
+_SUPPORTED = frozenset([*dtypes.SUPPORTED.values(), dtypes.key_dtype])
 
 
 def array_aval(value: Any) -> Aval | None:
@@ -137,16 +138,19 @@ def array_aval(value: Any) -> Aval | None:
     if isinstance(value, np.generic | np.ndarray) and not isinstance(value, np.ma.MaskedArray | np.matrix):
         return Aval(value.shape, value.dtype) if value.dtype in _SUPPORTED else None
     if isinstance(value, jax.Array):
-        if value.dtype not in _SUPPORTED:
+        dtype = dtypes.from_jax(value.dtype)
+        if dtype is None or dtype not in _SUPPORTED:
             return None
-        return Aval(value.shape, np.dtype(value.dtype), bool(value.weak_type) and value.shape == ())
+        return Aval(value.shape, dtype, value.shape == () and bool(getattr(value, "weak_type", False)))
     return None
 
 
 def struct_aval(value: Any) -> Aval | None:
     """The aval that a `jax.ShapeDtypeStruct` describes; None for anything else."""
     if isinstance(value, jax.ShapeDtypeStruct):
-        return Aval(tuple(value.shape), dtypes.canonical(value.dtype), bool(value.weak_type))
+        dtype = dtypes.from_jax(value.dtype)
+        return Aval(tuple(value.shape), dtypes.key_dtype if dtypes.is_key(dtype) else dtypes.canonical(value.dtype),
+                    bool(value.weak_type))
     return None
 
 
@@ -170,6 +174,10 @@ def operand_aval(value: Any) -> Aval | None:
 def check_dtype(value: Any, name: str) -> None:
     """Raises `DTypeError` if `value` is an array of a dtype fxgrad does not have."""
     dtype = getattr(value, "dtype", None)
+    if isinstance(value, jax.Array) and dtypes.is_jax_key(dtype) and dtypes.from_jax(dtype) is None:
+        raise DTypeError(at_user_line(
+            f"{name} is an array of dtype {dtype}, keys of a generator which fxgrad does not have; it has "
+            "threefry2x32: jax.random.key(seed, impl='threefry2x32'), or fxgrad.random.key(seed)"))
     if not isinstance(dtype, np.dtype) or dtype in _SUPPORTED:
         return
     if dtype.name in dtypes.SUPPORTED:
@@ -180,3 +188,22 @@ def check_dtype(value: Any, name: str) -> None:
         raise DTypeError(at_user_line(
             f"{name} is an array of dtype {dtype.name}, which fxgrad does not have; "
             f"it supports {', '.join(dtypes.SUPPORTED)}: convert it first, for example x.astype('float32')"))
+
+
+_HOLDS_KEYS = frozenset({np.ndarray, np.void})
+
+
+def keys_to_jax(value: Any) -> Any:
+    """NumPy's array of random keys as jax's; every other value as it is."""
+    if type(value) in _HOLDS_KEYS and dtypes.is_key(value.dtype):
+        words: Any = np.asarray(value)["threefry2x32"]
+        return jax.random.wrap_key_data(words, impl="threefry2x32")
+    return value
+
+
+def to_numpy(value: Any) -> Any:
+    """A jax array as NumPy's (a scalar for the shape ()), also one of random keys."""
+    if dtypes.is_jax_key(value.dtype):
+        data = np.asarray(jax.random.key_data(value))
+        return np.ascontiguousarray(data).view(dtypes.key_dtype).reshape(value.shape)[()]
+    return np.asarray(value)[()]

@@ -6,6 +6,7 @@ Nodes own the variables and equations, so programs with a common beginning share
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fxgrad import config
@@ -28,9 +29,14 @@ _roots: dict[Any, tuple[Node, Any]] = {}  # with the origin, so that its id stay
 _recorded = 0
 
 
-def root(origin: Any, in_avals: tuple[Aval, ...]) -> Node:
-    """The node at which recording starts, for functions of one origin (a code object) and these input types."""
+def root(origin: Any, in_avals: tuple[Aval, ...], scope: Mapping[str, int]) -> Node:
+    """The node at which recording starts, for functions of one origin (a code object) and these input types.
+
+    The mapped axes in `scope` tell roots apart too: user code that runs later, such as a custom rule, may ask for them.
+    """
     key = (id(origin), *in_avals)  # by identity: the hash of a code object reads all of its code
+    if scope:
+        key += (*scope.items(),)  # type: ignore[assignment]
     entry = _roots.get(key)
     if entry is None:
         entry = _roots.setdefault(key, (Node(None, [Var(aval) for aval in in_avals]), origin))

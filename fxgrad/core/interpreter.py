@@ -7,11 +7,12 @@ running an interpreter while a tape is current records a new program, so transfo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from fxgrad import config
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.program import Equation, Program, Var, not_installed
+from fxgrad.core.program import Equation, Program, Var, axes_used, has_effects, not_installed
 from fxgrad.core.simplify import SimplifyingTape, without_dead_code
 from fxgrad.core.tape import bind, bind_equation, current, innermost_for, read, sources, trace
 from fxgrad.core.tracer import Tracer
@@ -93,10 +94,13 @@ execute_hook: Callable[[Program, Sequence[Any]], list[Any]] = not_installed
 
 def run(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """The outputs of `program`: recorded if a tape is concerned, and computed by an executor if not."""
-    if current.get() is None or innermost_for(inputs) is None:
+    if current.get() is None or (innermost_for(inputs) is None and not (has_effects(program) or axes_used(program))):
         return execute_hook(program, [*program.constants, *inputs] if program.constants else inputs)
     return evaluate(program, inputs)
 
+
+batched_axis: ContextVar[str | None] = ContextVar("batched_axis", default=None)
+"""The name of the axis that the batching under way gives to what it batches, if it has one."""
 
 Builder = Callable[..., "tuple[Sequence[Any], Any]"]
 """Called with tracers; returns the outputs of the derived program and whatever else is to be known of it."""
@@ -128,7 +132,7 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
     Remembered on `program` under `key`, unless user code called by `build` captured a tracer: then the
     result holds for this call only.
     """
-    key = (key, known)
+    key = (key, known, batched_axis.get())
     derived: Derived | None = program.memo.get(key)
     if derived is None:
         extra: list[Any] = []

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fxgrad.core.avals import Aval
@@ -90,7 +90,10 @@ class Primitive:
     """An operation and its seven rules; see the table at the top of this file.
 
     `name` is unique and is what programs print. An absent rule is `NOT_LINEAR`, `NO_TANGENT` or
-    `TODO(reason)`; `None` is refused with `TypeError`. Users define their own with this constructor:
+    `TODO(reason)`; `None` is refused with `TypeError`. Two facts that are no rules: an operation that is `effectful`
+    does something beside computing its outputs, so it runs exactly as often and in the order that the user wrote; one
+    that is `collective` has the parameter `axis_name`, a mapped axis over which it speaks with the other entries.
+    Users define their own with this constructor:
 
     >>> import numpy as np
     >>> from fxgrad.core.interpreter import bind
@@ -117,11 +120,13 @@ class Primitive:
     transpose: Rule
     batch: Rule
     cost: Rule
+    effectful: bool = False
+    collective: bool = False
 
     def __post_init__(self) -> None:
-        for field in fields(self)[1:]:
-            if not callable(getattr(self, field.name)):
-                raise TypeError(f"primitive {self.name!r} needs the rule {field.name}; if it is absent on purpose, "
+        for rule in RULES:
+            if not callable(getattr(self, rule)):
+                raise TypeError(f"primitive {self.name!r} needs the rule {rule}; if it is absent on purpose, "
                                 "say so with NOT_LINEAR, NO_TANGENT or TODO(reason)")
         if isinstance(self.abstract, Absent) or isinstance(self.numpy, Absent) or isinstance(self.xla, Absent):
             raise TypeError(f"primitive {self.name!r} must have the rules abstract, numpy and xla")

@@ -178,6 +178,39 @@ def subprograms(params: dict[str, Any]) -> Iterator[Program]:
             yield from (item for item in value if isinstance(item, Program))
 
 
+NO_AXES: frozenset[str] = frozenset()
+
+
+def has_effects(program: Program) -> bool:
+    """Whether running `program` does anything beside computing its outputs."""
+    known: bool | None = program.memo.get("effects")
+    if known is None:
+        known = program.memo["effects"] = any(
+            is_effectful(equation.primitive, equation.params) for equation in program.equations)
+    return known
+
+
+def is_effectful(primitive: Primitive, params: dict[str, Any]) -> bool:
+    """Whether an operation, or a program that it holds, has effects."""
+    return primitive.effectful or (bool(params) and any(has_effects(inner) for inner in subprograms(params)))
+
+
+def axes_used(program: Program) -> frozenset[str]:
+    """The names of the mapped axes over which `program` has collective operations."""
+    known: frozenset[str] | None = program.memo.get("axes used")
+    if known is None:
+        known = program.memo["axes used"] = NO_AXES.union(*(
+            axes_of(equation.primitive, equation.params) for equation in program.equations))
+    return known
+
+
+def axes_of(primitive: Primitive, params: dict[str, Any]) -> frozenset[str]:
+    """The names of the mapped axes that an operation, or a program that it holds, speaks over."""
+    if primitive.collective:
+        return frozenset((params["axis_name"],))
+    return NO_AXES.union(*map(axes_used, subprograms(params))) if params else NO_AXES
+
+
 def needs_x64(program: Program) -> bool:
     """Whether any value in `program` is of a 64-bit dtype, so that jax must be told to keep it."""
     known = program.memo.get("needs_x64")

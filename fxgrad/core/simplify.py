@@ -13,7 +13,7 @@ import numpy as np
 
 from fxgrad.core.avals import Literal
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Atom, Equation, Program, Source, Var
+from fxgrad.core.program import Atom, Equation, Program, Source, Var, is_effectful
 from fxgrad.core.tape import Tape, bind, read, sources, trace
 from fxgrad.core.tracer import Tracer
 
@@ -86,14 +86,23 @@ def is_literal(value: Any, number: float) -> bool:
 
 
 class SimplifyingTape(Tape):
-    """A tape that gives equal equations the same outputs and rewrites what algebra makes simpler."""
+    """A tape that gives equal equations the same outputs and rewrites what algebra makes simpler.
 
-    __slots__ = ("_definitions", "_seen")
+    Equations with effects are never merged. A selective one records tangents, whose program runs at another time.
+    """
+
+    __slots__ = ("_definitions", "_done_effects", "_seen")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._definitions = Definitions()
         self._seen: dict[Any, list[Any]] = {}
+        self._done_effects: dict[Any, list[list[Any]]] = {}
+
+    @property
+    def takes_effects(self) -> bool:  # type: ignore[override]
+        """Whether effects on values of other tapes are recorded here."""
+        return self.staging
 
     def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any],
                source: Source | None = None) -> list[Any]:
@@ -101,6 +110,10 @@ class SimplifyingTape(Tape):
         atoms = [self.atom(arg) for arg in args]
         key = self._key(primitive, atoms, params)
         outputs = self._seen.get(key)
+        if outputs is not None and is_effectful(primitive, params):
+            outputs = None
+        if self._done_effects and self._done_effects.get(key):
+            return self._done_effects[key].pop(0)
         if outputs is None:
             values = [Tracer(self, atom) if type(atom) is Var else atom for atom in atoms]
             rewritten = rewrites.apply(primitive, self._definitions, values, params)
@@ -112,10 +125,13 @@ class SimplifyingTape(Tape):
             self._seen[key] = outputs
         return outputs
 
-
     def seed(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any], outputs: list[Any]) -> None:
-        """Declares the outputs of an equation to be known, so that it need not be recorded."""
-        self._seen[self._key(primitive, [self.atom(arg) for arg in args], params)] = outputs
+        """Declares the outputs of an equation to be known, so that it need not be recorded (once, if it has effects)."""
+        key = self._key(primitive, [self.atom(arg) for arg in args], params)
+        if is_effectful(primitive, params):
+            self._done_effects.setdefault(key, []).append(outputs)
+        else:
+            self._seen[key] = outputs
 
     def _key(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any]) -> Any:
         ordered = sorted(atoms, key=_order) if primitive in commutative else atoms
@@ -127,18 +143,18 @@ def _order(atom: Any) -> tuple[bool, int]:
 
 
 def live_equations(program: Program) -> list[Equation]:
-    """The equations that an output depends on, in order."""
+    """The equations that an output depends on, and those with effects, in order."""
     wanted = {atom for atom in program.outputs if type(atom) is Var}
     kept: list[Equation] = []
     for equation in reversed(program.equations):
-        if not wanted.isdisjoint(equation.outputs):
+        if not wanted.isdisjoint(equation.outputs) or is_effectful(equation.primitive, equation.params):
             kept.append(equation)
             wanted.update(atom for atom in equation.inputs if type(atom) is Var)
     return kept[::-1]
 
 
 def without_dead_code(program: Program) -> Program:
-    """The same program without the equations that no output depends on."""
+    """The same program without the equations that neither have effects nor are needed for an output."""
     return Program(program.inputs, live_equations(program), program.outputs, program.captured, program.constants,
                    program.signature)
 

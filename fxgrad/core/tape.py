@@ -6,7 +6,7 @@ its inputs. Values from outside become captured inputs of the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -16,7 +16,7 @@ from fxgrad import config, errors
 from fxgrad.core import interning
 from fxgrad.core.avals import Aval, Literal, check_dtype, operand_aval
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Atom, Equation, Program, Source, Var, not_installed
+from fxgrad.core.program import Atom, Equation, Program, Source, Var, axes_of, is_effectful, not_installed
 from fxgrad.core.symbolic import Linear
 from fxgrad.core.tracer import Tracer
 
@@ -41,7 +41,10 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> list[Any]:
     >>> bind(add_p, np.ones(2), np.ones(2))
     [array([2., 2.])]
     """
-    tape = innermost_for(args)
+    innermost = current.get()
+    tape = _concerned(innermost, args)
+    if tape is not innermost:
+        tape = _in_scope(primitive, params, innermost, tape)
     if tape is None:
         return evaluate_hook(primitive, args, params)
     return tape.record(primitive, args, params)
@@ -49,7 +52,10 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> list[Any]:
 
 def bind_equation(equation: Equation, args: Sequence[Any]) -> list[Any]:
     """Applies the primitive of `equation` to `args`; what is recorded keeps the source of the equation."""
-    tape = innermost_for(args)
+    innermost = current.get()
+    tape = _concerned(innermost, args)
+    if tape is not innermost:
+        tape = _in_scope(equation.primitive, equation.params, innermost, tape)
     if tape is None:
         return evaluate_hook(equation.primitive, args, equation.params)
     return tape.record(equation.primitive, args, equation.params, equation.source)
@@ -57,7 +63,11 @@ def bind_equation(equation: Equation, args: Sequence[Any]) -> list[Any]:
 
 def innermost_for(values: Sequence[Any]) -> Tape | None:
     """The tape that would record an operation on `values`, or None if it would be computed."""
-    tape = current.get()
+    return _concerned(current.get(), values)
+
+
+def _concerned(tape: Tape | None, values: Sequence[Any]) -> Tape | None:
+    """The first of `tape` and those around it that records everything, or owns one of `values`."""
     while tape is not None:
         if tape.staging:
             return tape
@@ -66,6 +76,34 @@ def innermost_for(values: Sequence[Any]) -> Tape | None:
                 return tape
         tape = tape.parent
     return None
+
+
+def _in_scope(primitive: Primitive, params: dict[str, Any], innermost: Tape | None, outer: Tape | None) -> Tape | None:
+    """The tape for an operation whose operands concern `outer`, unless it is bound to a tape inside that one.
+
+    A collective has a meaning only inside the tape that maps its axis. An effect goes to the innermost tape, so that it
+    keeps its place among the others; but not to a tape of tangents, which runs at another time.
+    """
+    effectful, axes = is_effectful(primitive, params), axes_of(primitive, params)
+    if effectful or axes:
+        tape = innermost
+        while tape is not None and tape is not outer:
+            if not axes.isdisjoint(tape.axes) or (effectful and tape.takes_effects):
+                return tape
+            tape = tape.parent
+    return outer
+
+
+def axes_in_scope() -> Mapping[str, int]:
+    """The sizes by name of the mapped axes around the code that is being traced."""
+    tape = current.get()
+    return _NO_AXES if tape is None else tape.scope
+
+
+def takes_literals() -> bool:
+    """Whether numbers in the user's code become literals of the program under way, and not captured inputs."""
+    tape = current.get()
+    return tape is not None and tape.literals
 
 
 def aval_of(value: Any) -> Aval:
@@ -84,6 +122,7 @@ def aval_of(value: Any) -> Aval:
     return aval
 
 
+_NO_AXES: Mapping[str, int] = {}
 InputNames = Callable[[], Sequence[str]]
 """Gives the names of a tape's inputs for messages; a function, since they are seldom needed."""
 
@@ -92,16 +131,22 @@ class Tape:
     """Records one call of one function; `values` are those of its inputs where they are known.
 
     With `literals`, Python and NumPy scalars become literals of the program, and captured inputs otherwise.
+    `axes` are the mapped axes that the function gets, sizes by name; `scope` has those around it as well.
     """
 
-    __slots__ = ("_captured_done", "_done", "_environment", "_identified", "_interned", "_literals", "_originals",
-                 "captured", "closed", "input_names", "name", "node", "nodes", "parent", "root", "staging", "values")
+    __slots__ = ("_captured_done", "_done", "_environment", "_identified", "_interned", "_originals", "axes",
+                 "captured", "closed", "input_names", "literals", "name", "node", "nodes", "parent", "root", "scope",
+                 "staging", "values")
+
+    takes_effects = True
 
     def __init__(self, root: interning.Node, staging: bool, values: Sequence[Any] | None = None,
                  name: str = "function", input_names: InputNames | None = None, interned: bool = True,
-                 literals: bool = False) -> None:
-        self._interned, self._literals = interned, literals
-        self.parent = current.get()
+                 literals: bool = False, axes: Mapping[str, int] = _NO_AXES) -> None:
+        self._interned, self.literals = interned, literals
+        parent = self.parent = current.get()
+        self.axes = axes
+        self.scope = axes if parent is None else {**parent.scope, **axes} if axes else parent.scope
         self.root = self.node = root
         self.staging, self.values = staging, values
         self.name, self.input_names = name, input_names
@@ -154,8 +199,9 @@ class Tape:
         elif type(value) in (bool, int, float, complex) or isinstance(value, np.generic):
             # Scalars are told apart by position: their identity says nothing.
             aval = aval_of(value)
-            scalar = np.asarray(value, aval.dtype)[()]
-            return Literal(scalar, aval) if self._literals else self._capture(scalar, aval)
+            scalar = np.array(value, aval.dtype)[()]  # a copy, since scalars of structured dtypes can change
+            literal = self.literals and aval.dtype.names is None  # random keys have no text
+            return Literal(scalar, aval) if literal else self._capture(scalar, aval)
         known = self._identified.get(id(value))
         if known is not None and (known[1] is value or np.array_equal(known[1], value)):
             return known[0]
@@ -244,7 +290,8 @@ class Tape:
         return errors.ConcretizationError(errors.at_user_line(
             f"{use} needs the value of a traced array ({tracer.aval}) in {self.name}, which is traced without values. "
             f"It depends on: {names}. Write fxgrad.numpy.where(condition, a, b) to choose between values, "
-            "or make the argument static (static_argnums) to choose between pieces of code"))
+            "fxgrad.lax.cond, while_loop or fori_loop to choose or repeat pieces of code, or make the argument static "
+            "(static_argnums)"))
 
     def _ancestors(self, var: Var) -> list[str]:
         """The names of the inputs that `var` depends on."""
@@ -346,15 +393,17 @@ def trace(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **op
 def record(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], *, staging: bool,
            values: Sequence[Any] | None = None, name: str = "function", input_names: InputNames | None = None,
            origin: Any = None, intern: bool = True, literals: bool = False, tape_class: type[Tape] = Tape,
-           ) -> tuple[Program, Tape]:
+           axes: Mapping[str, int] = _NO_AXES) -> tuple[Program, Tape]:
     """Calls `function` with tracers; returns the program, and the tape, which holds what was captured.
 
     `function` takes as many positional tracers as there are `in_avals` and returns a flat sequence.
-    `origin` tells functions apart whose programs would otherwise be shared (a code object).
+    `origin` tells functions apart whose programs would otherwise be shared (a code object). `axes` are the mapped axes
+    that the function may speak over, sizes by name.
     """
     avals = tuple(in_avals)
-    root = interning.root(origin, avals) if intern else interning.fresh_root(avals)
-    tape = tape_class(root, staging, values, name, input_names, intern, literals)
+    scope = {**axes_in_scope(), **axes} if axes else axes_in_scope()
+    root = interning.root(origin, avals, scope) if intern else interning.fresh_root(avals)
+    tape = tape_class(root, staging, values, name, input_names, intern, literals, axes)
     try:
         with tracing(tape):
             outputs = function(*tape.inputs())

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from fxgrad import dtypes
-from fxgrad.core.avals import Literal
+from fxgrad.core.avals import Literal, keys_to_jax
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program, Var, needs_x64
 from fxgrad.core.tape import aval_of, infer
@@ -35,7 +35,7 @@ def as_jax(value: Any) -> Any:
         return value.value
     if type(value) in (bool, int, float, complex):
         return np.asarray(value, aval_of(value).dtype)
-    return value
+    return keys_to_jax(value)
 
 
 def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
@@ -71,7 +71,7 @@ def typed(value: Any, var: Var) -> Any:
         return value.value
     if type(value) in (bool, int, float, complex):
         return np.asarray(value, var.aval.dtype)
-    return value
+    return keys_to_jax(value)
 
 
 def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:

@@ -26,7 +26,7 @@ from numpy import (
 )
 
 from fxgrad.dtypes import bfloat16
-from fxgrad.numpy import linalg
+from fxgrad.numpy import fft, linalg
 from fxgrad.numpy import methods as _methods
 from fxgrad.numpy import protocol as _protocol
 from fxgrad.numpy.arithmetic import (
@@ -80,6 +80,8 @@ from fxgrad.numpy.creation import (
     zeros_like,
 )
 from fxgrad.numpy.einsum import einsum
+from fxgrad.numpy.finding import argwhere, flatnonzero, nonzero
+from fxgrad.numpy.interpolation import interp
 from fxgrad.numpy.joining import (
     append,
     array_split,
@@ -98,7 +100,6 @@ from fxgrad.numpy.joining import (
 )
 from fxgrad.numpy.logic import (
     allclose,
-    argwhere,
     array_equal,
     array_equiv,
     bitwise_and,
@@ -110,7 +111,6 @@ from fxgrad.numpy.logic import (
     bitwise_right_shift,
     bitwise_xor,
     equal,
-    flatnonzero,
     greater,
     greater_equal,
     invert,
@@ -122,7 +122,6 @@ from fxgrad.numpy.logic import (
     logical_not,
     logical_or,
     logical_xor,
-    nonzero,
     not_equal,
     right_shift,
     select,
@@ -192,22 +191,24 @@ from fxgrad.numpy.mathematics import (
     trunc,
 )
 from fxgrad.numpy.ordering import (
+    argpartition,
     argsort,
     cumprod,
     cumsum,
     cumulative_prod,
     cumulative_sum,
     diff,
-    interp,
     lexsort,
-    median,
-    percentile,
-    quantile,
+    nancumprod,
+    nancumsum,
+    partition,
     searchsorted,
     sort,
+    sort_complex,
 )
 from fxgrad.numpy.padding import pad
 from fxgrad.numpy.products import cross, dot, inner, kron, matmul, matvec, outer, tensordot, vdot, vecdot, vecmat
+from fxgrad.numpy.quantiles import median, nanmedian, nanpercentile, nanquantile, percentile, quantile
 from fxgrad.numpy.rearranging import (
     diag,
     diagflat,
@@ -274,10 +275,10 @@ __all__ = [
     "complex64", "concat", "concatenate", "conj", "conjugate", "copy", "copysign", "cos", "cosh", "count_nonzero",
     "cov", "cross", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "deg2rad", "degrees", "diag", "diagflat",
     "diagonal", "diff", "divide", "divmod", "dot", "dsplit", "dstack", "e", "einsum", "empty", "empty_like", "equal",
-    "exp", "exp2", "expand_dims", "expm1", "eye", "fabs", "fix", "flatnonzero", "flip", "fliplr", "flipud", "float16",
-    "float32", "float64", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "full", "full_like",
-    "geomspace", "greater", "greater_equal", "heaviside", "hsplit", "hstack", "hypot", "identity", "imag", "inf",
-    "inner", "int16", "int32", "int64", "int8", "interp", "invert", "isclose", "iscomplex", "isfinite", "isinf",
+    "exp", "exp2", "expand_dims", "expm1", "eye", "fabs", "fft", "fix", "flatnonzero", "flip", "fliplr", "flipud",
+    "float16", "float32", "float64", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "full",
+    "full_like", "geomspace", "greater", "greater_equal", "heaviside", "hsplit", "hstack", "hypot", "identity", "imag",
+    "inf", "inner", "int16", "int32", "int64", "int8", "interp", "invert", "isclose", "iscomplex", "isfinite", "isinf",
     "isnan", "isneginf", "isposinf", "isreal", "kron", "left_shift", "less", "less_equal", "lexsort", "linalg",
     "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or",
     "logical_xor", "logspace", "matmul", "matrix_transpose", "matvec", "max", "maximum", "mean", "median", "meshgrid",
@@ -295,3 +296,4 @@ __all__ = [
 _methods.attach()
 _protocol.install({name: globals()[name] for name in __all__})
 _protocol.install({name: getattr(linalg, name) for name in linalg.__all__}, np_module="linalg")
+_protocol.install({name: getattr(fft, name) for name in fft.__all__}, np_module="fft")

@@ -12,8 +12,7 @@ from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.numpy.creation import asarray
-from fxgrad.numpy.logic import concrete
-from fxgrad.numpy.operands import as_dtype, axis_of, promoted, refuse_out, shape_of
+from fxgrad.numpy.operands import as_dtype, axis_of, concrete, promoted, refuse_out, shape_of
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, ravel
 from fxgrad.ops import join
 from fxgrad.ops.shape import slice_in_dim

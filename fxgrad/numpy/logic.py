@@ -13,6 +13,7 @@ from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.numpy.arithmetic import subtract
 from fxgrad.numpy.elementwise import Elementwise, as_bool, binary, unary
+from fxgrad.numpy.finding import nonzero
 from fxgrad.numpy.mathematics import absolute, isfinite, isnan, without_bool
 from fxgrad.numpy.operands import (
     apply,
@@ -110,16 +111,17 @@ bitwise_count = _named("bitwise_count", _bitwise_count, "How many bits of the ab
 # --- choices ------------------------------------------------------------------------------------------------------
 
 
-def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
     """Elements of `x` where `condition` is true, and of `y` elsewhere; shapes broadcast, dtypes promote.
 
-    With `condition` alone: `nonzero(condition)`. Derivatives flow to the chosen elements only.
+    With `condition` alone: `nonzero(condition)`, which `size` and `fill_value` are for. Derivatives flow to the chosen
+    elements only.
 
     >>> where([True, False], 1.0, [5.0, 6.0])
     array([1., 6.])
     """
     if x is None and y is None:
-        return nonzero(condition)
+        return nonzero(condition, size=size, fill_value=fill_value)
     if x is None or y is None:
         raise ArgumentError(at_user_line("where: both x and y, or neither, must be given"))
     if type(x) is Tracer and type(y) is Tracer and type(condition) is Tracer:
@@ -149,40 +151,6 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
         result = where(condition, choice, result)
     return result
-
-
-def concrete(x: Any, use: str) -> Any:
-    """The numbers in `x`, where they are known; raises `ConcretizationError` where they are not."""
-    x = operand(x)
-    return x.tape.force(x, use) if type(x) is Tracer else np.asarray(x)
-
-
-def nonzero(a: Any) -> tuple[Any, ...]:
-    """The positions of the elements that are not zero, one array of integers an axis; their values must be known.
-
-    >>> nonzero([0.0, 3.0, 0.0, 5.0])
-    (array([1, 3]),)
-    """
-    return np.nonzero(np.atleast_1d(concrete(a, "np.nonzero, whose result has a size that depends on the values")))
-
-
-def flatnonzero(a: Any) -> Any:
-    """The positions of the elements that are not zero in the flattened array; their values must be known.
-
-    >>> flatnonzero([[0, 1], [2, 0]])
-    array([1, 2])
-    """
-    return nonzero(concrete(a, "np.flatnonzero, whose result has a size that depends on the values").ravel())[0]
-
-
-def argwhere(a: Any) -> Any:
-    """The positions of the elements that are not zero, one row each; their values must be known.
-
-    >>> argwhere([[0, 1], [2, 0]])
-    array([[0, 1],
-           [1, 0]])
-    """
-    return np.argwhere(concrete(a, "np.argwhere, whose result has a size that depends on the values"))
 
 
 # --- comparisons of arrays ----------------------------------------------------------------------------------------

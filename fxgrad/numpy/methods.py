@@ -11,6 +11,7 @@ from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.numpy import (
     arithmetic,
     creation,
+    finding,
     indexing,
     logic,
     mathematics,
@@ -51,7 +52,7 @@ _METHODS: dict[str, Function] = {
     "conj": mathematics.conjugate.function, "conjugate": mathematics.conjugate.function,
     "cumprod": ordering.cumprod, "cumsum": ordering.cumsum, "diagonal": rearranging.diagonal, "dot": products.dot,
     "flatten": shaping.ravel, "max": reductions.max, "mean": statistics.mean, "min": reductions.min,
-    "nonzero": logic.nonzero, "prod": reductions.prod, "ptp": reductions.ptp, "ravel": shaping.ravel,
+    "nonzero": finding.nonzero, "prod": reductions.prod, "ptp": reductions.ptp, "ravel": shaping.ravel,
     "repeat": rearranging.repeat, "round": mathematics.round, "searchsorted": ordering.searchsorted,
     "sort": ordering.sort, "squeeze": shaping.squeeze, "std": statistics.std, "sum": reductions.sum,
     "swapaxes": shaping.swapaxes, "take": rearranging.take, "trace": rearranging.trace, "var": statistics.var,

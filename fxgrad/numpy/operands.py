@@ -83,6 +83,12 @@ def is_concrete(value: Any) -> bool:
     return type(value) in PYTHON_SCALARS or isinstance(value, np.ndarray | np.generic)
 
 
+def concrete(x: Any, use: str) -> Any:
+    """The numbers in `x`, where they are known; raises `ConcretizationError` where they are not."""
+    x = operand(x)
+    return x.tape.force(x, use) if type(x) is Tracer else np.asarray(x)
+
+
 # --- dtypes -------------------------------------------------------------------------------------------------------
 
 

@@ -1,42 +1,41 @@
-"""Order and running results: sort, argsort, cumulative sums, searches, medians and quantiles."""
+"""Order and running results: sort, argsort, partition, searches, cumulative sums, differences."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.numpy.arithmetic import add, clip, divide, multiply, subtract
-from fxgrad.numpy.logic import equal, less, less_equal, not_equal, where
-from fxgrad.numpy.mathematics import ceil, floor, isnan
+from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
+from fxgrad.numpy.arithmetic import subtract
+from fxgrad.numpy.logic import equal, less, less_equal, logical_and, logical_or, not_equal, where
+from fxgrad.numpy.mathematics import isnan
 from fxgrad.numpy.operands import (
     as_array,
     as_dtype,
-    axes_of,
     axis_of,
-    operand,
+    is_concrete,
     operands,
     promoted,
-    promoted_inexact,
     refuse_out,
     settled,
     shape_of,
 )
 from fxgrad.numpy.positions import take_along_one
-from fxgrad.numpy.reductions import any, kept_shape, sum
+from fxgrad.numpy.reductions import kept_shape, sum
 from fxgrad.numpy.shaping import ravel
 from fxgrad.ops import cumulative
 from fxgrad.ops import sort as sorting
 from fxgrad.ops.arithmetic import sub
-from fxgrad.ops.join import concatenate, unstack
+from fxgrad.ops.join import concatenate
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.shape import rev, slice_in_dim
-from fxgrad.ops.space import broadcast_to, convert, full, reshape, transpose
+from fxgrad.ops.space import broadcast_to, convert, full, reshape
 
 # --- sorting ------------------------------------------------------------------------------------------------------
 
@@ -47,7 +46,7 @@ def _along(name: str, a: Any, axis: int | None) -> tuple[Any, int]:
     return a, axis_of(name, -1 if axis is None else axis, len(shape_of(a)))
 
 
-def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: bool = True,
+def sort(a: Any, axis: int | None = -1, *, kind: Any = None, order: Any = None, stable: bool = True,
          descending: bool = False) -> Any:
     """`a` with its elements in order along `axis` (None: flattened), NaNs last; with `descending` from the greatest.
 
@@ -60,9 +59,9 @@ def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, 
     return rev(result, [at]) if descending else result
 
 
-def argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: bool = True,
-            descending: bool = False) -> Any:
-    """The positions (int32) that put `a` in order along `axis`; the arguments are those of `sort`.
+def argsort(a: Any, axis: int | None = -1, *, kind: Any = None, order: Any = None, stable: bool = True,
+            descending: bool = False, dtype: Any = None) -> Any:
+    """The positions (int32, or `dtype`) that put `a` in order along `axis`; the arguments are those of `sort`.
 
     >>> argsort([3, 1, 2])
     array([1, 2, 0], dtype=int32)
@@ -70,9 +69,9 @@ def argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, 
     del kind, order, stable
     a, at = _along("argsort", a, axis)
     if not descending:
-        return sorting.argsort(a, at)
+        return as_dtype(sorting.argsort(a, at), dtype)
     backward = sorting.argsort(rev(a, [at]), at)
-    return sub(scalar_like(shape_of(a)[at] - 1, backward), rev(backward, [at]))
+    return as_dtype(sub(scalar_like(shape_of(a)[at] - 1, backward), rev(backward, [at])), dtype)
 
 
 def lexsort(keys: Any, axis: int = -1) -> Any:
@@ -88,21 +87,104 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
     return sorting.sort([*arrays[::-1], places], at, len(arrays))[-1]
 
 
-def searchsorted(a: Any, v: Any, side: str = "left") -> Any:
+def sort_complex(a: Any) -> Any:
+    """`a` as complex numbers with its elements in order along the last axis, by their real parts first.
+
+    >>> sort_complex([2.0, 1.0])
+    array([1.+0.j, 2.+0.j], dtype=complex64)
+    """
+    a = as_array(a)
+    return sort(as_dtype(a, dtypes.complex_dtype(dtypes.inexact_dtype(aval_of(a).dtype))))
+
+
+def partition(a: Any, kth: int, axis: int = -1) -> Any:
+    """`a` with the elements along `axis` that belong before place `kth` of the sorted order before it, others behind.
+
+    All of them come sorted, which is one such order.
+
+    >>> partition([3, 1, 2], 1)
+    array([1, 2, 3])
+    """
+    a, at = _along("partition", a, axis)
+    _check_place("partition", kth, shape_of(a)[at])
+    return sort(a, at)
+
+
+def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
+    """The positions (int32) that put `a` in the order of `partition`.
+
+    >>> argpartition([3, 1, 2], 1)
+    array([1, 2, 0], dtype=int32)
+    """
+    a, at = _along("argpartition", a, axis)
+    _check_place("argpartition", kth, shape_of(a)[at])
+    return argsort(a, at)
+
+
+def _check_place(name: str, kth: Any, extent: int) -> None:
+    place = operator.index(kth)
+    if not -extent <= place < extent:
+        raise IndexingError(at_user_line(f"{name}: kth={place} for an axis of size {extent}; in range are {-extent} to "
+                                         f"{extent - 1}" if extent else f"{name}: the axis has no elements"))
+
+
+_SEARCHES = ("scan", "scan_unrolled", "sort", "compare_all")
+
+
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
     """Where each of `v` belongs in the sorted vector `a` (int32): before equal elements, or with `"right"` behind them.
 
-    Every element is compared with every one of `a`.
+    `sorter` are positions that put `a` in order. `method` is one of jax's: with `"sort"`, and for long `a` unless it is
+    `"compare_all"`, traced elements are found by sorting `v` among those of `a`, otherwise each is compared with all.
 
     >>> searchsorted([1.0, 2.0, 3.0], [2.5, 0.0])
     array([2, 0], dtype=int32)
     """
     if side not in ("left", "right"):
         raise ArgumentError(at_user_line(f"searchsorted: side must be 'left' or 'right', got {side!r}"))
+    if method not in _SEARCHES:
+        raise ArgumentError(at_user_line(f"searchsorted: method must be one of {', '.join(_SEARCHES)}, got {method!r}"))
     a, v = settled(promoted(*operands(a, v)))
     if len(shape_of(a)) != 1:
         raise ShapeError(at_user_line(f"searchsorted: a must be a vector, its shape is {shape_of(a)}"))
-    before = (less if side == "left" else less_equal)(a, reshape(v, (*shape_of(v), 1)))
+    if sorter is not None:
+        a = take_along_one(a, as_array(sorter), 0, "clip")
+    if is_concrete(a) and is_concrete(v):
+        values = [each.astype(np.float32) if each.dtype == dtypes.bfloat16 else each for each in map(np.asarray, (a, v))]
+        return np.searchsorted(*values, side=side).astype(np.int32)  # type: ignore[call-overload]
+    if method == "sort" or (method != "compare_all" and shape_of(a)[0] > _FEW):
+        return _among(a, v, side)
+    before = (_not_above if side == "right" else _below)(a, reshape(v, (*shape_of(v), 1)))
     return sum(before, -1)
+
+
+_FEW = 64
+"""How many elements are compared with each other in less time than they are sorted."""
+
+
+def _below(x: Any, y: Any) -> Any:
+    """Whether x comes before y in sorted order, in which NaNs are last."""
+    before = less(x, y)
+    return before if not dtypes.is_inexact(aval_of(x).dtype) else logical_or(before, logical_and(isnan(y), equal(x, x)))
+
+
+def _not_above(x: Any, y: Any) -> Any:
+    before = less_equal(x, y)
+    return before if not dtypes.is_inexact(aval_of(x).dtype) else logical_or(before, isnan(y))
+
+
+def _among(a: Any, v: Any, side: str) -> Any:
+    """How many of `a` come before each of `v`: the place of each among all, less that among those of `v`."""
+    values = reshape(v, (math.prod(shape_of(v)),))
+    count, wanted = shape_of(a)[0], shape_of(values)[0]
+    together = _ranks(concatenate([values, a] if side == "left" else [a, values], 0))
+    begin = 0 if side == "left" else count
+    return reshape(sub(slice_in_dim(together, begin, begin + wanted, 0), _ranks(values)), shape_of(v))
+
+
+def _ranks(x: Any) -> Any:
+    """The place of each element of a vector in the sorted order: the inverse of the permutation that sorts."""
+    return sorting.argsort(sorting.argsort(x, 0), 0)
 
 
 # --- running results ----------------------------------------------------------------------------------------------
@@ -135,6 +217,29 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
     """
     refuse_out("cumprod", out)
     return _running("cumprod", cumulative.cumprod, a, axis, dtype)
+
+
+def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """As `cumsum`, with NaNs counted as 0.
+
+    >>> nancumsum([1.0, float("nan"), 3.0])
+    array([1., 1., 4.])
+    """
+    return cumsum(_without_nans(a, 0), axis, dtype, out)
+
+
+def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """As `cumprod`, with NaNs counted as 1.
+
+    >>> nancumprod([1.0, float("nan"), 3.0])
+    array([1., 1., 3.])
+    """
+    return cumprod(_without_nans(a, 1), axis, dtype, out)
+
+
+def _without_nans(a: Any, value: int) -> Any:
+    a = as_array(a)
+    return where(isnan(a), scalar_like(value, a), a) if dtypes.is_inexact(aval_of(a).dtype) else a
 
 
 def _cumulative(name: str, function: Callable[..., Any], first: int, x: Any, axis: int | None, dtype: Any,
@@ -184,94 +289,3 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         later, earlier = slice_in_dim(a, min(1, extent), extent, at), slice_in_dim(a, 0, max(extent - 1, 0), at)
         a = not_equal(later, earlier) if aval_of(a).dtype == dtypes.bool_ else subtract(later, earlier)
     return a
-
-
-# --- quantiles ----------------------------------------------------------------------------------------------------
-
-
-def _flat_axes(name: str, a: Any, axis: int | Sequence[int] | None) -> tuple[Any, tuple[int, ...]]:
-    """The array with the axes that are reduced joined into its last one, and those axes."""
-    axes = axes_of(name, axis, len(shape_of(a)))
-    kept = [at for at in range(len(shape_of(a))) if at not in axes]
-    moved = transpose(a, [*kept, *axes])
-    return reshape(moved, (*(shape_of(a)[at] for at in kept), math.prod(shape_of(a)[at] for at in axes))), axes
-
-
-def quantile(a: Any, q: Any, axis: int | Sequence[int] | None = None, out: Any = None, overwrite_input: bool = False,
-             method: str = "linear", keepdims: bool = False) -> Any:
-    """The values below which the fractions `q` of the elements over `axis` lie; a NaN if there is one.
-
-    Between two elements the value is interpolated (`"linear"`), or by `method` the `"lower"`, `"higher"` of them, or
-    their `"midpoint"`. The axes of `q` come first.
-
-    >>> float(quantile([1.0, 2.0, 4.0], 0.75))
-    3.0
-    """
-    refuse_out("quantile", out)
-    del overwrite_input
-    a, = promoted_inexact(as_array(a))
-    q = as_dtype(operand(q), aval_of(a).dtype)
-    flat, axes = _flat_axes("quantile", a, axis)
-    count = shape_of(flat)[-1]
-    if not count:
-        raise ShapeError(at_user_line(f"quantile: an array of shape {shape_of(a)} has no elements along axis {axis}"))
-    ordered = sorting.sort([flat], len(shape_of(flat)) - 1)[0]
-    place = multiply(q, count - 1)
-    low, high = floor(place), ceil(place)
-    below, above = (take_along_one(ordered, as_dtype(clip(each, 0, count - 1), np.int32), len(shape_of(ordered)) - 1,
-                                   "clip") for each in (low, high))
-    weights = {"linear": subtract(place, low), "lower": 0.0, "higher": 1.0, "midpoint": 0.5}
-    if method not in weights:
-        raise ArgumentError(at_user_line(f"quantile: method must be one of {', '.join(weights)}, got {method!r}"))
-    weight = weights[method]
-    result = add(multiply(below, subtract(1.0, weight)), multiply(above, weight))
-    result = where(reshape(any(isnan(flat), -1), (*shape_of(flat)[:-1], *(1,) * len(shape_of(q)))), math.nan, result)
-    rank = len(shape_of(flat)) - 1
-    result = transpose(result, [*range(rank, len(shape_of(result))), *range(rank)])
-    return reshape(result, (*shape_of(q), *kept_shape(shape_of(a), axes))) if keepdims else result
-
-
-def percentile(a: Any, q: Any, axis: int | Sequence[int] | None = None, out: Any = None,
-               overwrite_input: bool = False, method: str = "linear", keepdims: bool = False) -> Any:
-    """As `quantile`, with `q` from 0 to 100.
-
-    >>> float(percentile([1.0, 2.0, 4.0], 75.0))
-    3.0
-    """
-    return quantile(a, divide(q, 100.0), axis, out, overwrite_input, method, keepdims)
-
-
-def median(a: Any, axis: int | Sequence[int] | None = None, out: Any = None, overwrite_input: bool = False,
-           keepdims: bool = False) -> Any:
-    """The middle one of the elements over `axis`, or the mean of the middle two; a NaN if there is one.
-
-    >>> float(median([3.0, 1.0, 2.0, 10.0]))
-    2.5
-    """
-    return quantile(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)
-
-
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
-    """The piecewise linear function through the points (`xp`, `fp`), `xp` increasing, at `x`.
-
-    Outside of the points it is constant, or `left` and `right`. Raises `ShapeError` unless `xp` and `fp` are vectors
-    of one size.
-
-    >>> float(interp(1.5, [1.0, 2.0], [10.0, 20.0]))
-    15.0
-    """
-    x, xp, fp = settled(promoted_inexact(*operands(x, xp, fp)))
-    if len(shape_of(xp)) != 1 or shape_of(xp) != shape_of(fp) or not shape_of(xp)[0]:
-        raise ShapeError(at_user_line(f"interp: xp and fp of shapes {shape_of(xp)} and {shape_of(fp)}; vectors of one "
-                                      "size are needed"))
-    above = clip(searchsorted(xp, x, "right"), 1, max(shape_of(xp)[0] - 1, 1))
-    x_low, f_low = (take_along_one(values, subtract(above, 1), 0, "clip") for values in (xp, fp))
-    x_high, f_high = (take_along_one(values, above, 0, "clip") for values in (xp, fp))
-    gap = subtract(x_high, x_low)
-    flat = equal(gap, 0.0)
-    part = divide(subtract(x, x_low), where(flat, 1.0, gap))
-    result = where(flat, f_low, add(f_low, multiply(part, subtract(f_high, f_low))))
-    ends = np.array([0, shape_of(xp)[0] - 1], np.int32)
-    (x_first, x_last), (first, last) = (unstack(take_along_one(values, ends, 0, "clip"), 0) for values in (xp, fp))
-    result = where(less(x, x_first), first if left is None else left, result)
-    return where(less(x_last, x), last if right is None else right, result)

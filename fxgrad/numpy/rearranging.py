@@ -13,8 +13,7 @@ from fxgrad.core.tracer import Tracer
 from fxgrad.errors import AxisError, ShapeError, at_user_line
 from fxgrad.numpy.arithmetic import remainder, subtract
 from fxgrad.numpy.creation import arange, lower_triangle
-from fxgrad.numpy.logic import concrete
-from fxgrad.numpy.operands import as_array, as_shape, axis_of, common_shape, constant, refuse_out, shape_of
+from fxgrad.numpy.operands import as_array, as_shape, axis_of, common_shape, concrete, constant, refuse_out, shape_of
 from fxgrad.numpy.positions import addressed, take_along_one
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.shaping import ravel

@@ -1,7 +1,8 @@
 """First-order operations: a room per family, each primitive with all its rules in one record.
 
 `families` builds records, `space` holds what transformations themselves need; the rooms import those two and
-each other where a derivative calls for it, and nothing above. No jax here: `xla` rules are handed `lax`.
+each other where a derivative calls for it, and nothing above. `xla` rules are handed `lax`; only
+`xla_kernels` imports jax.
 
 Importing this package imports every room, so that all primitives are registered.
 """
@@ -10,23 +11,44 @@ from fxgrad.ops import (
     arithmetic,
     choose,
     comparison,
+    conv,
     creation,
     cumulative,
+    determinant,
     dot,
     dynamic,
+    eigen,
     exponential,
+    factorizations,
+    fft,
+    gamma,
     index,
+    integrals,
     join,
+    matrices,
+    matrix_functions,
     parts,
     pointwise,
+    pool,
+    pseudoinverse,
+    ragged,
+    random,
     reduce,
+    reduced_forms,
+    samplers,
     shape,
     sort,
     space,
     special,
+    topk,
+    triangular,
     trigonometric,
     windows,
+    xla_kernels,
 )
 
-__all__ = ["arithmetic", "choose", "comparison", "creation", "cumulative", "dot", "dynamic", "exponential", "index",
-           "join", "parts", "pointwise", "reduce", "shape", "sort", "space", "special", "trigonometric", "windows"]
+__all__ = ["arithmetic", "choose", "comparison", "conv", "creation", "cumulative", "determinant", "dot", "dynamic",
+           "eigen", "exponential", "factorizations", "fft", "gamma", "index", "integrals", "join", "matrices",
+           "matrix_functions", "parts", "pointwise", "pool", "pseudoinverse", "ragged", "random", "reduce",
+           "reduced_forms", "samplers", "shape", "sort", "space", "special", "topk", "triangular", "trigonometric",
+           "windows", "xla_kernels"]

@@ -159,9 +159,13 @@ def _div_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) 
 # --- remainders -----------------------------------------------------------------------------------------------
 
 # A constant to every derivative: `NO_TANGENT` would say the same, but of what the operation computes.
-stop_gradient_p = unary("stop_gradient", numpy=lambda x: x, xla=lambda lax, x: x, accepts="any", flops=0,
+stop_gradient_p = unary("stop_gradient", numpy=lambda x: x, xla=lambda lax, x: x, accepts="all", flops=0,
                         tangent=lambda t, out, x: Zero(aval_of(x)))
 stop_gradient = operation(stop_gradient_p)
+
+# A value under a name, by which policies of checkpoints know it.
+name_p = unary("name", numpy=lambda x, name: x, xla=lambda lax, x, name: x, accepts="any", flops=0,
+               tangent=lambda t, out, x, name: t, parameters=frozenset({"name"}))
 
 
 @rewrites.register(stop_gradient_p)

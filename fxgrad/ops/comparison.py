@@ -16,8 +16,8 @@ from fxgrad.ops.pointwise import binary, comparison, is_same, operation, unary
 
 # --- comparisons: as NumPy's, so that every one with a NaN is False but `ne` -------------------------------
 
-eq_p = comparison("eq", numpy=np.equal, accepts="any", public="equal")
-ne_p = comparison("ne", numpy=np.not_equal, accepts="any", public="not_equal")
+eq_p = comparison("eq", numpy=np.equal, accepts="all", public="equal")
+ne_p = comparison("ne", numpy=np.not_equal, accepts="all", public="not_equal")
 lt_p = comparison("lt", numpy=np.less, public="less")
 le_p = comparison("le", numpy=np.less_equal, public="less_equal")
 gt_p = comparison("gt", numpy=np.greater, public="greater")

@@ -28,6 +28,7 @@ Accepts = Callable[[DType], bool]
 
 KINDS: dict[str, Accepts] = {
     "any": lambda dtype: True,
+    "all": lambda dtype: True,
     "numeric": lambda dtype: dtype.kind != "b",
     "real": lambda dtype: dtype.kind not in "bc",
     "ordered": lambda dtype: dtype.kind != "c",
@@ -37,7 +38,7 @@ KINDS: dict[str, Accepts] = {
     "integer": dtypes.is_integer,
     "integral": lambda dtype: dtype.kind in "biu",
 }
-"""Sets of dtypes by name, as messages show them."""
+"""Sets of dtypes by name, as messages show them; of these, only `all` has the dtype of random keys too."""
 
 
 def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
@@ -58,6 +59,8 @@ def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
 def check_kind(name: str, kind: str, *avals: Aval) -> None:
     """Raises `DTypeError` unless all dtypes belong to the set `kind` of `KINDS`."""
     for aval in avals:
+        if dtypes.is_key(aval.dtype) and kind != "all":
+            raise DTypeError(f"{name}: not defined for random keys (key<fry>); {dtypes.KEY_ADVICE}")
         if not KINDS[kind](aval.dtype):
             raise DTypeError(f"{name}: not defined for {aval.dtype.name}; it takes {kind} dtypes. "
                              "Convert first, for example x.astype('float32')")

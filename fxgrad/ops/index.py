@@ -299,7 +299,7 @@ def _scatter_transpose(cotangents: list[Any], inputs: list[Any], **params: Any) 
             where(stays, _back(cotangent, indices, updates_aval, params), 0) if is_linear(updates) else None]
 
 
-scatter_p = _scatter("scatter", None, "any", _scatter_jvp, _scatter_transpose)
+scatter_p = _scatter("scatter", None, "all", _scatter_jvp, _scatter_transpose)
 
 
 def _scatter_mul_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[list[Any], list[Any]]:
@@ -319,7 +319,8 @@ def _scatter_mul_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> 
 def _others(x: Any, indices: Any, updates: Any, params: dict[str, Any]) -> Any:
     """For each update the product of all others of the same element, by comparing all pairs."""
     aval, count = aval_of(updates), aval_of(updates).size
-    places = reshape(iota(dtypes.int32, (aval_of(x).size,)), aval_of(x).shape)
+    # Counted from 1, since updates that are dropped read 0: then they are beside each other and no element.
+    places = reshape(add(iota(dtypes.int32, (aval_of(x).size,)), 1), aval_of(x).shape)
     targets = reshape(_back(places, indices, aval, params), (count,))
     numbers = iota(dtypes.int32, (count,))
     same = and_(eq(reshape(targets, (count, 1)), targets), ne(reshape(numbers, (count, 1)), numbers))

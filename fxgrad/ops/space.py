@@ -237,12 +237,17 @@ def _sum_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) 
 
 
 def _convert_abstract(x: Aval, *, dtype: DType, weak: bool) -> list[Aval]:
+    if dtypes.is_key(x.dtype):
+        raise DTypeError("astype: random keys (key<fry>) are not converted; take their bits with "
+                         "fxgrad.random.key_data(key)")
     if dtype.name not in dtypes.SUPPORTED:
         raise DTypeError(f"astype: fxgrad has no dtype {dtype.name!r}; it supports {', '.join(dtypes.SUPPORTED)}")
     return [Aval(x.shape, dtype, weak)]
 
 
 def _convert_numpy(x: Any, *, dtype: DType, weak: bool) -> Any:
+    if x.dtype.kind == "V" and dtypes.is_key(x.dtype):
+        raise TypeError("the abstract rule says why")
     if x.dtype.kind == "c" and dtype.kind != "c":
         x = x.real if dtype.kind != "b" else x != 0
     return x.astype(dtype, copy=False)

@@ -1,4 +1,4 @@
-"""Special functions: erf erfc erf_inv lgamma digamma polygamma bessel_i0e bessel_i1e.
+"""Special functions: erf erfc erf_inv ndtri lgamma digamma polygamma bessel_i0e bessel_i1e xlogy xlog1py entr.
 
 NumPy has none of them. The kernels here compute in float64 whatever the dtype, and round at the end: with the functions
 of Python's `math` one element at a time, or from convergent and asymptotic series.
@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.ops import xla_kernels
 from fxgrad.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import eq
-from fxgrad.ops.exponential import exp
+from fxgrad.ops.comparison import eq, lt
+from fxgrad.ops.exponential import exp, log, log1p
 from fxgrad.ops.parts import sign
 from fxgrad.ops.pointwise import binary, operation, unary
 
@@ -52,22 +53,72 @@ def _lgamma_numpy(x: Any) -> Any:
     return np.asarray(_lgamma_each(_double(x))).astype(x.dtype)
 
 
-def _erf_inv_numpy(y: Any) -> Any:
-    """Winitzki's closed formula (2008), good to 2e-3, made exact by three steps of Halley's method.
+def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
+    """Horner's rule, the highest power first, in the dtype of `x`."""
+    total = np.full_like(x, coefficients[0])
+    for coefficient in coefficients[1:]:
+        total = total * x + x.dtype.type(coefficient)
+    return total
 
-    The steps solve for the complement 1 - |y| in the tails, where erf itself has no digits left.
+
+_SINGLE_CENTER = (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,
+                  -0.00417768164, 0.246640727, 1.50140941)
+_SINGLE_TAIL = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613,
+                0.00943887047, 1.00167406, 2.83297682)
+
+
+def _erf_inv_single(y: Any) -> Any:
+    """For float32: M. Giles, "Approximating the erfinv function" (2012), which XLA computes too."""
+    w = -np.log1p(-y * y)
+    near = w < 5
+    shifted = np.where(near, w - np.float32(2.5), np.sqrt(np.where(near, np.float32(5), w)) - np.float32(3))
+    factor = np.where(near, _polynomial(_SINGLE_CENTER, shifted), _polynomial(_SINGLE_TAIL, shifted))
+    return np.where(np.abs(y) == 1, y * np.float32(np.inf), factor * y)
+
+
+_CENTER = (
+    (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
+     1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080),
+    (5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
+     5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0))
+_TAIL = (
+    (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258,
+     3.64784832476320460504, 5.76949722146069140550, 4.63033784615654529590, 1.42343711074968357734),
+    (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
+     6.89767334985100004550e-1, 1.67638483018380384940, 2.05319162663775882187, 1.0))
+_END = (
+    (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3, 2.65321895265761230930e-2,
+     2.96560571828504891230e-1, 1.78482653991729133580, 5.46378491116411436990, 6.65790464350110377720),
+    (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
+     1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0))
+
+
+def _quantile(half: Any, tail: Any) -> Any:
+    """The quantile of the normal distribution at half + 1/2, where `tail` is the probability beyond, up to 1/2.
+
+    M. Wichura, "The percentage points of the normal distribution" (1988), algorithm AS 241.
     """
-    size = np.abs(_double(y))
-    inner = np.where(size < 1, size, 0.0)
-    logarithm = np.log1p(-inner * inner)
-    half = 2 / (math.pi * 0.147) + logarithm / 2
-    x = np.sqrt(np.sqrt(half * half - logarithm / 0.147) - half)
-    for _ in range(3):
-        error = np.where(inner < 0.5, _double(_erf_each(x)) - inner, (1 - inner) - _double(_erfc_each(x)))
-        step = error * (math.sqrt(math.pi) / 2) * np.exp(x * x)
-        x = x - step / (1 + x * step)
-    x = np.where(size < 1, x, np.where(size == 1, np.inf, np.nan))
-    return np.copysign(x, _double(y)).astype(y.dtype)
+    def quotient(pair: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> Any:
+        return _polynomial(pair[0], x) / _polynomial(pair[1], x)
+
+    center = half * quotient(_CENTER, 0.180625 - half * half)
+    depth = np.sqrt(-np.log(np.where(tail > 0, tail, 0.25)))
+    far = np.where(depth <= 5, quotient(_TAIL, depth - 1.6), quotient(_END, depth - 5))
+    far = np.where(tail == 0, np.inf, far)
+    return np.where(tail >= 0, np.where(np.abs(half) <= 0.425, center, np.copysign(far, half)), np.nan)
+
+
+def _erf_inv_numpy(y: Any) -> Any:
+    """In double precision the quantile at (1 + y) / 2, over the root of 2."""
+    array = np.asarray(y)
+    if array.dtype == np.float64:
+        return (_quantile(array / 2, (1 - np.abs(array)) / 2) / math.sqrt(2))[()]
+    return _erf_inv_single(array.astype(np.float32)).astype(y.dtype)
+
+
+def _ndtri_numpy(p: Any) -> Any:
+    given = _double(p)
+    return _quantile(given - 0.5, np.minimum(given, 1 - given)).astype(p.dtype)
 
 
 _BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510]
@@ -176,6 +227,11 @@ digamma_p = _special("digamma", _digamma_numpy, lambda t, out, x: mul(t, polygam
 erf, erfc, erf_inv, lgamma, digamma = map(operation, (erf_p, erfc_p, erf_inv_p, lgamma_p, digamma_p))
 
 
+ndtri_p = unary("ndtri", numpy=_ndtri_numpy, accepts="floating", flops=20, xla=xla_kernels.special("ndtri"),
+                tangent=lambda t, out, p: mul(t, mul(exp(div(mul(out, out), 2.0)), math.sqrt(2 * math.pi))))
+ndtri = operation(ndtri_p)
+
+
 def _no_derivative_in_order(*_: Any) -> Any:
     raise UnsupportedError(at_user_line("polygamma(n, x) has no derivative in its order n, a whole number; "
                                         "pass n as a constant"))
@@ -198,3 +254,44 @@ def _i1e_tangent(t: Any, out: Any, x: Any) -> Any:
 
 bessel_i1e_p = _special("bessel_i1e", _i1e_numpy, _i1e_tangent)
 bessel_i0e, bessel_i1e = operation(bessel_i0e_p), operation(bessel_i1e_p)
+
+# --- products with logarithms -----------------------------------------------------------------------------------
+
+
+def _product_with_log(name: str, logarithm: str, tangents: list[Callable[..., Any]]) -> Any:
+    """The record of x times a logarithm of y, which is 0 where x is 0, whatever number y is."""
+    kernel = getattr(np, logarithm)
+
+    def numpy(x: Any, y: Any) -> Any:
+        product = np.multiply(x, kernel(y))
+        return np.where(np.equal(x, 0) & np.equal(y, y), np.zeros_like(product), product)[()]
+
+    def xla(lax: Any, x: Any, y: Any) -> Any:
+        zero = lax.full_like(x, 0)
+        absent = lax.bitwise_and(lax.eq(x, zero), lax.eq(y, y))
+        return lax.select(absent, zero, lax.mul(x, getattr(lax, logarithm)(y)))
+
+    return binary(name, numpy=numpy, xla=xla, accepts="inexact", flops=3, tangents=tangents)
+
+
+xlogy_p = _product_with_log("xlogy", "log", [lambda t, out, x, y: mul(t, log(y)),
+                                             lambda t, out, x, y: mul(t, div(x, y))])
+xlog1py_p = _product_with_log("xlog1py", "log1p", [lambda t, out, x, y: mul(t, log1p(y)),
+                                                   lambda t, out, x, y: mul(t, div(x, add(y, 1.0)))])
+xlogy, xlog1py = operation(xlogy_p), operation(xlog1py_p)
+
+
+def _entr_numpy(x: Any) -> Any:
+    return np.where(x > 0, -x * np.log(np.where(x > 0, x, np.ones_like(x))),
+                    np.where(x == 0, np.zeros_like(x), np.where(x < 0, x.dtype.type(-np.inf), x)))[()]
+
+
+def _entr_xla(lax: Any, x: Any) -> Any:
+    zero = lax.full_like(x, 0)
+    product = lax.select(lax.eq(x, zero), zero, lax.neg(lax.mul(x, lax.log(x))))
+    return lax.select(lax.lt(x, zero), lax.full_like(x, -math.inf), product)
+
+
+entr_p = unary("entr", numpy=_entr_numpy, xla=_entr_xla, accepts="floating", flops=3,
+               tangent=lambda t, out, x: mul(t, where(lt(x, 0.0), 0.0, neg(add(log(x), 1.0)))))
+entr = operation(entr_p)

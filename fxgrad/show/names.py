@@ -14,7 +14,7 @@ from fxgrad.show.sources import Assigned, Sources, Targets
 
 STRING = r'"(?:[^"\\\n]|\\.)*"'
 PATH = rf"[^\W\d]\w*(?:\.[^\W\d]\w*|\[(?:-?\d+|{STRING}|'(?:[^'\\\n]|\\.)*')\])*"
-TYPE = r"(?:bool|bf16|[iuf]\d+|c\d+)\*?\[[\d,\s]*\]"
+TYPE = r"(?:bool|bf16|[iuf]\d+|c\d+|key<fry>)\*?\[[\d,\s]*\]"
 RESERVED = frozenset(["program", "captured", "return", "where",
                       "True", "False", "None", "nan", "inf", "complex"])
 """Words of the text form that no variable can be called without quotes."""

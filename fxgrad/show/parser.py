@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad import dtypes
 from fxgrad.control.call import named_call_p
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.check import check
@@ -189,6 +190,9 @@ class _Builder:
             if found is None or isinstance(found.value, Reference):
                 self._text.fail(at, f"the array {label} is not defined: where {label} = [...] is needed")
             constant = found
+        if dtypes.is_key(aval.dtype):
+            words = self._array(constant, Aval((*aval.shape, 2), np.dtype(np.uint32)))
+            return np.ascontiguousarray(words).view(aval.dtype).reshape(aval.shape)[()]
         if constant.uniform:
             element = converted(self._text, [constant.value], aval, constant.at)
             return np.full(aval.shape, element[0], aval.dtype)

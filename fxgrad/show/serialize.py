@@ -95,7 +95,7 @@ class _Writer:
             return {kind.__name__: number_text(np.asarray(value)[()])}
         if isinstance(value, np.generic) and value.dtype.name in dtypes.SUPPORTED:
             return {"scalar": number_text(value), "dtype": dtypes.short_name(value.dtype)}
-        if isinstance(value, np.dtype) and value.name in dtypes.SUPPORTED:
+        if isinstance(value, np.dtype) and (value.name in dtypes.SUPPORTED or dtypes.is_key(value)):
             return {"dtype": dtypes.short_name(value)}
         if kind is Aval:
             return {"type": repr(value)}

@@ -77,6 +77,8 @@ def literal_text(literal: Literal) -> str:
 
 def array_lines(array: np.ndarray[Any, Any], width: int) -> list[str]:
     """An array as nested lists, filled to lines of `width`; `full(0.0)` where all elements have the same bits."""
+    if dtypes.is_key(array.dtype):
+        array = array["threefry2x32"]  # the words of each key, along one more axis
     flat = np.ascontiguousarray(array).reshape(-1)
     if not array.shape:
         return [number_text(flat[0])]
@@ -193,7 +195,7 @@ def is_opaque(value: Any) -> bool:
 
 def dtype_text(dtype: DType) -> str:
     """The short name of a dtype of ours; `float0` and foreign ones as objects without a text."""
-    return dtypes.short_name(dtype) if dtype.name in dtypes.SUPPORTED else f"<{dtype.name}>"
+    return dtypes.short_name(dtype) if dtype.name in dtypes.SUPPORTED or dtypes.is_key(dtype) else f"<{dtype.name}>"
 
 
 @lru_cache(maxsize=1024)

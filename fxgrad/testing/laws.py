@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from fxgrad import dtypes
-from fxgrad.core.avals import Aval, array_aval
+from fxgrad.core.avals import Aval, array_aval, keys_to_jax, to_numpy
 from fxgrad.core.interpreter import run
 from fxgrad.core.primitive import NO_TANGENT, Absent, Cost, Primitive
 from fxgrad.core.symbolic import Linear, Zero
@@ -114,8 +114,8 @@ def _check_compiled(cases: Sequence[Case]) -> None:
                 for case, group in zip(cases, groups, strict=True)]
 
     with jax.enable_x64(True):
-        results = jax.jit(emitted)(*(case.args for case in cases))
-        arrays = [[np.asarray(output) for output in outputs] for outputs in results]
+        results = jax.jit(emitted)(*([*map(keys_to_jax, case.args)] for case in cases))
+        arrays = [[*map(to_numpy, outputs)] for outputs in results]
     for case, outputs in zip(cases, arrays, strict=True):
         case.typed(outputs, case.avals(case.args), "the xla rule")
         case.same(outputs, case.numpy(*case.args), "the xla rule, compared with the numpy rule")
@@ -302,6 +302,9 @@ def _varied(arg: Any) -> list[Any]:
     """The entries of a batch: `arg` and others in its range."""
     if arg.dtype.kind == "b":
         return [arg, ~arg, arg]
+    if dtypes.is_key(arg.dtype):
+        words = [arg["threefry2x32"] + np.uint32(added) for added in range(BATCH)]
+        return [np.ascontiguousarray(each).view(arg.dtype).reshape(arg.shape)[()] for each in words]
     if dtypes.is_inexact(arg.dtype):
         return [arg, *((np.asarray(arg) * np.asarray(factor, arg.dtype)).astype(arg.dtype)[()]
                        for factor in (0.5, 0.75))]
@@ -322,6 +325,9 @@ def _check_batch(case: Case, axes: tuple[int | None, ...]) -> None:
     moved = []
     for index, (output, axis) in enumerate(zip(outputs, out_axes, strict=True)):
         array = as_array(output)
+        if axis is None:  # the same for every entry
+            moved.append(np.stack([array] * BATCH))
+            continue
         if not isinstance(axis, int) or not 0 <= axis < np.ndim(array):
             raise case.fail(f"{what}: output {index} of shape {np.shape(array)} has the batch axis {axis}")
         moved.append(np.moveaxis(array, axis, 0))

@@ -45,6 +45,8 @@ def mismatch(got: Any, expected: Any, rtol: float, atol: float | None = None) ->
     """
     atol = rtol if atol is None else atol
     got, expected = np.asarray(got), np.asarray(expected)
+    if dtypes.is_key(got.dtype) and dtypes.is_key(expected.dtype):
+        got, expected = got["threefry2x32"], expected["threefry2x32"]
     if got.shape != expected.shape:
         return f"got shape {got.shape} where {expected.shape} is expected"
     wide = np.complex128 if "c" in (got.dtype.kind, expected.dtype.kind) else None

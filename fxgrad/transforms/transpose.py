@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad.core.interpreter import Derived, bind, derive
+from fxgrad.core.interpreter import Derived, derive
 from fxgrad.core.primitive import Absent
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.simplify import live_equations
 from fxgrad.core.symbolic import Linear, Zero
-from fxgrad.core.tape import read, sources
+from fxgrad.core.tape import bind_equation, read, sources
 from fxgrad.errors import LinearityError, at_user_line
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import instantiate
@@ -57,7 +57,7 @@ def _known_part(program: Program, inputs: Sequence[Any]) -> tuple[list[Equation]
             linear.append(equation)
             outputs: Sequence[Any] = [Linear(var.aval) for var in equation.outputs]
         else:
-            outputs = bind(equation.primitive, *values, **equation.params)
+            outputs = bind_equation(equation, values)
         environment.update(zip(equation.outputs, outputs, strict=True))
     return linear, environment
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.control.call import checkpoint_p, jit_call_p, named_call_p, recompute_p
+from fxgrad.control.call import jit_call_p, named_call_p
+from fxgrad.control.checkpoint import checkpoint_p, recompute_p
 from fxgrad.control.custom import custom_jvp_p, custom_vjp_p, custom_vjp_tangent_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive

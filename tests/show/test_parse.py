@@ -28,7 +28,8 @@ from show_programs import (
 from fxgrad import dtypes
 from fxgrad.api.programs import make_program
 from fxgrad.api.reverse import grad
-from fxgrad.control.call import checkpoint_p, named, named_call_p
+from fxgrad.control.call import named, named_call_p
+from fxgrad.control.checkpoint import checkpoint_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program, Signature, Var
 from fxgrad.errors import ProgramError, ProgramSyntaxError

@@ -20,7 +20,8 @@ from show_programs import (
 )
 
 from fxgrad.api.programs import make_program
-from fxgrad.control.call import checkpoint_p, named
+from fxgrad.control.call import named
+from fxgrad.control.checkpoint import checkpoint_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program, Signature, Var
 from fxgrad.core.tape import bind

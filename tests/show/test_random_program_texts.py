@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from show_programs import CLASSES, USER, Mode, Numbers, assert_round_trips, keep_p
 
 from fxgrad import dtypes
-from fxgrad.control.call import checkpoint_p, named_call_p
+from fxgrad.control.call import named_call_p
+from fxgrad.control.checkpoint import checkpoint_p
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import registry
 from fxgrad.core.program import Equation, Program, Signature, Var

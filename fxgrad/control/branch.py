@@ -1,0 +1,216 @@
+"""`cond`: one of several programs, chosen by an index."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fxgrad import dtypes
+from fxgrad.control.call import check_arguments
+from fxgrad.control.lanes import from_live_lanes, spread_over
+from fxgrad.control.partition import keep_by_cost, partition
+from fxgrad.control.wiring import apart, are_linear, dual_program, moving, others, present, rewired
+from fxgrad.core.avals import Aval
+from fxgrad.core.interpreter import Derived, bind, derive, evaluate
+from fxgrad.core.primitive import Cost, Primitive, register
+from fxgrad.core.program import Program, Var, subprograms
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import DTypeError, ProgramError
+from fxgrad.executors import numpy as numpy_executor
+from fxgrad.executors import xla as xla_executor
+from fxgrad.ops.choose import clamp, select_n
+from fxgrad.ops.comparison import eq
+from fxgrad.ops.pointwise import scalar_like
+from fxgrad.ops.reduce import reduce_or
+from fxgrad.ops.space import convert, instantiate, zeros
+from fxgrad.transforms.batch import batched_program
+from fxgrad.transforms.cost import cost
+from fxgrad.transforms.forward import spread
+from fxgrad.transforms.linearize import linearized
+from fxgrad.transforms.transpose import transposed
+
+Branches = tuple[Program, ...]
+
+
+def _abstract(index: Aval, *avals: Aval, branches: Branches) -> list[Aval]:
+    if index.shape != () or index.dtype != dtypes.int32:
+        raise DTypeError(f"cond: the index of the branch must be an int32 scalar, got {index}")
+    first, *rest = branches
+    check_arguments("cond", first.in_avals, avals)
+    for branch in rest:
+        check_arguments("cond", branch.in_avals, avals)
+        if [aval.strong() for aval in branch.out_avals] != [aval.strong() for aval in first.out_avals]:
+            raise ProgramError(f"cond: the branches return {first.out_avals} and {branch.out_avals}, where equal types "
+                               "are needed")
+    return [Aval(aval.shape, aval.dtype, all(weak)) for aval, *weak in zip(
+        first.out_avals, *([aval.weak for aval in branch.out_avals] for branch in branches), strict=True)]
+
+
+def _run_numpy(index: Any, *values: Any, branches: Branches) -> list[Any]:
+    return numpy_executor.call(branches[min(max(int(index), 0), len(branches) - 1)], values)
+
+
+def _emit(lax: Any, index: Any, *values: Any, branches: Branches) -> list[Any]:
+    def body(branch: Program) -> Any:
+        return lambda *operands: xla_executor.emit(branch, operands)
+    outputs: list[Any] = lax.switch(index, [body(branch) for branch in branches], *values)
+    return outputs
+
+
+class _Joined(NamedTuple):
+    """Programs with the same inputs, and the values that are in front of them."""
+
+    captured: list[Any]
+    programs: Branches
+
+
+def _joined(parts: Sequence[Derived]) -> _Joined:
+    """The programs of `parts` with what each of them captured as inputs of all."""
+    captured = [value for part in parts for value in part.captured]
+    programs, before = [], 0
+    for part in parts:
+        own = len(part.captured)
+        avals = (*map(aval_of, captured), *part.program.in_avals[own:])
+        positions = (*range(before, before + own), *range(len(captured), len(avals)))
+        programs.append(rewired(part.program, avals, positions))
+        before += own
+    return _Joined(captured, tuple(programs))
+
+
+def _jvp(primals: list[Any], tangents: list[Any], *, branches: Branches) -> tuple[list[Any], list[Any]]:
+    index, *operands = primals
+    wrt = moving(tangents[1:])
+    if apart(primals, tangents):
+        return _split_jvp(index, operands, tangents[1:], branches)
+    reached = [any(marks) for marks in zip(*(dual_program(branch, wrt).extra for branch in branches), strict=True)]
+    joined = _joined([dual_program(branch, wrt, tuple(reached)) for branch in branches])
+    results = bind(cond_p, index, *joined.captured, *operands, *present(tangents[1:]), branches=joined.programs)
+    count = len(branches[0].outputs)
+    return results[:count], spread(branches[0].out_avals, reached, results[count:])
+
+
+def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: Branches,
+               ) -> tuple[list[Any], list[Any]]:
+    """Known work in one `cond`, tangent work in another, and between them slots that the branches share."""
+    wrt, count = moving(tangents), len(branches[0].outputs)
+    linear = [linearized(branch, wrt) for branch in branches]
+    reached = tuple(any(marks) for marks in zip(*(part.extra.reached for part in linear), strict=True))
+    parts = [partition(part.program, count, part.extra, (True,) * len(part.program.inputs), keep_by_cost, reached)
+             for part in linear]
+    slots = _slots([[var.aval.strong() for var in part.saved] for part in parts])
+    places = [_places(slots, part.saved) for part in parts]
+    known = _joined([Derived(_filled(part.forward, count, slots, place), one.captured, None)
+                     for part, place, one in zip(parts, places, linear, strict=True)])
+    results = bind(cond_p, index, *known.captured, *operands, branches=known.programs)
+    outputs, saved = results[:count], results[count:]
+    if not any(reached):
+        return outputs, spread(branches[0].out_avals, reached, [])
+    rest = (*map(aval_of, operands), *slots, *(aval_of(tangent) for tangent in present(tangents)))
+    halves = []
+    for part, place, one in zip(parts, places, linear, strict=True):
+        own, shared = len(one.captured), len(operands)
+        avals = (*map(aval_of, one.captured), *rest)
+        positions = (*range(own + shared), *(own + shared + slot for slot in place),
+                     *range(own + shared + len(slots), len(avals)))
+        halves.append(Derived(rewired(part.tangent, avals, positions), one.captured, None))
+    moved = _joined(halves)
+    out_tangents = bind(cond_p, index, *moved.captured, *operands, *saved, *present(tangents),
+                        branches=moved.programs)
+    return outputs, spread(branches[0].out_avals, reached, out_tangents)
+
+
+def _slots(saved: Sequence[Sequence[Aval]]) -> list[Aval]:
+    """The fewest slots in which the saved values of any branch find room, by type."""
+    most: Counter[Aval] = Counter()
+    for avals in saved:
+        most |= Counter(avals)
+    return list(most.elements())
+
+
+def _places(slots: Sequence[Aval], saved: Sequence[Var]) -> tuple[int, ...]:
+    """The slot of each saved value."""
+    remaining = list(enumerate(slots))
+    places = []
+    for var in saved:
+        entry = next(entry for entry in remaining if entry[1] == var.aval.strong())
+        remaining.remove(entry)
+        places.append(entry[0])
+    return tuple(places)
+
+
+def _filled(program: Program, count: int, slots: Sequence[Aval], places: tuple[int, ...]) -> Program:
+    """`program` with its saved values in their slots, and zeros in the slots of other branches."""
+    def build(*values: Any) -> tuple[list[Any], None]:
+        results = evaluate(program, values)
+        filled = dict(zip(places, results[count:], strict=True))
+        return [*results[:count], *(filled[slot] if slot in filled else zeros(aval)
+                                    for slot, aval in enumerate(slots))], None
+    return derive(program, ("slots", tuple(slots), places), build, program.in_avals).program
+
+
+def _transpose(cotangents: list[Any], inputs: list[Any], *, branches: Branches) -> list[Any]:
+    index, *operands = inputs
+    linear = are_linear(operands)
+    joined = _joined([transposed(branch, linear) for branch in branches])
+    results = iter(bind(cond_p, index, *joined.captured, *others(operands, linear), *map(instantiate, cotangents),
+                        branches=joined.programs))
+    return [None, *(next(results) if marked else None for marked in linear)]
+
+
+def _batch(size: int, values: list[Any], axes: list[int | None], *, branches: Branches,
+           ) -> tuple[list[Any], list[int | None]]:
+    index, *operands = values
+    if axes[0] is not None:
+        return _batch_by_selecting(size, index, operands, axes[1:], branches)
+    in_axes = tuple(axes[1:])
+    open_axes = (None,) * len(branches[0].outputs)
+    batched = [any(marks) for marks in zip(
+        *(batched_program(branch, size, in_axes, open_axes).extra for branch in branches), strict=True)]
+    out_axes = tuple(0 if marked else None for marked in batched)
+    joined = _joined([batched_program(branch, size, in_axes, out_axes) for branch in branches])
+    return bind(cond_p, index, *joined.captured, *operands, branches=joined.programs), list(out_axes)
+
+
+def _batch_by_selecting(size: int, index: Any, operands: list[Any], axes: Sequence[int | None], branches: Branches,
+                        ) -> tuple[list[Any], list[int | None]]:
+    """Every branch for all lanes, each lane getting the result of its own."""
+    which = clamp(scalar_like(0, index), index, scalar_like(len(branches) - 1, index))
+    results = []
+    for number, branch in enumerate(branches):
+        mask = eq(which, scalar_like(number, index))
+        given, in_axes = from_live_lanes(mask, size, operands, axes)
+        derived = batched_program(branch, size, tuple(in_axes))
+        results.append(_if_any(mask, derived, given) if size and _may_be_long(branch) else
+                       evaluate(derived.program, [*derived.captured, *given]))
+    outputs = [select_n(spread_over(which, len(aval_of(cases[0]).shape)), *cases)
+               for cases in zip(*results, strict=True)]
+    return outputs, [0] * len(outputs)
+
+
+def _may_be_long(program: Program) -> bool:
+    """Whether a program holds others that may be loops, so that it should not run where no lane needs it."""
+    return any(equation.primitive.name != "named_call" and any(True for _ in subprograms(equation.params))
+               for equation in program.equations)
+
+
+def _if_any(mask: Any, derived: Derived, given: Sequence[Any]) -> list[Any]:
+    """The outputs if any lane of `mask` is live, and zeros otherwise."""
+    program = derived.program
+
+    def nothing(*_: Any) -> tuple[list[Any], None]:
+        return [zeros(aval) for aval in program.out_avals], None
+
+    skip = derive(program, "zeros", nothing, program.in_avals).program
+    return bind(cond_p, convert(reduce_or(mask, (0,)), dtypes.int32), *derived.captured, *given,
+                branches=(skip, program))
+
+
+def _cost(index: Aval, *avals: Aval, branches: Branches) -> Cost:
+    costs = [cost(branch) for branch in branches]
+    return Cost(max(one.flops for one in costs), max(one.bytes for one in costs))
+
+
+cond_p = register(Primitive(name="cond", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
+                            transpose=_transpose, batch=_batch, cost=_cost))
+"""One of several programs; an index out of range means the nearest branch."""

@@ -1,0 +1,72 @@
+"""Batches of which some lanes are dead: entries whose result is not used because they took another way.
+
+A dead lane must do no harm: it gets the values of a live one, so that it neither runs longer than that nor computes
+a NaN or an infinity of its own, and no derivative flows back through what replaced its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.control.wiring import Marks, closed_marks
+from fxgrad.core.program import Program
+from fxgrad.core.tape import aval_of
+from fxgrad.ops.arithmetic import stop_gradient
+from fxgrad.ops.choose import where
+from fxgrad.ops.dynamic import dynamic_slice
+from fxgrad.ops.reduce import argmax, reduce_or
+from fxgrad.ops.space import move_axis, reshape
+from fxgrad.transforms.batch import Batched, batched_program, put_axis
+
+
+def spread_over(mask: Any, rank: int) -> Any:
+    """`mask`, of one axis, with as many axes of size 1 behind it as make it of `rank`."""
+    return reshape(mask, (*aval_of(mask).shape, *[1] * (rank - 1)))
+
+
+def from_live_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[int | None],
+                    ) -> tuple[list[Any], list[int | None]]:
+    """Values (batched ones with the batch axis first) in which lanes that `mask` leaves out repeat a live lane."""
+    if size == 0:
+        return list(values), list(axes)
+    some = reduce_or(mask, (0,))
+    first = argmax(mask, 0)
+    results = []
+    for value, axis in zip(values, axes, strict=True):
+        if axis is None:
+            # If no lane is live, a derivative that is 0 * inf must not reach what all lanes share.
+            results.append(where(some, value, stop_gradient(value)))
+        else:
+            fronted = move_axis(value, axis, 0)
+            shape = aval_of(fronted).shape
+            starts = [first, *[0] * (len(shape) - 1)]
+            live = stop_gradient(dynamic_slice(fronted, starts, (1, *shape[1:])))
+            results.append(where(spread_over(mask, len(shape)), fronted, live))
+    return results, [None if axis is None else 0 for axis in axes]
+
+
+def where_live(mask: Any, new: Any, old: Any) -> Any:
+    """`new` in the lanes that `mask` says and `old` in the others; both with the batch axis first."""
+    return where(spread_over(mask, len(aval_of(new).shape)), new, old)
+
+
+# --- which values of a loop differ between lanes --------------------------------------------------------------
+
+
+def lane_axes(marks: Sequence[bool]) -> tuple[int | None, ...]:
+    """Axis 0 for values that are marked, None for the others."""
+    return tuple(0 if marked else None for marked in marks)
+
+
+def batched_marks(step: Program, size: int, fixed: Sequence[int | None], carry: Sequence[bool]) -> Marks:
+    """Which carried values differ between lanes at some step of (fixed, carry) -> carry."""
+    open_axes = (None,) * len(step.outputs)
+    return closed_marks(
+        lambda marks: batched_program(step, size, (*fixed, *lane_axes(marks)), open_axes).extra, carry)
+
+
+def fronted(size: int, values: Sequence[Any], axes: Sequence[int | None], marks: Sequence[bool]) -> list[Any]:
+    """The marked values with the batch axis first, repeated if they have none; the others as they are."""
+    return [put_axis(Batched(value, axis), size, 0) if marked else value
+            for value, axis, marked in zip(values, axes, marks, strict=True)]

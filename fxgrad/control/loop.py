@@ -1,0 +1,398 @@
+"""Loops without a fixed number of steps: `while` (as long as a condition holds) and `for` (a number known at run time).
+
+Reverse mode needs no bound on the number of steps: the tangent of a loop is a `for` loop over known and linear values
+at once, and its transpose is a `sweep` (see `control.sweep`), which starts again from the first values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.control.call import check_arguments
+from fxgrad.control.lanes import batched_marks, from_live_lanes, fronted, lane_axes, where_live
+from fxgrad.control.sweep import sweep
+from fxgrad.control.wiring import (
+    Marks,
+    apart,
+    are_linear,
+    chosen,
+    closed_marks,
+    dependent,
+    dual_grouped,
+    moving,
+    others,
+    present,
+    reached_by,
+    with_outputs,
+)
+from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.effects import silenced
+from fxgrad.core.interpreter import Derived, bind, derive, evaluate
+from fxgrad.core.primitive import Cost, Primitive, register
+from fxgrad.core.program import Program
+from fxgrad.core.symbolic import Linear, Zero
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import DTypeError, LinearityError, ProgramError, at_user_line
+from fxgrad.executors import numpy as numpy_executor
+from fxgrad.executors import xla as xla_executor
+from fxgrad.ops.comparison import lt
+from fxgrad.ops.pointwise import add
+from fxgrad.ops.reduce import reduce_max, reduce_or
+from fxgrad.ops.space import instantiate, zeros
+from fxgrad.transforms.batch import Batch, Batched, batched_program, put_axis
+from fxgrad.transforms.cost import cost
+from fxgrad.transforms.forward import spread
+from fxgrad.transforms.transpose import backward
+
+COUNTER = Aval((), dtypes.int32)
+TWICE = "the derivative of a loop, whose backward pass goes through the steps again,"
+
+
+def _tangents_of_carry(program: Program, consts: Sequence[Any], carry: Sequence[Any],
+                       ) -> tuple[list[Any], Marks]:
+    """Tangents of the carry, with zeros for values that get one at a later step; and which have one."""
+    const_marks = moving(consts)
+    carried = closed_marks(lambda marks: reached_by(program, (*const_marks, *marks)), moving(carry))
+    filled = [instantiate(tangent) if marked else tangent for tangent, marked in zip(carry, carried, strict=True)]
+    return filled, carried
+
+
+# --- for: a number of steps that is known when the loop runs --------------------------------------------------
+
+
+def _for_abstract(count: Aval, *avals: Aval, program: Program, num_consts: int) -> list[Aval]:
+    if count.shape != () or not dtypes.is_integer(count.dtype):
+        raise DTypeError(f"for: the number of steps must be an integer scalar, got {count}")
+    check_arguments("for", program.in_avals, avals)
+    check_arguments("for", program.in_avals[num_consts:], program.out_avals)
+    return program.out_avals
+
+
+def _for_numpy(count: Any, *values: Any, program: Program, num_consts: int) -> list[Any]:
+    consts, carry = values[:num_consts], list(values[num_consts:])
+    for _ in range(int(count)):
+        carry = numpy_executor.call(program, [*consts, *carry])
+    # Without a step the carry is the input itself, which nobody may be handed.
+    return carry if count > 0 else [np.copy(value)[()] for value in carry]
+
+
+def _for_emit(lax: Any, count: Any, *values: Any, program: Program, num_consts: int) -> list[Any]:
+    consts = values[:num_consts]
+    outputs: list[Any] = lax.fori_loop(
+        np.zeros((), count.dtype), count, lambda _, carry: xla_executor.emit(program, [*consts, *carry]),
+        list(values[num_consts:]))
+    return outputs
+
+
+def _for_jvp(primals: list[Any], tangents: list[Any], *, program: Program, num_consts: int,
+             ) -> tuple[list[Any], list[Any]]:
+    count, consts, carry = primals[0], primals[1:1 + num_consts], primals[1 + num_consts:]
+    const_tangents = tangents[1:1 + num_consts]
+    carry_tangents, carried = _tangents_of_carry(program, const_tangents, tangents[1 + num_consts:])
+    separate = apart(primals, tangents)
+    step = dual_grouped(program, (num_consts, len(carry)), (*moving(const_tangents), *carried), carried, separate)
+    fixed = [*step.captured, *consts, *present(const_tangents)]
+    program_of_step = silenced(step.program, TWICE) if separate else step.program
+    results = bind(for_p, count, *fixed, *carry, *present(carry_tangents), program=program_of_step,
+                   num_consts=len(fixed)) if any(carried) else []
+    if not any(carried) or separate:
+        outputs = bind(for_p, count, *consts, *carry, program=program, num_consts=num_consts)
+    else:
+        outputs = results[:len(carry)]
+    return outputs, spread(program.out_avals, carried, results[len(carry):])
+
+
+def _for_transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, num_consts: int) -> list[Any]:
+    count, *values = inputs
+    if type(count) is Linear:
+        raise LinearityError(at_user_line("cannot transpose a loop in its number of steps"))
+    return [None, *transpose_steps(count, cotangents, values, program, num_consts)]
+
+
+def transpose_steps(count: Any, cotangents: Sequence[Any], values: Sequence[Any], program: Program, num_consts: int,
+                    ) -> list[Any]:
+    """The cotangents of the linear ones among `values` (constants, carry) of a loop of `count` steps."""
+    const_marks = are_linear(values[:num_consts])
+    consts, carry = list(values[:num_consts]), list(values[num_consts:])
+    carried = closed_marks(lambda marks: dependent(program, (*const_marks, *marks)), are_linear(carry))
+    state = others(carry, carried)
+    known = with_outputs(program, [not marked for marked in carried])
+    step, back = _steps_for_sweep(program, known, num_consts, const_marks, carried)
+    known_consts = others(consts, const_marks)
+    sums = [zeros(value.aval.strong()) for value in chosen(consts, const_marks)]
+    arriving = [instantiate(cotangent) for cotangent in chosen(cotangents, carried)]
+    fixed = [*back.captured, *known_consts]
+    if state:
+        results = sweep(count, step, known_consts, back.program, fixed, state, [*sums, *arriving])
+    else:
+        results = bind(for_p, count, *fixed, *sums, *arriving, program=back.program, num_consts=len(fixed))
+    remaining = iter(results)
+    found: list[Any] = [next(remaining) if marked else None for marked in const_marks]
+    for value, marked in zip(carry, carried, strict=True):
+        cotangent = next(remaining) if marked else None
+        found.append(cotangent if type(value) is Linear else None)
+    return found
+
+
+def _steps_for_sweep(program: Program, known: Program, num_consts: int, const_marks: Marks, carried: Marks,
+                     ) -> tuple[Program, Derived]:
+    """The step of the known carry, and the step back.
+
+    (known constants, state) -> state, and (known constants, state, sums for linear constants, cotangents) -> (sums,
+    cotangents).
+    """
+    avals = program.in_avals
+    linear = (*const_marks, *carried)
+    const_avals, carry_avals = avals[:num_consts], avals[num_consts:]
+
+    def forwards(*values: Any) -> tuple[list[Any], None]:
+        given = iter(values)
+        # A linear input is used by nothing here.
+        return evaluate(known, [zeros(aval) if marked else next(given)
+                                for aval, marked in zip(avals, linear, strict=True)]), None
+
+    def backwards(*values: Any) -> tuple[list[Any], None]:
+        given = iter(values)
+        inputs = [Linear(aval) if marked else next(given) for aval, marked in zip(avals, linear, strict=True)]
+        sums = [next(given) for _ in range(sum(const_marks))]
+        arriving = iter(list(given))
+        cotangents = [next(arriving) if marked else Zero(aval)
+                      for aval, marked in zip(program.out_avals, carried, strict=True)]
+        found = backward(program, inputs, cotangents)
+        totals = [total if type(one) is Zero else add(total, one)
+                  for total, one in zip(sums, chosen(found[:num_consts], const_marks), strict=True)]
+        return [*totals, *map(instantiate, chosen(found[num_consts:], carried))], None
+
+    key = (num_consts, const_marks, carried)
+    step = derive(program, ("known step", *key), forwards, others(avals, linear)).program
+    back = derive(program, ("step back", *key), backwards, [
+        *others(avals, linear), *(aval.strong() for aval in chosen(const_avals, const_marks)),
+        *chosen(carry_avals, carried)])
+    return step, back
+
+
+def _for_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, num_consts: int,
+               ) -> tuple[list[Any], list[int | None]]:
+    count, consts, carry = values[0], values[1:1 + num_consts], values[1 + num_consts:]
+    const_axes, carry_axes = axes[1:1 + num_consts], axes[1 + num_consts:]
+    if axes[0] is not None:
+        return _for_batch_of_counts(size, count, consts, carry, const_axes, carry_axes, program)
+    carried = batched_marks(program, size, const_axes, [axis is not None for axis in carry_axes])
+    out_axes = lane_axes(carried)
+    derived = batched_program(program, size, (*const_axes, *out_axes), out_axes)
+    fixed = [*derived.captured, *consts]
+    begin = fronted(size, carry, carry_axes, carried)
+    return bind(for_p, count, *fixed, *begin, program=derived.program, num_consts=len(fixed)), list(out_axes)
+
+
+def _for_batch_of_counts(size: int, count: Any, consts: Sequence[Any], carry: Sequence[Any],
+                         const_axes: Sequence[int | None], carry_axes: Sequence[int | None], program: Program,
+                         ) -> tuple[list[Any], list[int | None]]:
+    """As many steps as the longest lane takes; a lane that has taken its own keeps its carry."""
+    count_aval = aval_of(count)
+    counter = Aval((), count_aval.dtype)
+    everywhere = [True] * len(carry)
+
+    def build(counts: Any, *rest: Any) -> tuple[list[Any], None]:
+        given, number, current = rest[:len(consts)], rest[len(consts)], rest[len(consts) + 1:]
+        mask = lt(number, counts)
+        results = _live_step(program, size, mask, [*given, *current], [*const_axes, *[0] * len(current)])
+        return [add(number, Literal(1, counter)),
+                *(where_live(mask, new, old) for new, old in zip(results, current, strict=True))], None
+
+    begin = fronted(size, carry, carry_axes, everywhere)
+    derived = derive(program, ("counted batch", size, tuple(const_axes), counter),
+                     build, [count_aval, *map(aval_of, consts), counter, *map(aval_of, begin)])
+    fixed = [*derived.captured, count, *consts]
+    longest = reduce_max(count, (0,)) if size else zeros(counter)
+    results = bind(for_p, longest, *fixed, zeros(counter), *begin, program=derived.program, num_consts=len(fixed))
+    return results[1:], [0] * len(carry)
+
+
+def _live_step(program: Program, size: int, mask: Any, values: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
+    given, in_axes = from_live_lanes(mask, size, values, axes)
+    outputs = Batch(size).run(program, [Batched(value, axis) for value, axis in zip(given, in_axes, strict=True)])
+    return [put_axis(output, size, 0) for output in outputs]
+
+
+def _for_cost(count: Aval, *avals: Aval, program: Program, num_consts: int) -> Cost:
+    return cost(program)  # of one step: how many there will be is not known
+
+
+for_p = register(Primitive(name="for", abstract=_for_abstract, numpy=_for_numpy, xla=_for_emit, jvp=_for_jvp,
+                           transpose=_for_transpose, batch=_for_batch, cost=_for_cost))
+"""(number of steps, constants, carry) -> carry. Its cost is that of one step."""
+
+
+# --- while ----------------------------------------------------------------------------------------------------
+
+
+def _while_abstract(*avals: Aval, condition: Program, body: Program, num_condition_consts: int, num_body_consts: int,
+                    ) -> list[Aval]:
+    first, second = num_condition_consts, num_condition_consts + num_body_consts
+    check_arguments("while", condition.in_avals, [*avals[:first], *avals[second:]])
+    check_arguments("while", body.in_avals, avals[first:])
+    check_arguments("while", body.in_avals[num_body_consts:], body.out_avals)
+    if condition.out_avals != [Aval((), dtypes.bool_)]:
+        raise ProgramError(f"while: the condition returns {condition.out_avals}, where one bool scalar is needed")
+    return body.out_avals
+
+
+def _while_numpy(*values: Any, condition: Program, body: Program, num_condition_consts: int, num_body_consts: int,
+                 ) -> list[Any]:
+    first, second = num_condition_consts, num_condition_consts + num_body_consts
+    asked, given, carry = values[:first], values[first:second], list(values[second:])
+    begun = False
+    while numpy_executor.call(condition, [*asked, *carry])[0]:
+        carry, begun = numpy_executor.call(body, [*given, *carry]), True
+    return carry if begun else [np.copy(value)[()] for value in carry]
+
+
+def _while_emit(lax: Any, *values: Any, condition: Program, body: Program, num_condition_consts: int,
+                num_body_consts: int) -> list[Any]:
+    first, second = num_condition_consts, num_condition_consts + num_body_consts
+    asked, given = values[:first], values[first:second]
+    outputs: list[Any] = lax.while_loop(
+        lambda carry: xla_executor.emit(condition, [*asked, *carry])[0],
+        lambda carry: xla_executor.emit(body, [*given, *carry]), list(values[second:]))
+    return outputs
+
+
+def bind_while(condition: Program, asked: Sequence[Any], body: Program, given: Sequence[Any], carry: Sequence[Any],
+               ) -> list[Any]:
+    """Applies `while_p` to lists: constants of the condition and of the body, and the carry."""
+    return bind(while_p, *asked, *given, *carry, condition=condition, body=body, num_condition_consts=len(asked),
+                num_body_consts=len(given))
+
+
+def _while_jvp(primals: list[Any], tangents: list[Any], *, condition: Program, body: Program,
+               num_condition_consts: int, num_body_consts: int) -> tuple[list[Any], list[Any]]:
+    first, second = num_condition_consts, num_condition_consts + num_body_consts
+    asked, given, carry = primals[:first], primals[first:second], primals[second:]
+    given_tangents = tangents[first:second]
+    carry_tangents, carried = _tangents_of_carry(body, given_tangents, tangents[second:])
+    if not any(carried):
+        return bind_while(condition, asked, body, given, carry), list(map(Zero, body.out_avals))
+    separate = apart(primals, tangents)
+    step = dual_grouped(body, (num_body_consts, len(carry)), (*moving(given_tangents), *carried), carried, separate)
+    fixed, begin = [*step.captured, *given, *present(given_tangents)], [*carry, *present(carry_tangents)]
+    if separate:
+        count, outputs = _counted(condition, asked, body, given, carry)
+        results = bind(for_p, count, *fixed, *begin, program=silenced(step.program, TWICE), num_consts=len(fixed))
+    else:
+        results = bind_while(_ignoring(condition, len(asked), tuple(map(aval_of, present(carry_tangents)))), asked,
+                             step.program, fixed, begin)
+        outputs = results[:len(carry)]
+    return outputs, spread(body.out_avals, carried, results[len(carry):])
+
+
+def _ignoring(condition: Program, num_consts: int, more: tuple[Aval, ...], before: bool = False) -> Program:
+    """A condition that takes further carried values, behind its own or before them, and does not look at them."""
+    avals = condition.in_avals
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        start = num_consts + (len(more) if before else 0)
+        return evaluate(condition, [*values[:num_consts], *values[start:start + len(avals) - num_consts]]), None
+
+    in_avals = [*avals[:num_consts], *more, *avals[num_consts:]] if before else [*avals, *more]
+    return derive(condition, ("ignoring", num_consts, more, before), build, in_avals).program
+
+
+def _counted(condition: Program, asked: Sequence[Any], body: Program, given: Sequence[Any], carry: Sequence[Any],
+             ) -> tuple[Any, list[Any]]:
+    """The number of steps of a while loop, and its outputs."""
+    num_consts = len(given)
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        number, current = values[num_consts], values[num_consts + 1:]
+        return [add(number, Literal(1, COUNTER)), *evaluate(body, [*values[:num_consts], *current])], None
+
+    avals = body.in_avals
+    counted = derive(body, ("counted", num_consts), build,
+                     [*avals[:num_consts], COUNTER, *avals[num_consts:]]).program
+    count, *outputs = bind_while(_ignoring(condition, len(asked), (COUNTER,), before=True), asked, counted, given,
+                                 [zeros(COUNTER), *carry])
+    return count, outputs
+
+
+def _while_transpose(cotangents: list[Any], inputs: list[Any], *, condition: Program, body: Program,
+                     num_condition_consts: int, num_body_consts: int) -> list[Any]:
+    """Counts the steps with the known values alone, and goes back as many."""
+    first, second = num_condition_consts, num_condition_consts + num_body_consts
+    asked, given, carry = inputs[:first], inputs[first:second], inputs[second:]
+    const_marks = are_linear(given)
+    carried = closed_marks(lambda marks: dependent(body, (*const_marks, *marks)), are_linear(carry))
+    if any(are_linear(asked)) or any(dependent(condition, (*[False] * first, *carried))):
+        raise LinearityError(at_user_line("cannot transpose a while loop whose condition depends on linear values"))
+    # A linear value is used neither by the condition nor by the known part of the body.
+    blank = [zeros(value.aval) if type(value) is Linear else value for value in (*given, *carry)]
+    known = _with_frozen(body, num_body_consts, carried)
+    count, _ = _counted(condition, asked, known, blank[:num_body_consts], blank[num_body_consts:])
+    return [*[None] * first, *transpose_steps(count, cotangents, inputs[first:], silenced(body, TWICE), num_body_consts)]
+
+
+def _with_frozen(body: Program, num_consts: int, frozen: Marks) -> Program:
+    """`body` with the carried values that are marked left as they are."""
+    def build(*values: Any) -> tuple[list[Any], None]:
+        kept = with_outputs(body, [not marked for marked in frozen])
+        results = iter(evaluate(kept, values))
+        return [value if marked else next(results)
+                for value, marked in zip(values[num_consts:], frozen, strict=True)], None
+    return derive(body, ("frozen", num_consts, frozen), build, body.in_avals).program
+
+
+def _while_batch(size: int, values: list[Any], axes: list[int | None], *, condition: Program, body: Program,
+                 num_condition_consts: int, num_body_consts: int) -> tuple[list[Any], list[int | None]]:
+    first, second = num_condition_consts, num_condition_consts + num_body_consts
+    asked, given, carry = values[:first], values[first:second], values[second:]
+    asked_axes, given_axes, carry_axes = axes[:first], axes[first:second], axes[second:]
+    carried = batched_marks(body, size, given_axes, [axis is not None for axis in carry_axes])
+    out_axes = lane_axes(carried)
+    test = batched_program(condition, size, (*asked_axes, *out_axes), (None,))
+    if test.extra[0]:
+        return _while_batch_by_lane(size, condition, asked, asked_axes, body, given, given_axes,
+                                    fronted(size, carry, carry_axes, [True] * len(carry)))
+    step = batched_program(body, size, (*given_axes, *out_axes), out_axes)
+    outputs = bind_while(test.program, [*test.captured, *asked], step.program, [*step.captured, *given],
+                         fronted(size, carry, carry_axes, carried))
+    return outputs, list(out_axes)
+
+
+def _while_batch_by_lane(size: int, condition: Program, asked: Sequence[Any], asked_axes: Sequence[int | None],
+                         body: Program, given: Sequence[Any], given_axes: Sequence[int | None], carry: Sequence[Any],
+                         ) -> tuple[list[Any], list[int | None]]:
+    """Goes on while any lane does; lanes that have stopped keep their carry."""
+    lanes = [0] * len(carry)
+    test = batched_program(condition, size, (*asked_axes, *lanes), (0,))
+
+    def any_live(*values: Any) -> tuple[list[Any], None]:
+        return [reduce_or(test(values)[0], (0,))], None
+
+    def step(*values: Any) -> tuple[list[Any], None]:
+        questions, rest = values[:len(asked)], values[len(asked):]
+        current = rest[len(given):]
+        mask = test([*questions, *current])[0]
+        results = _live_step(body, size, mask, rest, [*given_axes, *lanes])
+        return [where_live(mask, new, old) for new, old in zip(results, current, strict=True)], None
+
+    avals = [*map(aval_of, asked)], [*map(aval_of, given)], [*map(aval_of, carry)]
+    key = (size, tuple(asked_axes), tuple(given_axes), condition)
+    going = derive(body, ("any lane", *key), any_live, [*avals[0], *avals[2]])
+    taken = derive(body, ("lane by lane", *key), step, [*avals[0], *avals[1], *avals[2]])
+    outputs = bind_while(going.program, [*going.captured, *asked], taken.program, [*taken.captured, *asked, *given],
+                         carry)
+    return outputs, list(lanes)
+
+
+def _while_cost(*avals: Aval, condition: Program, body: Program, **_: int) -> Cost:
+    test, step = cost(condition), cost(body)  # of one step: how many there will be is not known
+    return Cost(test.flops + step.flops, test.bytes + step.bytes)
+
+
+while_p = register(Primitive(name="while", abstract=_while_abstract, numpy=_while_numpy, xla=_while_emit,
+                             jvp=_while_jvp, transpose=_while_transpose, batch=_while_batch, cost=_while_cost))
+"""(constants of the condition, constants of the body, carry) -> carry. Its cost is that of one step."""

@@ -1,0 +1,193 @@
+"""What the backward pass keeps and what it computes again: the cut between a known program and its tangent program.
+
+The rule that chooses is a `Keep`. By default it weighs bytes against work: a minimum cut of the program, in which
+values that are cheap to compute again cost nothing (the idea is that of Jain et al., "Checkmate", 2020, and of the
+min-cut partitioner of PyTorch's functorch, 2022; here a loop's constants and inputs are free as well).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.control.wiring import Marks
+from fxgrad.core.interpreter import bind, derive, evaluate
+from fxgrad.core.effects import outputs_of_effects
+from fxgrad.core.program import Equation, Program, Var, subprograms
+from fxgrad.core.simplify import without_dead_code
+from fxgrad.core.tape import read, sources
+from fxgrad.ops.space import zeros
+from fxgrad.transforms.linearize import Split
+
+Keep = Callable[[Program, Sequence[Var], "set[Var]"], "list[Var]"]
+"""(known program, residuals that are not free, free inputs) -> the variables to keep."""
+
+RECOMPUTED_FLOPS_PER_BYTE = 32
+"""A value is computed again if that takes at most this many operations for each of its bytes.
+
+Writing and reading a byte of a large array takes about as long as 32 operations of a vectorised kernel: with float32,
+a product over an axis of 64 is at the boundary.
+"""
+
+
+class Partition(NamedTuple):
+    """The two halves: `forward` (inputs) -> (outputs, saved), `tangent` (free inputs, saved, tangents) -> tangents."""
+
+    forward: Program
+    tangent: Program
+    saved: list[Var]
+
+
+def partition(known: Program, count: int, split: Split, free: Marks, keep: Keep, wanted: Marks) -> Partition:
+    """Cuts a linearized program, `known` (inputs) -> (`count` outputs, residuals), in two.
+
+    The inputs that `free` marks are there in the backward pass without being saved. The tangent half gives the
+    tangents of the outputs that `wanted` marks, zeros where `split` reaches none.
+    """
+    residuals = known.outputs[count:]
+    free_inputs = {var for var, marked in zip(known.inputs, free, strict=True) if marked}
+    needed = [atom for atom in dict.fromkeys(residuals) if type(atom) is Var and atom not in free_inputs]
+    saved = _with_effects_kept(known, needed, free_inputs, keep(known, needed, free_inputs))
+    forward = without_dead_code(Program(known.inputs, known.equations, [*known.outputs[:count], *saved],
+                                        known.captured))
+    linear = split.linear
+    tangent_avals = linear.in_avals[linear.captured:]
+    given = [var for var in known.inputs if var in free_inputs] + saved
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        environment = dict(zip(given, values, strict=False))
+        _compute(known, needed, environment)
+        outputs = iter(evaluate(linear, [*(read(environment, atom) for atom in residuals), *values[len(given):]]))
+        results = []
+        for atom, reached, asked in zip(known.outputs[:count], split.reached, wanted, strict=True):
+            output = next(outputs) if reached else None
+            if asked:
+                results.append(zeros(atom.aval.strong()) if output is None else output)
+        return results, None
+
+    tangent = derive(known, ("tangent half", tuple(saved), free, wanted, linear), build,
+                     [*(var.aval for var in given), *tangent_avals]).program
+    return Partition(forward, tangent, saved)
+
+
+def _with_effects_kept(known: Program, needed: Sequence[Var], free: set[Var], saved: list[Var]) -> list[Var]:
+    """`saved`, and what would have to be computed again by an operation with effects."""
+    once = outputs_of_effects(known)
+    if not once:
+        return saved
+    wanted, kept = {var for var in needed if var not in free}, set(saved)
+    for equation in reversed(known.equations):
+        missing = [var for var in equation.outputs if var in wanted and var not in kept]
+        if missing and missing[0] in once:
+            kept.update(missing)
+        elif missing:
+            wanted.update(atom for atom in equation.inputs if type(atom) is Var and atom not in free)
+    return [*saved, *(var for equation in known.equations for var in equation.outputs
+                      if var in kept and var not in saved)]
+
+
+def _compute(program: Program, needed: Sequence[Var], environment: dict[Var, Any]) -> None:
+    """Adds the values of `needed` to `environment`, computing what is not there yet."""
+    wanted = {var for var in needed if var not in environment}
+    equations: list[Equation] = []
+    for equation in reversed(program.equations):
+        if not wanted.isdisjoint(equation.outputs):
+            equations.append(equation)
+            wanted.update(atom for atom in equation.inputs if type(atom) is Var and atom not in environment)
+    with sources() as at:
+        for equation in reversed(equations):
+            at(equation)
+            outputs = bind(equation.primitive, *(read(environment, atom) for atom in equation.inputs),
+                           **equation.params)
+            environment.update({var: value for var, value in zip(equation.outputs, outputs, strict=True)
+                                if var not in environment})
+
+
+# --- rules that choose ----------------------------------------------------------------------------------------
+
+
+def keep_nothing(known: Program, needed: Sequence[Var], free: set[Var]) -> list[Var]:
+    """Everything is computed again from the inputs, which must all be free."""
+    return []
+
+
+def keep_everything(known: Program, needed: Sequence[Var], free: set[Var]) -> list[Var]:
+    """Every residual is kept."""
+    return list(needed)
+
+
+def keep_by_cost(known: Program, needed: Sequence[Var], free: set[Var]) -> list[Var]:
+    """The fewest bytes from which every residual follows by cheap computations."""
+    if not needed:
+        return []
+    return _Cut(known, needed, free).variables()
+
+
+def is_expensive(equation: Equation) -> bool:
+    """Whether the outputs are better kept than computed again."""
+    if equation.primitive.name != "named_call" and any(True for _ in subprograms(equation.params)):
+        return True
+    bytes_out = sum(var.aval.nbytes for var in equation.outputs)
+    flops = equation.primitive.cost(*(atom.aval for atom in equation.inputs), **equation.params).flops
+    return flops > RECOMPUTED_FLOPS_PER_BYTE * max(bytes_out, 1)
+
+
+class _Cut:
+    """The minimum cut between what the backward pass has not got and what it needs.
+
+    A variable is an edge of the network, with its bytes as capacity. Inputs that are not free, and values that are
+    expensive, hang on the source; residuals hang on the sink; a value depends on its inputs without bound.
+    """
+
+    def __init__(self, known: Program, needed: Sequence[Var], free: set[Var]) -> None:
+        self._needed = needed
+        self._edges: list[tuple[int, int, int]] = []
+        self._ends: dict[Var, tuple[int, int]] = {}
+        self._source, self._sink, self._count = 0, 1, 2
+        relevant = self._ancestors(known, needed, free)
+        total = sum(var.aval.nbytes + 1 for var in relevant)
+        self._unit = max(1.0, total / 2**29)  # capacities are 32-bit integers
+        self._unbounded = 2**30
+        for var in known.inputs:
+            if var in relevant:
+                self._enter(var, from_source=True)
+        for equation in known.equations:
+            outputs = [var for var in equation.outputs if var in relevant]
+            if outputs:
+                expensive = is_expensive(equation)
+                inputs = [self._ends[atom][1] for atom in dict.fromkeys(equation.inputs)
+                          if type(atom) is Var and atom in self._ends]
+                for var in outputs:
+                    self._enter(var, from_source=expensive)
+                    self._edges += [(end, self._ends[var][0], self._unbounded) for end in inputs]
+        self._edges += [(self._ends[var][1], self._sink, self._unbounded) for var in needed]
+
+    @staticmethod
+    def _ancestors(known: Program, needed: Sequence[Var], free: set[Var]) -> set[Var]:
+        wanted = set(needed)
+        for equation in reversed(known.equations):
+            if not wanted.isdisjoint(equation.outputs):
+                wanted.update(atom for atom in equation.inputs if type(atom) is Var and atom not in free)
+        return wanted
+
+    def _enter(self, var: Var, from_source: bool) -> None:
+        start, end = self._ends[var] = self._count, self._count + 1
+        self._count += 2
+        self._edges.append((start, end, max(1, round((var.aval.nbytes + 1) / self._unit))))
+        if from_source:
+            self._edges.append((self._source, start, self._unbounded))
+
+    def variables(self) -> list[Var]:
+        """The variables on the cut nearest to the residuals, so that the least is computed again."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+        rows, columns, capacities = (np.array(column, np.int32) for column in zip(*self._edges, strict=True))
+        graph = csr_array((capacities, (rows, columns)), shape=(self._count, self._count), dtype=np.int32)
+        flow = maximum_flow(graph, self._source, self._sink).flow
+        remaining = (graph - flow).tocsr()
+        remaining.data = (remaining.data > 0).astype(np.int32)
+        remaining.eliminate_zeros()
+        reaching = set(breadth_first_order(remaining.T.tocsr(), self._sink, return_predecessors=False).tolist())
+        return [var for var, (start, end) in self._ends.items() if end in reaching and start not in reaching]

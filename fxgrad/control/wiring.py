@@ -1,0 +1,172 @@
+"""Programs rewired to stand inside an equation: shared captured inputs, other orders, tangents beside primals."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.interpreter import Derived, derive, evaluate
+from fxgrad.core.program import Program, Var
+from fxgrad.core.simplify import without_dead_code
+from fxgrad.core.symbolic import Linear, Zero
+from fxgrad.core.tape import innermost_for
+from fxgrad.core.tracer import Tracer
+from fxgrad.ops.space import convert, instantiate
+from fxgrad.transforms.forward import forward, spread
+from fxgrad.transforms.linearize import linearize_in_place
+
+Marks = tuple[bool, ...]
+
+
+def remembered(program: Program, key: Any, make: Callable[[], Program]) -> Program:
+    """What `make` returns, made once for `program` and `key`."""
+    made: Program | None = program.memo.get(key)
+    if made is None:
+        made = program.memo[key] = make()
+    return made
+
+
+def rewired(program: Program, avals: tuple[Aval, ...], positions: tuple[int, ...]) -> Program:
+    """`program` with inputs of `avals`, of which those at `positions` are its own, in its order; no others are used."""
+    def make() -> Program:
+        own = dict(zip(positions, program.inputs, strict=True))
+        inputs = [own[index] if index in own else Var(aval) for index, aval in enumerate(avals)]
+        return Program(inputs, program.equations, program.outputs, 0, (), program.signature)
+
+    if positions == tuple(range(len(avals))) and program.captured == 0:
+        return program
+    return remembered(program, ("rewired", avals, positions), make)
+
+
+def with_outputs(program: Program, kept: Sequence[bool]) -> Program:
+    """`program` with some of its outputs, without what only the others need."""
+    if all(kept):
+        return program
+    marks = tuple(kept)
+
+    def make() -> Program:
+        outputs = [atom for atom, wanted in zip(program.outputs, marks, strict=True) if wanted]
+        return without_dead_code(Program(program.inputs, program.equations, outputs, program.captured))
+
+    return remembered(program, ("with outputs", marks), make)
+
+
+def with_output_types(program: Program, avals: Sequence[Aval]) -> Program:
+    """`program` with its outputs converted to the dtypes and weakness of `avals`, which have the same shapes."""
+    if program.out_avals == list(avals):
+        return program
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        outputs = evaluate(program, values)
+        return [convert(output, aval.dtype, aval.weak) for output, aval in zip(outputs, avals, strict=True)], None
+
+    return derive(program, ("output types", tuple(avals)), build, program.in_avals).program
+
+
+def used(program: Program) -> Marks:
+    """Which inputs an equation or an output of `program` uses."""
+    atoms = {atom for equation in program.equations for atom in equation.inputs if type(atom) is Var}
+    atoms.update(atom for atom in program.outputs if type(atom) is Var)
+    return tuple(var in atoms for var in program.inputs)
+
+
+def dependent(program: Program, marks: Sequence[bool]) -> Marks:
+    """Which outputs of `program` depend on an input that `marks` says."""
+    reached = {var for var, marked in zip(program.inputs, marks, strict=True) if marked}
+    for equation in program.equations:
+        if not reached.isdisjoint(atom for atom in equation.inputs if type(atom) is Var):
+            reached.update(equation.outputs)
+    return tuple(type(atom) is not Literal and atom in reached for atom in program.outputs)
+
+
+def closed_marks(step: Callable[[Marks], Sequence[bool]], marks: Sequence[bool]) -> Marks:
+    """The least marks that contain `marks` and those that `step` gives for them: what a loop reaches in the end."""
+    current = tuple(marks)
+    while True:
+        grown = tuple(old or new for old, new in zip(current, step(current), strict=True))
+        if grown == current:
+            return current
+        current = grown
+
+
+def moving(tangents: Sequence[Any]) -> Marks:
+    """Which tangents are there."""
+    return tuple(type(tangent) is not Zero for tangent in tangents)
+
+
+def present(tangents: Sequence[Any]) -> list[Any]:
+    """The tangents that are there."""
+    return [tangent for tangent in tangents if type(tangent) is not Zero]
+
+
+def apart(primals: Sequence[Any], tangents: Sequence[Any]) -> bool:
+    """Whether a tape of their own records the tangents, as in linearization: known work must not mix with theirs."""
+    tape = innermost_for(present(tangents))
+    return tape is not None and not tape.staging and not any(
+        type(primal) is Tracer and primal.tape is tape for primal in primals)
+
+
+def dual_program(program: Program, wrt: Marks, wanted: Marks | None = None, separate: bool = False) -> Derived:
+    """The program (inputs, tangents that `wrt` marks) -> (outputs, tangents that `wanted` marks).
+
+    By default those that are reached; `extra` marks which are. With `separate` no equation computes both what is known
+    and tangents that are used, so that the program can be transposed in its tangents.
+    """
+    avals = program.in_avals
+
+    def build(*values: Any) -> tuple[list[Any], Marks]:
+        primals, given = values[:len(avals)], values[len(avals):]
+        if separate:
+            outputs, residuals, split = linearize_in_place(program, primals, wrt)
+            tangents = spread(program.out_avals, split.reached, evaluate(split.linear, [*residuals, *given]))
+        else:
+            outputs, tangents = forward(program, primals, spread(avals, wrt, given))
+        reached = moving(tangents)
+        shown = [instantiate(tangent) for tangent, asked in zip(tangents, wanted or reached, strict=True) if asked]
+        return [*outputs, *shown], reached
+
+    return derive(program, ("dual", wrt, wanted, separate), build,
+                  [*avals, *(aval for aval, marked in zip(avals, wrt, strict=True) if marked)])
+
+
+def dual_grouped(program: Program, counts: Sequence[int], wrt: Marks, wanted: Marks, separate: bool = False) -> Derived:
+    """As `dual_program`, with each of the groups of inputs that `counts` sizes followed by its own tangents."""
+    inner = dual_program(program, wrt, wanted, separate)
+    starts = [*itertools.accumulate(counts, initial=0)]
+    groups = [slice(start, stop) for start, stop in itertools.pairwise(starts)]
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        given = iter(values)
+        primals: list[Any] = []
+        tangents: list[Any] = []
+        for count, group in zip(counts, groups, strict=True):
+            primals += [next(given) for _ in range(count)]
+            tangents += [next(given) for _ in range(sum(wrt[group]))]
+        return inner([*primals, *tangents]), None
+
+    avals = program.in_avals
+    in_avals = [aval for group in groups for aval in (*avals[group], *chosen(avals[group], wrt[group]))]
+    return derive(program, ("dual grouped", tuple(counts), wrt, wanted, separate), build, in_avals)
+
+
+def reached_by(program: Program, wrt: Marks) -> Marks:
+    """Which outputs have a tangent if the inputs that `wrt` marks have one."""
+    marks: Marks = dual_program(program, wrt).extra
+    return marks
+
+
+def are_linear(values: Sequence[Any]) -> Marks:
+    """Which inputs of a transpose rule are markers of linearity."""
+    return tuple(type(value) is Linear for value in values)
+
+
+def chosen(values: Sequence[Any], marks: Sequence[bool]) -> list[Any]:
+    """The values that are marked."""
+    return [value for value, marked in zip(values, marks, strict=True) if marked]
+
+
+def others(values: Sequence[Any], marks: Sequence[bool]) -> list[Any]:
+    """The values that are not marked."""
+    return [value for value, marked in zip(values, marks, strict=True) if not marked]

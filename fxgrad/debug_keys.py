@@ -1,0 +1,229 @@
+"""The check of key reuse: it walks a program and finds random keys that are drawn from twice.
+
+Keys are followed as numbers: an array of keys becomes an array of as many numbers, and operations that only move
+elements are run on those by their own NumPy kernels. Where a place is not known before the program runs (an index that
+is traced, a branch), keys are taken for new ones, so that no right program is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes, tree
+from fxgrad.control.flat import check_leaf, indexed_names, nth, trace_flat
+from fxgrad.core.avals import Aval, Literal, to_numpy
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.program import Atom, Equation, Program, Source, Var
+from fxgrad.errors import KeyReuseError
+from fxgrad.ops import join, shape, space
+from fxgrad.ops import random as keys_room
+from fxgrad.ops.arithmetic import stop_gradient_p
+from fxgrad.ops.samplers import random_binomial_p, random_gamma_p, random_poisson_p
+
+_MOVES: frozenset[Primitive] = frozenset([
+    space.reshape_p, space.transpose_p, space.broadcast_to_p, join.concatenate_p, join.stack_p, join.split_p,
+    join.unstack_p, shape.slice_p, shape.rev_p, stop_gradient_p])
+_DRAWS = frozenset([keys_room.random_bits_p, keys_room.random_split_p, random_gamma_p, random_poisson_p,
+                    random_binomial_p])
+_WORDS = np.dtype(np.uint32)
+Ids = Any
+"""Numbers in the place of keys; in the place of their words, two numbers along the last axis."""
+
+
+def check_key_reuse(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """`fun`, or a program, which before it runs is searched for random keys that are drawn from twice.
+
+    Drawing from a key, splitting it and folding into it each use it up (folding in different integers counts once);
+    `fxgrad.random.clone` gives a key to be used once more. Calls, branches and loops are looked into. Raises
+    `KeyReuseError`, which names both lines.
+
+    >>> import fxgrad
+    >>> def same_noise_twice(key):
+    ...     return fxgrad.random.normal(key) + fxgrad.random.uniform(key)
+    >>> fxgrad.debug.check_key_reuse(same_noise_twice)(fxgrad.random.key(0))
+    Traceback (most recent call last):
+        ...
+    fxgrad.errors.KeyReuseError: a random key is used twice: ...
+    """
+    @functools.wraps(fun, updated=())
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        check_program(fun if isinstance(fun, Program) else _traced(fun, args, kwargs))
+        return fun(*args, **kwargs)
+    return checked
+
+
+def _traced(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
+    leaves, structure = tree.flatten((args, kwargs))
+    names = indexed_names(fun, [*args, *kwargs.values()])
+    avals = [check_leaf(leaf, "check_key_reuse", nth(names, index)) for index, leaf in enumerate(leaves)]
+
+    def call(*tracers: Any) -> Any:
+        given, keywords = tree.unflatten(structure, tracers)
+        return fun(*given, **keywords)
+
+    traced = trace_flat(call, avals, "check_key_reuse", fun, staging=True, names=names, intern=False, literals=True)
+    program = traced.program
+    return Program(program.inputs, program.equations, program.outputs, program.captured, traced.captured)
+
+
+def check_program(program: Program) -> None:
+    """Raises `KeyReuseError` if `program` draws from a key twice."""
+    search = _Search()
+    constants = [search.of_constant(value) for value in program.constants] or [None] * program.captured
+    inputs = [search.fresh(var.aval) for var in program.inputs[program.captured:]]
+    captured = [search.fresh(var.aval) if ids is None else ids
+                for var, ids in zip(program.inputs, constants, strict=False)]
+    search.walk(program, [*captured, *inputs])
+
+
+def _is_followed(aval: Aval) -> bool:
+    return dtypes.is_key(aval.dtype) or (aval.dtype == _WORDS and aval.shape[-1:] == (2,))
+
+
+class _Search:
+    """The numbers of keys given out so far, and what used them up."""
+
+    def __init__(self) -> None:
+        self._new = itertools.count()
+        self._made: dict[Hashable, int] = {}
+        self._used: dict[int, tuple[str, Source | None]] = {}
+        self._in_loop: list[int] = []
+
+    def _numbers(self, count: int) -> Any:
+        return np.fromiter(itertools.islice(self._new, count), np.int64, count)
+
+    def fresh(self, aval: Aval) -> Ids | None:
+        """New keys, or words of new keys; None for anything else."""
+        if dtypes.is_key(aval.dtype):
+            return self._numbers(aval.size).reshape(aval.shape)
+        return _words(self._numbers(aval.size // 2).reshape(aval.shape[:-1])) if _is_followed(aval) else None
+
+    def of_constant(self, value: Any) -> Ids | None:
+        """Keys that are known: equal ones have equal numbers."""
+        if not hasattr(value, "dtype") or not dtypes.is_key(dtypes.from_jax(value.dtype)) or hasattr(value, "tape"):
+            return None
+        array = np.asarray(value if isinstance(value, np.ndarray | np.generic) else to_numpy(value))
+        known = [self._same(("words", element.tobytes())) for element in array.reshape(-1)]
+        return np.array(known, np.int64).reshape(array.shape)
+
+    def _same(self, name: Hashable) -> int:
+        """One number for each name."""
+        if name not in self._made:
+            self._made[name] = next(self._new)
+        return self._made[name]
+
+    def use(self, ids: Ids, what: str, source: Source | None) -> None:
+        """Marks keys as used; raises `KeyReuseError` if one of them is already."""
+        for number in np.asarray(ids).reshape(-1).tolist():
+            before = self._used.get(number)
+            folded = what.startswith("fold_in") and before is not None and before[0].startswith("fold_in")
+            if before is not None and not folded:
+                raise _reused(before, (what, source))
+            if any(number < limit for limit in self._in_loop):
+                raise _reused((what, source), (f"{what} in every step of a loop", source))
+            self._used[number] = what, source
+
+    # --- programs -----------------------------------------------------------------------------------------------
+
+    def walk(self, program: Program, inputs: Sequence[Ids | None]) -> list[Ids | None]:
+        """Goes through the equations; the numbers of the outputs."""
+        known: dict[Var, Ids | None] = dict(zip(program.inputs, inputs, strict=True))
+
+        def read(atom: Atom) -> Ids | None:
+            return None if isinstance(atom, Literal) else known.get(atom)
+
+        for equation in program.equations:
+            outputs = self._equation(equation, [read(atom) for atom in equation.inputs])
+            known.update(zip(equation.outputs, outputs, strict=True))
+        return [read(atom) for atom in program.outputs]
+
+    def _equation(self, equation: Equation, ids: list[Ids | None]) -> list[Ids | None]:
+        primitive, params = equation.primitive, equation.params
+        if primitive in _MOVES and all(each is not None for each in ids):
+            return self._moved(equation, ids)
+        if primitive in _DRAWS:
+            self.use(ids[0], primitive.name.removeprefix("random_"), equation.source)
+        elif primitive is keys_room.random_fold_in_p:
+            self.use(ids[0], "fold_in", equation.source)
+            return [self._folded(equation, ids[0])]
+        elif primitive is keys_room.random_unwrap_p:
+            return [_words(ids[0])]
+        elif primitive is keys_room.random_wrap_p and ids[0] is not None:
+            return [ids[0][..., 0] // 2]
+        elif primitive is keys_room.random_seed_p and not equation.outputs[0].aval.shape:
+            return [np.int64(self._same(("seed", equation.inputs[0])))]
+        elif primitive.name == "cond":
+            return self._branches(equation, ids[1:])
+        elif primitive.name in ("scan", "for", "while"):
+            return self._loop(equation, ids)
+        elif isinstance(params.get("program"), Program) and primitive.name != "recompute" and \
+                len(params["program"].inputs) == len(ids):
+            return self.walk(params["program"], ids)
+        return [self.fresh(var.aval) for var in equation.outputs]
+
+    def _moved(self, equation: Equation, ids: Sequence[Ids]) -> list[Ids | None]:
+        outputs = equation.primitive.numpy(*ids, **equation.params)
+        return [output if _is_followed(var.aval) else None
+                for var, output in zip(equation.outputs, outputs, strict=True)]
+
+    def _folded(self, equation: Equation, ids: Ids) -> Ids:
+        """Equal keys for equal data: folding the same integer in twice gives the same key."""
+        data = equation.inputs[1]
+        if data.aval.shape:
+            return self.fresh(equation.outputs[0].aval)
+        folded = [self._same(("fold", number, data)) for number in np.asarray(ids).reshape(-1).tolist()]
+        return np.array(folded, np.int64).reshape(np.shape(ids))
+
+    def _branches(self, equation: Equation, ids: Sequence[Ids | None]) -> list[Ids | None]:
+        """One branch runs: each starts from what was used before, and afterwards what any of them used is used."""
+        before, after = dict(self._used), dict(self._used)
+        for branch in equation.params["branches"]:
+            self._used = dict(before)
+            self.walk(branch, ids)
+            after.update(self._used)
+        self._used = after
+        return [self.fresh(var.aval) for var in equation.outputs]
+
+    def _loop(self, equation: Equation, ids: Sequence[Ids | None]) -> list[Ids | None]:
+        """The body is run again and again: what it closes over must not be used there, what it carries once a step."""
+        params = equation.params
+        if equation.primitive.name == "while":
+            first = params["num_condition_consts"]
+            body, count = params["body"], params["num_body_consts"]
+            operands = ids[first:]
+        else:
+            body, count = params["program"], params["num_consts"]
+            operands = ids[1:] if equation.primitive.name == "for" else ids
+        inside = [*operands[:count], *(self.fresh(var.aval) for var in body.inputs[count:])]
+        first_of_step = min((int(np.min(each)) for each in inside[count:] if each is not None and np.size(each)),
+                            default=next(self._new))
+        self._in_loop.append(first_of_step)
+        self.walk(body, inside)
+        self._in_loop.pop()
+        for var, outer, inner in zip(body.inputs[count:], operands[count:], inside[count:], strict=True):
+            used = next((self._used[number] for number in np.asarray(inner).reshape(-1).tolist()
+                         if number in self._used), None) if inner is not None else None
+            if used is not None and outer is not None and dtypes.is_key(var.aval.dtype):
+                self.use(outer, *used)
+        return [self.fresh(var.aval) for var in equation.outputs]
+
+
+def _words(ids: Ids) -> Ids:
+    return np.stack([np.asarray(ids) * 2, np.asarray(ids) * 2 + 1], -1)
+
+
+def _place(source: Source | None) -> str:
+    return "a line that is not known" if source is None else \
+        f"{source.filename.rsplit('/', 1)[-1]}:{source.line} (in {source.code.co_name})"
+
+
+def _reused(first: tuple[str, Source | None], second: tuple[str, Source | None]) -> KeyReuseError:
+    return KeyReuseError(
+        f"a random key is used twice: by {first[0]} at {_place(first[1])}, and by {second[0]} at {_place(second[1])}. "
+        "The numbers would not be independent. Make new keys with fxgrad.random.split(key), or say that it is meant "
+        "with fxgrad.random.clone(key)")

@@ -1,0 +1,203 @@
+"""Tracing the functions that control flow is given, with the errors for those that do not fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad import dtypes, tree
+from fxgrad.control.flat import Traced, check_leaf, function_name, just, trace_flat
+from fxgrad.control.wiring import rewired, with_output_types
+from fxgrad.core.avals import Aval
+from fxgrad.core.program import Program
+from fxgrad.core.tape import aval_of, takes_literals
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line
+from fxgrad.ops.space import convert
+from fxgrad.tree import TreeDef
+
+
+class Flat(NamedTuple):
+    """A container of arrays as its leaves, their types, their names, and its structure."""
+
+    leaves: list[Any]
+    avals: list[Aval]
+    structure: TreeDef
+    names: list[str]
+
+    def rebuild(self, leaves: Sequence[Any]) -> Any:
+        """The container with other leaves."""
+        return tree.unflatten(self.structure, leaves)
+
+
+def flatten(what: str, container: Any, root: str) -> Flat:
+    """`container` taken apart; raises `ArgumentError` for a leaf that is no array and no number."""
+    leaves, structure = tree.flatten(container)
+    names = tree.leaf_names(container, root)
+    avals = [check_leaf(leaf, what, just(name)) for leaf, name in zip(leaves, names, strict=True)]
+    return Flat(leaves, avals, structure, names)
+
+
+def check_function(what: str, function: Any, name: str) -> None:
+    """Raises `ArgumentError` unless `function` can be called."""
+    if not callable(function):
+        raise ArgumentError(at_user_line(
+            f"{what}: {name} is a {type(function).__name__}, where a function is needed. "
+            f"Pass the function itself: {what}(..., {name}=f), not the value f(x)"))
+
+
+def trace_body(what: str, function: Callable[..., Any], call: Callable[..., Any], avals: Sequence[Aval],
+               names: Sequence[str]) -> Traced:
+    """Traces `call`, which applies the user's `function` to flat tracers; values are not known inside."""
+    literals = takes_literals()
+    return trace_flat(call, avals, what, function, staging=True, names=lambda: names, intern=not literals,
+                      literals=literals)
+
+
+def leaf_paths(structure: TreeDef, root: str) -> list[str]:
+    """The names of the leaves of containers of this structure."""
+    return tree.leaf_names(tree.unflatten(structure, range(structure.num_leaves)), root)
+
+
+def first_difference(one: TreeDef, other: TreeDef, root: str) -> str:
+    """The first path that containers of one structure have and those of the other have not; `root` if all are alike."""
+    first, second = leaf_paths(one, root), leaf_paths(other, root)
+    lacking = [path for path in first if path not in second] or [path for path in second if path not in first]
+    return lacking[0] if lacking else root
+
+
+# --- loops ----------------------------------------------------------------------------------------------------
+
+
+class Step(NamedTuple):
+    """The body of a loop: its program (captured, carry, entries) -> (carry, outputs), and what begins it."""
+
+    program: Program
+    captured: list[Any]
+    init: list[Any]
+    out_tree: TreeDef
+
+
+def trace_step(what: str, function: Callable[..., Any], init: Flat, entries: Sequence[Aval], names: Sequence[str],
+               call: Callable[[list[Any], list[Any]], Any], carry_of: Callable[[TreeDef], TreeDef]) -> Step:
+    """Traces a step until the carry it returns has the type of the one it takes.
+
+    `call` takes lists of tracers for carry and entries. Weak scalars that a loop begins with, such as 0.0, become
+    what the step makes of them. Raises `TreeError`, `ShapeError` or `DTypeError` for a carry of another type.
+    """
+    avals, count = list(init.avals), len(init.avals)
+    while True:
+        traced = trace_body(what, function, lambda *tracers: call(list(tracers[:count]), list(tracers[count:])),
+                            [*avals, *entries], names)
+        returned = carry_of(traced.out_tree)
+        if returned != init.structure:
+            _refuse_structure(what, function, init.structure, returned)
+        results = traced.program.out_avals[:count]
+        wanted = [_joined_type(before, after) for before, after in zip(avals, results, strict=True)]
+        if wanted == avals:
+            break
+        avals = wanted
+    for before, after, name in zip(avals, results, init.names, strict=True):
+        fits = before.dtype == after.dtype or (after.weak and _promoted(before, after) == before.dtype)
+        if before.shape != after.shape or not fits:
+            _refuse_type(what, function, name, before, after)
+    program = with_output_types(traced.program, [*avals, *traced.program.out_avals[count:]])
+    begin = [leaf if given == aval else convert(leaf, aval.dtype, aval.weak)
+             for leaf, given, aval in zip(init.leaves, init.avals, avals, strict=True)]
+    return Step(program, traced.captured, begin, traced.out_tree)
+
+
+def _joined_type(before: Aval, after: Aval) -> Aval:
+    """The type to begin with: that of the carry, or if it is weak, what the step returns in its place."""
+    if not before.weak or before == after or before.shape != after.shape:
+        return before
+    return Aval(before.shape, _promoted(before, after), after.weak)
+
+
+def _promoted(one: Aval, other: Aval) -> dtypes.DType:
+    if one.dtype == other.dtype:
+        return one.dtype
+    return dtypes.promote((one.dtype, one.weak), (other.dtype, other.weak))[0]
+
+
+def _refuse_structure(what: str, function: Any, taken: TreeDef, returned: TreeDef) -> None:
+    name = function_name(function)
+    raise TreeError(at_user_line(
+        f"{what}: {name} takes a carry of one structure and returns one of another. They differ first at "
+        f"{first_difference(taken, returned, 'carry')}: it takes {taken} and returns {returned}. "
+        "Return the carry in the structure in which it comes"))
+
+
+def _refuse_type(what: str, function: Any, path: str, before: Aval, after: Aval) -> None:
+    name = function_name(function)
+    if before.shape != after.shape:
+        raise ShapeError(at_user_line(
+            f"{what}: {path} comes to {name} as {before} and is returned as {after}; the shape must stay the same. "
+            f"Return an array of shape {before.shape}, or begin with one of shape {after.shape}"))
+    raise DTypeError(at_user_line(
+        f"{what}: {path} comes to {name} as {before} and is returned as {after}; the dtype must stay the same. "
+        f"Return it with .astype({before.dtype.name!r}), or begin with an array of {after.dtype.name}"))
+
+
+# --- branches -------------------------------------------------------------------------------------------------
+
+
+class Joined(NamedTuple):
+    """Branches as programs of the same inputs (all captured values, operands) and outputs of the same types."""
+
+    programs: tuple[Program, ...]
+    captured: list[Any]
+    out_tree: TreeDef
+
+
+def join_branches(what: str, functions: Sequence[Any], names: Sequence[str], branches: Sequence[Traced]) -> Joined:
+    """Gives every branch the inputs of all, and outputs of joint types; raises where they do not fit together."""
+    first, *rest = branches
+    for function_number, branch in enumerate(rest, 1):
+        if branch.out_tree != first.out_tree:
+            raise TreeError(at_user_line(
+                f"{what}: {names[0]} ({function_name(functions[0])}) and {names[function_number]} "
+                f"({function_name(functions[function_number])}) return containers of different structures, which "
+                f"differ first at {first_difference(first.out_tree, branch.out_tree, 'output')}: {first.out_tree} "
+                f"and {branch.out_tree}. Return the same structure from every branch"))
+    wanted = list(first.program.out_avals)
+    for number, branch in enumerate(rest, 1):
+        wanted = [_branch_type(what, path, names, number, one, other) for path, one, other in zip(
+            leaf_paths(first.out_tree, "output"), wanted, branch.program.out_avals, strict=True)]
+    captured: list[Any] = []
+    places: dict[int, int] = {}
+    positions = []
+    for branch in branches:
+        own = []
+        for value in branch.captured:
+            place = places.get(id(value)) if not isinstance(value, np.generic) else None
+            if place is None:
+                place = len(captured)
+                captured.append(value)
+                places[id(value)] = place
+            own.append(place)
+        positions.append(own)
+    head = tuple(aval_of(value) for value in captured)
+    programs = []
+    for branch, own in zip(branches, positions, strict=True):
+        operands = branch.program.in_avals[branch.program.captured:]
+        wired = rewired(branch.program, (*head, *operands),
+                        (*own, *range(len(head), len(head) + len(operands))))
+        programs.append(with_output_types(wired, wanted))
+    return Joined(tuple(programs), captured, first.out_tree)
+
+
+def _branch_type(what: str, path: str, names: Sequence[str], number: int, one: Aval, other: Aval) -> Aval:
+    """The joint type of an output: equal types, or a weak one becoming the other."""
+    if one.shape != other.shape:
+        raise ShapeError(at_user_line(
+            f"{what}: {path} is {one} from {names[0]} and {other} from {names[number]}; the shapes must be equal. "
+            "Return arrays of the same shape from every branch"))
+    if one.dtype == other.dtype:
+        return Aval(one.shape, one.dtype, one.weak and other.weak)
+    if one.weak or other.weak:
+        return Aval(one.shape, _promoted(one, other), one.weak and other.weak)
+    raise DTypeError(at_user_line(
+        f"{what}: {path} is {one} from {names[0]} and {other} from {names[number]}; the dtypes must be equal. "
+        f"Convert one of them, for example with .astype({one.dtype.name!r})"))

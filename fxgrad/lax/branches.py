@@ -1,0 +1,96 @@
+"""Choosing between pieces of code: `cond` and `switch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.control.branch import cond_p
+from fxgrad.control.flat import check_leaf, just
+from fxgrad.core.tape import bind
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
+from fxgrad.lax.bodies import check_function, flatten, join_branches, trace_body
+from fxgrad.ops.choose import clamp
+from fxgrad.ops.comparison import ne
+from fxgrad.ops.space import convert
+
+_NONE: Any = object()
+
+
+def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = _NONE,
+         linear: Any = None) -> Any:  # noqa: ARG001  (jax has it, and gives it no meaning)
+    """`true_fun(*operands)` where the scalar `pred` is true, and `false_fun(*operands)` where it is not.
+
+    Both are traced; one is computed. Under `vmap` with a `pred` that differs between entries both are, and no
+    derivative or NaN of the branch not taken gets into the result. The operands and what is returned are containers of
+    arrays; both functions must return the same structure, shapes and dtypes. `operand` is an older way to pass one
+    operand; `linear` says nothing here.
+
+    Raises `ShapeError` or `DTypeError` if `pred` is no scalar, or if the outputs differ in type, and `TreeError` if
+    they differ in structure, naming the first path.
+
+    >>> import fxgrad
+    >>> slope = fxgrad.grad(lambda x: cond(x > 0, lambda x: x * x, lambda x: -x, x))
+    >>> float(slope(3.0)), float(slope(-3.0))
+    (6.0, -1.0)
+    """
+    if operand is not _NONE:
+        operands = (*operands, operand)
+    check_function("cond", true_fun, "true_fun")
+    check_function("cond", false_fun, "false_fun")
+    aval = check_leaf(pred, "cond", just("pred"))
+    if aval.shape != ():
+        raise ShapeError(at_user_line(
+            f"cond: pred must be a scalar, got {aval}. Reduce it with fnp.all(pred) or fnp.any(pred) to choose once, "
+            "or use fnp.where to choose for each element"))
+    number = pred if aval.dtype == dtypes.bool_ else ne(pred, 0)
+    return _choose("cond", convert(number, dtypes.int32), (false_fun, true_fun), ("false_fun", "true_fun"), operands)
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NONE) -> Any:
+    """`branches[index](*operands)`; an index out of range means the first or the last branch.
+
+    `index` is an integer scalar. All branches are traced and one is computed; they must return the same structure,
+    shapes and dtypes, with errors as in `cond`.
+
+    >>> import fxgrad.numpy as fnp
+    >>> [float(switch(index, [lambda x: x, lambda x: 2 * x, lambda x: x * x], 5.0)) for index in (0, 1, 2, 7)]
+    [5.0, 10.0, 25.0, 25.0]
+    """
+    if operand is not _NONE:
+        operands = (*operands, operand)
+    branches = list(branches)
+    if not branches:
+        raise ArgumentError(at_user_line("switch: branches is empty; pass at least one function"))
+    for number, branch in enumerate(branches):
+        check_function("switch", branch, f"branches[{number}]")
+    aval = check_leaf(index, "switch", just("index"))
+    if aval.shape != ():
+        raise ShapeError(at_user_line(f"switch: index must be a scalar, got {aval}. Use vmap to choose for each entry"))
+    if not dtypes.is_integer(aval.dtype):
+        raise DTypeError(at_user_line(
+            f"switch: index must be an integer, got {aval}. Convert it with .astype('int32'), or use cond for a bool"))
+    if len(branches) == 1:
+        return branches[0](*operands)
+    last = len(branches) - 1
+    limited = min(max(index, 0), last) if type(index) is int else clamp(
+        np.zeros((), aval.dtype), index, np.array(min(last, int(np.iinfo(aval.dtype).max)), aval.dtype))
+    return _choose("switch", convert(limited, dtypes.int32), branches,
+                   [f"branches[{number}]" for number in range(len(branches))], operands)
+
+
+def _choose(what: str, index: Any, functions: Sequence[Callable[..., Any]], names: Sequence[str],
+            operands: Sequence[Any]) -> Any:
+    given = flatten(what, tuple(operands), "operands")
+    traced = [trace_body(what, function, lambda *tracers, function=function: function(*given.rebuild(tracers)),
+                         given.avals, given.names) for function in functions]
+    # Messages name the branches as the user wrote them, so the first of them is the one that leads.
+    order = [1, 0] if what == "cond" else range(len(traced))
+    joined = join_branches(what, [functions[number] for number in order], [names[number] for number in order],
+                           [traced[number] for number in order])
+    programs = joined.programs[::-1] if what == "cond" else joined.programs
+    outputs = bind(cond_p, index, *joined.captured, *given.leaves, branches=programs)
+    return joined.out_tree.unflatten(outputs)

@@ -1,0 +1,138 @@
+"""The functions of `jax.lax` that make arrays and change their dtypes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.tape import aval_of
+from fxgrad.dtypes import DType
+from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.lax.operands import array_of, integers, refuse
+from fxgrad.numpy.operands import constant
+from fxgrad.ops import creation
+from fxgrad.ops.space import broadcast_to, convert
+
+__all__ = ["bitcast_convert_type", "broadcasted_iota", "convert_element_type", "dtype", "empty", "full", "full_like",
+           "iota", "shape_as_value", "stage"]
+
+
+def iota(dtype: Any, size: int) -> Any:
+    """The numbers 0, 1, 2, ... up to `size`. Raises `DTypeError` for bool.
+
+    >>> iota("int32", 3)
+    array([0, 1, 2], dtype=int32)
+    """
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding: Any = None) -> Any:
+    """An array that counts 0, 1, 2, ... along one axis. Raises `DTypeError` for bool, `ShapeError`.
+
+    >>> broadcasted_iota("int32", (2, 2), 1)
+    array([[0, 1],
+           [0, 1]], dtype=int32)
+    """
+    refuse("broadcasted_iota", out_sharding=out_sharding)
+    return creation.iota(dtypes.canonical(dtype), integers(shape), operator.index(dimension))
+
+
+def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
+    """An array of one repeated scalar, in its dtype or the one given. Raises `ShapeError`.
+
+    >>> full((2,), 1.5)
+    array([1.5, 1.5], dtype=float32)
+    """
+    refuse("full", sharding=sharding)
+    value, aval = array_of("full", fill_value), aval_of(fill_value)
+    if aval.shape:
+        raise ShapeError(at_user_line(f"full: fill_value has shape {aval.shape}; a scalar is needed"))
+    wanted = (_default(aval.dtype) if aval.weak else aval.dtype) if dtype is None else \
+        dtypes.canonical(dtype)
+    return broadcast_to(convert(value, wanted), integers(shape))
+
+
+def _default(dtype: DType) -> DType:
+    """The dtype of a number of the kind of `dtype` that meets no array."""
+    if dtypes.is_complex(dtype):
+        return dtypes.complex_dtype(dtypes.default_float())
+    return dtypes.default_float() if dtypes.is_floating(dtype) else dtype
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] | None = None,
+              sharding: Any = None) -> Any:
+    """As `full`, in the shape and dtype of `x` unless others are given. Raises `ShapeError`.
+
+    >>> import numpy as np
+    >>> full_like(np.ones(2), 3)
+    array([3., 3.])
+    """
+    refuse("full_like", sharding=sharding)
+    aval = aval_of(x)
+    return full(aval.shape if shape is None else shape, fill_value, aval.dtype if dtype is None else dtype)
+
+
+def empty(shape: Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
+    """An array whose elements do not matter: zeros.
+
+    >>> empty((2,), "float32").shape
+    (2,)
+    """
+    refuse("empty", out_sharding=out_sharding)
+    return constant(integers(shape), 0, dtypes.canonical(dtype))
+
+
+def convert_element_type(operand: Any, new_dtype: Any) -> Any:
+    """The array in another dtype; complex numbers lose their imaginary part on the way to real ones.
+
+    Raises `DTypeError` for dtypes that there are not.
+
+    >>> import numpy as np
+    >>> convert_element_type(np.array([1.5, -1.5]), "int32")
+    array([ 1, -1], dtype=int32)
+    """
+    return convert(array_of("convert_element_type", operand), dtypes.canonical(new_dtype))
+
+
+def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
+    """The bits of the array read as another dtype; a narrower one gets a new last axis, a wider one takes the last.
+
+    Raises `DTypeError` for bool and complex, `ShapeError` where the last axis does not fit.
+
+    >>> import numpy as np
+    >>> bitcast_convert_type(np.float32(1.0), "int32") == 0x3F800000
+    np.True_
+    """
+    return creation.bitcast_convert_type(array_of("bitcast_convert_type", operand), dtypes.canonical(new_dtype))
+
+
+def dtype(x: Any) -> DType:
+    """The dtype of an array or a number.
+
+    >>> dtype(1.0), dtype(True)
+    (dtype('float32'), dtype('bool'))
+    """
+    return aval_of(x).dtype
+
+
+def shape_as_value(shape: Sequence[int]) -> Any:
+    """A shape as an array of int32.
+
+    >>> shape_as_value((2, 3))
+    array([2, 3], dtype=int32)
+    """
+    return np.array(integers(shape), np.int32)
+
+
+def stage(x: Any, /) -> Any:
+    """The array itself: a number is as good as an array everywhere.
+
+    >>> import numpy as np
+    >>> stage(np.ones(2))
+    array([1., 1.])
+    """
+    return array_of("stage", x)

@@ -1,0 +1,306 @@
+"""The functions of `jax.lax` that index by computed positions: dynamic slices, gather, scatter."""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.avals import Aval, Shape
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.lax.operands import array_of, axis_of, integers, of_one_dtype
+from fxgrad.numpy.operands import is_concrete, shape_of
+from fxgrad.ops import dynamic, index
+from fxgrad.ops.arithmetic import sub
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import lt
+from fxgrad.ops.families import check_kind
+from fxgrad.ops.join import concatenate
+from fxgrad.ops.join import unstack as unstacked
+from fxgrad.ops.pointwise import add, scalar_like
+from fxgrad.ops.space import convert, reshape
+from fxgrad.ops.windows import Windows
+
+__all__ = ["GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers", "dynamic_index_in_dim",
+           "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_index_in_dim", "dynamic_update_slice",
+           "dynamic_update_slice_in_dim", "gather", "index_take", "scatter", "scatter_add", "scatter_apply",
+           "scatter_max", "scatter_min", "scatter_mul", "scatter_sub"]
+
+# --- windows at computed places -----------------------------------------------------------------------------------
+
+
+def _starts(name: str, given: Any, shape: Shape, allow_negative: bool | Sequence[bool]) -> list[Any]:
+    """The start indices as scalars of one dtype, those that count from the end turned around."""
+    starts = unstacked(given, 0) if hasattr(given, "shape") and len(given.shape) == 1 else list(given)
+    if len(starts) != len(shape):
+        raise ShapeError(at_user_line(f"{name}: {len(starts)} start indices for an array of shape {shape}; one is "
+                                      "needed for each axis"))
+    allowed = [allow_negative] * len(starts) if isinstance(allow_negative, bool) else list(allow_negative)
+    return [_from_front(start, size) if may_be_negative else start
+            for start, size, may_be_negative in zip(of_one_dtype(name, *starts) if starts else [], shape, allowed,
+                                                    strict=True)]
+
+
+def _from_front(start: Any, size: int) -> Any:
+    dtype = aval_of(start).dtype
+    if dtype.kind != "i":
+        return start  # unsigned, or refused by the operation
+    if is_concrete(start) and not shape_of(start):
+        return dtype.type(start + size if start < 0 else start)
+    return where(lt(start, scalar_like(0, start)), add(start, scalar_like(size, start)), start)
+
+
+def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int], *,
+                  allow_negative_indices: bool | Sequence[bool] = True) -> Any:
+    """The window of static sizes that begins at computed indices, one for each axis, moved into range if need be.
+
+    Negative indices count from the end. Raises `ShapeError`, `DTypeError`.
+
+    >>> import numpy as np
+    >>> dynamic_slice(np.arange(5), (4,), (2,))
+    array([3, 4])
+    """
+    operand = array_of("dynamic_slice", operand)
+    starts = _starts("dynamic_slice", start_indices, shape_of(operand), allow_negative_indices)
+    return dynamic.dynamic_slice(operand, starts, integers(slice_sizes))
+
+
+def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0, *,
+                         allow_negative_indices: bool = True) -> Any:
+    """As `dynamic_slice` along one axis.
+
+    >>> import numpy as np
+    >>> dynamic_slice_in_dim(np.arange(5), 1, 2)
+    array([1, 2])
+    """
+    operand = array_of("dynamic_slice_in_dim", operand)
+    sizes = list(shape_of(operand))
+    axis = axis_of("dynamic_slice_in_dim", axis, len(sizes))
+    starts = _along(start_index, axis, len(sizes))
+    sizes[axis] = operator.index(slice_size)
+    return dynamic_slice(operand, starts, sizes, allow_negative_indices=allow_negative_indices)
+
+
+def _along(start: Any, axis: int, rank: int) -> list[Any]:
+    """Start indices that are 0 but along one axis."""
+    starts: list[Any] = [0] * rank
+    starts[axis] = start
+    return starts
+
+
+def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *,
+                         allow_negative_indices: bool = True) -> Any:
+    """The elements at one computed place along an axis, which stays with size 1 unless `keepdims` is false.
+
+    >>> import numpy as np
+    >>> dynamic_index_in_dim(np.array([1.0, 2.0]), 1)
+    array([2.])
+    """
+    part = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
+    sizes = shape_of(part)
+    axis = axis_of("dynamic_index_in_dim", axis, len(sizes))
+    return part if keepdims else reshape(part, sizes[:axis] + sizes[axis + 1:])
+
+
+def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *,
+                         allow_negative_indices: bool | Sequence[bool] = True) -> Any:
+    """The array with `update` in the window that begins at computed indices, moved into range if need be.
+
+    Raises `ShapeError`, `DTypeError`.
+
+    >>> import numpy as np
+    >>> dynamic_update_slice(np.zeros(3), np.ones(1), (1,))
+    array([0., 1., 0.])
+    """
+    operand, update = of_one_dtype("dynamic_update_slice", operand, update)
+    starts = _starts("dynamic_update_slice", start_indices, shape_of(operand), allow_negative_indices)
+    return dynamic.dynamic_update_slice(operand, update, starts)
+
+
+def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int, *,
+                                allow_negative_indices: bool = True) -> Any:
+    """As `dynamic_update_slice` along one axis.
+
+    >>> import numpy as np
+    >>> dynamic_update_slice_in_dim(np.zeros(3), np.ones(1), -1, 0)
+    array([0., 0., 1.])
+    """
+    operand = array_of("dynamic_update_slice_in_dim", operand)
+    rank = len(shape_of(operand))
+    starts = _along(start_index, axis_of("dynamic_update_slice_in_dim", axis, rank), rank)
+    return dynamic_update_slice(operand, update, starts, allow_negative_indices=allow_negative_indices)
+
+
+def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int, *,
+                                allow_negative_indices: bool = True) -> Any:
+    """The array with the elements at one computed place along an axis replaced; `update` may lack that axis.
+
+    >>> import numpy as np
+    >>> dynamic_update_index_in_dim(np.zeros((2, 2)), np.ones(2), 1, 0)
+    array([[0., 0.],
+           [1., 1.]])
+    """
+    operand, update = of_one_dtype("dynamic_update_index_in_dim", operand, update)
+    rank, sizes = len(shape_of(operand)), shape_of(update)
+    axis = axis_of("dynamic_update_index_in_dim", axis, rank)
+    if len(sizes) == rank - 1:
+        update = reshape(update, (*sizes[:axis], 1, *sizes[axis:]))
+    return dynamic_update_slice_in_dim(operand, update, index, axis, allow_negative_indices=allow_negative_indices)
+
+
+# --- gather and scatter -------------------------------------------------------------------------------------------
+
+
+class GatherDimensionNumbers(NamedTuple):
+    """Which axes of the operand, the indices and the result belong together in `gather`.
+
+    Along `start_index_map[k]` a window starts at `indices[..., k]`. Its axes without `collapsed_slice_dims` are the
+    axes `offset_dims` of the result. Along `operand_batching_dims` the windows move with the axes
+    `start_indices_batching_dims` of the indices.
+
+    >>> GatherDimensionNumbers((1,), (0,), (0,)).offset_dims
+    (1,)
+    """
+
+    offset_dims: Sequence[int]
+    collapsed_slice_dims: Sequence[int]
+    start_index_map: Sequence[int]
+    operand_batching_dims: Sequence[int] = ()
+    start_indices_batching_dims: Sequence[int] = ()
+
+
+class ScatterDimensionNumbers(NamedTuple):
+    """As `GatherDimensionNumbers`, for the updates of a scatter in the place of the result.
+
+    >>> ScatterDimensionNumbers((), (0,), (0,)).inserted_window_dims
+    (0,)
+    """
+
+    update_window_dims: Sequence[int]
+    inserted_window_dims: Sequence[int]
+    scatter_dims_to_operand_dims: Sequence[int]
+    operand_batching_dims: Sequence[int] = ()
+    scatter_indices_batching_dims: Sequence[int] = ()
+
+
+class GatherScatterMode(enum.Enum):
+    """What becomes of windows that are not inside the array: moved, left out, or a promise that there are none.
+
+    >>> GatherScatterMode.CLIP.name
+    'CLIP'
+    """
+
+    CLIP = 1
+    FILL_OR_DROP = 2
+    PROMISE_IN_BOUNDS = 3
+
+
+_MODES = {"clip": "clip", "fill": "fill", "drop": "fill", "fill_or_drop": "fill",
+          "promise_in_bounds": "promise_in_bounds"}
+
+
+def _mode(name: str, mode: Any, default: str) -> str:
+    if mode is None:
+        return default
+    given = mode if isinstance(mode, str) else getattr(mode, "name", str(mode)).lower()
+    if given not in _MODES:
+        raise ArgumentError(at_user_line(f"{name}: mode {mode!r}; it is 'clip', 'fill' ('drop'), 'promise_in_bounds', "
+                                         "or a GatherScatterMode"))
+    return _MODES[given]
+
+
+def _promises(is_sorted: bool, unique: bool) -> tuple[str, ...]:
+    return ("sorted",) * bool(is_sorted) + ("unique",) * bool(unique)
+
+
+def gather(operand: Any, start_indices: Any, dimension_numbers: Any, slice_sizes: Sequence[int], *,
+           unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None,
+           fill_value: Any = None) -> Any:
+    """Windows of static sizes that begin at `start_indices`; see `GatherDimensionNumbers`.
+
+    `mode` says what becomes of windows out of range: `"clip"` moves them, `"fill"` gives `fill_value` (by default NaN,
+    the least or largest integer, True), and by default it is promised that there are none. Raises `ShapeError`,
+    `DTypeError`, `ArgumentError`.
+
+    >>> import numpy as np
+    >>> gather(np.array([1.0, 2.0, 3.0]), np.array([[2], [0]]), GatherDimensionNumbers((), (0,), (0,)), (1,))
+    array([3., 1.])
+    """
+    return index.gather(
+        array_of("gather", operand), array_of("gather", start_indices),
+        Windows(*map(integers, _fields(GatherDimensionNumbers, dimension_numbers))),
+        integers(slice_sizes), _mode("gather", mode, "promise_in_bounds"), fill_value,
+        _promises(indices_are_sorted, unique_indices))
+
+
+def _fields(kind: Any, numbers: Any) -> list[Any]:
+    """The fields of dimension numbers, ours or jax's."""
+    return [getattr(numbers, field) for field in kind._fields]
+
+
+def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
+    """The slices at the positions `idxs[k][i]` along `axes[k]`, stacked along a new first axis.
+
+    Positions are vectors of integers, taken modulo the size of their axis. Raises `ShapeError`, `DTypeError`.
+
+    >>> import numpy as np
+    >>> index_take(np.array([[1, 2], [3, 4]]), (np.array([1, -1]),), (0,))
+    array([[3, 4],
+           [3, 4]])
+    """
+    src = array_of("index_take", src)
+    shape, axes = shape_of(src), integers(axes)
+    columns = []
+    for positions, axis in zip(of_one_dtype("index_take", *idxs), axes, strict=True):
+        check_kind("index_take (positions)", "integer", aval_of(positions))
+        columns.append(reshape(_modulo(positions, shape[axis]), (*shape_of(positions), 1)))
+    sizes = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    windows = Windows(tuple(range(1, len(shape) - len(axes) + 1)), tuple(sorted(axes)), axes)
+    return index.gather(src, concatenate(columns, 1), windows, sizes, "promise_in_bounds")
+
+
+def _modulo(positions: Any, size: int) -> Any:
+    from_zero = rem(positions, scalar_like(size, positions))
+    return where(lt(from_zero, scalar_like(0, positions)), add(from_zero, scalar_like(size, positions)), from_zero)
+
+
+_SHARED = """The array with `updates` {done} the windows that begin at `scatter_indices`.
+
+    `dimension_numbers` are `ScatterDimensionNumbers`. By default, and with `mode` `"drop"`, updates out of range are left
+    out; `"clip"` moves them. Raises `ShapeError`, `DTypeError`, `ArgumentError`.
+
+    >>> import numpy as np
+    >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
+"""
+
+
+def _scatter(name: str, combine: str, done: str, example: str, result: str) -> Callable[..., Any]:
+    def function(operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: Any, *,
+                 indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
+        operand, updates = of_one_dtype(name, operand, updates)
+        return index.scatter(
+            operand, array_of(name, scatter_indices), updates,
+            Windows(*map(integers, _fields(ScatterDimensionNumbers, dimension_numbers))), combine=combine,
+            mode=_mode(name, mode, "fill"), promises=_promises(indices_are_sorted, unique_indices))
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{_SHARED.format(done=done)}    {example}\n    {result}\n    "
+    return function
+
+
+scatter = _scatter("scatter", "set", "put into",
+                   ">>> scatter(np.zeros(2), np.array([[1]]), np.ones(1), numbers)", "array([0., 1.])")
+scatter_add = _scatter("scatter_add", "add", "added to",
+                       ">>> scatter_add(np.ones(2), np.array([[1], [1]]), np.ones(2), numbers)", "array([1., 3.])")
+scatter_sub = _scatter("scatter_sub", "sub", "subtracted from",
+                       ">>> scatter_sub(np.ones(2), np.array([[1]]), np.ones(1), numbers)", "array([1., 0.])")
+scatter_mul = _scatter("scatter_mul", "mul", "multiplied into",
+                       ">>> scatter_mul(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)", "array([1., 4.])")
+scatter_min = _scatter("scatter_min", "min", "taking the place of greater elements of",
+                       ">>> scatter_min(np.ones(2), np.array([[1]]), np.array([0.5]), numbers)", "array([1. , 0.5])")
+scatter_max = _scatter("scatter_max", "max", "taking the place of lesser elements of",
+                       ">>> scatter_max(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)", "array([1., 4.])")

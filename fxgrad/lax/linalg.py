@@ -1,0 +1,246 @@
+"""The functions of jax.lax.linalg: the decompositions themselves, without promotion of their operands."""
+# ruff: noqa: ARG001  (signatures are jax's, with arguments that choose between kernels)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.numpy.linalg.operands import symmetrized
+from fxgrad.numpy.operands import as_array, shape_of
+from fxgrad.ops import eigen, factorizations, matrices, reduced_forms, triangular
+from fxgrad.ops.arithmetic import mul
+from fxgrad.ops.pointwise import add, scalar_like
+
+__all__ = ["cholesky", "cholesky_update", "eig", "eigh", "hessenberg", "householder_product", "lu",
+           "lu_pivots_to_permutation", "ormqr", "qr", "schur", "svd", "symmetric_product", "triangular_solve",
+           "tridiagonal", "tridiagonal_solve"]
+
+
+def _whole(name: str, subset: tuple[int, int] | None, size: int) -> None:
+    if subset not in (None, (0, size)):
+        raise UnsupportedError(at_user_line(f"{name}: subset_by_index={subset!r} is not supported; compute all and "
+                                            "slice"))
+
+
+def _symmetric(x: Any, symmetrize_input: bool) -> Any:
+    if not symmetrize_input:
+        return x
+    matrices.check_matrices("symmetrize", aval_of(x), square=True)
+    return symmetrized(x)
+
+
+def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
+    """The lower triangular L with `L @ L.T.conj() = x`, for positive definite matrices.
+
+    Unless `symmetrize_input`, the lower triangle alone is looked at. Raises `numpy.linalg.LinAlgError` for others;
+    under `jit` the result is then NaN.
+
+    >>> import numpy as np
+    >>> cholesky(np.diag([4.0, 9.0]))
+    array([[2., 0.],
+           [0., 3.]])
+    """
+    return factorizations.cholesky(_symmetric(as_array(x), symmetrize_input))
+
+
+def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
+    """The upper triangular S with `S.T @ S = R.T @ R + outer(w, w)`, for an upper triangular R.
+
+    >>> import numpy as np
+    >>> cholesky_update(np.array([[3.0]]), np.array([4.0])).round(12)
+    array([[5.]])
+    """
+    return factorizations.cholesky_update(as_array(r_matrix), as_array(w_vector))
+
+
+def eig(x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
+        enable_eigvec_derivs: bool = False, implementation: Any = None, use_magma: bool | None = None) -> list[Any]:
+    """[eigenvalues, left vectors, right vectors] of square matrices, those asked for; all complex.
+
+    Vectors are columns of length 1, their largest element real; they always have derivatives, which are right where
+    the eigenvalues are distinct.
+
+    >>> import numpy as np
+    >>> eig(np.diag([1.0, 2.0]))[0]
+    array([1.+0.j, 2.+0.j])
+    """
+    return eigen.eig(as_array(x), compute_left_eigenvectors, compute_right_eigenvectors)
+
+
+def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
+         subset_by_index: tuple[int, int] | None = None, implementation: Any = None) -> tuple[Any, Any]:
+    """Eigenvectors (columns) and ascending eigenvalues of Hermitian matrices; see `fxgrad.numpy.linalg.eigh`.
+
+    >>> import numpy as np
+    >>> eigh(np.diag([2.0, 1.0]))[1]
+    array([1., 2.])
+    """
+    x = as_array(x)
+    _whole("eigh", subset_by_index, shape_of(x)[-1])
+    return eigen.eigh(_symmetric(x, symmetrize_input), lower)
+
+
+def hessenberg(a: Any) -> tuple[Any, Any]:
+    """H (zero below the diagonal next to the main one), with the reflectors that lead to it below, and their factors.
+
+    >>> import numpy as np
+    >>> hessenberg(np.array([[1.0, 2.0], [3.0, 4.0]]))[0]
+    array([[1., 2.],
+           [3., 4.]])
+    """
+    packed, scales = reduced_forms.hessenberg(as_array(a))
+    return packed, scales
+
+
+def householder_product(a: Any, taus: Any) -> Any:
+    """The first columns of the product of the reflectors 1 - taus[i] v vᴴ, where v is below the diagonal in column i.
+
+    >>> import numpy as np
+    >>> householder_product(np.array([[0.0], [1.0]]), np.array([1.0]))
+    array([[ 0.],
+           [-1.]])
+    """
+    return factorizations.householder_product(as_array(a), as_array(taus))
+
+
+def lu(x: Any) -> tuple[Any, Any, Any]:
+    """L (below the diagonal, without its ones) and U in one, the exchanges of rows, and the order they lead to.
+
+    >>> import numpy as np
+    >>> lu(np.array([[1.0, 2.0], [2.0, 2.0]]))[2]
+    array([1, 0], dtype=int32)
+    """
+    factors, pivots, permutation = factorizations.lu(as_array(x))
+    return factors, pivots, permutation
+
+
+def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
+    """The order of rows that exchanges of row i with row `pivots[i]`, one after the other, lead to.
+
+    >>> import numpy as np
+    >>> lu_pivots_to_permutation(np.array([1, 1], np.int32), 3)
+    array([1, 0, 2], dtype=int32)
+    """
+    return factorizations.lu_pivots_to_permutation(as_array(pivots), permutation_size)
+
+
+def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Any:
+    """`Q @ c`, or `c @ Q` unless `left`, where Q is the product of the reflectors in `a` (see `householder_product`).
+
+    With `transpose`, that of the conjugate transpose of Q.
+
+    >>> import numpy as np
+    >>> ormqr(np.array([[0.0], [1.0]]), np.array([1.0]), np.eye(2))
+    array([[ 0., -1.],
+           [-1.,  0.]])
+    """
+    return factorizations.ormqr(as_array(a), as_array(taus), as_array(c), left, transpose)
+
+
+def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True,
+       use_magma: bool | None = None) -> tuple[Any, ...]:
+    """Q with orthonormal columns and the upper triangular R, and with `pivoting` the order of columns.
+
+    `Q @ R` is `x`, or `x[:, order]`.
+
+    >>> import numpy as np
+    >>> abs(qr(np.array([[3.0], [4.0]]), full_matrices=False)[1]).round(6)
+    array([[5.]])
+    """
+    return tuple(factorizations.qr(as_array(x), full_matrices, pivoting))
+
+
+def schur(x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False,
+          select_callable: Callable[..., Any] | None = None) -> tuple[Any, ...]:
+    """The triangular T and, if asked for, the unitary Q with `Q @ T @ Q.T.conj() = x`; without derivatives.
+
+    >>> import numpy as np
+    >>> schur(np.array([[1.0, 2.0], [0.0, 3.0]]))[0]
+    array([[1., 2.],
+           [0., 3.]])
+    """
+    if sort_eig_vals or select_callable is not None:
+        raise UnsupportedError(at_user_line("schur: sorted eigenvalues are not supported (nor are they in jax)"))
+    return tuple(reduced_forms.schur(as_array(x), compute_schur_vectors))
+
+
+def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True,
+        subset_by_index: tuple[int, int] | None = None, algorithm: Any = None) -> Any:
+    """U, the descending singular values s and Vh with `(U * s) @ Vh = x`, or s; see `fxgrad.numpy.linalg.svd`.
+
+    >>> import numpy as np
+    >>> svd(np.diag([1.0, 2.0]), compute_uv=False)
+    array([2., 1.])
+    """
+    x = as_array(x)
+    _whole("svd", subset_by_index, min(shape_of(x)[-2:]))
+    found = eigen.svd(x, full_matrices, compute_uv)
+    return tuple(found) if compute_uv else found[0]
+
+
+def symmetric_product(a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta: float = 0.0,
+                      symmetrize_output: bool = False) -> Any:
+    """`alpha * a @ a.T + beta * c`; all of it is symmetric if `c` is, whatever `symmetrize_output` says.
+
+    >>> import numpy as np
+    >>> symmetric_product(np.array([[1.0, 2.0]]), np.zeros((1, 1)))
+    array([[5.]])
+    """
+    a, c = as_array(a_matrix), as_array(c_matrix)
+    matrices.check_matrices("symmetric_product", aval_of(a), aval_of(c))
+    product = mul(scalar_like(alpha, a), matrices.matmul(a, matrices.turned(a)))
+    result = add(product, mul(scalar_like(beta, c), c))
+    if not symmetrize_output:
+        return result
+    return matrices.lower_or_upper(result, matrices.turned(result))
+
+
+def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
+                     conjugate_a: bool = False, unit_diagonal: bool = False) -> Any:
+    """The x with `op(a) @ x = b`, or `x @ op(a) = b` unless `left_side`; the other triangle is not looked at.
+
+    `op` transposes or conjugates. With `unit_diagonal` the diagonal of `a` counts as ones. `b` may have one axis less
+    than `a`: then it holds vectors.
+
+    >>> import numpy as np
+    >>> triangular_solve(np.diag([2.0, 4.0]), np.array([[2.0], [4.0]]), left_side=True)
+    array([[1.],
+           [1.]])
+    """
+    a, b = as_array(a), as_array(b)
+    is_vector = len(shape_of(b)) == len(shape_of(a)) - 1
+    if is_vector:
+        b = matrices.as_column(b) if left_side else matrices.as_row(b)
+    x = triangular.triangular_solve(a, b, left_side=left_side, lower=lower, transpose_a=transpose_a,
+                                    conjugate_a=conjugate_a, unit_diagonal=unit_diagonal)
+    return (x[..., 0] if left_side else x[..., 0, :]) if is_vector else x
+
+
+def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
+    """The reflectors that make a Hermitian matrix tridiagonal, its diagonal, the one beside it, and their factors.
+
+    >>> import numpy as np
+    >>> tridiagonal(np.array([[1.0, 2.0], [2.0, 3.0]]))[1]
+    array([1., 3.])
+    """
+    packed, middle, beside, scales = reduced_forms.tridiagonal(as_array(a), lower)
+    return packed, middle, beside, scales
+
+
+def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool = False) -> Any:
+    """The x with `A @ x = b` for the A with the diagonals `dl`, `d` and `du`, all of one size.
+
+    The first element of `dl` and the last of `du` do not count. Raises `numpy.linalg.LinAlgError` for a singular A;
+    under `jit` the result is then not finite.
+
+    >>> import numpy as np
+    >>> tridiagonal_solve(np.zeros(2), np.array([2.0, 4.0]), np.zeros(2), np.array([[2.0], [4.0]]))
+    array([[1.],
+           [1.]])
+    """
+    if perturb_singular:
+        raise UnsupportedError(at_user_line("tridiagonal_solve: perturb_singular=True is not supported"))
+    return triangular.tridiagonal_solve(*map(as_array, (dl, d, du, b)))

@@ -1,0 +1,211 @@
+"""Loops: `while_loop`, `fori_loop`, `scan`, `map`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fxgrad import dtypes, tree
+from fxgrad.control.flat import check_leaf, function_name, just
+from fxgrad.control.loop import bind_while, for_p
+from fxgrad.control.scan import scan as bind_scan
+from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.interpreter import evaluate
+from fxgrad.core.tape import aval_of, bind
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line
+from fxgrad.lax.bodies import Flat, check_function, flatten, trace_body, trace_step
+from fxgrad.ops.arithmetic import max as maximum
+from fxgrad.ops.arithmetic import sub
+from fxgrad.ops.comparison import ne
+from fxgrad.ops.join import concatenate
+from fxgrad.ops.pointwise import add
+from fxgrad.ops.shape import slice_in_dim
+from fxgrad.ops.space import convert, reshape
+from fxgrad.transforms.batch import batched_program
+from fxgrad.tree import TreeDef
+
+Carry = Any
+
+
+def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Carry], init_val: Carry) -> Carry:
+    """Repeats `value = body_fun(value)` from `init_val` on while `cond_fun(value)` is true; returns the last value.
+
+    The value is a container of arrays, whose structure, shapes and dtypes must not change. All transformations work,
+    reverse mode among them, without a bound on the number of steps: NumPy keeps every value, XLA a fixed number of them
+    and computes the others again. Under `vmap` it goes on until every entry has stopped; one that has stopped keeps its
+    value.
+
+    Raises `TreeError`, `ShapeError` or `DTypeError`, naming the path, if the type of the value changes or the condition
+    is not a bool scalar.
+
+    >>> import fxgrad
+    >>> def root(a):
+    ...     return while_loop(lambda x: abs(x * x - a) > 1e-6 * a, lambda x: 0.5 * (x + a / x), a)
+    >>> round(float(root(2.0)), 4), round(float(fxgrad.grad(root)(2.0)), 4)
+    (1.4142, 0.3536)
+    """
+    check_function("while_loop", cond_fun, "cond_fun")
+    check_function("while_loop", body_fun, "body_fun")
+    init = flatten("while_loop", init_val, "carry")
+    step = trace_step("while_loop", body_fun, init, [], init.names,
+                      lambda carry, _: body_fun(init.rebuild(carry)), lambda structure: structure)
+    avals = [aval_of(leaf) for leaf in step.init]
+
+    def asks(*tracers: Any) -> Any:
+        answer = cond_fun(init.rebuild(tracers))
+        leaves = tree.leaves(answer)
+        if len(leaves) == 1 and check_leaf(leaves[0], "while_loop", just("the result of cond_fun")).shape == ():
+            return leaves[0] if aval_of(leaves[0]).dtype == dtypes.bool_ else ne(leaves[0], 0)
+        shown = aval_of(leaves[0]) if len(leaves) == 1 else tree.structure(answer)
+        raise ShapeError(at_user_line(
+            f"while_loop: {function_name(cond_fun)} must return one bool, got {shown}. Reduce it, for example with "
+            "fnp.all or fnp.any"))
+
+    test = trace_body("while_loop", cond_fun, asks, avals, init.names)
+    outputs = bind_while(test.program, test.captured, step.program, step.captured, step.init)
+    return init.rebuild(outputs)
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], init_val: Carry, *,
+              unroll: int | bool | None = None) -> Carry:
+    """Repeats `value = body_fun(i, value)` for `i` from `lower` to `upper - 1`; returns the last value.
+
+    With bounds that are known it is a `scan`, with traced ones a loop whose length is found at run time; both have all
+    derivatives. The bounds are integer scalars. `unroll` is that of `scan`, and needs known bounds.
+
+    Raises as `while_loop` does, and `DTypeError` for bounds that are no integers.
+
+    >>> import fxgrad
+    >>> float(fori_loop(0, 4, lambda i, total: total + i * i, 0.0))
+    14.0
+    >>> float(fxgrad.jit(fxgrad.grad(lambda x, n: fori_loop(0, n, lambda i, y: y * x, 1.0)))(2.0, 3))
+    12.0
+    """
+    check_function("fori_loop", body_fun, "body_fun")
+    for bound, name in ((lower, "lower"), (upper, "upper")):
+        aval = check_leaf(bound, "fori_loop", just(name))
+        if aval.shape != () or not dtypes.is_integer(aval.dtype):
+            raise DTypeError(at_user_line(f"fori_loop: {name} must be an integer scalar, got {aval}. "
+                                          "Write int(n), or convert it with .astype('int32')"))
+    kind = dtypes.promote(*((aval.dtype, aval.weak) for aval in (aval_of(lower), aval_of(upper))))[0]
+    counter = Aval((), kind)
+    init = flatten("fori_loop", init_val, "carry")
+    inner = Flat([convert(lower, kind), *init.leaves], [counter, *init.avals],
+                 init.structure, ["i", *init.names])
+
+    def call(carry: list[Any], _: list[Any]) -> Any:
+        return add(carry[0], Literal(1, counter)), body_fun(carry[0], init.rebuild(carry[1:]))
+
+    step = trace_step("fori_loop", body_fun, inner, [], inner.names, call, lambda structure: structure.children()[1])
+    if type(lower) is Tracer or type(upper) is Tracer:
+        if unroll not in (None, False, 1):
+            raise ArgumentError(at_user_line(
+                "fori_loop: unroll needs bounds that are known while tracing. Leave it out, or make the bounds static"))
+        count = maximum(sub(convert(upper, kind), convert(lower, kind)), Literal(0, counter))
+        outputs = bind(for_p, count, *step.captured, *step.init, program=step.program, num_consts=len(step.captured))
+    else:
+        length = max(int(upper) - int(lower), 0)
+        outputs = bind_scan(step.program, step.captured, step.init, [], length, False,
+                            _unrolled("fori_loop", 1 if unroll is None else unroll, length))
+    return init.rebuild(outputs[1:])
+
+
+def _unrolled(what: str, unroll: int | bool, length: int) -> int:
+    if isinstance(unroll, bool):
+        return max(length, 1) if unroll else 1
+    if unroll < 1:
+        raise ArgumentError(at_user_line(f"{what}: unroll={unroll}; it must be at least 1, or a bool"))
+    return int(unroll)
+
+
+def scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any = None, length: int | None = None,
+         reverse: bool = False, unroll: int | bool = 1) -> tuple[Carry, Any]:
+    """Applies `carry, y = f(carry, x)` to each entry `x` of `xs` along its first axis, from `carry = init` on.
+
+    Returns the last carry and the `y` of all steps, stacked along a new first axis. Carry, `x` and `y` are containers
+    of arrays (or None); the type of the carry must not change. `length` is needed only without `xs`. `reverse` begins
+    at the last entry, and stacks each `y` at the place of its `x`. `unroll` is how many steps one round of the
+    compiled loop takes (True for all).
+
+    Reverse mode keeps for each step what is dear to compute again, and computes the rest again.
+
+    Raises `TreeError`, `ShapeError` or `DTypeError`, naming the path, if `f` returns no pair or changes the type of the
+    carry, and `ShapeError` if the entries of `xs` are not equally many.
+
+    >>> import numpy as np
+    >>> total, sums = scan(lambda total, x: (total + x, total + x), 0.0, np.array([1.0, 2.0, 3.0]))
+    >>> float(total), sums
+    (6.0, array([1., 3., 6.]))
+    """
+    check_function("scan", f, "f")
+    begin = flatten("scan", init, "carry")
+    entries = flatten("scan", xs, "xs")
+    count = _length(entries, length)
+    avals = [aval.update(shape=aval.shape[1:]) for aval in entries.avals]
+
+    def carry_of(structure: TreeDef) -> TreeDef:
+        children = structure.children()
+        if structure.node_data() is None or structure.node_data()[0] is not tuple or len(children) != 2:
+            raise TreeError(at_user_line(
+                f"scan: {function_name(f)} must return a pair (carry, y), got {structure}. "
+                "Write `return carry, None` if there is nothing to stack"))
+        return children[0]
+
+    step = trace_step("scan", f, begin, avals, [*begin.names, *entries.names],
+                      lambda carry, x: f(begin.rebuild(carry), entries.rebuild(x)), carry_of)
+    outputs = bind_scan(step.program, step.captured, step.init, entries.leaves, count, reverse,
+                        _unrolled("scan", unroll, count))
+    split = len(begin.leaves)
+    return begin.rebuild(outputs[:split]), tree.unflatten(step.out_tree.children()[1], outputs[split:])
+
+
+def _length(entries: Flat, length: int | None) -> int:
+    for aval, name in zip(entries.avals, entries.names, strict=True):
+        if aval.shape == ():
+            raise ShapeError(at_user_line(
+                f"scan: {name} is a scalar ({aval}) and has no axis to go along. Pass it by closure"))
+    sizes = {name: aval.shape[0] for name, aval in zip(entries.names, entries.avals, strict=True)}
+    if length is not None:
+        sizes["length"] = int(length)
+    if not sizes:
+        raise ArgumentError(at_user_line("scan: without xs the number of steps is not known. Pass length=n"))
+    if len(set(sizes.values())) > 1:
+        shown = ", ".join(f"{name} has {size}" if name != "length" else f"length is {size}"
+                          for name, size in sizes.items())
+        raise ShapeError(at_user_line(f"scan: the first axes of xs must be equally long: {shown}"))
+    return next(iter(sizes.values()))
+
+
+def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:  # noqa: A001  (jax's name)
+    """`f(x)` for each entry of `xs` along its first axis, one after the other, stacked.
+
+    With `batch_size`, that many entries are computed at once, as under `vmap`; what remains at the end, too. `xs` and
+    what `f` returns are containers of arrays. Raises as `scan` does.
+
+    >>> import numpy as np
+    >>> map(lambda x: x * x, np.arange(3.0))
+    array([0., 1., 4.])
+    """
+    check_function("map", f, "f")
+    if batch_size is not None and batch_size < 1:
+        raise ArgumentError(at_user_line(f"map: batch_size={batch_size}; it must be at least 1, or None"))
+    if batch_size is None:
+        return scan(lambda _, x: (None, f(x)), None, xs)[1]
+    entries = flatten("map", xs, "xs")
+    count = _length(entries, None)
+    traced = trace_body("map", f, lambda *x: f(entries.rebuild(x)),
+                        [aval.update(shape=aval.shape[1:]) for aval in entries.avals], entries.names)
+    open_axes = (*[None] * len(traced.captured), *[0] * len(entries.leaves))
+    full = count // batch_size
+    chunks = batched_program(traced.program, batch_size, open_axes)
+    stacked = bind_scan(chunks.program, [*chunks.captured, *traced.captured], [], [
+        reshape(slice_in_dim(leaf, 0, full * batch_size, 0), (full, batch_size, *aval.shape[1:]))
+        for leaf, aval in zip(entries.leaves, entries.avals, strict=True)], full)
+    results = [reshape(part, (full * batch_size, *aval_of(part).shape[2:])) for part in stacked]
+    if full * batch_size < count:
+        last = batched_program(traced.program, count - full * batch_size, open_axes)
+        rest = evaluate(last.program, [*last.captured, *traced.captured, *(
+            slice_in_dim(leaf, full * batch_size, count, 0) for leaf in entries.leaves)])
+        results = [concatenate([whole, part], 0) for whole, part in zip(results, rest, strict=True)]
+    return tree.unflatten(traced.out_tree, results)

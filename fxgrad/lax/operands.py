@@ -1,0 +1,122 @@
+"""Operands as `jax.lax` takes them: of one dtype, of one shape or scalars, with no promotion beyond Python's numbers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.avals import Shape
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.tape import aval_of, bind, infer
+from fxgrad.dtypes import DType
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.numpy.operands import PYTHON_SCALARS, WEAK_SCALARS, as_array, shape_of
+from fxgrad.ops.space import convert
+
+
+def array_of(name: str, value: Any) -> Any:
+    """`value` as an array or a tracer; raises `ArgumentError` for lists, which no function of lax converts."""
+    if isinstance(value, list | tuple):
+        raise ArgumentError(at_user_line(f"{name}: an operand is a {type(value).__name__}, where an array or a number "
+                                         "is needed. Write fxgrad.numpy.asarray(values)"))
+    return as_array(value)
+
+
+def of_one_dtype(name: str, *values: Any) -> list[Any]:
+    """The operands; those of weak type (Python's numbers) in the dtype of the others, if it is of their kind.
+
+    Raises `DTypeError` if dtypes differ, as nothing is promoted here.
+    """
+    read = [array_of(name, value) for value in values]
+    avals = [aval_of(value) for value in values]  # a Python number is weak, and NumPy's, that it is read as, is not
+    if all(aval.dtype == avals[0].dtype and aval.weak == avals[0].weak for aval in avals):
+        return read
+    strong = [aval.dtype for aval in avals if not aval.weak]
+    common = strong[0] if strong else max((aval.dtype for aval in avals), key=lambda dtype: dtype.itemsize)
+    if any(aval.dtype != common and not (aval.weak and kind_of(aval.dtype) == kind_of(common)) for aval in avals):
+        shown = " and ".join(f"{aval.dtype.name}{' (weak)' if aval.weak else ''}" for aval in avals)
+        raise DTypeError(at_user_line(
+            f"{name}: dtypes {shown}, where equal ones are needed: the functions of fxgrad.lax do not promote. "
+            "Convert one with x.astype(...), or call the function of fxgrad.numpy, which promotes"))
+    return [in_dtype(name, value, common, not strong) for value in read]
+
+
+def kind_of(dtype: DType) -> str:
+    """`i` for all integers, `f` for all floats, `c` and `b`: what a Python number must share with an array."""
+    return "f" if dtypes.is_floating(dtype) else "i" if dtypes.is_integer(dtype) else dtype.kind
+
+
+def in_dtype(name: str, value: Any, dtype: DType, weak: bool = False) -> Any:
+    """A weak operand in another dtype of its kind; raises `DTypeError` for an integer that does not fit."""
+    aval = aval_of(value)
+    if aval.dtype == dtype and aval.weak == weak:
+        return value
+    if isinstance(value, np.generic):
+        if dtypes.is_integer(dtype) and not np.iinfo(dtype).min <= int(value) <= np.iinfo(dtype).max:
+            raise DTypeError(at_user_line(f"{name}: {int(value)} does not fit into {dtype.name}; convert the other "
+                                          "operand with x.astype(...)"))
+        return dtype.type(value)
+    return convert(value, dtype, weak)
+
+
+def check_shapes(name: str, values: Sequence[Any]) -> None:
+    """Raises `ShapeError` unless the operands are scalars, or of one rank with sizes that are equal or 1."""
+    shapes = {shape_of(value) for value in values} - {()}
+    if len(shapes) < 2:
+        return
+    sizes = [set(column) - {1} for column in zip(*shapes, strict=False)]
+    if len({len(shape) for shape in shapes}) > 1 or any(len(found) > 1 for found in sizes):
+        shown = " and ".join(str(shape_of(value)) for value in values)
+        raise ShapeError(at_user_line(
+            f"{name}: shapes {shown}; the functions of fxgrad.lax need scalars, or arrays of one rank whose sizes are "
+            "equal or 1. Insert axes with lax.expand_dims, or call the function of fxgrad.numpy, which broadcasts"))
+
+
+def applied(name: str, primitive: Primitive, *values: Any, **params: Any) -> Any:
+    """The one output of an elementwise primitive; its operands are taken as `jax.lax` takes them."""
+    if len(values) == 1:
+        read = [array_of(name, values[0])]
+    else:
+        read = of_one_dtype(name, *values)
+        check_shapes(name, read)
+    # Plain numbers are computed at once, without a look at their types.
+    if all(type(value) in WEAK_SCALARS or type(value) in PYTHON_SCALARS for value in read):
+        infer(primitive, [aval_of(value) for value in read], params)
+    return bind(primitive, *read, **params)[0]
+
+
+def axis_of(name: str, axis: Any, rank: int, count: int | None = None) -> int:
+    """An axis that may be counted from the end, as one from the front, of `count` (by default `rank`) axes."""
+    number, count = operator.index(axis), rank if count is None else count
+    if not -count <= number < count:
+        raise ShapeError(at_user_line(f"{name}: axis {number} of an array with {rank} axes; an axis from {-count} to "
+                                      f"{count - 1} is needed"))
+    return number % count
+
+
+def integers(values: Any) -> Shape:
+    """A sequence of whole numbers as a tuple."""
+    return tuple(map(operator.index, values))
+
+
+def wanted_dtype(dtype: Any) -> DType | None:
+    """A dtype that a caller gave, or None."""
+    return None if dtype is None else dtypes.canonical(dtype)
+
+
+def precision_name(precision: Any) -> Any:
+    """A precision, or a pair of them, as strings: the names of `Precision` in small letters."""
+    if isinstance(precision, tuple | list):
+        return tuple(map(precision_name, precision))
+    return precision if precision is None or isinstance(precision, str) else precision.name.lower()
+
+
+def refuse(name: str, **options: Any) -> None:
+    """Raises `UnsupportedError` for options that are not None: they have no meaning here."""
+    for option, value in options.items():
+        if value is not None:
+            raise UnsupportedError(at_user_line(f"{name}: {option}= is not supported; leave it out"))

@@ -1,0 +1,311 @@
+"""The functions of `jax.lax` that change shapes and move elements: broadcast, reshape, transpose, slice, pad, join."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from fxgrad.core.avals import Shape
+from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
+from fxgrad.lax.operands import array_of, axis_of, integers, of_one_dtype, refuse
+from fxgrad.numpy.operands import shape_of
+from fxgrad.ops import join, shape, space
+from fxgrad.ops.families import broadcast_shapes as _broadcast_shapes
+from fxgrad.ops.shape import slice as slice_of
+
+__all__ = ["broadcast", "broadcast_in_dim", "broadcast_like", "broadcast_shapes", "broadcast_to_rank", "collapse",
+           "concatenate", "expand_dims", "index_in_dim", "pad", "reshape", "rev", "slice", "slice_in_dim", "split",
+           "squeeze", "stack", "tile", "transpose", "unstack"]
+
+# --- broadcasts ---------------------------------------------------------------------------------------------------
+
+
+def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
+    """The array repeated along new axes of these sizes, in front of its own.
+
+    >>> import numpy as np
+    >>> broadcast(np.ones(3), (2,)).shape
+    (2, 3)
+    """
+    refuse("broadcast", out_sharding=out_sharding)
+    operand = array_of("broadcast", operand)
+    return space.broadcast_to(operand, (*integers(sizes), *shape_of(operand)))
+
+
+def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *,
+                     out_sharding: Any = None) -> Any:
+    """The array repeated to `shape`; its axes become the axes `broadcast_dimensions`, in order.
+
+    Raises `ShapeError` if a size is neither 1 nor that of its new axis.
+
+    >>> import numpy as np
+    >>> broadcast_in_dim(np.arange(2), (2, 3), (0,))
+    array([[0, 0, 0],
+           [1, 1, 1]])
+    """
+    refuse("broadcast_in_dim", out_sharding=out_sharding)
+    return _in_dim(array_of("broadcast_in_dim", operand), integers(shape), integers(broadcast_dimensions))
+
+
+_in_dim = shape.broadcast_in_dim
+
+
+def broadcast_like(arr: Any, like_arr: Any) -> Any:
+    """`arr` with axes put in front and repeated to the shape of `like_arr`. Raises `ShapeError`.
+
+    >>> import numpy as np
+    >>> broadcast_like(np.ones(3), np.ones((2, 3))).shape
+    (2, 3)
+    """
+    return space.broadcast_to(array_of("broadcast_like", arr), shape_of(array_of("broadcast_like", like_arr)))
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
+    """The shape that arrays of these shapes broadcast to, counted from the last axis. Raises `ShapeError`.
+
+    >>> broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
+    return _broadcast_shapes("broadcast_shapes", *map(integers, shapes)) if shapes else ()
+
+
+def broadcast_to_rank(x: Any, rank: int) -> Any:
+    """The array with axes of size 1 put in front until it has `rank` axes; one that has more stays as it is.
+
+    >>> import numpy as np
+    >>> broadcast_to_rank(np.ones(3), 2).shape
+    (1, 3)
+    """
+    x = array_of("broadcast_to_rank", x)
+    return space.reshape(x, (1,) * (operator.index(rank) - len(shape_of(x))) + shape_of(x))
+
+
+# --- layout -------------------------------------------------------------------------------------------------------
+
+
+def reshape(operand: Any, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, *,
+            out_sharding: Any = None) -> Any:
+    """The elements in row-major order in another shape; `dimensions` gives another order of axes to read them in.
+
+    Raises `ShapeError` if the number of elements differs (no size may be -1).
+
+    >>> import numpy as np
+    >>> reshape(np.arange(4), (2, 2), (0,))
+    array([[0, 1],
+           [2, 3]])
+    """
+    refuse("reshape", out_sharding=out_sharding)
+    operand = array_of("reshape", operand)
+    operand = operand if dimensions is None else space.transpose(operand, integers(dimensions))
+    return space.reshape(operand, integers(new_sizes))
+
+
+def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
+    """The axes from `start_dimension` up to `stop_dimension` (the last ones by default) as one. Raises `ShapeError`.
+
+    >>> import numpy as np
+    >>> collapse(np.ones((2, 3, 4)), 0, 2).shape
+    (6, 4)
+    """
+    operand = array_of("collapse", operand)
+    sizes = shape_of(operand)
+    begin, end, _ = builtins.slice(start_dimension, stop_dimension).indices(len(sizes))
+    if begin >= end:
+        raise ShapeError(at_user_line(f"collapse: axes from {start_dimension} to {stop_dimension} of an array of shape "
+                                      f"{sizes}; at least one axis is needed"))
+    return space.reshape(operand, (*sizes[:begin], prod(sizes[begin:end]), *sizes[end:]))
+
+
+def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
+    """The array without these axes, which have size 1. Raises `ShapeError`.
+
+    >>> import numpy as np
+    >>> squeeze(np.ones((1, 3)), (0,)).shape
+    (3,)
+    """
+    array = array_of("squeeze", array)
+    sizes = shape_of(array)
+    gone = {axis_of("squeeze", axis, len(sizes)) for axis in dimensions}
+    if any(sizes[axis] != 1 for axis in gone):
+        raise ShapeError(at_user_line(f"squeeze: axes {tuple(dimensions)} of an array of shape {sizes}; each must have "
+                                      "size 1"))
+    return space.reshape(array, tuple(size for axis, size in enumerate(sizes) if axis not in gone))
+
+
+def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
+    """The array with new axes of size 1 at these places of the result. Raises `ShapeError`.
+
+    >>> import numpy as np
+    >>> expand_dims(np.ones(3), (0, 2)).shape
+    (1, 3, 1)
+    """
+    array = array_of("expand_dims", array)
+    rank = len(shape_of(array)) + len(dimensions)
+    new = {axis_of("expand_dims", axis, rank) for axis in dimensions}
+    if len(new) != len(dimensions):
+        raise ShapeError(at_user_line(f"expand_dims: dimensions {tuple(dimensions)} name an axis twice; name each "
+                                      "once"))
+    old = iter(shape_of(array))
+    return space.reshape(array, tuple(1 if axis in new else next(old) for axis in range(rank)))
+
+
+def transpose(operand: Any, permutation: Sequence[int]) -> Any:
+    """The array with its axes in the order `permutation`. Raises `ShapeError` if that is no permutation.
+
+    >>> import numpy as np
+    >>> transpose(np.ones((2, 3)), (1, 0)).shape
+    (3, 2)
+    """
+    operand, order = array_of("transpose", operand), integers(permutation)
+    if len(order) != len(shape_of(operand)):
+        raise ShapeError(at_user_line(f"transpose: permutation {order} for an array of shape {shape_of(operand)}; name "
+                                      "each axis once"))
+    return space.transpose(operand, order)
+
+
+def rev(operand: Any, dimensions: Sequence[int]) -> Any:
+    """The array with the order of its elements reversed along these axes. Raises `ShapeError`.
+
+    >>> import numpy as np
+    >>> rev(np.arange(3), (0,))
+    array([2, 1, 0])
+    """
+    return shape.rev(array_of("rev", operand), integers(dimensions))
+
+
+def tile(operand: Any, reps: Sequence[int]) -> Any:
+    """The array as a whole repeated `reps[i]` times along axis i. Raises `ShapeError`.
+
+    >>> import numpy as np
+    >>> tile(np.arange(2), (2,))
+    array([0, 1, 0, 1])
+    """
+    return shape.tile(array_of("tile", operand), integers(reps))
+
+
+def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
+    """The array with a scalar put before, behind and between its elements: (low, high, interior) for each axis.
+
+    Negative numbers cut off instead. Raises `ShapeError`, `DTypeError`.
+
+    >>> import numpy as np
+    >>> pad(np.array([1.0, 2.0]), 0.0, [(1, 0, 1)])
+    array([0., 1., 0., 2.])
+    """
+    operand, padding_value = of_one_dtype("pad", operand, padding_value)
+    return shape.pad(operand, padding_value, [integers(entry) for entry in padding_config])
+
+
+# --- parts --------------------------------------------------------------------------------------------------------
+
+
+def slice(operand: Any, start_indices: Sequence[int], limit_indices: Sequence[int],
+          strides: Sequence[int] | None = None) -> Any:
+    """The elements from the starts up to the limits, every `strides`-th, along each axis; all in range.
+
+    Raises `ShapeError`.
+
+    >>> import numpy as np
+    >>> slice(np.arange(6), (1,), (6,), (2,))
+    array([1, 3, 5])
+    """
+    return slice_of(array_of("slice", operand), integers(start_indices), integers(limit_indices),
+                    None if strides is None else integers(strides))
+
+
+def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1,
+                 axis: int = 0) -> Any:
+    """As `slice` along one axis; indices may count from the end, and None is the end. Raises `ShapeError`.
+
+    >>> import numpy as np
+    >>> slice_in_dim(np.arange(5), 1, -1)
+    array([1, 2, 3])
+    """
+    operand = array_of("slice_in_dim", operand)
+    sizes = shape_of(operand)
+    axis = axis_of("slice_in_dim", axis, len(sizes))
+    size = sizes[axis]
+    begin = 0 if start_index is None else operator.index(start_index)
+    end = size if limit_index is None else operator.index(limit_index)
+    return shape.slice_in_dim(operand, begin + size * (begin < 0), end + size * (end < 0), axis,
+                              operator.index(stride))
+
+
+def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+    """The elements at one place along an axis, which stays with size 1 unless `keepdims` is false.
+
+    Raises `IndexingError` if there is no such place.
+
+    >>> import numpy as np
+    >>> index_in_dim(np.array([1.0, 2.0]), -1)
+    array([2.])
+    """
+    operand, index = array_of("index_in_dim", operand), operator.index(index)
+    sizes = shape_of(operand)
+    axis = axis_of("index_in_dim", axis, len(sizes))
+    if not -sizes[axis] <= index < sizes[axis]:
+        raise IndexingError(at_user_line(f"index_in_dim: index {index} along an axis of size {sizes[axis]} of an array "
+                                         f"of shape {sizes}; one from {-sizes[axis]} to {sizes[axis] - 1} is needed"))
+    at = index % sizes[axis]
+    part = shape.slice_in_dim(operand, at, at + 1, axis)
+    return part if keepdims else space.reshape(part, sizes[:axis] + sizes[axis + 1:])
+
+
+def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
+    """Consecutive pieces of these sizes along an axis, which they fill. Raises `ShapeError`.
+
+    >>> import numpy as np
+    >>> split(np.arange(3), (1, 2))
+    [array([0]), array([1, 2])]
+    """
+    operand = array_of("split", operand)
+    return join.split(operand, integers(sizes), axis_of("split", axis, len(shape_of(operand))))
+
+
+def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
+    """The slices along an axis, without it. Raises `ShapeError`.
+
+    >>> import numpy as np
+    >>> [part.shape for part in unstack(np.ones((2, 3)), 1)]
+    [(2,), (2,), (2,)]
+    """
+    x = array_of("unstack", x)
+    return tuple(join.unstack(x, axis_of("unstack", axis, len(shape_of(x)))))
+
+
+# --- joins --------------------------------------------------------------------------------------------------------
+
+
+def concatenate(operands: Sequence[Any], dimension: int) -> Any:
+    """Arrays of one dtype joined along an existing axis, counted from the front. Raises `ShapeError`, `DTypeError`.
+
+    >>> import numpy as np
+    >>> concatenate([np.zeros(1), np.ones(2)], 0)
+    array([0., 1., 1.])
+    """
+    return join.concatenate(_several("concatenate", operands), operator.index(dimension))
+
+
+def stack(operands: Sequence[Any], axis: int = 0) -> Any:
+    """Arrays of one shape and dtype joined along a new axis. Raises `ShapeError`, `DTypeError`.
+
+    >>> import numpy as np
+    >>> stack([np.zeros(2), np.ones(2)], 1)
+    array([[0., 1.],
+           [0., 1.]])
+    """
+    read = _several("stack", operands)
+    rank = len(shape_of(read[0]))
+    return join.stack(read, axis_of("stack", axis, rank, rank + 1))
+
+
+def _several(name: str, operands: Sequence[Any]) -> list[Any]:
+    """The operands of a join."""
+    if shape_of(operands) if hasattr(operands, "shape") else False:
+        return join.unstack(operands, 0)
+    if not operands:
+        raise ArgumentError(at_user_line(f"{name}: no arrays; at least one is needed"))
+    return of_one_dtype(name, *operands)

@@ -1,0 +1,217 @@
+"""The functions of `jax.lax` of windows slid over arrays, and of the greatest elements along an axis."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import tree
+from fxgrad.control.call import named_call_p
+from fxgrad.core.avals import Aval, Shape
+from fxgrad.core.program import Program
+from fxgrad.core.tape import aval_of, bind, trace
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.numpy.operands import as_array, axis_of, is_concrete, shape_of
+from fxgrad.ops import topk
+from fxgrad.ops.arithmetic import neg
+from fxgrad.ops.conv import dilated, window_counts
+from fxgrad.ops.families import check_kind
+from fxgrad.ops.pool import Sliding, check_sliding, identity_of, window_max, window_min, window_pads, window_sum
+from fxgrad.ops.shape import pad
+from fxgrad.ops.shape import slice as slice_of
+from fxgrad.ops.space import broadcast_to, reshape
+from fxgrad.transforms.batch import batched_program
+
+__all__ = ["approx_max_k", "approx_min_k", "reduce_window", "reduce_window_shape_tuple", "top_k"]
+
+Padding = str | Sequence[tuple[int, int]]
+
+_BY_NAME = {"add": ("sum", window_sum), "max": ("max", window_max), "min": ("min", window_min)}
+"""Binary primitives with an operation of their own: the name of what changes nothing, and the operation."""
+
+
+def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any], window_dimensions: Sequence[int],
+                  window_strides: Sequence[int] | None = None, padding: Padding = "VALID",
+                  base_dilation: Sequence[int] | None = None, window_dilation: Sequence[int] | None = None) -> Any:
+    """The elements of each window of `operand` combined by `computation`, from `init_value` on.
+
+    There is one window size, stride, dilation and pair of paddings for each axis; `padding` is `"SAME"`,
+    `"SAME_LOWER"`, `"VALID"` or pairs, and what is padded is `init_value`. Sums, maxima and minima (from 0 or an
+    infinity on) are operations of their own; any other function of two scalars, or of two trees of scalars like that
+    of `operand`, is applied once for each element of a window. Raises `ShapeError`, `DTypeError`, `ArgumentError`.
+
+    >>> import numpy as np
+    >>> reduce_window(np.arange(6.0), 0.0, np.add, (2,), (2,))
+    array([1., 5., 9.])
+    >>> reduce_window(np.arange(1.0, 5.0), 1.0, np.multiply, (2,))
+    array([ 2.,  6., 12.])
+    """
+    leaves, structure = tree.flatten(operand)
+    init_structure: Any
+    inits, init_structure = tree.flatten(init_value)
+    if structure != init_structure or not leaves:
+        raise ArgumentError(at_user_line(f"reduce_window: operand {structure} and init_value {init_structure}; trees "
+                                         "of equal structure with at least one leaf are needed"))
+    arrays = [as_array(leaf) for leaf in leaves]
+    starts = [_start(init, array) for init, array in zip(inits, arrays, strict=True)]
+    windows = _windows(shape_of(arrays[0]), window_dimensions, window_strides, padding, base_dilation, window_dilation)
+    if any(shape_of(array) != shape_of(arrays[0]) for array in arrays):
+        raise ShapeError(at_user_line(f"reduce_window: operands of shapes "
+                                      f"{', '.join(str(shape_of(array)) for array in arrays)}, which must be equal"))
+    check_sliding("reduce_window", aval_of(arrays[0]), windows)
+    program, captured = _combination(computation, arrays, structure)
+    known = _BY_NAME.get(_only_primitive(program))
+    if known is not None and _changes_nothing(known[0], starts[0], aval_of(arrays[0])):
+        return tree.unflatten(structure, [known[1](arrays[0], windows)])
+    return tree.unflatten(structure, _folded(program, captured, arrays, starts, windows))
+
+
+def _start(init: Any, array: Any) -> Any:
+    """An initial value in the dtype of its array."""
+    init, dtype = as_array(init), aval_of(array).dtype
+    if shape_of(init):
+        raise ShapeError(at_user_line(f"reduce_window: init_value of shape {shape_of(init)}; a scalar is needed"))
+    if aval_of(init).dtype == dtype:
+        return init
+    if is_concrete(init) and aval_of(init).weak:
+        return dtype.type(init)
+    raise DTypeError(at_user_line(f"reduce_window: init_value is {aval_of(init).dtype.name} and the operand "
+                                  f"{dtype.name}; equal dtypes are needed: init_value.astype(operand.dtype)"))
+
+
+def _windows(shape: Shape, window: Sequence[int], strides: Sequence[int] | None, padding: Padding,
+             base: Sequence[int] | None, holes: Sequence[int] | None) -> Sliding:
+    ones = (1,) * len(window)
+    sizes, steps, base, holes = (
+        ones if entries is None else tuple(map(operator.index, entries)) for entries in (window, strides, base, holes))
+    if not isinstance(padding, str) or len({len(shape), len(sizes), len(steps), len(holes)}) == 1:
+        pads = window_pads(shape, list(map(dilated, sizes, holes)), steps, padding)
+    else:
+        pads = ((0, 0),) * len(shape)  # another entry is wrong, which the check of the windows says
+    return Sliding(sizes, steps, pads, base, holes)
+
+
+def _combination(computation: Callable[..., Any], arrays: Sequence[Any], structure: Any) -> tuple[Program, list[Any]]:
+    """The program of `computation` on scalars, and what it captured."""
+    scalars = [Aval((), aval_of(array).dtype) for array in arrays]
+
+    def flat(*values: Any) -> list[Any]:
+        left, right = (tree.unflatten(structure, part) for part in (values[:len(scalars)], values[len(scalars):]))
+        leaves, found = tree.flatten(computation(left, right))
+        if found != structure:
+            raise ArgumentError(at_user_line(f"reduce_window: the computation returned {found}; a tree like its "
+                                             f"arguments, {structure}, is needed"))
+        return list(map(as_array, leaves))
+
+    program, captured = trace(flat, [*scalars, *scalars], staging=True, intern=False)
+    if [(aval.shape, aval.dtype) for aval in program.out_avals] != [(aval.shape, aval.dtype) for aval in scalars]:
+        raise ArgumentError(at_user_line(f"reduce_window: the computation of {scalars} and {scalars} returned "
+                                         f"{program.out_avals}; the types of its arguments are needed"))
+    return program, captured
+
+
+def _only_primitive(program: Program) -> str:
+    """The name of the primitive that the program applies to its two inputs, if that is all it does; else ""."""
+    if len(program.equations) != 1 or len(program.inputs) != 2:
+        return ""
+    equation, = program.equations
+    is_all = set(equation.inputs) == set(program.inputs) and list(program.outputs) == list(equation.outputs)
+    return equation.primitive.name if is_all else ""
+
+
+def _changes_nothing(name: str, start: Any, aval: Aval) -> bool:
+    check_kind("reduce_window", "numeric" if name == "sum" else "ordered", aval)
+    return is_concrete(start) and bool(start == identity_of(name, aval.dtype))
+
+
+def _folded(program: Program, captured: list[Any], arrays: Sequence[Any], starts: Sequence[Any],
+            windows: Sliding) -> list[Any]:
+    """The first elements of all windows combined with the second ones, and so on, for all windows at once."""
+    counts = windows.result_shape(shape_of(arrays[0]))
+    size = int(np.prod(counts))
+    results = [broadcast_to(start, (size,)) for start in starts]
+    if not size:
+        return [reshape(result, counts) for result in results]
+    config = [(low, high, holes - 1) for (low, high), holes in zip(windows.padding, windows.base_dilation, strict=True)]
+    filled = [pad(array, start, config) for array, start in zip(arrays, starts, strict=True)]
+    batched = batched_program(program, size, (*(None for _ in captured), *(0 for _ in (*arrays, *arrays))))
+    for place in itertools.product(*map(range, windows.window_dimensions)):
+        first = [at * holes for at, holes in zip(place, windows.window_dilation, strict=True)]
+        limits = [at + (count - 1) * stride + 1 for at, count, stride
+                  in zip(first, counts, windows.window_strides, strict=True)]
+        seen = [reshape(slice_of(array, first, limits, windows.window_strides), (size,)) for array in filled]
+        results = bind(named_call_p, *batched.captured, *captured, *results, *seen, program=batched.program,
+                       name="computation")
+    return [reshape(result, counts) for result in results]
+
+
+def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: Sequence[int],
+                              window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
+                              base_dilation: Sequence[int] | None = None,
+                              window_dilation: Sequence[int] | None = None) -> Shape:
+    """How many windows there are along each axis of an array of this shape.
+
+    >>> reduce_window_shape_tuple((5, 4), (2, 2), (1, 2), [(0, 0), (1, 1)])
+    (4, 3)
+    """
+    ones = (1,) * len(window_dimensions)
+    return window_counts(operand_shape, window_dimensions, window_strides, tuple(padding), base_dilation or ones,
+                         window_dilation or ones)
+
+
+# --- the greatest elements ------------------------------------------------------------------------------------------
+
+
+def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
+    """The `k` greatest elements along `axis` in descending order, and where they stand (int32).
+
+    NaNs come first, and of equal elements the first. Raises `AxisError`, `ShapeError` for a `k` that is larger than
+    the axis, `DTypeError` for complex numbers.
+
+    >>> top_k([3.0, 1.0, 2.0], 2)
+    (array([3., 2.]), array([0, 2], dtype=int32))
+    """
+    x = as_array(operand)
+    values, places = topk.top_k(x, operator.index(k), axis_of("top_k", axis, len(shape_of(x))))
+    return values, places
+
+
+def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
+                 reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Any, Any]:
+    """The `k` greatest elements of floats along an axis, and where they stand: here exactly, whatever is asked for.
+
+    Raises `UnsupportedError` without `aggregate_to_topk`, and else what `top_k` raises.
+
+    >>> approx_max_k([3.0, 1.0, 2.0], 1)
+    (array([3.]), array([0], dtype=int32))
+    """
+    x = _approximated("approx_max_k", operand, recall_target, reduction_input_size_override, aggregate_to_topk)
+    return top_k(x, k, axis=reduction_dimension)
+
+
+def approx_min_k(operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
+                 reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Any, Any]:
+    """The `k` least elements of floats along an axis in ascending order, and where they stand; as `approx_max_k`.
+
+    >>> approx_min_k([3.0, 1.0, 2.0], 2)
+    (array([1., 2.]), array([1, 2], dtype=int32))
+    """
+    x = _approximated("approx_min_k", operand, recall_target, reduction_input_size_override, aggregate_to_topk)
+    values, places = top_k(neg(x), k, axis=reduction_dimension)
+    return neg(values), places
+
+
+def _approximated(name: str, operand: Any, recall: float, size: int, aggregate_to_topk: bool) -> Any:
+    if not 0 < recall <= 1 or size < -1:
+        raise ArgumentError(at_user_line(f"{name}: recall_target={recall!r}, reduction_input_size_override={size!r}; a "
+                                         "number above 0 and up to 1, and a size (or -1) are needed"))
+    if not aggregate_to_topk:
+        raise UnsupportedError(at_user_line(f"{name}: aggregate_to_topk=False is not supported: there are no partial "
+                                            "results to return. Leave it out"))
+    x = as_array(operand)
+    check_kind(name, "floating", aval_of(x))
+    return x

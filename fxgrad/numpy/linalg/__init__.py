@@ -1,0 +1,27 @@
+"""Linear algebra: names, signatures and results are those of jax.numpy.linalg, and NumPy's functions come here too.
+
+What fails (a singular matrix, one that is not positive definite) raises `numpy.linalg.LinAlgError` where NumPy
+computes; under `jit` nothing can be raised, and results are NaN or infinite.
+"""
+
+from fxgrad.numpy.linalg.decompositions import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals
+from fxgrad.numpy.linalg.norms import cond, matrix_norm, matrix_rank, norm, vector_norm
+from fxgrad.numpy.linalg.products import cross, diagonal, multi_dot, outer, trace
+from fxgrad.numpy.linalg.solving import (
+    det,
+    inv,
+    lstsq,
+    matrix_power,
+    pinv,
+    slogdet,
+    solve,
+    tensorinv,
+    tensorsolve,
+)
+from fxgrad.numpy.products import matmul, tensordot, vecdot
+from fxgrad.numpy.shaping import matrix_transpose
+
+__all__ = ["cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq",
+           "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer",
+           "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace",
+           "vecdot", "vector_norm"]

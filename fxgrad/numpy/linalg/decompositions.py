@@ -1,0 +1,195 @@
+"""Decompositions of matrices: Cholesky, QR, eigenvalues, singular values."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.numpy.linalg.operands import matrices, symmetrized
+from fxgrad.ops import eigen, factorizations
+from fxgrad.ops.arithmetic import mul, neg
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import lt
+from fxgrad.ops.index import take_along
+from fxgrad.ops.matrices import adjoint, as_row, conjugated, in_dtype_of, shape_of, turned
+from fxgrad.ops.parts import abs
+from fxgrad.ops.pointwise import scalar_like
+from fxgrad.ops.sort import argsort
+from fxgrad.ops.space import broadcast_to
+
+
+class EighResult(NamedTuple):
+    """What `eigh` returns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class EigResult(NamedTuple):
+    """What `eig` returns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class QRResult(NamedTuple):
+    """What `qr` returns."""
+
+    Q: Any
+    R: Any
+
+
+class SVDResult(NamedTuple):
+    """What `svd` returns."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
+    """The lower triangular L with `L @ L.T.conj() = a`, or the upper U with `U.T.conj() @ U = a`.
+
+    Unless `symmetrize_input`, only the lower triangle of `a` is looked at. Raises `numpy.linalg.LinAlgError` for a
+    matrix that is not positive definite; under `jit` the result is then NaN.
+
+    >>> cholesky([[4.0, 2.0], [2.0, 2.0]])
+    array([[2., 0.],
+           [1., 1.]])
+    """
+    a, = matrices("cholesky", a, square=True)
+    factor = factorizations.cholesky(symmetrized(a) if symmetrize_input else a)
+    return adjoint(factor) if upper else factor
+
+
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """Q with orthonormal columns and the upper triangular R with `Q @ R = a`.
+
+    `mode` is "reduced" (as few columns as needed), "complete" (a square Q) or "r" (R alone). Derivatives are those at
+    matrices of full rank; a square Q of a tall matrix turns as the reflections do that LAPACK makes it of.
+
+    >>> abs(qr([[3.0, 0.0], [4.0, 5.0]]).R).round(6)
+    array([[5., 4.],
+           [0., 3.]])
+    """
+    if mode == "raw":
+        raise UnsupportedError(at_user_line("qr: mode='raw' is not supported: LAPACK's packed form has no derivatives "
+                                            "here. Write fxgrad.numpy.linalg.qr(a), which gives Q and R"))
+    if mode not in ("reduced", "complete", "full", "r"):
+        raise ArgumentError(at_user_line(f"qr: mode={mode!r}; it is one of 'reduced', 'complete', 'r'"))
+    a, = matrices("qr", a)
+    q, r = factorizations.qr(a, full_matrices=mode in ("complete", "full"))
+    return r if mode == "r" else QRResult(q, r)
+
+
+# --- eigenvalues ------------------------------------------------------------------------------------------------------
+
+
+def _is_lower(name: str, triangle: str | None) -> bool:
+    if triangle not in (None, "L", "U"):
+        raise ArgumentError(at_user_line(f"{name}: UPLO={triangle!r}; it is 'L' or 'U'"))
+    return triangle != "U"
+
+
+def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
+    """Ascending eigenvalues and orthonormal eigenvectors (the columns) of Hermitian matrices.
+
+    `a` is made Hermitian first, or else only its lower (`UPLO="L"`) or upper triangle is looked at.
+
+    Eigenvectors of equal eigenvalues are not determined, and have no derivatives: those are taken for 0. Derivatives of
+    what does not depend on their choice are right, as are those of sums of eigenvalues. But for a function made as
+    `(v * f(w)) @ v.T`, the derivative at equal eigenvalues lacks the part that mixes them.
+
+    >>> eigh([[2.0, 0.0], [0.0, 1.0]]).eigenvalues
+    array([1., 2.])
+    """
+    lower = _is_lower("eigh", UPLO)
+    a, = matrices("eigh", a, square=True)
+    vectors, values = eigen.eigh(symmetrized(a) if symmetrize_input else a, lower)
+    return EighResult(values, vectors)
+
+
+def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
+    """The ascending eigenvalues of Hermitian matrices; the arguments are those of `eigh`.
+
+    >>> eigvalsh([[2.0, 0.0], [0.0, 1.0]])
+    array([1., 2.])
+    """
+    lower = _is_lower("eigvalsh", UPLO)
+    a, = matrices("eigvalsh", a, square=True)
+    return eigen.eigh(symmetrized(a) if symmetrize_input else a, lower)[1]
+
+
+def eig(a: Any) -> EigResult:
+    """Eigenvalues and eigenvectors (columns of length 1, their largest element real) of square matrices; complex.
+
+    Both have derivatives, where the eigenvalues are distinct. Under `jit` there is a kernel for CPUs only. Raises
+    `numpy.linalg.LinAlgError` if there is a NaN in the matrix.
+
+    >>> eig([[0.0, 1.0], [-1.0, 0.0]]).eigenvalues
+    array([0.+1.j, 0.-1.j])
+    """
+    a, = matrices("eig", a, square=True)
+    return EigResult(*eigen.eig(a))
+
+
+def eigvals(a: Any) -> Any:
+    """The eigenvalues of square matrices, complex; see `eig`.
+
+    >>> eigvals([[0.0, 1.0], [-1.0, 0.0]])
+    array([0.+1.j, 0.-1.j])
+    """
+    a, = matrices("eigvals", a, square=True)
+    return eigen.eig(a, right=False)[0]
+
+
+# --- singular values --------------------------------------------------------------------------------------------------
+
+
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
+        subset_by_index: tuple[int, int] | None = None) -> Any:
+    """U, the descending singular values S and Vh with `(U * S) @ Vh = a`, or S alone.
+
+    With `full_matrices` U and Vh are square. With `hermitian` the matrices are taken for Hermitian. As for `eigh`,
+    vectors of equal singular values have no derivatives, nor have those of the value 0: they are taken for 0. What
+    completes U or Vh to a square matrix is determined up to a rotation; so derivatives of what depends on its choice
+    mean nothing. Raises `numpy.linalg.LinAlgError` if there is a NaN in a matrix.
+
+    >>> svd([[0.0, 2.0], [1.0, 0.0]]).S
+    array([2., 1.])
+    """
+    a, = matrices("svd", a, square=hermitian)
+    size = min(shape_of(a)[-2:])
+    if subset_by_index not in (None, (0, size)):
+        raise UnsupportedError(at_user_line(f"svd: subset_by_index={subset_by_index!r} is not supported; compute all "
+                                            "and slice: U[:, first:last]"))
+    if hermitian:
+        return _by_eigenvalues(a, compute_uv)
+    found = eigen.svd(a, full_matrices, compute_uv)
+    return SVDResult(*found) if compute_uv else found[0]
+
+
+def _by_eigenvalues(a: Any, compute_uv: bool) -> Any:
+    """Singular values are the magnitudes of eigenvalues, and U has their signs."""
+    vectors, values = eigen.eigh(symmetrized(a))
+    sizes = abs(values)
+    order = argsort(neg(sizes), len(shape_of(sizes)) - 1)
+    last = len(shape_of(a)) - 1
+    sizes = take_along(sizes, order, last - 1, "promise_in_bounds", ("unique",))
+    if not compute_uv:
+        return sizes
+    columns = broadcast_to(as_row(order), shape_of(vectors))
+    vectors = take_along(vectors, columns, last, "promise_in_bounds", ("unique",))
+    ordered = take_along(values, order, last - 1, "promise_in_bounds", ("unique",))
+    signs = where(lt(ordered, 0.0), broadcast_to(scalar_like(-1, ordered), shape_of(ordered)), 1.0)
+    return SVDResult(mul(vectors, in_dtype_of(as_row(signs), vectors)), sizes, conjugated(turned(vectors)))
+
+
+def svdvals(x: Any, /) -> Any:
+    """The descending singular values of matrices.
+
+    >>> svdvals([[0.0, 2.0], [1.0, 0.0]])
+    array([2., 1.])
+    """
+    x, = matrices("svdvals", x)
+    return eigen.svd(x, full_matrices=False, compute_uv=False)[0]

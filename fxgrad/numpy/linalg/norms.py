@@ -1,0 +1,160 @@
+"""Norms of vectors and matrices, and numbers made of them: condition numbers, ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad import dtypes
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.numpy.arithmetic import divide, power
+from fxgrad.numpy.linalg.decompositions import eigvalsh, svdvals
+from fxgrad.numpy.linalg.solving import inv
+from fxgrad.numpy.logic import greater, logical_and, logical_not, not_equal, where
+from fxgrad.numpy.mathematics import absolute, isnan, sqrt
+from fxgrad.numpy.operands import as_array, axes_of, axis_of, promoted_inexact, shape_of
+from fxgrad.numpy.reductions import any, count_nonzero, kept_shape, max, min, sum
+from fxgrad.numpy.shaping import moveaxis
+from fxgrad.ops import exponential, parts
+from fxgrad.ops.arithmetic import mul
+from fxgrad.ops.matrices import check_matrices
+from fxgrad.ops.space import convert, reshape
+
+
+def norm(x: Any, ord: Any = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
+    """The norm of vectors (one axis) or matrices (two), by default the root of the sum of squares; real.
+
+    Without `axis`: of the whole array, which must be a vector or a matrix if `ord` is given. `ord` is that of
+    `vector_norm` and `matrix_norm`. Raises `ArgumentError` for other numbers of axes.
+
+    >>> float(norm([3.0, 4.0]))
+    5.0
+    """
+    x, = promoted_inexact(as_array(x))
+    axes = axes_of("norm", axis, len(shape_of(x)))
+    if ord is None:
+        return _kept(_euclidean(x, axes), x, axes, keepdims)
+    if len(axes) == 1:
+        return vector_norm(x, axis=axes[0], keepdims=keepdims, ord=ord)
+    if len(axes) != 2:
+        raise ArgumentError(at_user_line(f"norm: ord={ord!r} along {len(axes)} axes; a vector norm has one and a "
+                                         "matrix norm two: name them with axis="))
+    given = axes if axis is None or not isinstance(axis, Sequence) else tuple(
+        axis_of("norm", each, len(shape_of(x))) for each in axis)
+    return _kept(_matrix(x, ord, given[0], given[1]), x, axes, keepdims)
+
+
+def _kept(result: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    return reshape(result, kept_shape(shape_of(x), axes)) if keepdims else result
+
+
+def _euclidean(x: Any, axes: tuple[int, ...]) -> Any:
+    squares = parts.real(mul(x, parts.conj(x))) if dtypes.is_complex(aval_of(x).dtype) else exponential.square(x)
+    return sqrt(sum(squares, axes))
+
+
+def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False,
+                ord: float = 2) -> Any:
+    """The norm of order `ord` over `axis`: a number, plus or minus infinity, or 0 (how many elements are not zero).
+
+    >>> float(vector_norm([3.0, -4.0], ord=1))
+    7.0
+    """
+    x, = promoted_inexact(as_array(x))
+    axes = axes_of("vector_norm", axis, len(shape_of(x)))
+    if isinstance(ord, str):
+        raise ArgumentError(at_user_line(f"norm: ord={ord!r} is no order of a vector norm; give a number"))
+    if ord == 2:
+        result = _euclidean(x, axes)
+    elif ord == 0:
+        result = convert(count_nonzero(x, axes), dtypes.real_dtype(aval_of(x).dtype))
+    elif ord == math.inf:
+        result = max(absolute(x), axes)
+    elif ord == -math.inf:
+        result = min(absolute(x), axes)
+    elif ord == 1:
+        result = sum(absolute(x), axes)
+    else:
+        result = power(sum(power(absolute(x), float(ord)), axes), 1 / ord)
+    return _kept(result, x, axes, keepdims)
+
+
+def _matrix(x: Any, ord: Any, rows: int, columns: int) -> Any:
+    if ord in ("fro", "f"):
+        return _euclidean(x, (rows, columns))
+    if ord in ("nuc", 2, -2):
+        values = svdvals(moveaxis(x, (rows, columns), (-2, -1)))
+        return sum(values, -1) if ord == "nuc" else values[..., 0 if ord == 2 else -1]
+    if ord not in (1, -1, math.inf, -math.inf):
+        raise ArgumentError(at_user_line(f"norm: ord={ord!r} of matrices; it is one of 'fro', 'nuc', 1, -1, 2, -2, "
+                                         "inf, -inf"))
+    summed, other = (rows, columns) if ord in (1, -1) else (columns, rows)
+    totals = sum(absolute(x), summed)
+    return (max if ord > 0 else min)(totals, other - (other > summed))
+
+
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """The norm of matrices (the last two axes).
+
+    `ord` is `"fro"` (the root of the sum of squares), `"nuc"` (the sum of singular values), 2 or -2 (the largest or
+    smallest of them), 1 or -1 (the largest or smallest sum of a column), inf or -inf (of a row).
+
+    >>> float(matrix_norm([[3.0, 4.0]]))
+    5.0
+    """
+    return norm(x, ord, (-2, -1), keepdims)
+
+
+def cond(x: Any, p: Any = None) -> Any:
+    """The condition number of matrices in the norm `p` (that of `matrix_norm`), by default the ratio of the singular
+    values; infinite for singular ones.
+
+    Raises `ShapeError` for empty matrices, and for those that are not square if `p` is not None, 2 or -2.
+
+    >>> float(cond([[2.0, 0.0], [0.0, 0.5]]))
+    4.0
+    """
+    x, = promoted_inexact(as_array(x))
+    shape = shape_of(x)
+    check_matrices("cond", aval_of(x), square=p not in (None, 2, -2))
+    if 0 in shape[-2:]:
+        raise ShapeError(at_user_line(f"cond: matrices of shape {shape} have no condition number; they are empty"))
+    if p in (None, 2, -2):
+        values = svdvals(x)
+        first, last = values[..., 0], values[..., -1]
+        result = divide(last, first) if p == -2 else divide(first, last)
+    else:
+        result = mul(norm(x, p, (-2, -1)), norm(inv(x), p, (-2, -1)))
+    if p is None or p == 2:
+        return result
+    unknown = logical_and(isnan(result), logical_not(any(isnan(x), (-2, -1))))
+    return where(unknown, math.inf, result)
+
+
+def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Any:
+    """How many singular values of the matrices are greater than a bound: `rtol`, or max(rows, columns) eps times the
+    largest one. Of a vector: whether there is a number in it that is not 0.
+
+    The bound is absolute, as in jax, in spite of its name; `tol` is another name for it. With `hermitian`,
+    eigenvalues are counted.
+
+    >>> int(matrix_rank([[1.0, 2.0], [2.0, 4.0]]))
+    1
+    """
+    if tol is not None and rtol is not None:
+        raise ArgumentError(at_user_line("matrix_rank: both rtol and tol; give one of them"))
+    M, = promoted_inexact(as_array(M))
+    shape = shape_of(M)
+    if len(shape) < 2:
+        return convert(any(not_equal(M, 0)), dtypes.int32)
+    values = absolute(eigvalsh(M)) if hermitian else svdvals(M)
+    bound = rtol if rtol is not None else tol
+    if not shape_of(values)[-1]:
+        return count_nonzero(values, -1)
+    if bound is None:
+        largest = shape[-2] if shape[-2] > shape[-1] else shape[-1]
+        bound = mul(max(values, -1), largest * float(dtypes.finfo(aval_of(values).dtype).eps))
+    bound = as_array(bound)
+    return count_nonzero(greater(values, reshape(bound, (*shape_of(bound), 1))), -1)

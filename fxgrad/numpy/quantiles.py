@@ -1,0 +1,216 @@
+"""Quantiles, percentiles and medians, by all of NumPy's methods, weighted and without NaNs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.numpy.arithmetic import add, clip, divide, maximum, minimum, multiply, remainder, subtract
+from fxgrad.numpy.logic import equal, less, less_equal, logical_and, logical_not, logical_or, where
+from fxgrad.numpy.mathematics import ceil, floor, isnan
+from fxgrad.numpy.operands import as_array, as_dtype, axes_of, promoted_inexact, refuse_complex, refuse_out, shape_of
+from fxgrad.numpy.positions import take_along_one
+from fxgrad.numpy.reductions import any, kept_shape, sum
+from fxgrad.ops import cumulative
+from fxgrad.ops import sort as sorting
+from fxgrad.ops.index import take_along
+from fxgrad.ops.space import broadcast_to, reshape, transpose
+
+Axis = int | Sequence[int] | None
+
+_LINES = {"linear": (1.0, 1.0), "interpolated_inverted_cdf": (0.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0),
+          "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8)}
+"""The methods that draw lines between elements, by their (alpha, beta): Hyndman and Fan, 1996."""
+_STEPS = ("lower", "higher", "midpoint", "nearest", "inverted_cdf", "averaged_inverted_cdf", "closest_observation")
+
+
+def quantile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False,
+             method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
+    """The values below which the fractions `q` of the elements over `axis` lie; a NaN if there is one.
+
+    Between two elements the value is interpolated (`"linear"`), or by `method` the `"lower"`, `"higher"`, `"nearest"`
+    of them, their `"midpoint"`, or what the other methods of NumPy make of them (Hyndman and Fan, Sample quantiles in
+    statistical packages, 1996). `weights`, with `"inverted_cdf"` only, say how often each element counts. The axes of
+    `q` come first. Raises `ShapeError` for no elements, `DTypeError` for complex ones.
+
+    >>> float(quantile([1.0, 2.0, 4.0], 0.75))
+    3.0
+    """
+    refuse_out("quantile", out)
+    del overwrite_input
+    return _quantile("quantile", a, q, axis, method, keepdims, weights, spare=False)
+
+
+def percentile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False,
+               method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
+    """As `quantile`, with `q` from 0 to 100.
+
+    >>> float(percentile([1.0, 2.0, 4.0], 75.0))
+    3.0
+    """
+    return quantile(a, divide(q, 100.0), axis, out, overwrite_input, method, keepdims, weights=weights)
+
+
+def median(a: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    """The middle one of the elements over `axis`, or the mean of the middle two; a NaN if there is one.
+
+    >>> float(median([3.0, 1.0, 2.0, 10.0]))
+    2.5
+    """
+    return quantile(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)
+
+
+def nanquantile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False,
+                method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
+    """As `quantile`, with NaNs left out; a NaN where there is nothing else.
+
+    >>> float(nanquantile([1.0, float("nan"), 2.0, 4.0], 0.75))
+    3.0
+    """
+    refuse_out("nanquantile", out)
+    del overwrite_input
+    return _quantile("nanquantile", a, q, axis, method, keepdims, weights, spare=True)
+
+
+def nanpercentile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False,
+                  method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
+    """As `percentile`, with NaNs left out; a NaN where there is nothing else.
+
+    >>> float(nanpercentile([1.0, float("nan"), 2.0, 4.0], 75.0))
+    3.0
+    """
+    return nanquantile(a, divide(q, 100.0), axis, out, overwrite_input, method, keepdims, weights=weights)
+
+
+def nanmedian(a: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False,
+              keepdims: bool = False) -> Any:
+    """As `median`, with NaNs left out; a NaN where there is nothing else.
+
+    >>> float(nanmedian([3.0, float("nan"), 2.0, 10.0]))
+    3.0
+    """
+    return nanquantile(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)
+
+
+def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool, weights: Any, spare: bool) -> Any:
+    if method not in _LINES and method not in _STEPS:
+        raise ArgumentError(at_user_line(f"{name}: method must be one of {', '.join((*_LINES, *_STEPS))}, got "
+                                         f"{method!r}"))
+    if weights is not None and method != "inverted_cdf":
+        raise UnsupportedError(at_user_line(f"{name}: weights= with method={method!r} is not supported; only "
+                                            "'inverted_cdf' is"))
+    a, = promoted_inexact(as_array(a))
+    refuse_complex(name, a)
+    shape, dtype = shape_of(a), aval_of(a).dtype
+    axes = axes_of(name, axis, len(shape))
+    flat = _joined(a, axes)
+    *kept, count = shape_of(flat)
+    if not count:
+        raise ShapeError(at_user_line(f"{name}: an array of shape {shape} has no elements along axis {axis}"))
+    # Places among many elements have more digits than a narrow float.
+    exact = dtypes.float64 if dtype == dtypes.float64 else dtypes.float32
+    q = as_dtype(as_array(q), exact)
+    ones = (1,) * len(shape_of(q))
+    absent = isnan(flat)
+    there = as_dtype(reshape(sum(logical_not(absent), -1), (*kept, *ones)), exact) if spare else count
+    last = len(kept)
+    if weights is None:
+        ordered = sorting.sort([flat], last)[0]
+        low, high, weight = _between(method, q, there)
+    else:
+        spread = _joined(_spread(name, weights, shape, axes), axes)
+        ordered, beside = sorting.sort([flat, as_dtype(spread, dtype)], last)
+        low, high, weight = *[_weighted(ordered, beside, q)] * 2, 0.0
+        absent = logical_or(absent, logical_or(less(spread, 0), isnan(spread)))
+    result = _read(ordered, low, q, there)
+    if high is not low:
+        result = add(multiply(as_dtype(result, exact), subtract(1.0, weight)),
+                     multiply(as_dtype(_read(ordered, high, q, there), exact), weight))
+    nothing = equal(there, 0) if spare else reshape(any(absent, -1), (*kept, *ones))
+    if spare and weights is not None:
+        bad = logical_or(less(spread, 0), isnan(spread))
+        nothing = logical_or(nothing, reshape(any(bad, -1), (*kept, *ones)))
+    result = as_dtype(where(nothing, math.nan, result), dtype)
+    result = transpose(result, [*range(last, len(shape_of(result))), *range(last)])
+    return reshape(result, (*shape_of(q), *kept_shape(shape, axes))) if keepdims else result
+
+
+def _joined(a: Any, axes: tuple[int, ...]) -> Any:
+    """The array with the axes that are reduced joined into its last one."""
+    shape = shape_of(a)
+    kept = [at for at in range(len(shape)) if at not in axes]
+    moved = transpose(a, [*kept, *axes])
+    return reshape(moved, (*(shape[at] for at in kept), math.prod(shape[at] for at in axes)))
+
+
+def _between(method: str, q: Any, count: Any) -> tuple[Any, Any, Any]:
+    """Between which places of the sorted order the fractions `q` of `count` elements lie, and the share of the upper
+    one.
+    """
+    if method in _LINES:
+        alpha, beta = _LINES[method]
+        place = multiply(q, subtract(count, 1)) if method == "linear" else \
+            add(multiply(q, add(count, 1 - alpha - beta)), alpha - 1)
+        place = clip(place, 0.0, maximum(subtract(count, 1), 0))
+        low = floor(place)
+        return low, ceil(place), subtract(place, low)
+    if method == "inverted_cdf":
+        place = subtract(ceil(multiply(q, count)), 1)
+        return place, place, 0.0
+    if method == "averaged_inverted_cdf":
+        place = subtract(multiply(q, count), 1)
+        low = floor(place)
+        return low, add(low, 1), where(equal(low, place), 0.5, 1.0)
+    if method == "closest_observation":
+        place = subtract(multiply(q, count), 1.5)
+        low = floor(place)
+        stays = logical_and(equal(low, place), equal(remainder(low, 2), 1))
+        place = where(stays, low, add(low, 1))
+        return place, place, 0.0
+    place = multiply(q, subtract(count, 1))
+    low, high = floor(place), ceil(place)
+    if method == "midpoint":
+        return low, high, 0.5
+    chosen = {"lower": low, "higher": high, "nearest": where(less_equal(subtract(place, low), 0.5), low, high)}[method]
+    return chosen, chosen, 0.0
+
+
+def _read(ordered: Any, place: Any, q: Any, count: Any) -> Any:
+    """The elements at places of the last axis, held in range; the axes of `q` come last."""
+    last = len(shape_of(ordered)) - 1
+    place = as_dtype(maximum(minimum(place, subtract(count, 1)), 0), np.int32)
+    if shape_of(place) == shape_of(q):
+        return take_along_one(ordered, place, last, "clip")
+    kept = shape_of(ordered)[:-1]
+    result = take_along(ordered, reshape(place, (*kept, math.prod(shape_of(q)))), last, "clip")
+    return reshape(result, (*kept, *shape_of(q)))
+
+
+def _spread(name: str, weights: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    weights = as_array(weights)
+    refuse_complex(name, weights)
+    own = shape_of(weights)
+    if own == shape:
+        return weights
+    if own != tuple(shape[at] for at in axes):
+        raise ShapeError(at_user_line(f"{name}: weights of shape {own} for an array of shape {shape} along axes {axes}; "
+                                      "the shape of the array, or that of the axes, is needed"))
+    return broadcast_to(reshape(weights, tuple(size if at in axes else 1 for at, size in enumerate(shape))), shape)
+
+
+def _weighted(ordered: Any, weights: Any, q: Any) -> Any:
+    """The first place at which the weights up to it add up to the fraction `q` of all."""
+    clean = where(logical_or(isnan(ordered), logical_or(isnan(weights), less(weights, 0))), 0.0, weights)
+    running = cumulative.cumsum(clean, len(shape_of(clean)) - 1)
+    *kept, count = shape_of(running)
+    ones = (1,) * len(shape_of(q))
+    total = sum(clean, -1)
+    before = less(reshape(running, (*kept, *ones, count)),
+                  reshape(multiply(q, reshape(total, (*kept, *ones))), (*kept, *shape_of(q), 1)))
+    return sum(before, -1)

@@ -1,0 +1,93 @@
+"""The incomplete gamma and beta functions and zeta: igamma igammac igamma_grad_a random_gamma_grad zeta betainc.
+
+The kernels are XLA's, for NumPy arrays too, where they run on the CPU. Formulas are those of the DLMF (dlmf.nist.gov).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.core.primitive import Primitive
+from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.ops import xla_kernels
+from fxgrad.ops.arithmetic import add, div, mul, neg, sub
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import eq
+from fxgrad.ops.exponential import exp, log, log1p
+from fxgrad.ops.families import lax_function
+from fxgrad.ops.pointwise import elementwise, operation
+from fxgrad.ops.special import digamma, lgamma
+
+
+def by_xla(name: str, arity: int, tangents: Sequence[Callable[..., Any]], *, xla: Callable[..., Any] | None = None,
+           accepts: str = "floating") -> Primitive:
+    """The record of an elementwise function with XLA's kernel: `xla(lax, *values)`, by default `lax`'s of that name."""
+    rule = xla or lax_function(name)
+    kernel = xla_kernels.on_cpu(lambda lax, *values: [rule(lax, *values)])
+    return elementwise(name, arity, accepts=accepts, tangents=tangents, flops=500, xla=rule,
+                       numpy=lambda *arrays: kernel(*np.broadcast_arrays(*arrays))[0])
+
+
+def no_derivative(function: str, parameter: str) -> Callable[..., Any]:
+    """A tangent that refuses: the derivative of `function` in `parameter` has no closed form."""
+    def refuse(*_: Any) -> Any:
+        raise UnsupportedError(at_user_line(
+            f"{function} has no derivative in {parameter}: no closed form is known. Pass {parameter} as a constant "
+            f"(fxgrad.stop_gradient({parameter})), or differentiate with respect to the other arguments only"))
+    return refuse
+
+
+def _times(x: Any, y: Any) -> Any:
+    """x y, and 0 where x is 0, also for an infinite y."""
+    zero = eq(x, 0.0)
+    return where(zero, 0.0, mul(x, where(zero, 1.0, y)))
+
+
+def _density(a: Any, x: Any) -> Any:
+    """The density of the gamma distribution, x^(a-1) e^-x / Gamma(a): the derivative of igamma in x (DLMF 8.8.13)."""
+    return exp(sub(sub(_times(sub(a, 1.0), log(x)), x), lgamma(a)))
+
+
+igamma_p = by_xla("igamma", 2, [lambda t, out, a, x: mul(t, igamma_grad_a(a, x)),
+                                 lambda t, out, a, x: mul(t, _density(a, x))])
+igammac_p = by_xla("igammac", 2, [lambda t, out, a, x: neg(mul(t, igamma_grad_a(a, x))),
+                                   lambda t, out, a, x: neg(mul(t, _density(a, x)))])
+
+
+def _slope_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
+    """The derivative of the density in a."""
+    return mul(t, mul(_density(a, x), sub(log(x), digamma(a))))
+
+
+igamma_grad_a_p = by_xla("igamma_grad_a", 2, [no_derivative("the derivative of igamma(a, x) in a", "a"), _slope_in_x])
+
+
+def _gamma_grad_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
+    """Of -igamma_grad_a(a, x) / density(a, x), by the quotient rule."""
+    slope = sub(div(sub(a, 1.0), x), 1.0)
+    return neg(mul(t, add(sub(log(x), digamma(a)), mul(out, slope))))
+
+
+random_gamma_grad_p = by_xla(
+    "random_gamma_grad", 2, [no_derivative("the derivative of draws of a gamma distribution", "a"), _gamma_grad_in_x])
+
+zeta_p = by_xla("zeta", 2, [no_derivative("zeta(x, q)", "x"),
+                             lambda t, out, x, q: neg(mul(t, mul(x, zeta(add(x, 1.0), q))))])
+
+
+def _beta_density(a: Any, b: Any, x: Any) -> Any:
+    """x^(a-1) (1-x)^(b-1) / B(a, b) (DLMF 8.17.1)."""
+    scale = sub(lgamma(add(a, b)), add(lgamma(a), lgamma(b)))
+    return exp(add(scale, add(_times(sub(a, 1.0), log(x)), _times(sub(b, 1.0), log1p(neg(x))))))
+
+
+regularized_incomplete_beta_p = by_xla(
+    "regularized_incomplete_beta", 3, [no_derivative("betainc(a, b, x)", "a"), no_derivative("betainc(a, b, x)", "b"),
+                                       lambda t, out, a, b, x: mul(t, _beta_density(a, b, x))],
+    xla=lax_function("betainc"))
+
+igamma, igammac, igamma_grad_a, random_gamma_grad, zeta, betainc = map(operation, (
+    igamma_p, igammac_p, igamma_grad_a_p, random_gamma_grad_p, zeta_p, regularized_incomplete_beta_p))

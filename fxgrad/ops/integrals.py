@@ -1,0 +1,101 @@
+"""Functions defined by integrals and series: exponential, sine, Fresnel integrals, hypergeometric functions.
+
+The kernels are those of jax.scipy.special, for NumPy arrays too, where they run on the CPU. Derivatives are closed
+forms of the DLMF (dlmf.nist.gov), whose sections are named.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fxgrad.ops import xla_kernels
+from fxgrad.ops.arithmetic import add, div, mul, neg, sub
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import eq
+from fxgrad.ops.exponential import exp, log, square
+from fxgrad.ops.gamma import by_xla, no_derivative
+from fxgrad.ops.pointwise import operation
+from fxgrad.ops.special import erf
+from fxgrad.ops.trigonometric import cos, sin
+
+special = xla_kernels.special
+
+# --- the normal distribution --------------------------------------------------------------------------------------
+
+_TO_DENSITY = 2 / math.sqrt(math.pi)
+
+erfcx_p = by_xla("erfcx", 1, [lambda t, out, x: mul(t, sub(mul(mul(x, 2.0), out), _TO_DENSITY))], xla=special("erfcx"))
+dawsn_p = by_xla("dawsn", 1, [lambda t, out, x: mul(t, sub(1.0, mul(mul(x, 2.0), out)))], xla=special("dawsn"))
+
+
+def _owens_t_in_h(t: Any, out: Any, h: Any, a: Any) -> Any:
+    """-exp(-h^2/2) erf(a h / root 2) / root(8 pi)."""
+    density = mul(exp(div(neg(square(h)), 2.0)), -1 / math.sqrt(8 * math.pi))
+    return mul(t, mul(density, erf(mul(mul(a, h), math.sqrt(0.5)))))
+
+
+def _owens_t_in_a(t: Any, out: Any, h: Any, a: Any) -> Any:
+    """exp(-h^2 (1 + a^2) / 2) / (2 pi (1 + a^2)): the integrand that defines the function."""
+    grown = add(square(a), 1.0)
+    return mul(t, div(exp(mul(mul(square(h), grown), -0.5)), mul(grown, 2 * math.pi)))
+
+
+owens_t_p = by_xla("owens_t", 2, [_owens_t_in_h, _owens_t_in_a], xla=special("owens_t"))
+wofz_p = by_xla("wofz", 1, [lambda t, out, z: mul(t, add(mul(mul(z, -2.0), out), 1j * _TO_DENSITY))],
+                xla=special("wofz"), accepts="complex")
+erfcx, dawsn, owens_t, wofz = map(operation, (erfcx_p, dawsn_p, owens_t_p, wofz_p))
+
+# --- exponential, sine and Fresnel integrals (DLMF 6.2, 7.2, 8.19.13) ----------------------------------------------
+
+exp1_p = by_xla("exp1", 1, [lambda t, out, x: neg(mul(t, div(exp(neg(x)), x)))], xla=special("exp1"))
+expi_p = by_xla("expi", 1, [lambda t, out, x: mul(t, div(exp(x), x))], xla=special("expi"))
+expn_p = by_xla("expn", 2, [no_derivative("expn(n, x)", "n"),
+                            lambda t, out, n, x: neg(mul(t, expn(sub(n, 1.0), x)))],
+                xla=lambda lax, n, x: special("expn")(lax, lax.convert_element_type(n, np.int32), x))
+
+
+def _sinc(x: Any) -> Any:
+    zero = eq(x, 0.0)
+    return where(zero, 1.0, div(sin(x), where(zero, 1.0, x)))
+
+
+sine_integral_p = by_xla("sine_integral", 1, [lambda t, out, x: mul(t, _sinc(x))],
+                         xla=lambda lax, x: special("sici")(lax, x)[0])
+cosine_integral_p = by_xla("cosine_integral", 1, [lambda t, out, x: mul(t, div(cos(x), x))],
+                           xla=lambda lax, x: special("sici")(lax, x)[1])
+fresnel_sine_p = by_xla("fresnel_sine", 1, [lambda t, out, x: mul(t, sin(mul(square(x), math.pi / 2)))],
+                        xla=lambda lax, x: special("fresnel")(lax, x)[0])
+fresnel_cosine_p = by_xla("fresnel_cosine", 1, [lambda t, out, x: mul(t, cos(mul(square(x), math.pi / 2)))],
+                          xla=lambda lax, x: special("fresnel")(lax, x)[1])
+exp1, expi, expn, sine_integral, cosine_integral, fresnel_sine, fresnel_cosine = map(operation, (
+    exp1_p, expi_p, expn_p, sine_integral_p, cosine_integral_p, fresnel_sine_p, fresnel_cosine_p))
+
+
+def _spence_tangent(t: Any, out: Any, x: Any) -> Any:
+    """log(x) / (1 - x), which is -1 at 1 (DLMF 25.12.2)."""
+    one = eq(x, 1.0)
+    return mul(t, where(one, -1.0, div(log(x), where(one, 1.0, sub(1.0, x)))))
+
+
+spence_p = by_xla("spence", 1, [_spence_tangent], xla=special("spence"))
+spence = operation(spence_p)
+
+# --- hypergeometric functions (DLMF 13.3.15, 15.5.1) ----------------------------------------------------------------
+
+
+def _hyp1f1_tangent(t: Any, out: Any, a: Any, b: Any, x: Any) -> Any:
+    return mul(t, mul(div(a, b), hyp1f1(add(a, 1.0), add(b, 1.0), x)))
+
+
+def _hyp2f1_tangent(t: Any, out: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
+    return mul(t, mul(div(mul(a, b), c), hyp2f1(add(a, 1.0), add(b, 1.0), add(c, 1.0), x)))
+
+
+hyp1f1_p = by_xla("hyp1f1", 3, [no_derivative("hyp1f1(a, b, x)", name) for name in "ab"] + [_hyp1f1_tangent],
+                  xla=special("hyp1f1"))
+hyp2f1_p = by_xla("hyp2f1", 4, [no_derivative("hyp2f1(a, b, c, x)", name) for name in "abc"] + [_hyp2f1_tangent],
+                  xla=special("hyp2f1"))
+hyp1f1, hyp2f1 = operation(hyp1f1_p), operation(hyp2f1_p)

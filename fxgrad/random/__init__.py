@@ -1,0 +1,74 @@
+"""Random numbers of explicit keys: names, signatures and numbers (to the bit, or to rounding) are those of jax.random.
+
+A key is a value: the same key gives the same numbers, on NumPy and under `jit`. Make one with `key(seed)`, and new ones
+from it with `split` or `fold_in`.
+"""
+
+from fxgrad.random.continuous import (
+    cauchy,
+    exponential,
+    gumbel,
+    laplace,
+    logistic,
+    pareto,
+    triangular,
+    weibull_min,
+)
+from fxgrad.random.discrete import (
+    binomial,
+    categorical,
+    choice,
+    geometric,
+    multinomial,
+    permutation,
+    poisson,
+)
+from fxgrad.random.gamma import (
+    ball,
+    beta,
+    chisquare,
+    dirichlet,
+    f,
+    gamma,
+    generalized_normal,
+    loggamma,
+    t,
+)
+from fxgrad.random.keys import (
+    PRNGKey,
+    clone,
+    fold_in,
+    key,
+    key_data,
+    key_dtype,
+    key_impl,
+    split,
+    wrap_key_data,
+)
+from fxgrad.random.normal import (
+    double_sided_maxwell,
+    lognormal,
+    maxwell,
+    normal,
+    rayleigh,
+    truncated_normal,
+    wald,
+)
+from fxgrad.random.uniform import (
+    bernoulli,
+    bits,
+    rademacher,
+    randint,
+    uniform,
+)
+from fxgrad.random.vectors import (
+    multivariate_normal,
+    orthogonal,
+)
+
+__all__ = ["PRNGKey", "ball", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy", "chisquare", "choice",
+           "clone", "dirichlet", "double_sided_maxwell", "exponential", "f", "fold_in", "gamma", "generalized_normal",
+           "geometric", "gumbel", "key", "key_data", "key_dtype", "key_impl", "laplace", "loggamma", "logistic",
+           "lognormal", "maxwell", "multinomial", "multivariate_normal", "normal", "orthogonal", "pareto",
+           "permutation", "poisson", "rademacher", "randint", "rayleigh", "split", "t", "triangular",
+           "truncated_normal", "uniform", "wald", "weibull_min", "wrap_key_data"]

@@ -1,0 +1,152 @@
+"""Distributions of which a formula turns uniform numbers into draws: exponential, gumbel, laplace and their like."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fxgrad import dtypes
+from fxgrad.core.avals import Shape
+from fxgrad.dtypes import DType
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.ops.arithmetic import add, div, mul, neg, sub
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import ge, lt
+from fxgrad.ops.exponential import exp, log, log1p, sqrt
+from fxgrad.ops.exponential import pow as power
+from fxgrad.ops.join import unstack
+from fxgrad.ops.parts import abs as absolute
+from fxgrad.ops.parts import sign
+from fxgrad.ops.trigonometric import tan
+from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, sizes, spread
+from fxgrad.random.uniform import between, unit
+
+
+def _open(key: Any, shape: Shape, dtype: DType, low: Any) -> Any:
+    """Numbers from `low`, a number just above 0 or -1, up to 1."""
+    return between(key, shape, dtype, dtype.type(low), dtype.type(1))
+
+
+def exponential_draws(key: Any, shape: Shape, dtype: DType) -> Any:
+    """Exponential numbers of a typed key."""
+    return neg(log1p(neg(unit(key, shape, dtype))))
+
+
+def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Exponential numbers of mean 1.
+
+    Raises `ArgumentError` for what is no key, `DTypeError` for a dtype that is not floating.
+
+    >>> import fxgrad
+    >>> bool(fxgrad.random.exponential(fxgrad.random.key(0)) >= 0)
+    True
+    """
+    key, dtype = one_key("exponential", key), float_dtype("exponential", dtype)
+    return exponential_draws(key, sizes("exponential", shape), dtype)
+
+
+def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None) -> Any:
+    """Numbers of the standard Gumbel distribution: minus the logarithm of exponential ones.
+
+    `mode="high"` draws twice as many bits, so that large numbers come in finer steps; the default is `"low"`.
+    Raises `ArgumentError` for what is no key, `DTypeError` for a dtype that is not floating.
+
+    >>> import fxgrad
+    >>> fxgrad.random.gumbel(fxgrad.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
+    key, dtype = one_key("gumbel", key), float_dtype("gumbel", dtype)
+    return gumbel_draws(key, sizes("gumbel", shape), dtype, mode)
+
+
+def gumbel_draws(key: Any, shape: Shape, dtype: DType, mode: str | None) -> Any:
+    """Gumbel numbers of a typed key."""
+    if mode not in (None, "low", "high", "highest"):
+        raise ArgumentError(at_user_line(f"gumbel: mode must be 'low', 'high' or 'highest', got {mode!r}"))
+    limits = dtypes.finfo(dtype)
+    if mode in (None, "low"):
+        return neg(log(neg(log(_open(key, shape, dtype, limits.tiny)))))
+    if mode == "highest" and dtype == dtypes.float32:
+        raise UnsupportedError(at_user_line("gumbel: mode='highest' is not supported for float32; use mode='high'"))
+    high, low = unstack(unit(key, (2, *shape), dtype), 0)
+    fine = add(add(high, mul(low, 2.0 ** -limits.nmant)), float(limits.tiny))
+    return neg(log(neg(log1p(neg(where(ge(high, 0.5), high, fine))))))
+
+
+def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers of the standard Laplace distribution: exponential ones with either sign.
+
+    >>> import fxgrad
+    >>> fxgrad.random.laplace(fxgrad.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
+    key, dtype = one_key("laplace", key), float_dtype("laplace", dtype)
+    u = _open(key, sizes("laplace", shape), dtype, -1.0 + float(dtypes.finfo(dtype).epsneg))
+    return mul(sign(u), log1p(neg(absolute(u))))
+
+
+def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers of the standard logistic distribution: the log-odds of uniform ones.
+
+    >>> import fxgrad
+    >>> fxgrad.random.logistic(fxgrad.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
+    key, dtype = one_key("logistic", key), float_dtype("logistic", dtype)
+    u = _open(key, sizes("logistic", shape), dtype, dtypes.finfo(dtype).tiny)
+    return sub(log(u), log1p(neg(u)))
+
+
+def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers of the standard Cauchy distribution: the tangents of uniform angles.
+
+    >>> import fxgrad
+    >>> fxgrad.random.cauchy(fxgrad.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
+    key, dtype = one_key("cauchy", key), float_dtype("cauchy", dtype)
+    u = _open(key, sizes("cauchy", shape), dtype, dtypes.finfo(dtype).eps)
+    return tan(mul(dtype.type(math.pi), sub(u, 0.5)))
+
+
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers from 1 on of the Pareto distribution of shape parameter `b`.
+
+    >>> import fxgrad
+    >>> bool(fxgrad.random.pareto(fxgrad.random.key(0), 3.0) >= 1)
+    True
+    """
+    key, dtype = one_key("pareto", key), float_dtype("pareto", dtype)
+    shape = drawn_shape("pareto", shape, b)
+    return exp(div(exponential_draws(key, shape, dtype), parameter(b, dtype)))
+
+
+def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers of the Weibull distribution: `scale` times exponential ones to the power 1 / `concentration`.
+
+    The parameters broadcast with `shape`.
+
+    >>> import fxgrad
+    >>> bool(fxgrad.random.weibull_min(fxgrad.random.key(0), 2.0, 1.5) >= 0)
+    True
+    """
+    key, dtype = one_key("weibull_min", key), float_dtype("weibull_min", dtype)
+    draws = exponential_draws(key, sizes("weibull_min", shape), dtype)
+    return mul(power(draws, div(1.0, parameter(concentration, dtype))), parameter(scale, dtype))
+
+
+def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers from `left` to `right` of the triangular distribution with its peak at `mode`.
+
+    >>> import fxgrad
+    >>> bool(0.0 <= fxgrad.random.triangular(fxgrad.random.key(0), 0.0, 1.0, 2.0) <= 2.0)
+    True
+    """
+    key, dtype = one_key("triangular", key), float_dtype("triangular", dtype)
+    shape = drawn_shape("triangular", shape, left, mode, right)
+    left, mode, right = (spread(each, shape, dtype) for each in (left, mode, right))
+    width, before, behind = sub(right, left), sub(mode, left), sub(right, mode)
+    u = unit(key, shape, dtype)
+    rising = add(left, sqrt(mul(mul(u, width), before)))
+    falling = sub(right, sqrt(mul(mul(sub(1.0, u), width), behind)))
+    return where(lt(u, div(before, width)), rising, falling)

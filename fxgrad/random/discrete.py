@@ -1,0 +1,236 @@
+"""Choices and counts: categorical choice permutation poisson binomial multinomial geometric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.avals import Shape
+from fxgrad.core.tape import aval_of, bind
+from fxgrad.dtypes import DType
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.numpy.operands import as_array, axis_of, promoted_inexact, shape_of
+from fxgrad.numpy.ordering import searchsorted
+from fxgrad.numpy.rearranging import take
+from fxgrad.ops.arithmetic import add, div, mul, neg, sub
+from fxgrad.ops.arithmetic import max as maximum
+from fxgrad.ops.arithmetic import min as minimum
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import eq
+from fxgrad.ops.creation import iota
+from fxgrad.ops.cumulative import cumsum
+from fxgrad.ops.exponential import log, log1p
+from fxgrad.ops.join import stack, unstack
+from fxgrad.ops.parts import floor
+from fxgrad.ops.reduce import argmax
+from fxgrad.ops.samplers import random_binomial_p, random_poisson_p
+from fxgrad.ops.shape import slice_in_dim
+from fxgrad.ops.sort import argsort, sort
+from fxgrad.ops.space import broadcast_to, convert, move_axis, reshape, transpose
+from fxgrad.random.continuous import gumbel_draws
+from fxgrad.random.keys import (
+    drawn_shape,
+    float_dtype,
+    int_dtype,
+    one_key,
+    own_dtype,
+    parameter,
+    positive_int,
+    sizes,
+    spread,
+    subkeys,
+)
+from fxgrad.random.uniform import randint, raw_bits, unit
+
+# --- orders -------------------------------------------------------------------------------------------------------
+
+
+def _shuffled(key: Any, x: Any, axis: int) -> Any:
+    """`x` sorted by random words along `axis`, so often that equal words hardly matter."""
+    size = math.prod(shape_of(x))
+    for _ in range(math.ceil(3 * math.log(size) / math.log(2**32 - 1)) if size > 1 else 0):
+        key, subkey = subkeys(key)
+        x = sort([raw_bits(subkey, shape_of(x), 32), x], axis)[1]
+    return x
+
+
+def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
+    """`x` in random order along `axis`; for an integer, the numbers below it in random order.
+
+    Rows stay together unless `independent`, with which every line along `axis` has an order of its own. Raises
+    `ArgumentError` for what is no key, and for a scalar that is no integer.
+
+    >>> import fxgrad
+    >>> fxgrad.random.permutation(fxgrad.random.key(0), 4)
+    array([0, 1, 3, 2], dtype=int32)
+    """
+    key, array = one_key("permutation", key), as_array(x)
+    if not shape_of(array):
+        count = positive_int("permutation", "a scalar x", x)
+        axis_of("permutation", axis, 1)
+        return _shuffled(key, iota(dtypes.int32, (count,)), 0)
+    axis = axis_of("permutation", axis, len(shape_of(array)))
+    if independent or len(shape_of(array)) == 1:
+        return _shuffled(key, array, axis)
+    return take(array, _shuffled(key, iota(dtypes.int32, (shape_of(array)[axis],)), 0), axis)
+
+
+def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0,
+           mode: str | None = None) -> Any:
+    """Elements of `a` along `axis` (of the numbers below it, if it is an integer), with probabilities `p`.
+
+    Without `replace` none is chosen twice. `mode` is that of `gumbel`, for choices without `replace`. Raises
+    `ArgumentError` for what is no key, and `ShapeError` where there are too few elements, or not as many as `p`.
+
+    >>> import fxgrad
+    >>> fxgrad.random.choice(fxgrad.random.key(0), 10, (4,), replace=False).shape
+    (4,)
+    """
+    key, array = one_key("choice", key), as_array(a)
+    if not isinstance(shape, Sequence):
+        raise ArgumentError(at_user_line(f"choice: shape must be a tuple, got {shape!r}; write ({shape},)"))
+    shape, own = sizes("choice", shape), shape_of(array)
+    axis = axis_of("choice", axis, len(own)) if own else 0
+    count, draws = own[axis] if own else positive_int("choice", "a scalar a", a), math.prod(shape)
+    if not draws:
+        return np.zeros(shape, aval_of(array).dtype)
+    if not count or (not replace and draws > count):
+        raise ShapeError(at_user_line(f"choice: {draws} draws from {count} elements"
+                                      f"{'' if replace else ' without replacement'}; there are too few"))
+    if p is None and not replace:
+        chosen = permutation(key, array if own else count, axis)
+        result = slice_in_dim(chosen, 0, draws, axis)
+    else:
+        positions = randint(key, shape, 0, count) if p is None else _weighted(key, p, count, shape, replace, mode)
+        result = take(array, positions, axis) if own else positions
+    return reshape(result, (*own[:axis], *shape, *own[axis + 1:]))
+
+
+def _weighted(key: Any, p: Any, count: int, shape: Shape, replace: bool, mode: str | None) -> Any:
+    p, = promoted_inexact(as_array(p))
+    dtype = own_dtype(p)
+    p = parameter(p, dtype)
+    if shape_of(p) != (count,):
+        raise ShapeError(at_user_line(f"choice: p has the shape {shape_of(p)}, where a vector with the probabilities "
+                                      f"of {count} elements is needed"))
+    if not replace:
+        ranks = add(gumbel_draws(key, (count,), dtype, mode), log(p))
+        return slice_in_dim(argsort(neg(ranks), 0), 0, math.prod(shape), 0)
+    sums = cumsum(p, 0)
+    total = reshape(slice_in_dim(sums, count - 1, count, 0), ())
+    return convert(searchsorted(sums, mul(total, sub(1.0, unit(key, shape, dtype)))), dtypes.int32)
+
+
+def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True,
+                mode: str | None = None) -> Any:
+    """Positions along `axis`, each with a probability in proportion to exp(logits); of dtype int32.
+
+    `shape` ends in that of `logits` without `axis`; what stands before are repeated draws, all different where not
+    `replace`. `mode` is that of `gumbel`. Raises `ArgumentError` for what is no key, `ShapeError` for other shapes.
+
+    >>> import fxgrad, numpy as np
+    >>> int(fxgrad.random.categorical(fxgrad.random.key(0), np.array([-np.inf, 0.0, -np.inf])))
+    1
+    """
+    key, logits = one_key("categorical", key), promoted_inexact(as_array(logits))[0]
+    own = shape_of(logits)
+    axis = axis_of("categorical", axis, len(own))
+    rest = (*own[:axis], *own[axis + 1:])
+    shape = rest if shape is None else sizes("categorical", shape)
+    prefix = shape[:len(shape) - len(rest)]
+    if shape[len(prefix):] != rest:
+        raise ShapeError(at_user_line(f"categorical: shape={shape} for logits of shape {own}; it must end in {rest}, "
+                                      "their shape without the axis that is chosen from"))
+    dtype = aval_of(logits).dtype
+    if replace:
+        noise = gumbel_draws(key, (*prefix, *own), dtype, mode)
+        return argmax(add(noise, logits), len(prefix) + axis)
+    count = math.prod(prefix)
+    if count > own[axis]:
+        raise ShapeError(at_user_line(f"categorical: {count} draws from {own[axis]} categories without replacement; "
+                                      "there are too few"))
+    noisy = move_axis(add(logits, gumbel_draws(key, own, dtype, mode)), axis, len(rest))
+    chosen = slice_in_dim(argsort(neg(noisy), len(rest)), 0, count, len(rest))
+    return reshape(transpose(chosen, (len(rest), *range(len(rest)))), shape)
+
+
+# --- counts -------------------------------------------------------------------------------------------------------
+
+
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Counts of the Poisson distribution of rate `lam`, of an integer dtype, by default int32.
+
+    Raises `ArgumentError` for what is no key, `DTypeError` for other dtypes.
+
+    >>> import fxgrad
+    >>> int(fxgrad.random.poisson(fxgrad.random.key(0), 0.0))
+    0
+    """
+    key, dtype = one_key("poisson", key), int_dtype("poisson", dtype)
+    shape = drawn_shape("poisson", shape, lam)
+    return bind(random_poisson_p, key, spread(lam, shape, dtypes.float32), dtype=dtype)[0]
+
+
+def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """How many of `n` tries of probability `p` succeed: whole numbers of a floating dtype.
+
+    Raises `ArgumentError` for what is no key, `DTypeError` for other dtypes.
+
+    >>> import fxgrad
+    >>> float(fxgrad.random.binomial(fxgrad.random.key(0), 5, 1.0))
+    5.0
+    """
+    key, dtype = one_key("binomial", key), float_dtype("binomial", dtype)
+    return _binomial(key, n, p, drawn_shape("binomial", shape, n, p), dtype)
+
+
+def _binomial(key: Any, n: Any, p: Any, shape: Shape, dtype: DType) -> Any:
+    inner = dtypes.inexact_dtype(own_dtype(p))
+    return bind(random_binomial_p, key, spread(n, shape, inner), spread(p, shape, inner), dtype=dtype)[0]
+
+
+def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: int | bool = 1) -> Any:
+    """How many of `n` draws fall into each category (the last axis), of probabilities `p`.
+
+    `shape` is that of the result, by default that of `p`. Raises `ArgumentError` for what is no key, `DTypeError` for
+    dtypes that are not floating.
+
+    >>> import fxgrad, numpy as np
+    >>> float(np.sum(fxgrad.random.multinomial(fxgrad.random.key(0), 10, np.array([0.2, 0.3, 0.5]))))
+    10.0
+    """
+    del unroll  # the categories are gone through one by one here
+    key, wanted = one_key("multinomial", key), float_dtype("multinomial", dtype)
+    inner = dtypes.inexact_dtype(own_dtype(n, p))
+    shape = drawn_shape("multinomial", shape_of(as_array(p)) if shape is None else shape, p)
+    if not shape:
+        raise ShapeError(at_user_line("multinomial: p is a scalar, where a vector is needed: its last axis are the "
+                                      "probabilities of one draw"))
+    shares = move_axis(spread(p, shape, inner), len(shape) - 1, 0)
+    left = cumsum(shares, 0, reverse=True)
+    ratios = minimum(maximum(div(shares, where(eq(left, 0.0), 1.0, left)), 0.0), 1.0)
+    remaining, counts = broadcast_to(parameter(n, inner), shape[:-1]), []
+    for subkey, ratio in zip(subkeys(key, shape[-1]), unstack(ratios, 0), strict=True):
+        counts.append(bind(random_binomial_p, subkey, remaining, ratio, dtype=inner)[0])
+        remaining = sub(remaining, counts[-1])
+    return convert(stack(counts, len(shape) - 1), wanted) if counts else np.zeros(shape, wanted)
+
+
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """How many tries of probability `p` it takes to succeed: integers from 1 on, by default of dtype int32.
+
+    >>> import fxgrad
+    >>> bool(fxgrad.random.geometric(fxgrad.random.key(0), 0.5) >= 1)
+    True
+    """
+    key, dtype = one_key("geometric", key), int_dtype("geometric", dtype)
+    inner = dtypes.inexact_dtype(own_dtype(p))
+    shape = drawn_shape("geometric", shape, p)
+    u = unit(key, shape, inner)
+    u = where(eq(u, 0.0), 1.0, u)
+    tries = div(log(u), log1p(neg(spread(p, shape, inner))))
+    return convert(add(floor(tries), 1.0), dtype)

@@ -1,0 +1,174 @@
+"""The gamma distribution and what is made of it: gamma beta dirichlet chisquare t f generalized_normal ball."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fxgrad.core.avals import Shape
+from fxgrad.core.tape import aval_of
+from fxgrad.dtypes import DType
+from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.numpy.operands import as_array, shape_of
+from fxgrad.ops.arithmetic import add, div, mul, sub
+from fxgrad.ops.arithmetic import max as maximum
+from fxgrad.ops.exponential import exp, sqrt
+from fxgrad.ops.exponential import pow as power
+from fxgrad.ops.parts import abs as absolute
+from fxgrad.ops.reduce import reduce_max
+from fxgrad.ops.samplers import random_gamma
+from fxgrad.ops.space import expand_axes, reduce_sum, reshape
+from fxgrad.random.continuous import exponential_draws
+from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, positive_int, sizes, spread, subkeys
+from fxgrad.random.normal import normal_draws
+from fxgrad.random.uniform import signs
+
+
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of the gamma distribution of shape parameter `a` and scale 1.
+
+    Of the shape of `a`, or of `shape`, to which it broadcasts. Derivatives in `a` are those of draws at a fixed
+    quantile. Raises `ArgumentError` for what is no key, `DTypeError` for a dtype that is not floating.
+
+    >>> import fxgrad
+    >>> bool(fxgrad.random.gamma(fxgrad.random.key(0), 2.0) > 0)
+    True
+    """
+    key, dtype = one_key("gamma", key), float_dtype("gamma", dtype)
+    return random_gamma(key, spread(a, drawn_shape("gamma", shape, a), dtype))
+
+
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """The logarithms of numbers of the gamma distribution, exact where those are too small for the dtype.
+
+    Not the numbers that `gamma` draws of the same key.
+
+    >>> import fxgrad
+    >>> fxgrad.random.loggamma(fxgrad.random.key(0), 1e-5).shape
+    ()
+    """
+    key, dtype = one_key("loggamma", key), float_dtype("loggamma", dtype)
+    return random_gamma(key, spread(a, drawn_shape("loggamma", shape, a), dtype), log_space=True)
+
+
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers from 0 to 1 of the beta distribution of parameters `a` and `b`: the share of one gamma number in two.
+
+    >>> import fxgrad
+    >>> bool(0 <= fxgrad.random.beta(fxgrad.random.key(0), 2.0, 3.0) <= 1)
+    True
+    """
+    key, dtype = one_key("beta", key), float_dtype("beta", dtype)
+    shape = drawn_shape("beta", shape, a, b)
+    first, second = (random_gamma(part, spread(each, shape, dtype), log_space=True)
+                     for part, each in zip(subkeys(key), (a, b), strict=True))
+    most = maximum(first, second)
+    first, second = exp(sub(first, most)), exp(sub(second, most))
+    return div(first, add(first, second))
+
+
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Vectors (the last axis) of numbers that add up to 1, of the Dirichlet distribution of parameters `alpha`.
+
+    `shape` is that of the draws without the last axis. Raises `ShapeError` for an `alpha` that is no vector.
+
+    >>> import fxgrad, numpy as np
+    >>> shares = fxgrad.random.dirichlet(fxgrad.random.key(0), np.ones(3), (2,))
+    >>> shares.shape, np.allclose(shares.sum(-1), 1)
+    ((2, 3), True)
+    """
+    key, dtype = one_key("dirichlet", key), float_dtype("dirichlet", dtype)
+    own = shape_of(as_array(alpha))
+    if not own:
+        raise ShapeError(at_user_line("dirichlet: alpha is a scalar, where a vector is needed: its last axis are the "
+                                      "parameters of one draw"))
+    rows = sizes("dirichlet", own[:-1] if shape is None else shape)
+    shape = drawn_shape("dirichlet", (*rows, own[-1]), alpha)
+    return _softmax(random_gamma(key, spread(alpha, shape, dtype), log_space=True))
+
+
+def _softmax(logs: Any) -> Any:
+    shape, last = shape_of(logs), (len(shape_of(logs)) - 1,)
+    weights = exp(sub(logs, expand_axes(reduce_max(logs, last), last, shape)))
+    return div(weights, expand_axes(reduce_sum(weights, last), last, shape))
+
+
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of the chi-square distribution with `df` degrees of freedom: sums of as many squares of normal ones.
+
+    >>> import fxgrad
+    >>> bool(fxgrad.random.chisquare(fxgrad.random.key(0), 3.0) > 0)
+    True
+    """
+    key, dtype = one_key("chisquare", key), float_dtype("chisquare", dtype)
+    return _chisquare(key, parameter(df, dtype), drawn_shape("chisquare", shape, df))
+
+
+def _chisquare(key: Any, df: Any, shape: Shape) -> Any:
+    half = spread(div(df, 2.0), shape, aval_of(df).dtype)
+    return mul(exp(random_gamma(key, half, log_space=True)), 2.0)
+
+
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of Student's t distribution with `df` degrees of freedom.
+
+    >>> import fxgrad
+    >>> fxgrad.random.t(fxgrad.random.key(0), 3.0, (2, 3)).shape
+    (2, 3)
+    """
+    key, dtype = one_key("t", key), float_dtype("t", dtype)
+    shape = drawn_shape("t", shape, df)
+    half = div(parameter(df, dtype), 2.0)
+    normal_key, gamma_key = subkeys(key)
+    draws = random_gamma(gamma_key, spread(half, shape, dtype))
+    return mul(normal_draws(normal_key, shape, dtype), sqrt(div(half, draws)))
+
+
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of the F distribution: quotients of two chi-square numbers, each over its degrees of freedom.
+
+    >>> import fxgrad
+    >>> bool(fxgrad.random.f(fxgrad.random.key(0), 3.0, 4.0) > 0)
+    True
+    """
+    key, dtype = one_key("f", key), float_dtype("f", dtype)
+    shape = drawn_shape("f", shape, dfnum, dfden)
+    above, below = parameter(dfnum, dtype), parameter(dfden, dtype)
+    below_key, above_key = subkeys(key)
+    return div(div(_chisquare(above_key, above, shape), above), div(_chisquare(below_key, below, shape), below))
+
+
+def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers of density in proportion to exp(-|x|^p): of the Laplace (p = 1) or of a normal distribution (p = 2).
+
+    >>> import fxgrad
+    >>> fxgrad.random.generalized_normal(fxgrad.random.key(0), 2.0, (2, 3)).shape
+    (2, 3)
+    """
+    key, dtype = one_key("generalized_normal", key), float_dtype("generalized_normal", dtype)
+    return _generalized(key, parameter(p, dtype), sizes("generalized_normal", shape), dtype)
+
+
+def _generalized(key: Any, p: Any, shape: Shape, dtype: DType) -> Any:
+    gamma_key, signs_key = subkeys(key)
+    inverse = div(1.0, p)
+    draws = random_gamma(gamma_key, spread(inverse, shape, dtype))
+    return mul(signs(signs_key, shape, dtype), power(draws, inverse))
+
+
+def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> Any:
+    """Points (the last axis, of size `d`) of the unit ball of the norm of order `p`, all equally likely.
+
+    Source: F. Barthe, O. Guedon, S. Mendelson, A. Naor, "A probabilistic approach to the geometry of the l_p^n-ball"
+    (2005).
+
+    >>> import fxgrad, numpy as np
+    >>> point = fxgrad.random.ball(fxgrad.random.key(0), 3)
+    >>> bool(np.sum(point ** 2) <= 1)
+    True
+    """
+    key, dtype, shape = one_key("ball", key), float_dtype("ball", dtype), sizes("ball", shape)
+    d, order = positive_int("ball", "d", d), parameter(p, dtype)
+    direction_key, radius_key = subkeys(key)
+    points = _generalized(direction_key, order, (*shape, d), dtype)
+    radius = add(reduce_sum(power(absolute(points), order), (len(shape),)), exponential_draws(radius_key, shape, dtype))
+    return div(points, reshape(power(radius, div(1.0, order)), (*shape, 1)))

@@ -1,0 +1,287 @@
+"""Random keys: made from seeds, split, folded into, taken apart; and how the samplers read their arguments."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.avals import Shape
+from fxgrad.core.tape import aval_of, bind
+from fxgrad.dtypes import DType
+from fxgrad.errors import ArgumentError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.numpy.operands import as_array, as_dtype, as_shape, common_shape, common_type, shape_of
+from fxgrad.ops.join import unstack
+from fxgrad.ops.random import (
+    random_clone_p,
+    random_fold_in_p,
+    random_seed_p,
+    random_split_p,
+    random_unwrap_p,
+    random_wrap_p,
+)
+from fxgrad.ops.space import broadcast_to, convert
+
+GENERATOR = "threefry2x32"
+
+# --- what the samplers share --------------------------------------------------------------------------------------
+
+
+def is_typed(key: Any) -> bool:
+    """Whether `key` is an array, traced or not, of the key dtype; raises `ArgumentError` if it is no array at all."""
+    return dtypes.is_key(aval_of(key).dtype)
+
+
+def typed_keys(name: str, key: Any) -> Any:
+    """`key` as an array of keys: words of them (uint32, two along the last axis) are wrapped."""
+    try:
+        aval = aval_of(as_array(key))
+    except FxgradError as error:
+        if isinstance(error, DTypeError):
+            raise
+        raise ArgumentError(_no_key(name, f"a {type(key).__name__}")) from None
+    if dtypes.is_key(aval.dtype):
+        return key
+    if aval.dtype != np.uint32 or not aval.shape or aval.shape[-1] != 2:
+        kind = type(key).__name__ if not aval.shape and not hasattr(key, "dtype") else repr(aval)
+        raise ArgumentError(_no_key(name, kind))
+    return bind(random_wrap_p, as_array(key))[0]
+
+
+def _no_key(name: str, came: str) -> str:
+    return at_user_line(f"{name}: the first argument is a random key, got {came}. Make one with fxgrad.random.key(0), "
+                        "and new ones from it with fxgrad.random.split(key)")
+
+
+def one_key(name: str, key: Any) -> Any:
+    """`key` as one typed key; raises `ShapeError` for an array of several."""
+    key = typed_keys(name, key)
+    if shape_of(key):
+        raise ShapeError(at_user_line(f"{name}: one key is needed, got an array of keys of shape {shape_of(key)}. "
+                                      f"Map over them: fxgrad.vmap(lambda key: fxgrad.random.{name}(key, ...))(keys)"))
+    return key
+
+
+def sizes(name: str, shape: Any) -> Shape:
+    """A shape that a caller gave; raises `ShapeError` for negative sizes."""
+    result = as_shape(shape)
+    if any(extent < 0 for extent in result):
+        raise ShapeError(at_user_line(f"{name}: the shape {result} has a negative size"))
+    return result
+
+
+def float_dtype(name: str, dtype: Any) -> DType:
+    """The floating dtype of draws, by default the default float; raises `DTypeError` for another kind."""
+    result = dtypes.canonical(float if dtype is None else dtype)
+    if not dtypes.is_floating(result):
+        raise DTypeError(at_user_line(f"{name}: dtype={result.name}, where a floating dtype is needed, such as "
+                                      "'float32'"))
+    return result
+
+
+def int_dtype(name: str, dtype: Any) -> DType:
+    """The integer dtype of draws, by default int32; raises `DTypeError` for another kind."""
+    result = dtypes.canonical(int if dtype is None else dtype)
+    if not dtypes.is_integer(result):
+        raise DTypeError(at_user_line(f"{name}: dtype={result.name}, where an integer dtype is needed, such as "
+                                      "'int32'"))
+    return result
+
+
+def drawn_shape(name: str, shape: Any, *parameters: Any) -> Shape:
+    """The shape of the draws: that of the parameters, broadcast, or `shape`, to which they must broadcast."""
+    own = common_shape(name, *map(shape_of, parameters))
+    if shape is None:
+        return own
+    result = sizes(name, shape)
+    if common_shape(name, result, own) != result:
+        raise ShapeError(at_user_line(f"{name}: shape={result} cannot hold draws for parameters of shape {own}; give a "
+                                      "shape that ends in theirs, or leave it out"))
+    return result
+
+
+def own_dtype(*values: Any) -> DType:
+    """The common dtype of parameters that decide that of the draws; the default float for Python's floats."""
+    dtype, weak = common_type([aval_of(as_array(value)) for value in values])
+    return dtypes.default_float() if weak and dtypes.is_floating(dtype) else dtype
+
+
+def parameter(value: Any, dtype: DType) -> Any:
+    """A parameter of a distribution, as an array of the dtype of the draws."""
+    return as_dtype(as_array(value), dtype)
+
+
+def spread(value: Any, shape: Shape, dtype: DType) -> Any:
+    """`parameter` repeated to the shape of the draws."""
+    return broadcast_to(parameter(value, dtype), shape)
+
+
+def subkeys(key: Any, number: int = 2) -> list[Any]:
+    """New keys from one typed key."""
+    return unstack(bind(random_split_p, key, shape=(number,))[0], 0)
+
+
+# --- the public functions -----------------------------------------------------------------------------------------
+
+
+def _check_generator(name: str, impl: Any, dtype: Any = None) -> None:
+    if impl is not None and dtype is not None:
+        raise ArgumentError(at_user_line(f"{name}: impl and dtype both name the generator; give one of them"))
+    chosen = impl if impl is not None else dtype
+    if chosen is not None and str(chosen) not in (GENERATOR, dtypes.KEY_NAME) and not dtypes.is_key(chosen):
+        raise UnsupportedError(at_user_line(f"{name}: there is no generator {str(chosen)!r} here; there is "
+                                            f"{GENERATOR!r}, which is the default"))
+
+
+def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+    """A random key: where all random numbers begin.
+
+    `seed` is an integer, or a traced scalar of an integer dtype. The key is a scalar of the dtype `key<fry>`: every
+    sampler draws from it, always the same numbers; for others, `split` it. Raises `ArgumentError` for seeds that are
+    no integers, `ShapeError` for arrays of them, `UnsupportedError` for generators other than `"threefry2x32"`.
+
+    >>> import fxgrad
+    >>> fxgrad.random.key_data(fxgrad.random.key(42))
+    array([ 0, 42], dtype=uint32)
+    """
+    _check_generator("key", impl, dtype)
+    return _seeded("key", seed)
+
+
+def _seeded(name: str, seed: Any) -> Any:
+    try:
+        aval = aval_of(as_array(seed))
+    except FxgradError:
+        raise ArgumentError(at_user_line(f"{name}: the seed is a {type(seed).__name__}, where an integer is "
+                                         "needed")) from None
+    if not dtypes.is_integer(aval.dtype):
+        raise ArgumentError(at_user_line(f"{name}: the seed is {aval}, where an integer is needed"))
+    if aval.shape:
+        raise ShapeError(at_user_line(f"{name}: one seed is needed, got an array of shape {aval.shape}. Map over it: "
+                                      f"fxgrad.vmap(fxgrad.random.{name})(seeds)"))
+    return bind(random_seed_p, as_array(seed))[0]
+
+
+def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802  (jax's name)
+    """A key in the old form: its two words, of dtype uint32. All functions here accept it; prefer `key`.
+
+    >>> import fxgrad
+    >>> fxgrad.random.PRNGKey(0)
+    array([0, 0], dtype=uint32)
+    """
+    _check_generator("PRNGKey", impl)
+    return bind(random_unwrap_p, _seeded("PRNGKey", seed))[0]
+
+
+def _as_given(given: Any, keys: Any) -> Any:
+    """Keys in the form in which one came: words for words."""
+    return keys if is_typed(as_array(given)) else bind(random_unwrap_p, keys)[0]
+
+
+def split(key: Any, num: int | Sequence[int] = 2) -> Any:
+    """`num` new keys (a number or a shape), independent of each other; do not use `key` itself any more.
+
+    Raises `ArgumentError` for what is no key, `ShapeError` for an array of keys.
+
+    >>> import fxgrad
+    >>> first, second = fxgrad.random.split(fxgrad.random.key(0))
+    >>> fxgrad.random.split(first, (2, 3)).shape
+    (2, 3)
+    """
+    keys = bind(random_split_p, one_key("split", key), shape=sizes("split", num))[0]
+    return _as_given(key, keys)
+
+
+def fold_in(key: Any, data: Any) -> Any:
+    """A new key from `key` and an integer, such as the number of a step or of a device.
+
+    Raises `ArgumentError` for what is no key and for data that are no integer, `ShapeError` for arrays of either.
+
+    >>> import fxgrad
+    >>> step = fxgrad.random.fold_in(fxgrad.random.key(0), 7)
+    >>> step.shape
+    ()
+    """
+    typed, data = one_key("fold_in", key), as_array(data)
+    aval = aval_of(data)
+    if aval.shape:
+        raise ShapeError(at_user_line(f"fold_in: one integer is needed, got an array of shape {aval.shape}. Map over "
+                                      "it: fxgrad.vmap(fxgrad.random.fold_in, in_axes=(None, 0))(key, data)"))
+    if not dtypes.is_integer(aval.dtype):
+        raise ArgumentError(at_user_line(f"fold_in: data is {aval}, where an integer is needed"))
+    if isinstance(data, np.generic):  # at once, so that equal numbers are equal in programs
+        data = np.asarray(data).astype(np.uint32)[()]
+    return _as_given(key, bind(random_fold_in_p, typed, convert(data, np.dtype(np.uint32)))[0])
+
+
+def clone(key: Any) -> Any:
+    """The same keys, to be used once more on purpose: `fxgrad.debug.check_key_reuse` takes them for new ones.
+
+    >>> import fxgrad
+    >>> key = fxgrad.random.key(0)
+    >>> bool(fxgrad.random.clone(key) == key)
+    True
+    """
+    return _as_given(key, bind(random_clone_p, typed_keys("clone", key))[0])
+
+
+def key_data(keys: Any) -> Any:
+    """The words of keys, two of dtype uint32 along a new last axis.
+
+    >>> import fxgrad
+    >>> fxgrad.random.key_data(fxgrad.random.split(fxgrad.random.key(0), 3)).shape
+    (3, 2)
+    """
+    return bind(random_unwrap_p, typed_keys("key_data", keys))[0]
+
+
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+    """Keys of their words, of dtype uint32, two along the last axis: the inverse of `key_data`.
+
+    Raises `DTypeError` and `ShapeError` for words of another dtype or number.
+
+    >>> import fxgrad, numpy as np
+    >>> keys = fxgrad.random.wrap_key_data(np.zeros((3, 2), np.uint32))
+    >>> keys.shape
+    (3,)
+    """
+    _check_generator("wrap_key_data", impl, dtype)
+    return bind(random_wrap_p, as_array(key_bits_array))[0]
+
+
+def key_impl(keys: Any) -> str:
+    """The name of the generator that `keys` belong to.
+
+    >>> import fxgrad
+    >>> fxgrad.random.key_impl(fxgrad.random.key(0))
+    'threefry2x32'
+    """
+    typed_keys("key_impl", keys)
+    return GENERATOR
+
+
+def key_dtype(impl: Any = None) -> DType:
+    """The dtype of keys: a NumPy dtype with one field, the two words of a key.
+
+    >>> import fxgrad
+    >>> fxgrad.random.key(0).dtype == fxgrad.random.key_dtype()
+    True
+    """
+    _check_generator("key_dtype", impl)
+    return dtypes.key_dtype
+
+
+def positive_int(name: str, what: str, value: Any) -> int:
+    """A size that a caller gave as an integer; raises `ArgumentError` for anything else and below 0."""
+    try:
+        number = operator.index(value)
+    except FxgradError:
+        raise
+    except TypeError:
+        raise ArgumentError(at_user_line(f"{name}: {what} must be an integer, got {type(value).__name__}")) from None
+    if number < 0:
+        raise ArgumentError(at_user_line(f"{name}: {what} must not be negative, got {number}"))
+    return number

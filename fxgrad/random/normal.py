@@ -1,0 +1,155 @@
+"""The normal distribution and what is made of it: normal truncated_normal lognormal maxwell rayleigh wald."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.control.call import named
+from fxgrad.core.avals import Shape
+from fxgrad.dtypes import DType
+from fxgrad.errors import DTypeError, at_user_line
+from fxgrad.ops.arithmetic import add, div, mul, stop_gradient, sub
+from fxgrad.ops.arithmetic import max as maximum
+from fxgrad.ops.arithmetic import min as minimum
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import le
+from fxgrad.ops.exponential import exp, log, sqrt, square
+from fxgrad.ops.parts import complex as complex_
+from fxgrad.ops.parts import nextafter
+from fxgrad.ops.space import reduce_sum
+from fxgrad.ops.special import erf, erf_inv
+from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, sizes, spread, subkeys
+from fxgrad.random.uniform import between, signs, unit
+
+_ROOT = math.sqrt(2)
+
+
+@named
+def normal_draws(key: Any, shape: Shape, dtype: DType) -> Any:
+    """Normal numbers of a typed key: the quantiles of uniform ones."""
+    below_one = np.nextafter(np.array(-1, dtype), np.array(0, dtype), dtype=dtype)[()]
+    uniform = between(key, shape, dtype, below_one, dtype.type(1))
+    return mul(dtype.type(_ROOT), erf_inv(uniform))
+
+
+normal_draws.__name__ = "normal"
+
+
+def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Normal numbers of mean 0 and variance 1, of a floating or complex dtype.
+
+    The parts of complex ones have variance 1/2 each. Raises `ArgumentError` for what is no key, `DTypeError` for
+    other dtypes.
+
+    >>> import fxgrad
+    >>> fxgrad.random.normal(fxgrad.random.key(0), (2,))
+    array([1.6226422, 2.0252647], dtype=float32)
+    """
+    key, shape = one_key("normal", key), sizes("normal", shape)
+    chosen = dtypes.canonical(float if dtype is None else dtype)
+    if dtypes.is_floating(chosen):
+        return normal_draws(key, shape, chosen)
+    if not dtypes.is_complex(chosen):
+        raise DTypeError(at_user_line(f"normal: dtype={chosen.name}, where a floating or complex dtype is needed, such "
+                                      "as 'float32'"))
+    real, imag = (normal_draws(part, shape, dtypes.real_dtype(chosen)) for part in subkeys(key))
+    return div(complex_(real, imag), chosen.type(_ROOT))
+
+
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Normal numbers between `lower` and `upper` (both excluded), of their shape or of `shape`.
+
+    >>> import fxgrad
+    >>> bool(-1.0 < fxgrad.random.truncated_normal(fxgrad.random.key(0), -1.0, 1.0) < 1.0)
+    True
+    """
+    key, dtype = one_key("truncated_normal", key), float_dtype("truncated_normal", dtype)
+    shape = drawn_shape("truncated_normal", shape, lower, upper)
+    lower, upper, root = parameter(lower, dtype), parameter(upper, dtype), dtype.type(_ROOT)
+    uniform = between(key, shape, dtype, erf(div(lower, root)), erf(div(upper, root)))
+    out = mul(root, erf_inv(uniform))
+    least = nextafter(stop_gradient(lower), dtype.type(math.inf))
+    greatest = nextafter(stop_gradient(upper), dtype.type(-math.inf))
+    return minimum(maximum(out, least), greatest)
+
+
+def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of which the logarithms are normal, of mean 0 and standard deviation `sigma`.
+
+    >>> import fxgrad
+    >>> float(fxgrad.random.lognormal(fxgrad.random.key(0), 0.0))
+    1.0
+    """
+    key, dtype = one_key("lognormal", key), float_dtype("lognormal", dtype)
+    shape = drawn_shape("lognormal", shape, sigma)
+    return exp(mul(normal_draws(key, shape, dtype), parameter(sigma, dtype)))
+
+
+def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """The lengths of vectors of three normal numbers: the Maxwell distribution.
+
+    >>> import fxgrad
+    >>> fxgrad.random.maxwell(fxgrad.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
+    key, dtype = one_key("maxwell", key), float_dtype("maxwell", dtype)
+    return _lengths(key, sizes("maxwell", shape), dtype)
+
+
+def _lengths(key: Any, shape: Shape, dtype: DType) -> Any:
+    return sqrt(reduce_sum(square(normal_draws(key, (*shape, 3), dtype)), (len(shape),)))
+
+
+def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers of the Maxwell distribution with either sign, times `scale`, plus `loc`.
+
+    For each element of `shape` (without one, of the parameters) there are as many as the parameters have.
+
+    >>> import fxgrad
+    >>> fxgrad.random.double_sided_maxwell(fxgrad.random.key(0), 0.0, 1.0, (2,)).shape
+    (2,)
+    """
+    key, dtype = one_key("double_sided_maxwell", key), float_dtype("double_sided_maxwell", dtype)
+    own = drawn_shape("double_sided_maxwell", None, loc, scale)
+    shape = (*(sizes("double_sided_maxwell", shape) or own), *own)
+    lengths_key, signs_key = subkeys(key)
+    signed = mul(signs(signs_key, shape, dtype), _lengths(lengths_key, shape, dtype))
+    return add(mul(signed, parameter(scale, dtype)), parameter(loc, dtype))
+
+
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """The lengths of vectors of two normal numbers of standard deviation `scale`: the Rayleigh distribution.
+
+    >>> import fxgrad
+    >>> bool(fxgrad.random.rayleigh(fxgrad.random.key(0), 2.0) > 0)
+    True
+    """
+    key, dtype = one_key("rayleigh", key), float_dtype("rayleigh", dtype)
+    shape = drawn_shape("rayleigh", shape, scale)
+    return mul(spread(scale, shape, dtype), sqrt(mul(log(unit(key, shape, dtype)), -2.0)))
+
+
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of the Wald (inverse Gaussian) distribution of mean `mean` and scale 1.
+
+    Source: J. Michael, W. Schucany, R. Haas, "Generating random variates using transformations with multiple roots"
+    (1976).
+
+    >>> import fxgrad
+    >>> bool(fxgrad.random.wald(fxgrad.random.key(0), 2.0) > 0)
+    True
+    """
+    key, dtype = one_key("wald", key), float_dtype("wald", dtype)
+    shape = drawn_shape("wald", shape, mean)
+    normal_key, uniform_key = subkeys(key)
+    mean = spread(mean, shape, dtype)
+    y = square(normal_draws(normal_key, shape, dtype))
+    choice = unit(uniform_key, shape, dtype)
+    squared = square(mean)
+    root = sqrt(add(mul(mul(mean, 4.0), y), mul(squared, square(y))))
+    first = sub(add(mean, div(mul(squared, y), 2.0)), mul(div(mean, 2.0), root))
+    return where(le(choice, div(mean, add(mean, first))), first, div(squared, first))

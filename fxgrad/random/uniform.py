@@ -1,0 +1,188 @@
+"""Bits, and numbers of which each in a range is equally likely: bits uniform randint bernoulli rademacher."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.avals import Shape
+from fxgrad.core.tape import aval_of, bind
+from fxgrad.dtypes import DType
+from fxgrad.errors import ArgumentError, DTypeError, at_user_line
+from fxgrad.numpy.operands import as_array
+from fxgrad.ops.arithmetic import add, mul, rem, sub
+from fxgrad.ops.arithmetic import max as maximum
+from fxgrad.ops.arithmetic import min as minimum
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import and_, gt, le, lt, or_, shift_right_logical
+from fxgrad.ops.creation import bitcast_convert_type
+from fxgrad.ops.join import unstack
+from fxgrad.ops.random import random_bits_p
+from fxgrad.ops.space import convert
+from fxgrad.random.keys import drawn_shape, float_dtype, int_dtype, one_key, own_dtype, parameter, sizes, subkeys
+
+
+def raw_bits(key: Any, shape: Shape, bit_width: int) -> Any:
+    """Random bits of a typed key."""
+    return bind(random_bits_p, key, shape=shape, bit_width=bit_width)[0]
+
+
+def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Random bits as unsigned integers of `dtype`, by default uint32; its width may be 8, 16, 32 or 64 bits.
+
+    Raises `ArgumentError` for what is no key, `DTypeError` for a dtype that is not unsigned.
+
+    >>> import fxgrad
+    >>> fxgrad.random.bits(fxgrad.random.key(0), (2,))
+    array([4070199207, 4202968722], dtype=uint32)
+    """
+    key = one_key("bits", key)
+    chosen = np.dtype(np.uint32) if dtype is None else dtypes.canonical(dtype)
+    if chosen.kind != "u":
+        raise DTypeError(at_user_line(f"bits: dtype={chosen.name}, where an unsigned dtype is needed, such as "
+                                      "'uint32'"))
+    return raw_bits(key, sizes("bits", shape), 8 * chosen.itemsize)
+
+
+def unit(key: Any, shape: Shape, dtype: DType) -> Any:
+    """Numbers from 0 up to 1 of a typed key: as the mantissa of numbers from 1 to 2, of which 1 is taken."""
+    limits = dtypes.finfo(dtype)
+    width = limits.bits
+    drawn = 8 if limits.nmant < 8 else width  # the bits of narrow mantissas
+    unsigned = np.dtype(f"uint{width}")
+    words = convert(raw_bits(key, shape, drawn), unsigned)
+    mantissa = shift_right_logical(words, drawn - limits.nmant)
+    one = int(np.ones((), dtype).view(unsigned))
+    return sub(bitcast_convert_type(or_(mantissa, one), dtype), 1.0)
+
+
+def between(key: Any, shape: Shape, dtype: DType, low: Any, high: Any) -> Any:
+    """Numbers from `low` up to `high`, which are of `dtype`, of a typed key."""
+    return maximum(low, add(mul(unit(key, shape, dtype), sub(high, low)), low))
+
+
+def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
+    """Numbers from `minval` (included) to `maxval` (excluded), all equally likely, of a floating dtype.
+
+    The limits broadcast to `shape`. Raises `ArgumentError` for what is no key, `DTypeError` for other dtypes.
+
+    >>> import fxgrad
+    >>> fxgrad.random.uniform(fxgrad.random.key(0), (2,))
+    array([0.947667 , 0.9785799], dtype=float32)
+    """
+    key, dtype, shape = one_key("uniform", key), float_dtype("uniform", dtype), sizes("uniform", shape)
+    low, high = parameter(minval, dtype), parameter(maxval, dtype)
+    drawn_shape("uniform", shape, low, high)
+    if _is_number(minval, 0) and _is_number(maxval, 1):
+        return unit(key, shape, dtype)
+    return between(key, shape, dtype, low, high)
+
+
+def _is_number(value: Any, number: float) -> bool:
+    return type(value) in (int, float) and value == number
+
+
+# --- integers -----------------------------------------------------------------------------------------------------
+
+
+def _clipped(value: Any, dtype: DType) -> Any:
+    """An integer moved into the range of `dtype`, and converted."""
+    own, wanted = np.iinfo(aval_of(value).dtype), np.iinfo(dtype)
+    if own.min < wanted.min:
+        value = maximum(value, wanted.min)
+    if own.max > wanted.max:
+        value = minimum(value, wanted.max)
+    return convert(value, dtype)
+
+
+def _limit(value: Any) -> Any:
+    value = as_array(value)
+    return value if dtypes.is_integer(aval_of(value).dtype) else convert(value, dtypes.int32)
+
+
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
+    """Integers from `minval` (included) to `maxval` (excluded), of an integer dtype, by default int32.
+
+    The limits broadcast to `shape`; where there is no number between them, the result is `minval`. Each number is
+    equally likely up to one part in 2^32 (for int32). Raises `ArgumentError` for what is no key, `DTypeError` for
+    other dtypes.
+
+    >>> import fxgrad
+    >>> fxgrad.random.randint(fxgrad.random.key(0), (5,), 0, 10)
+    array([9, 0, 2, 3, 1], dtype=int32)
+    """
+    key, wanted, shape = one_key("randint", key), int_dtype("randint", dtype), sizes("randint", shape)
+    low, high = _limit(minval), _limit(maxval)
+    drawn_shape("randint", shape, low, high)
+    if wanted.itemsize >= 4:
+        return _integers(key, shape, low, high, wanted)
+    limits = np.iinfo(wanted)
+    low, high = (minimum(maximum(convert(value, dtypes.int32), int(limits.min)), int(limits.max) + added)
+                 for value, added in ((low, 0), (high, 1)))
+    return convert(_integers(key, shape, low, high, dtypes.int32), wanted)
+
+
+def _integers(key: Any, shape: Shape, low: Any, high: Any, dtype: DType) -> Any:
+    """Remainders of numbers of twice the width, in two halves: which makes them equally likely to one part in 2^n."""
+    beyond = False
+    if np.iinfo(aval_of(high).dtype).max > np.iinfo(dtype).max:
+        beyond = gt(high, int(np.iinfo(dtype).max))
+    low, high = _clipped(low, dtype), _clipped(high, dtype)
+    width = 8 * dtype.itemsize
+    unsigned = np.dtype(f"uint{width}")
+    above, below = (raw_bits(part, shape, width) for part in subkeys(key))
+    span = convert(sub(high, low), unsigned)
+    span = where(le(high, low), 1, span)
+    if beyond is not False:  # the whole range: 2^n, which is 0 here, and a remainder of 0 is no division
+        span = where(and_(beyond, gt(high, low)), add(span, 1), span)
+    factor = rem(unsigned.type(2 ** (width // 2)), span)
+    factor = rem(mul(factor, factor), span)
+    offset = rem(add(mul(rem(above, span), factor), rem(below, span)), span)
+    return add(low, convert(offset, dtype))
+
+
+# --- coins --------------------------------------------------------------------------------------------------------
+
+
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> Any:
+    """Bools that are True with probability `p`, of its shape or of `shape`, to which it broadcasts.
+
+    `mode="high"` draws twice as many bits, for probabilities near 0. Raises `ArgumentError` for what is no key,
+    `DTypeError` for a `p` that is not floating.
+
+    >>> import fxgrad
+    >>> fxgrad.random.bernoulli(fxgrad.random.key(0), 0.5, (3,))
+    array([False, False,  True])
+    """
+    key = one_key("bernoulli", key)
+    if mode not in ("low", "high"):
+        raise ArgumentError(at_user_line(f"bernoulli: mode must be 'low' or 'high', got {mode!r}"))
+    dtype = own_dtype(p)
+    if not dtypes.is_floating(dtype):
+        raise DTypeError(at_user_line(f"bernoulli: p is {aval_of(as_array(p))}, where a floating dtype is needed"))
+    p = parameter(p, dtype)
+    shape = drawn_shape("bernoulli", shape, p)
+    if mode == "low":
+        return lt(unit(key, shape, dtype), p)
+    first, second = unstack(unit(key, (2, *shape), dtype), 0)
+    return lt(mul(second, 2.0 ** -dtypes.finfo(dtype).nmant), sub(p, first))
+
+
+def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers that are 1 or -1, equally likely, by default of dtype int32.
+
+    >>> import fxgrad
+    >>> fxgrad.random.rademacher(fxgrad.random.key(0), (3,))
+    array([-1, -1,  1], dtype=int32)
+    """
+    key = one_key("rademacher", key)
+    chosen = dtypes.canonical(int if dtype is None else dtype)
+    return signs(key, sizes("rademacher", shape), chosen)
+
+
+def signs(key: Any, shape: Shape, dtype: DType) -> Any:
+    """1 or -1, of a typed key."""
+    heads = lt(unit(key, shape, dtypes.default_float()), 0.5)
+    return where(heads, dtype.type(1), dtype.type(-1))

@@ -1,0 +1,66 @@
+"""Functions of square matrices: exponentials, square roots, Sylvester's equation."""
+# ruff: noqa: ARG001  (signatures are jax's, with arguments that mean nothing here)
+
+from __future__ import annotations
+
+from typing import Any
+
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.numpy.linalg.operands import check, matrices
+from fxgrad.numpy.operands import as_array, promoted_inexact, settled
+from fxgrad.ops import matrix_functions
+
+
+def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:
+    """The exponentials of square matrices, the limit of (1 + A/n)ⁿ; NaN if more than `max_squarings` are needed.
+
+    `upper_triangular` is a hint, and not needed. Derivatives of every order are exact.
+
+    >>> expm([[0.0, 1.0], [0.0, 0.0]])
+    array([[1., 1.],
+           [0., 1.]])
+    """
+    A, = matrices("expm", A, square=True)
+    return matrix_functions.expm(A, max_squarings)
+
+
+def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
+    """The exponential of `A` and its derivative along `E`, or the latter only. `method` means nothing.
+
+    >>> expm_frechet([[0.0, 0.0], [0.0, 0.0]], [[1.0, 2.0], [3.0, 4.0]], compute_expm=False)
+    array([[1., 2.],
+           [3., 4.]])
+    """
+    A, E = matrices("expm_frechet", A, E, square=True)
+    derivative = matrix_functions.expm_frechet(A, E)
+    return (matrix_functions.expm(A), derivative) if compute_expm else derivative
+
+
+def sqrtm(A: Any, blocksize: int = 1) -> Any:
+    """The square roots of square matrices whose eigenvalues have no negative real part; complex.
+
+    Derivatives are right where no two eigenvalues of the root add up to 0. Under `jit` there is a kernel for CPUs only.
+
+    >>> sqrtm([[4.0, 0.0], [0.0, 9.0]]).real
+    array([[2., 0.],
+           [0., 3.]])
+    """
+    if blocksize > 1:
+        raise ArgumentError(at_user_line(f"sqrtm: blocksize={blocksize!r}; only 1 is supported"))
+    A, = matrices("sqrtm", A, square=True)
+    return matrix_functions.sqrtm(A)
+
+
+def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float = 1e-8) -> Any:
+    """The X with `A @ X + X @ B = C`. It is computed by Schur forms, whatever `method` is; `tol` means nothing.
+
+    Raises `ShapeError` if the shapes do not fit. Where an eigenvalue of A and one of B add up to 0 there is no single
+    solution, and what is returned is not finite or far off.
+
+    >>> solve_sylvester([[1.0]], [[2.0]], [[6.0]])
+    array([[2.]])
+    """
+    A, B, C = settled(promoted_inexact(as_array(A), as_array(B), as_array(C)))
+    check("solve_sylvester", A, B, square=True)
+    check("solve_sylvester", C)
+    return matrix_functions.sylvester(A, B, C)

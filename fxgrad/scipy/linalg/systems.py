@@ -1,0 +1,156 @@
+"""Linear systems, and the factors that they are solved with."""
+# ruff: noqa: ARG001  (signatures are jax's, with arguments that mean nothing here)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.numpy import linalg
+from fxgrad.numpy.linalg.operands import check, matrices
+from fxgrad.numpy.operands import as_array, common_shape, promoted_inexact, settled, shape_of
+from fxgrad.ops import factorizations
+from fxgrad.ops.matrices import adjoint, conjugated, permuted_rows
+from fxgrad.ops.sort import argsort
+from fxgrad.ops.space import broadcast_to, reshape
+from fxgrad.ops.triangular import triangular_solve
+
+
+def _with_columns(name: str, a: Any, b: Any, solver: Callable[..., Any], *others: Any) -> Any:
+    """`solver` of matrices with equal axes in front, where `b` may be a vector and the axes in front broadcast.
+
+    `others` are vectors that belong to the matrices.
+    """
+    a, b = settled(promoted_inexact(as_array(a), as_array(b)))
+    check(name, a, square=True)
+    a_shape, b_shape = shape_of(a), shape_of(b)
+    is_vector = len(b_shape) == 1
+    if not b_shape or b_shape[0 if is_vector else -2] != a_shape[-1]:
+        raise ShapeError(at_user_line(
+            f"{name}: a matrix of shape {a_shape} and a right side of shape {b_shape}; a vector of {a_shape[-1]} "
+            f"elements or matrices of {a_shape[-1]} rows are needed"))
+    b = reshape(b, (*b_shape, 1)) if is_vector else b
+    stack = common_shape(name, a_shape[:-2], shape_of(b)[:-2])
+    a, b = (broadcast_to(each, (*stack, *shape_of(each)[-2:])) for each in (a, b))
+    x = solver(a, b, *(broadcast_to(each, (*stack, shape_of(each)[-1])) for each in others))
+    return reshape(x, shape_of(x)[:-1]) if is_vector else x
+
+
+def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False,
+                     overwrite_b: bool = False, debug: Any = None, check_finite: bool = True) -> Any:
+    """The x with `op(a) @ x = b` for triangular `a`, of which the other triangle is not looked at.
+
+    `trans` is 0 or "N", 1 or "T" (the transpose), 2 or "C" (the conjugate transpose). A zero on the diagonal gives
+    infinities. Raises `ShapeError` if the shapes do not fit.
+
+    >>> solve_triangular([[2.0, 1.0], [0.0, 4.0]], [4.0, 8.0])
+    array([1., 2.])
+    """
+    if trans not in (0, 1, 2, "N", "T", "C"):
+        raise ArgumentError(at_user_line(f"solve_triangular: trans={trans!r}; it is one of 0, 1, 2, 'N', 'T', 'C'"))
+    return _with_columns("solve_triangular", a, b, lambda a, b: triangular_solve(
+        a, b, left_side=True, lower=lower, transpose_a=trans not in (0, "N"), conjugate_a=trans in (2, "C"),
+        unit_diagonal=unit_diagonal))
+
+
+def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
+          debug: bool = False, check_finite: bool = True, assume_a: str = "gen") -> Any:
+    """The x with `a @ x = b`. With `assume_a="pos"` for a positive definite `a`, of which one triangle is looked at.
+
+    `assume_a` may also be "gen", "sym" and "her". Raises `numpy.linalg.LinAlgError` for matrices that are singular or
+    not positive definite (under `jit` the result is then not finite).
+
+    >>> solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 8.0], assume_a="pos")
+    array([1., 2.])
+    """
+    if assume_a not in ("gen", "sym", "her", "pos"):
+        raise ArgumentError(at_user_line(f"solve: assume_a={assume_a!r}; it is one of 'gen', 'sym', 'her', 'pos'"))
+    if assume_a != "pos":
+        return linalg.solve(a, b)
+    return cho_solve(cho_factor(a, lower), b)
+
+
+def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False,
+               check_finite: bool = True) -> tuple[Any, bool]:
+    """The Cholesky factor of positive definite matrices, for `cho_solve`, and `lower`.
+
+    Raises `numpy.linalg.LinAlgError` for other matrices; under `jit` the factor is then NaN.
+
+    >>> cho_factor([[4.0, 0.0], [0.0, 9.0]])
+    (array([[2., 0.],
+           [0., 3.]]), False)
+    """
+    a, = matrices("cho_factor", a, square=True)
+    factor = factorizations.cholesky(a if lower else adjoint(a))
+    return (factor if lower else adjoint(factor)), lower
+
+
+def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
+    """The x with `a @ x = b`, given `cho_factor(a)`.
+
+    >>> cho_solve(cho_factor([[4.0, 0.0], [0.0, 8.0]]), [4.0, 16.0]).round(12)
+    array([1., 2.])
+    """
+    factor, lower = c_and_lower
+
+    def solver(c: Any, b: Any) -> Any:
+        first = triangular_solve(c, b, left_side=True, lower=lower, transpose_a=not lower, conjugate_a=not lower)
+        return triangular_solve(c, first, left_side=True, lower=lower, transpose_a=lower, conjugate_a=lower)
+
+    return _with_columns("cho_solve", factor, b, solver)
+
+
+def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
+    """The factors L (below the diagonal, without its ones) and U of matrices in one, and the exchanges of rows.
+
+    >>> lu_factor([[1.0, 2.0], [2.0, 2.0]])
+    (array([[2. , 2. ],
+           [0.5, 1. ]]), array([1, 1], dtype=int32))
+    """
+    a, = matrices("lu_factor", a)
+    factors, pivots, _ = factorizations.lu(a)
+    return factors, pivots
+
+
+def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: bool = False,
+             check_finite: bool = True) -> Any:
+    """The x with `op(a) @ x = b`, given `lu_factor(a)`; `trans` is 0, 1 (transpose) or 2 (conjugate transpose).
+
+    >>> lu_solve(lu_factor([[1.0, 2.0], [2.0, 2.0]]), [3.0, 4.0])
+    array([1., 1.])
+    """
+    if trans not in (0, 1, 2):
+        raise ArgumentError(at_user_line(f"lu_solve: trans={trans!r}; it is 0, 1 or 2"))
+    factors, pivots = lu_and_piv
+    order = factorizations.lu_pivots_to_permutation(as_array(pivots), shape_of(as_array(factors))[-1])
+
+    def solver(factors: Any, b: Any, order: Any) -> Any:
+        if not trans:
+            y = triangular_solve(factors, permuted_rows(b, order), left_side=True, lower=True, unit_diagonal=True)
+            return triangular_solve(factors, y, left_side=True)
+        factors = conjugated(factors) if trans == 2 else factors
+        y = triangular_solve(factors, b, left_side=True, transpose_a=True)
+        x = triangular_solve(factors, y, left_side=True, lower=True, transpose_a=True, unit_diagonal=True)
+        return permuted_rows(x, argsort(order, len(shape_of(order)) - 1))
+
+    return _with_columns("lu_solve", factors, b, solver, order)
+
+
+def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """The inverses of square matrices; see `fxgrad.numpy.linalg.inv`.
+
+    >>> inv([[2.0, 0.0], [0.0, 4.0]])
+    array([[0.5 , 0.  ],
+           [0.  , 0.25]])
+    """
+    return linalg.inv(a)
+
+
+def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """The determinants of square matrices; see `fxgrad.numpy.linalg.det`.
+
+    >>> float(det([[1.0, 2.0], [3.0, 4.0]]))
+    -2.0
+    """
+    return linalg.det(a)

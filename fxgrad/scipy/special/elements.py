@@ -1,0 +1,233 @@
+"""Special functions of each element, on NumPy's arrays, jax's and traced ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from fxgrad import dtypes
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.numpy.elementwise import Elementwise, composite
+from fxgrad.numpy.operands import as_array, promoted_inexact, refuse_complex
+from fxgrad.ops import gamma as gamma_room
+from fxgrad.ops import integrals, special
+from fxgrad.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import and_, eq, ge, gt, le, lt
+from fxgrad.ops.exponential import exp, expm1, log, log1p, logistic, square
+from fxgrad.ops.parts import abs as absolute
+from fxgrad.ops.parts import floor
+from fxgrad.ops.pointwise import scalar_like
+from fxgrad.ops.space import convert
+
+
+def _special(name: str, function: Callable[..., Any], doc: str, nin: int = 1, real: bool = True) -> Elementwise:
+    """The public function; `real` ones refuse complex operands by their own name."""
+    def checked(*values: Any) -> Any:
+        refuse_complex(name, *values)
+        return function(*values)
+
+    return Elementwise(composite(checked if real else function), name, nin, doc, __name__)
+
+
+# --- the error function and the normal distribution ---------------------------------------------------------------
+
+erf = _special("erf", special.erf, "The error function: 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.")
+erfc = _special("erfc", special.erfc, "1 - erf(x), accurate for large x.")
+erfinv = _special("erfinv", special.erf_inv, "The inverse of `erf`; infinite at 1 and -1, NaN beyond.")
+erfcx = _special("erfcx", integrals.erfcx, "exp(x^2) erfc(x), accurate for large x.")
+dawsn = _special("dawsn", integrals.dawsn, "Dawson's integral: exp(-x^2) times the integral of exp(t^2) from 0 to x.")
+owens_t = _special("owens_t", integrals.owens_t, "Owen's T function T(h, a).", 2)
+
+
+def wofz(z: Any) -> Any:
+    """Faddeeva's function: exp(-z^2) erfc(-i z), complex also for real operands.
+
+    >>> round(float(wofz(1j).real), 6)
+    0.427584
+    """
+    z, = promoted_inexact(as_array(z))
+    return integrals.wofz(convert(z, dtypes.complex_dtype(aval_of(z).dtype)))
+
+
+def _ndtr(x: Any) -> Any:
+    return mul(special.erfc(mul(x, -math.sqrt(0.5))), 0.5)
+
+
+def _log_ndtr(x: Any) -> Any:
+    """Below 0 by erfcx, of which the exponential is split off; above by the small complement."""
+    scaled = mul(x, math.sqrt(0.5))
+    negative = lt(x, 0.0)
+    below, above = where(negative, scaled, 0.0), where(negative, 0.0, scaled)
+    low = sub(log(mul(integrals.erfcx(neg(below)), 0.5)), square(below))
+    high = log1p(mul(special.erfc(above), -0.5))
+    return where(negative, low, high)
+
+
+ndtr = _special("ndtr", _ndtr, "The probability that a normal number is below x.")
+ndtri = _special("ndtri", special.ndtri, "The inverse of `ndtr`: the quantile of the normal distribution.")
+_log_ndtr_of = composite(_log_ndtr)
+
+
+def log_ndtr(x: Any, series_order: int = 3) -> Any:
+    """The logarithm of `ndtr(x)`, accurate where that is near 0 or 1; `series_order` changes nothing here.
+
+    >>> round(float(log_ndtr(-50.0)), 3)
+    -1254.831
+    """
+    del series_order
+    refuse_complex("log_ndtr", x)
+    return _log_ndtr_of(x)
+
+
+# --- logarithms and entropies -------------------------------------------------------------------------------------
+
+expit = _special("expit", logistic, "The logistic function 1 / (1 + exp(-x)).", real=False)
+logit = _special("logit", lambda x: log(div(x, sub(1.0, x))), "The inverse of `expit`: log(x / (1 - x)).", real=False)
+xlogy = _special("xlogy", special.xlogy, "x log(y), and 0 where x is 0, whatever number y is.", 2, real=False)
+xlog1py = _special("xlog1py", special.xlog1py, "x log(1 + y), and 0 where x is 0, whatever number y is.", 2, real=False)
+entr = _special("entr", special.entr, "-x log(x): the part of x in an entropy; minus infinity below 0.")
+
+
+def _rel_entr(p: Any, q: Any) -> Any:
+    inside = and_(gt(p, 0.0), gt(q, 0.0))
+    safe_p, safe_q = where(inside, p, 1.0), where(inside, q, 1.0)
+    outside = where(and_(eq(p, 0.0), ge(q, 0.0)), 0.0, where(inside, p, math.inf))
+    return where(inside, mul(safe_p, sub(log(safe_p), log(safe_q))), outside)
+
+
+rel_entr = _special("rel_entr", _rel_entr, "p log(p / q): the part of p and q in a relative entropy.", 2)
+kl_div = _special("kl_div", lambda p, q: add(sub(_rel_entr(p, q), p), q), "p log(p / q) - p + q, convex in both.", 2)
+
+
+def _box(name: str, logarithm: Callable[..., Any], doc: str) -> Elementwise:
+    def function(x: Any, lmbda: Any) -> Any:
+        zero, log_x = eq(lmbda, 0.0), logarithm(x)
+        power = where(zero, 1.0, lmbda)
+        return where(zero, log_x, div(expm1(mul(power, log_x)), power))
+    return _special(name, function, doc, 2)
+
+
+boxcox = _box("boxcox", log, "The transformation of Box and Cox: (x^lmbda - 1) / lmbda, and log(x) for lmbda = 0.")
+boxcox1p = _box("boxcox1p", log1p, "`boxcox` of 1 + x, accurate for small x.")
+
+# --- gamma and beta functions -------------------------------------------------------------------------------------
+
+
+def _gammasgn(x: Any) -> Any:
+    """Between whole numbers below 0 the sign alternates; at them there is none."""
+    whole = floor(x)
+    one = where(eq(x, x), scalar_like(1.0, x), x)
+    odd = ge(mul(sub(mul(whole, 0.5), floor(mul(whole, 0.5))), 2.0), 1.0)
+    below = where(eq(whole, x), math.nan, where(odd, -1.0, one))
+    at_zero = where(lt(div(1.0, x), 0.0), -1.0, one)
+    return stop_gradient(where(eq(x, 0.0), at_zero, where(lt(x, 0.0), below, one)))
+
+
+def _gamma(x: Any) -> Any:
+    return mul(_gammasgn(x), exp(special.lgamma(x)))
+
+
+def _betaln(a: Any, b: Any) -> Any:
+    return sub(add(special.lgamma(a), special.lgamma(b)), special.lgamma(add(a, b)))
+
+
+def _beta(a: Any, b: Any) -> Any:
+    sign = mul(mul(_gammasgn(a), _gammasgn(b)), _gammasgn(add(a, b)))
+    return mul(sign, exp(_betaln(a, b)))
+
+
+gammaln = _special("gammaln", special.lgamma, "The logarithm of the absolute value of the gamma function.")
+loggamma = _special("loggamma", lambda x: where(gt(x, 0.0), special.lgamma(x), math.nan),
+                    "The logarithm of the gamma function, NaN where that is negative.")
+gammasgn = _special("gammasgn", _gammasgn, "The sign of the gamma function, NaN at its poles.")
+gamma = _special("gamma", _gamma, "The gamma function.")
+digamma = _special("digamma", special.digamma, "The derivative of `gammaln`.")
+polygamma = _special("polygamma", special.polygamma, "The derivative of order n of `digamma`.", 2)
+gammainc = _special("gammainc", gamma_room.igamma, "The regularized lower incomplete gamma function P(a, x).", 2)
+gammaincc = _special("gammaincc", gamma_room.igammac, "The regularized upper incomplete gamma function Q(a, x).", 2)
+betaln = _special("betaln", _betaln, "The logarithm of the absolute value of the beta function.", 2)
+beta = _special("beta", _beta, "The beta function: gamma(a) gamma(b) / gamma(a + b).", 2)
+betainc = _special("betainc", gamma_room.betainc, "The regularized incomplete beta function I_x(a, b).", 3)
+poch = _special("poch", lambda z, m: where(eq(m, 0.0), 1.0, div(_gamma(add(z, m)), _gamma(z))),
+                "Pochhammer's symbol: gamma(z + m) / gamma(z).", 2)
+_zeta = composite(gamma_room.zeta)
+_factorial = composite(lambda n: where(lt(n, 0.0), 0.0, exp(special.lgamma(add(n, 1.0)))))
+
+
+def zeta(x: Any, q: Any = None) -> Any:
+    """Hurwitz's zeta function: the sum of (q + k)^-x over k = 0, 1, 2, ...; Riemann's (q = 1) without `q`.
+
+    >>> round(float(zeta(2.0)), 4)
+    1.6449
+    """
+    return _zeta(x, 1.0 if q is None else q)
+
+
+def factorial(n: Any, exact: bool = False) -> Any:
+    """The factorial as gamma(n + 1), and 0 below 0. Raises `UnsupportedError` for `exact=True`.
+
+    >>> round(float(factorial(5.0)), 3)
+    120.0
+    """
+    if exact:
+        raise UnsupportedError(at_user_line("factorial: exact=True is not supported; use math.factorial(n)"))
+    return _factorial(n)
+
+
+def _choose(n: Any, k: Any) -> Any:
+    inside = and_(le(k, n), and_(ge(n, 0.0), ge(k, 0.0)))
+    n, k = where(inside, n, 0.0), where(inside, k, 0.0)
+    logarithm = sub(sub(special.lgamma(add(n, 1.0)), special.lgamma(add(k, 1.0))), special.lgamma(add(sub(n, k), 1.0)))
+    return where(inside, exp(logarithm), 0.0)
+
+
+def _multichoose(n: Any, k: Any) -> Any:
+    return where(and_(eq(k, 0.0), ge(n, 0.0)), 1.0, _choose(sub(add(n, k), 1.0), k))
+
+
+def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
+    """In how many ways `k` of `N` elements are chosen, each at most once or, with `repetition`, as often as one likes.
+
+    >>> round(float(comb(5.0, 2.0)), 3)
+    10.0
+    """
+    return composite(_multichoose if repetition else _choose)(N, k)
+
+
+# --- Bessel functions and integrals -------------------------------------------------------------------------------
+
+i0e = _special("i0e", special.bessel_i0e, "exp(-|x|) times the modified Bessel function of order 0.")
+i1e = _special("i1e", special.bessel_i1e, "exp(-|x|) times the modified Bessel function of order 1.")
+i0 = _special("i0", lambda x: mul(exp(absolute(x)), special.bessel_i0e(x)), "The modified Bessel function of order 0.")
+i1 = _special("i1", lambda x: mul(exp(absolute(x)), special.bessel_i1e(x)), "The modified Bessel function of order 1.")
+exp1 = _special("exp1", integrals.exp1, "The exponential integral E1: of exp(-t) / t from x to infinity.")
+expi = _special("expi", integrals.expi, "The exponential integral Ei: of exp(t) / t from minus infinity to x.")
+expn = _special("expn", integrals.expn, "The exponential integral E_n: of exp(-x t) / t^n from 1 to infinity.", 2)
+spence = _special("spence", integrals.spence, "Spence's function: the integral of log(t) / (1 - t) from 1 to x.")
+hyp1f1 = _special("hyp1f1", integrals.hyp1f1, "Kummer's confluent hypergeometric function 1F1(a; b; x).", 3)
+hyp2f1 = _special("hyp2f1", integrals.hyp2f1, "Gauss's hypergeometric function 2F1(a, b; c; x).", 4)
+_sici = [composite(function) for function in (integrals.sine_integral, integrals.cosine_integral)]
+_fresnel = [composite(function) for function in (integrals.fresnel_sine, integrals.fresnel_cosine)]
+
+
+def sici(x: Any) -> tuple[Any, Any]:
+    """The sine integral (of sin(t) / t from 0 to x) and the cosine integral (of cos(t) / t from infinity to x).
+
+    >>> [round(float(value), 4) for value in sici(1.0)]
+    [0.9461, 0.3374]
+    """
+    sine, cosine = _sici
+    return sine(x), cosine(x)
+
+
+def fresnel(x: Any) -> tuple[Any, Any]:
+    """Fresnel's integrals S and C: of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x.
+
+    >>> [round(float(value), 4) for value in fresnel(1.0)]
+    [0.4383, 0.7799]
+    """
+    sine, cosine = _fresnel
+    return sine(x), cosine(x)

@@ -1,0 +1,289 @@
+"""Control flow under every transformation, against jax in forward mode with x64 as an independent oracle."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad import checkpoint, grad, hvp, jacfwd, jacrev, jit, lax, linearize, vjp, vmap
+from tests.lax.bases import BASES, FXGRAD, JAX
+
+X = np.array([1.2, -0.4, 0.7])
+BATCH = np.stack([X, -X, 0.5 * X + 0.1])
+
+
+@functools.cache
+def expected(name: str) -> dict[str, Any]:
+    """Value, gradient, Hessian, and the first two for a batch, from jax's forward mode."""
+    base = functools.partial(BASES[name], JAX)
+    with jax.enable_x64(True):
+        first, second = jax.jit(jax.jacfwd(base)), jax.jit(jax.jacfwd(jax.jacfwd(base)))
+        return jax.tree.map(np.asarray, {
+            "value": base(X), "first": first(X), "second": second(X), "values": jax.vmap(base)(BATCH),
+            "firsts": jax.vmap(first)(BATCH)})
+
+
+WAYS: dict[str, tuple[str, Callable[[Callable[[Any], Any]], Any]]] = {
+    "un-jitted": ("value", lambda f: f(X)),
+    "jit": ("value", lambda f: jit(f)(X)),
+    "jax array": ("value", lambda f: f(jax.device_put(X))),
+    "vmap": ("values", lambda f: vmap(f)(BATCH)),
+    "jit of vmap": ("values", lambda f: jit(vmap(f))(BATCH)),
+    "jacfwd": ("first", lambda f: jacfwd(f)(X)),
+    "grad": ("first", lambda f: grad(f)(X)),
+    "jit of grad": ("first", lambda f: jit(grad(f))(X)),
+    "grad of jit": ("first", lambda f: grad(jit(f))(X)),
+    "grad of checkpoint": ("first", lambda f: grad(checkpoint(f))(X)),
+    "vjp": ("first", lambda f: vjp(f, X)[1](np.float64(1.0))[0]),
+    "linearize": ("first", lambda f: np.array([linearize(f, X)[1](row) for row in np.eye(3)])),
+    "vmap of grad": ("firsts", lambda f: vmap(grad(f))(BATCH)),
+    "grad of vmap": ("firsts", lambda f: grad(lambda rows: vmap(f)(rows).sum())(BATCH)),
+    "forward over reverse": ("second", lambda f: jacfwd(grad(f))(X)),
+    "reverse over reverse": ("second", lambda f: jacrev(grad(f))(X)),
+    "forward over forward": ("second", lambda f: jacfwd(jacfwd(f))(X)),
+    "reverse over forward": ("second", lambda f: jacrev(jacfwd(f))(X)),
+    "hvp": ("second", lambda f: np.array([hvp(f, (X,), (row,)) for row in np.eye(3)])),
+    "jit of reverse over reverse": ("second", lambda f: jit(jacrev(grad(f)))(X)),
+}
+QUICK = {"un-jitted", "vmap", "jacfwd", "grad", "grad of checkpoint", "vmap of grad", "reverse over reverse", "hvp"}
+
+
+@pytest.mark.parametrize("way", [pytest.param(way, marks=[pytest.mark.slow] * (way not in QUICK)) for way in WAYS])
+@pytest.mark.parametrize("name", BASES)
+def test_equal_to_jax(name: str, way: str) -> None:
+    what, apply = WAYS[way]
+    with jax.enable_x64(True):
+        result = apply(functools.partial(BASES[name], FXGRAD))
+    np.testing.assert_allclose(result, expected(name)[what], rtol=1e-8, atol=1e-8)
+
+
+# --- reverse mode without a bound on the steps ----------------------------------------------------------------
+
+
+def newton(a: Any) -> Any:
+    return lax.while_loop(lambda x: abs(x * x - a) > 1e-12 * a, lambda x: 0.5 * (x + a / x), a)
+
+
+def test_gradient_through_newton() -> None:
+    for transform in (grad, lambda f: jit(grad(f))):
+        np.testing.assert_allclose(transform(newton)(np.float64(2.0)), 0.5 / np.sqrt(2.0), rtol=1e-10)
+
+
+def test_gradient_through_newton_for_each_entry() -> None:
+    a = np.array([1e-3, 2.0, 1e6])
+    np.testing.assert_allclose(vmap(grad(newton))(a), 0.5 / np.sqrt(a), rtol=1e-9)
+    np.testing.assert_allclose(jit(vmap(grad(newton)))(a), 0.5 / np.sqrt(a), rtol=1e-9)
+
+
+def sinkhorn(cost: Any, loop: Callable[..., Any]) -> Any:
+    kernel = fnp.exp(-cost)
+    u, v = loop(lambda uv: (0.25 / (kernel @ uv[1]), 0.25 / (kernel.T @ (0.25 / (kernel @ uv[1])))),
+                (fnp.ones(4, "float64"), fnp.ones(4, "float64")))
+    return fnp.sum(u[:, None] * kernel * v * cost)
+
+
+def test_gradient_through_sinkhorn_equals_that_of_the_unrolled_one() -> None:
+    cost = np.random.default_rng(0).random((4, 4))
+    taken = []
+
+    def until_settled(step: Any, start: Any) -> Any:
+        def going(state: Any) -> Any:
+            (_, v), (_, before), _ = state
+            return fnp.max(fnp.abs(v - before)) > 1e-9
+        first = step(start)
+        final, _, count = lax.while_loop(going, lambda s: (step(s[0]), s[0], s[2] + 1), (first, start, 1))
+        taken.append(count)
+        return final
+
+    def unrolled(step: Any, start: Any) -> Any:
+        for _ in range(count):
+            start = step(start)
+        return start
+
+    value = sinkhorn(cost, until_settled)
+    count = int(taken[0])
+    assert count > 5
+    np.testing.assert_allclose(value, sinkhorn(cost, unrolled), rtol=1e-12)
+    reference = grad(lambda c: sinkhorn(c, unrolled))(cost)
+    np.testing.assert_allclose(grad(lambda c: sinkhorn(c, until_settled))(cost), reference, rtol=1e-9)
+    np.testing.assert_allclose(jit(grad(lambda c: sinkhorn(c, until_settled)))(cost), reference, rtol=1e-9)
+
+
+def adaptive(rate: Any, loop: Callable[..., Any]) -> Any:
+    """Heun's method with a step size that follows its error estimate, for y' = -rate * y**2 from 0 to 1."""
+    def going(state: Any) -> Any:
+        return state[0] < 1.0
+
+    def step(state: Any) -> Any:
+        t, y, h = state
+        h = fnp.minimum(h, 1.0 - t + 1e-12)
+        k1 = -rate * y * y
+        k2 = -rate * (y + h * k1) ** 2
+        error = fnp.abs(0.5 * h * (k2 - k1)) + 1e-15
+        accept = error < 1e-5
+        following = h * fnp.clip(0.9 * fnp.sqrt(1e-5 / error), 0.2, 2.0)
+        return fnp.where(accept, t + h, t), fnp.where(accept, y + 0.5 * h * (k1 + k2), y), following
+    return loop(going, step, (fnp.zeros((), "float64"), fnp.ones((), "float64"), fnp.full((), 0.1, "float64")))[1]
+
+
+def python_while(going: Any, step: Any, state: Any) -> Any:
+    while going(state):
+        state = step(state)
+    return state
+
+
+def test_gradient_through_an_adaptive_solver_equals_that_of_the_unrolled_one() -> None:
+    rate = np.float64(3.0)
+    reference = grad(lambda r: adaptive(r, python_while))(rate)
+    for transform in (grad, lambda f: jit(grad(f))):
+        np.testing.assert_allclose(transform(lambda r: adaptive(r, lax.while_loop))(rate), reference, rtol=1e-9)
+    np.testing.assert_allclose(reference, -1 / 16, rtol=1e-2)  # y(1) = 1 / (1 + rate)
+
+
+def many_steps(x: Any, steps: Any) -> Any:
+    return fnp.sum(lax.while_loop(lambda s: s[0] < steps, lambda s: (s[0] + 1, fnp.sin(s[1]) + 0.1 * s[1]), (0, x))[1])
+
+
+def test_memory_under_jit_does_not_depend_on_the_number_of_steps() -> None:
+    x = np.linspace(0.1, 2.0, 1000)
+    compiled = jit(grad(many_steps)).lower(x, np.int32(1)).compile()
+    state = x.nbytes
+    assert compiled.memory_analysis().temp_size_in_bytes < 200 * state  # 128 states, whatever the number of steps is
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 127, 128, 129, 1000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_gradient_under_jit_with_a_table_of_states(steps: int) -> None:
+    x = np.array([0.3, 1.1])
+    reference = np.ones(2)
+    value = x
+    for _ in range(steps):
+        reference, value = reference * (np.cos(value) + 0.1), np.sin(value) + 0.1 * value
+    np.testing.assert_allclose(jit(grad(many_steps))(x, np.int32(steps)), reference, rtol=1e-7, atol=1e-300)
+
+
+def test_small_tables_of_states_recompute() -> None:
+    """More steps than any table walks back in one repetition, with a state so large that the table is small."""
+    x = np.full(1 << 19, 0.3)
+    result = jit(grad(many_steps))(x, np.int32(200))
+    reference, value = 1.0, 0.3
+    for _ in range(200):
+        reference, value = reference * (np.cos(value) + 0.1), np.sin(value) + 0.1 * value
+    np.testing.assert_allclose(result, np.full_like(x, reference), rtol=1e-7, atol=1e-300)
+
+
+# --- lanes that do not take part --------------------------------------------------------------------------------
+
+
+def test_no_nan_from_the_branch_not_taken() -> None:
+    def safe(x: Any) -> Any:
+        return lax.cond(x > 0, lambda x: fnp.sqrt(x), lambda x: 0.0 * x, x)
+    x = np.array([4.0, 0.0, -1.0])
+    for f in (vmap(grad(safe)), jit(vmap(grad(safe))), grad(lambda x: fnp.sum(vmap(safe)(x)))):
+        np.testing.assert_array_equal(f(x), [0.25, 0.0, 0.0])
+
+
+def test_no_nan_reaches_what_all_lanes_share() -> None:
+    def f(w: Any, x: Any) -> Any:
+        return lax.cond(x > 0, lambda: fnp.log(w * x), lambda: x * 0.0)
+    x = np.array([-1.0, 0.0])
+    shared = grad(lambda w: fnp.sum(vmap(lambda one: f(w, one))(x)))(np.float64(2.0))
+    np.testing.assert_array_equal(shared, 0.0)
+
+
+def test_a_lane_that_has_stopped_computes_no_nan() -> None:
+    def f(x: Any) -> Any:  # 1 / (x - 3) is infinite where a lane ends
+        return lax.while_loop(lambda s: s < 3.0, lambda s: s + 1.0 + 0.0 / (s - 3.0), x)
+    x = np.array([0.0, 1.0, 2.0])
+    np.testing.assert_allclose(grad(lambda x: fnp.sum(vmap(f)(x)))(x), [1.0, 1.0, 1.0])
+
+
+def test_a_dead_lane_does_not_keep_a_loop_running() -> None:
+    def f(x: Any) -> Any:  # would never end for negative x
+        return lax.cond(x > 0, lambda x: lax.while_loop(lambda s: s < 10.0, lambda s: s * 2.0, x), lambda x: x, x)
+    np.testing.assert_array_equal(vmap(f)(np.array([3.0, -1.0])), [12.0, -1.0])
+    np.testing.assert_array_equal(vmap(f)(np.array([-3.0, -1.0])), [-3.0, -1.0])
+
+
+# --- inputs of every kind -----------------------------------------------------------------------------------
+
+
+def test_empty_and_scalar_carries() -> None:
+    assert lax.scan(lambda c, x: (c, x * 2), None, np.zeros((0, 3)))[1].shape == (0, 3)
+    assert lax.scan(lambda c, _: (c + 1, None), 0, length=4)[0] == 4
+    assert lax.fori_loop(3, 1, lambda i, c: c * 2, 5.0) == 5.0
+    assert lax.while_loop(lambda c: c["n"] < 3, lambda c: {"n": c["n"] + 1}, {"n": 0}) == {"n": 3}
+
+
+def test_a_result_is_no_input_even_without_a_step() -> None:
+    x = np.ones(3)
+    for result in (lax.fori_loop(0, 0, lambda i, c: c, x), lax.while_loop(lambda c: False, lambda c: c, x),
+                   lax.scan(lambda c, _: (c, None), x, length=0)[0], lax.cond(True, lambda c: c, lambda c: c, x)):
+        assert not np.shares_memory(result, x)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int64", "bfloat16", "float16", "float64", "complex64"])
+def test_carries_keep_their_dtype(dtype: str) -> None:
+    x = fnp.ones(3, dtype)
+    for result in (lax.fori_loop(0, 2, lambda i, c: c, x), lax.scan(lambda c, y: (c, y), x, x[:, None])[1],
+                   lax.cond(x[0] == x[1], lambda c: c, lambda c: c * c, x), jit(lambda x: lax.map(lambda y: y, x))(x)):
+        assert result.dtype.name == dtype
+
+
+def test_weak_scalars_become_what_the_step_makes_of_them() -> None:
+    total, _ = lax.scan(lambda c, x: (c + x, None), 0.0, np.arange(3.0))
+    assert total.dtype == np.float64
+    assert lax.cond(True, lambda: 1.0, lambda: fnp.zeros((), 'bfloat16')).dtype.name == 'bfloat16'
+    assert lax.cond(True, lambda: 1, lambda: np.zeros((), "int8")).dtype == np.int8
+
+
+def test_closed_over_floats_are_inputs_of_the_program() -> None:
+    def f(x: Any, scale: float) -> Any:
+        return fnp.sum(lax.scan(lambda c, y: (c * scale + y, None), x[0], x)[0])
+    x = np.arange(3.0)
+    for scale in (0.5, 2.0):
+        np.testing.assert_allclose(grad(f)(x, scale), [scale ** 3 + scale ** 2, scale, 1.0])
+
+
+# --- what a scan keeps ------------------------------------------------------------------------------------------
+
+
+def stacked_bytes(f: Callable[..., Any], *args: Any) -> int:
+    """The bytes that the forward scan of the gradient program stacks for the backward one."""
+    program = fxgrad.make_program(grad(f))(*args)
+    forward = next(equation for equation in program.equations if equation.primitive.name == "scan")
+    return sum(var.aval.nbytes for var in forward.outputs[forward.params["num_carry"]:])
+
+
+def test_nothing_cheap_or_constant_is_stacked() -> None:
+    x, w = np.linspace(0.0, 1.0, 10), np.eye(10)
+
+    def f(x: Any, w: Any) -> Any:
+        def step(h: Any, _: Any) -> Any:
+            weights = fnp.exp(w) / fnp.sum(fnp.exp(w))
+            return fnp.tanh(fnp.sin(fnp.cos(weights @ h))), None
+        return fnp.sum(lax.scan(step, x, None, length=7)[0])
+    assert stacked_bytes(f, x, w) == 7 * x.nbytes  # the carry alone
+
+
+def test_large_products_are_kept() -> None:
+    x = np.full((200, 200), 0.01)
+
+    def f(xw: Any) -> Any:
+        return fnp.sum(lax.scan(lambda h, _: (fnp.tanh(fnp.sin(h @ xw[1])), None), xw[0], None, length=3)[0])
+    assert stacked_bytes(f, (x, x)) == 3 * 2 * x.nbytes  # the carry, and the product
+
+
+def test_zeros_are_not_propagated_through_counters() -> None:
+    tangent = fxgrad.make_program(lambda x: fxgrad.jvp(lambda x: lax.fori_loop(0, 3, lambda i, c: c * 2.0, x),
+                                                       (x,), (x,)))(1.0)
+    scan = next(equation for equation in tangent.equations if equation.primitive.name == "scan")
+    assert len(scan.outputs) == 3  # the counter, the value, the value's tangent
+    assert jnp.ndim(tangent(1.0)[0]) == 0

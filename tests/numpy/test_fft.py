@@ -1,0 +1,156 @@
+"""Fourier transforms against jax.numpy.fft and NumPy."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad.errors import ArgumentError, AxisError, DTypeError, ShapeError
+from fxgrad.testing import check_grads
+from tests.numpy.comparison import assert_equal, draw
+
+X, Z = draw((3, 6), "float64"), draw((3, 6), "complex128")
+CUBE = draw((2, 3, 4, 5), "complex128")
+ONE = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+MANY = ("fftn", "ifftn", "rfftn", "irfftn")
+PLANE = ("fft2", "ifft2", "rfft2", "irfft2")
+NORMS = (None, "backward", "ortho", "forward")
+
+
+def operand(name: str, x: Any, z: Any) -> Any:
+    return x if name.startswith(("rfft", "ihfft")) else z
+
+
+def check(name: str, a: Any, **options: Any) -> None:
+    function = getattr(fnp.fft, name)
+    with jax.enable_x64(True):
+        expected = np.asarray(getattr(jnp.fft, name)(jnp.asarray(a), **options))
+    assert_equal(function(a, **options), expected, name)
+    assert_equal(fxgrad.make_program(lambda a: function(a, **options))(a)(a), expected, name)
+    assert_equal(getattr(np.fft, name)(a, **options).astype(expected.dtype), expected, name)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", ONE)
+def test_one_axis(name: str, norm: str | None) -> None:
+    a = operand(name, X, Z)
+    for options in ({}, {"n": 4}, {"n": 9}, {"axis": 0}, {"axis": -2, "n": 5}, {"n": 1}):
+        check(name, a, norm=norm, **options)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", MANY + PLANE)
+def test_several_axes(name: str, norm: str | None) -> None:
+    a = operand(name, CUBE.real, CUBE)
+    for options in ({"axes": (-2, -1)}, {"axes": (0, 2)}, {"axes": (2, 0), "s": (3, 6)}):
+        check(name, a, norm=norm, **options)
+    if name in MANY:
+        check(name, a[0], norm=norm)
+        check(name, a[0], norm=norm, axes=(1,))
+
+
+def test_more_axes_than_xla_takes() -> None:
+    five = draw((2, 3, 2, 2, 4), "float64")
+    for name in MANY:
+        a = operand(name, five, five + 1j)
+        expected = getattr(np.fft, name)(a)
+        assert_equal(getattr(fnp.fft, name)(a), expected)
+        assert_equal(fxgrad.jit(getattr(fnp.fft, name))(a), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128", "int32", "bool"])
+def test_dtypes(dtype: str) -> None:
+    a = draw((4,), dtype) > 0 if dtype == "bool" else draw((4,), dtype)
+    for name in ("fft", "irfft", "hfft", *([] if "complex" in dtype else ["rfft", "ihfft"])):
+        with jax.enable_x64(dtype.endswith(("64", "128"))):  # the default float dtype is float32
+            expected = np.asarray(getattr(jnp.fft, name)(jnp.asarray(a)))
+        assert_equal(getattr(fnp.fft, name)(a), expected, name)
+        assert_equal(fxgrad.jit(getattr(fnp.fft, name))(a), expected, name)
+
+
+def weighted(result: Any) -> Any:
+    weights = draw(fnp.shape(result), "float64", seed="w")
+    total = (result.real * weights).sum()
+    return total + (result.imag * (1 - weights)).sum() if result.dtype.kind == "c" else total
+
+
+@pytest.mark.parametrize("name", ONE + PLANE)
+def test_derivatives(name: str) -> None:
+    a = operand(name, X, Z)
+    options: dict[str, Any] = {"s": (4, 5)} if name in PLANE else {"n": 5}
+
+    def loss(module: Any) -> Callable[..., Any]:
+        return lambda a: weighted(getattr(module.fft, name)(a * a, norm="ortho", **options))
+
+    with jax.enable_x64(True):
+        expected = jax.grad(loss(jnp))(a)
+    np.testing.assert_allclose(fxgrad.grad(loss(fnp))(a), expected, 1e-10, 1e-10)
+    check_grads(loss(fnp), (a,), order=2)
+    batched = fxgrad.vmap(fxgrad.grad(loss(fnp)))(np.stack([a, 2 * a]))
+    np.testing.assert_allclose(batched[0], expected, 1e-10, 1e-10)
+
+
+def test_numpys_own_functions() -> None:
+    def loss(x: Any) -> Any:
+        return abs(np.fft.fft(x)).sum() + np.fft.irfft(np.fft.rfft(x) * 2, n=5).sum() + \
+            (np.fft.fftshift(x, axes=1) * X).sum() + abs(np.fft.fft2(x)).sum()
+
+    check_grads(loss, (X,), order=1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+def test_frequencies(n: int) -> None:
+    for name in ("fftfreq", "rfftfreq"):
+        for d in (1.0, 0.25, 3):
+            assert_equal(getattr(fnp.fft, name)(n, d), np.asarray(getattr(jnp.fft, name)(n, d)))
+        assert_equal(getattr(fnp.fft, name)(n, dtype="float64"), getattr(np.fft, name)(n))
+    shifted = np.arange(2 * n).reshape(2, n)
+    for axes in (None, 1, (0, 1)):
+        assert_equal(fnp.fft.fftshift(shifted, axes), np.fft.fftshift(shifted, axes))
+        assert_equal(fnp.fft.ifftshift(shifted, axes), np.fft.ifftshift(shifted, axes))
+
+
+def test_names_and_signatures_are_jax_s() -> None:
+    assert fnp.fft.__all__ == sorted(name for name in dir(jnp.fft) if not name.startswith("_"))
+    for name in fnp.fft.__all__:
+        mine, theirs = (inspect.signature(getattr(module.fft, name)).parameters for module in (fnp, jnp))
+        assert [(each.name, each.kind, each.default) for each in mine.values()] == \
+            [(each.name, each.kind, each.default) for each in theirs.values()], name
+        assert ">>>" in getattr(fnp.fft, name).__doc__
+
+
+MESSAGES: dict[str, tuple[type[Exception], Callable[[], Any], str]] = {
+    "complex": (DTypeError, lambda: fnp.fft.rfft(Z),
+                "rfft: not defined for complex128; it takes real numbers. Pass a.real, or use fft"),
+    "half": (DTypeError, lambda: fnp.fft.fft(np.ones(3, np.float16)),
+             ("fft: not defined for float16; it takes float32, float64, complex64 and complex128. Convert first: "
+              "x.astype('float32')")),
+    "norm": (ArgumentError, lambda: fnp.fft.fft(X, norm="unit"),
+             "fft: norm='unit'; it is one of 'backward', 'ortho', 'forward'"),
+    "points": (ShapeError, lambda: fnp.fft.fft(np.zeros(0)),
+               "fft: (0,) points; at least one is needed along each axis"),
+    "axes": (AxisError, lambda: fnp.fft.fftn(X, axes=(0, -2)),
+             "fftn: axes=(0, -2) names an axis twice; name each once"),
+    "sizes": (ArgumentError, lambda: fnp.fft.fftn(X, s=(1, 2), axes=(0,)),
+              "fftn: 2 sizes for 1 axes; one for each is needed"),
+    "axis": (ArgumentError, lambda: fnp.fft.fft(X, axis=(0, 1)),
+             "fft: axis=(0, 1); one integer is needed. fftn takes several axes"),
+    "plane": (ArgumentError, lambda: fnp.fft.fft2(CUBE, axes=(0, 1, 2)),
+              "fft2: axes=(0, 1, 2); two are needed. fftn takes others"),
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_messages(name: str) -> None:
+    kind, call, text = MESSAGES[name]
+    with pytest.raises(kind, match=f"^{re.escape(text)}\n  at test_fft.py:"):
+        call()

@@ -1,0 +1,203 @@
+"""Special functions against those of jax.scipy.special: values, dtypes, derivatives, batches, compiled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.scipy.special
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.scipy.special
+from fxgrad import errors
+
+ANY = np.array([[-2.3, -0.7, 0.4], [0.9, 1.6, 3.2]])
+POSITIVE = np.array([[0.3, 0.7, 1.1], [1.9, 2.6, 3.2]])
+UNIT = np.array([[0.1, 0.3, 0.45], [0.55, 0.7, 0.95]])
+OTHER = np.array([1.3, 0.6, 2.2])
+
+CASES: list[tuple[str, tuple[Any, ...], tuple[int, ...]]] = [
+    ("erf", (ANY,), (0,)), ("erfc", (ANY,), (0,)), ("erfinv", (UNIT,), (0,)), ("erfcx", (ANY,), (0,)),
+    ("dawsn", (ANY,), (0,)), ("owens_t", (ANY, OTHER), (0, 1)), ("ndtr", (ANY,), (0,)), ("ndtri", (UNIT,), (0,)),
+    ("log_ndtr", (3 * ANY,), (0,)), ("expit", (ANY,), (0,)), ("logit", (UNIT,), (0,)),
+    ("xlogy", (ANY, OTHER), (0, 1)), ("xlog1py", (ANY, OTHER), (0, 1)), ("entr", (POSITIVE,), (0,)),
+    ("rel_entr", (POSITIVE, OTHER), (0, 1)), ("kl_div", (POSITIVE, OTHER), (0, 1)),
+    ("boxcox", (POSITIVE, OTHER), (0, 1)), ("boxcox1p", (POSITIVE, OTHER), (0, 1)), ("gammaln", (ANY,), (0,)),
+    ("loggamma", (POSITIVE,), (0,)), ("gammasgn", (ANY,), ()), ("gamma", (ANY,), (0,)), ("digamma", (ANY,), (0,)),
+    ("gammainc", (POSITIVE, OTHER), (0, 1)), ("gammaincc", (POSITIVE, OTHER), (0, 1)),
+    ("betaln", (POSITIVE, OTHER), (0, 1)), ("beta", (POSITIVE, OTHER), (0, 1)),
+    ("betainc", (POSITIVE, OTHER, UNIT), (2,)), ("poch", (POSITIVE, OTHER), (0, 1)),
+    ("zeta", (POSITIVE + 1, OTHER), (1,)),
+    ("factorial", (POSITIVE,), (0,)), ("comb", (POSITIVE + 3, OTHER), (0, 1)), ("i0e", (ANY,), (0,)),
+    ("i1e", (ANY,), (0,)), ("i0", (ANY,), (0,)), ("i1", (ANY,), (0,)), ("exp1", (POSITIVE,), (0,)),
+    ("expi", (ANY,), (0,)), ("expn", (np.array([[1.0], [3.0]]), POSITIVE), (1,)), ("spence", (POSITIVE,), (0,)),
+    ("hyp1f1", (POSITIVE, OTHER, ANY), (2,)), ("hyp2f1", (POSITIVE, OTHER, OTHER + 1, UNIT), (3,)),
+    ("sici", (POSITIVE,), (0,)), ("fresnel", (ANY,), (0,)), ("logsumexp", (ANY,), (0,)), ("softmax", (ANY,), (0,)),
+    ("log_softmax", (ANY,), (0,)), ("polygamma", (np.array([[1], [2]]), POSITIVE), (1,)),
+]
+WEAKER = {"sici": 1e-8, "fresnel": 1e-7, "hyp2f1": 1e-7, "hyp1f1": 1e-7, "spence": 1e-8, "polygamma": 1e-8,
+          "zeta": 1e-9, "gammainc": 1e-9, "gammaincc": 1e-9, "log_ndtr": 1e-7, "owens_t": 1e-8}
+"""Functions of which jax's own float64 values or derivatives are good to this only."""
+
+
+def close(got: Any, expected: Any, tolerance: float) -> None:
+    for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        left, right = np.asarray(ours), np.asarray(theirs)
+        assert left.dtype == right.dtype
+        assert left.shape == right.shape
+        np.testing.assert_allclose(left, right, rtol=tolerance, atol=tolerance)
+
+
+def theirs_of(name: str) -> Callable[..., Any]:
+    return getattr(jax.scipy.special, name)
+
+
+SLOW = {"hyp1f1", "hyp2f1", "expi", "exp1", "expn", "gammainc", "gammaincc", "betainc", "owens_t", "sici", "fresnel"}
+"""Functions whose kernels take long to compile."""
+
+
+def cases(derivatives: bool = False) -> list[Any]:
+    return [pytest.param(*case, id=case[0], marks=[pytest.mark.slow] * (case[0] in SLOW))
+            for case in CASES if case[2] or not derivatives]
+
+
+@pytest.mark.parametrize(("name", "args", "_"), cases())
+def test_values(name: str, args: tuple[Any, ...], _: Any) -> None:
+    function = getattr(fxgrad.scipy.special, name)
+    with jax.enable_x64(True):
+        close(function(*args), theirs_of(name)(*args), WEAKER.get(name, 1e-10))
+        narrow = [arg.astype(np.float32) if arg.dtype.kind == "f" else arg for arg in args]
+        close(function(*narrow), theirs_of(name)(*narrow), 2e-4)
+        close(fxgrad.jit(function)(*args), theirs_of(name)(*args), WEAKER.get(name, 1e-10))
+    rows = np.broadcast_arrays(*args)
+    if name not in ("logsumexp", "softmax", "log_softmax"):
+        close(fxgrad.vmap(function)(*rows), function(*rows), 1e-12)
+
+
+@pytest.mark.parametrize(("name", "args", "places"), cases(derivatives=True))
+def test_derivatives(name: str, args: tuple[Any, ...], places: tuple[int, ...]) -> None:
+    function = getattr(fxgrad.scipy.special, name)
+    random = np.random.default_rng(0)
+    tangents = [random.standard_normal(args[place].shape) for place in places]
+
+    def within(function: Callable[..., Any]) -> Callable[..., Any]:
+        def partial(*chosen: Any) -> Any:
+            given = dict(zip(places, chosen, strict=True))
+            return function(*(given.get(place, arg) for place, arg in enumerate(args)))
+        return partial
+
+    chosen = [args[place] for place in places]
+    with jax.enable_x64(True):
+        expected = jax.jvp(within(theirs_of(name)), chosen, tangents)
+    tolerance = 10 * WEAKER.get(name, 1e-10)
+    got = fxgrad.jvp(within(function), chosen, tangents)
+    close(got, expected, tolerance)
+    value, pull = fxgrad.vjp(within(function), *chosen)
+    cotangents = jax.tree.map(lambda output: random.standard_normal(np.shape(output)), value)
+    forwards = sum(np.sum(left * right) for left, right in
+                   zip(jax.tree.leaves(cotangents), jax.tree.leaves(got[1]), strict=True))
+    backwards = sum(np.sum(left * right) for left, right in zip(pull(cotangents), tangents, strict=True))
+    np.testing.assert_allclose(forwards, backwards, rtol=1e-9)
+
+
+def test_integers_become_floats() -> None:
+    for name, args in (("erf", (1,)), ("xlogy", (np.arange(3), np.arange(1, 4))), ("gammaln", (np.arange(1, 4),)),
+                       ("comb", (np.arange(5, 8), 2)), ("softmax", (np.arange(3),)), ("logsumexp", (np.arange(3),))):
+        close(getattr(fxgrad.scipy.special, name)(*args).astype(np.float32), theirs_of(name)(*args), 1e-5)
+
+
+ENDS = np.array([0.0, -0.0, 1.0, -1.0, -1.5, -2.5, np.inf, -np.inf, np.nan])
+
+
+@pytest.mark.parametrize("name", ["erf", "erfc", "erfinv", "ndtr", "log_ndtr", "expit", "entr", "gammaln", "loggamma",
+                                  "gammasgn", "gamma", "i0e", "i1e", "erfcx", "factorial", "ndtri", "logit"])
+def test_ends(name: str) -> None:
+    with jax.enable_x64(True):
+        expected = np.asarray(theirs_of(name)(ENDS))
+    np.testing.assert_allclose(getattr(fxgrad.scipy.special, name)(ENDS), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["xlogy", "xlog1py", "rel_entr", "kl_div", "betaln", "beta"])
+def test_ends_of_pairs(name: str) -> None:
+    x, y = np.meshgrid(ENDS[[0, 2, 3, 6, 8]], ENDS[[0, 2, 3, 6, 8]])
+    with jax.enable_x64(True):
+        expected = np.asarray(theirs_of(name)(x, y))
+    both = np.isfinite(x) & np.isfinite(y) if name in ("betaln", "beta", "kl_div", "rel_entr") else x == x  # noqa: PLR0124
+    np.testing.assert_allclose(getattr(fxgrad.scipy.special, name)(x, y)[both], expected[both], rtol=1e-10)
+
+
+def test_derivatives_of_products_with_logarithms_at_zero() -> None:
+    for name in ("xlogy", "xlog1py"):
+        with jax.enable_x64(True):
+            expected = jax.grad(theirs_of(name), (0, 1))(0.0, 3.0)
+        np.testing.assert_allclose(fxgrad.grad(getattr(fxgrad.scipy.special, name), (0, 1))(0.0, 3.0), expected)
+
+
+LOG_SUMS: list[dict[str, Any]] = [
+    {}, {"axis": 0}, {"axis": (0, 1), "keepdims": True}, {"axis": -1, "b": OTHER}, {"b": -OTHER, "return_sign": True},
+    {"axis": 1, "where": POSITIVE > 1}, {"axis": 1, "b": np.array([0.0, 1.0, 0.0]), "return_sign": True}]
+
+
+@pytest.mark.parametrize("options", LOG_SUMS)
+def test_logsumexp(options: dict[str, Any]) -> None:
+    with jax.enable_x64(True):
+        for array in (ANY, 1e3 * ANY, np.array([[-np.inf, 0.0, np.inf], [-np.inf] * 3]), ANY + 1j):
+            if "where" in options and array.dtype.kind == "c":
+                continue
+            close(fxgrad.scipy.special.logsumexp(array, **options), theirs_of("logsumexp")(array, **options), 1e-12)
+        if "return_sign" not in options:
+            expected = jax.grad(lambda x: theirs_of("logsumexp")(x, **options).sum())(ANY)
+            got = fxgrad.grad(lambda x: fxgrad.numpy.sum(fxgrad.scipy.special.logsumexp(x, **options)))(ANY)
+            np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, 1)])
+def test_softmax(name: str, axis: Any) -> None:
+    with jax.enable_x64(True):
+        close(getattr(fxgrad.scipy.special, name)(ANY, axis=axis), theirs_of(name)(ANY, axis=axis), 1e-12)
+        close(getattr(fxgrad.scipy.special, name)(ANY.astype(np.float32), axis=axis),
+              theirs_of(name)(ANY.astype(np.float32), axis=axis), 1e-6)
+
+
+def test_of_whole_numbers() -> None:
+    with jax.enable_x64(True), fxgrad.default_dtype("float64"):
+        for n in (0, 1, 2, 3, 10, 30):
+            close(fxgrad.scipy.special.bernoulli(n), theirs_of("bernoulli")(n), 1e-5)  # of the zeta function
+        for d in (1, 2, 5):
+            close(fxgrad.scipy.special.multigammaln(POSITIVE + 3, d), theirs_of("multigammaln")(POSITIVE + 3, d), 1e-11)
+        for n, k in ((5, 2), (2, 5), (0, 0), (-1, 2)):
+            for repetition in (False, True):
+                close(fxgrad.scipy.special.comb(float(n), float(k), repetition=repetition),
+                      np.asarray(theirs_of("comb")(float(n), float(k), repetition=repetition)), 1e-11)
+
+
+def test_faddeeva() -> None:
+    points = ANY + 1j * POSITIVE
+    with jax.enable_x64(True):
+        expected = theirs_of("wofz")(points)
+    close(fxgrad.scipy.special.wofz(points), expected, 1e-11)
+    tangent = np.full_like(points, 0.3 - 0.2j)
+    step = 1e-6 * tangent
+    slope = (fxgrad.scipy.special.wofz(points + step) - fxgrad.scipy.special.wofz(points - step)) / 2e-6
+    np.testing.assert_allclose(fxgrad.jvp(fxgrad.scipy.special.wofz, (points,), (tangent,))[1], slope, rtol=1e-7)
+
+
+def test_derivatives_that_are_not_there() -> None:
+    with pytest.raises(errors.UnsupportedError, match=re.escape(
+            "zeta(x, q) has no derivative in x: no closed form is known. Pass x as a constant "
+            "(fxgrad.stop_gradient(x)), or differentiate with respect to the other arguments only")):
+        fxgrad.grad(lambda x: fxgrad.scipy.special.zeta(x, 1.0))(2.0)
+    with pytest.raises(errors.UnsupportedError, match=re.escape(
+            "factorial: exact=True is not supported; use math.factorial(n)")):
+        fxgrad.scipy.special.factorial(3, exact=True)
+
+
+def test_names_of_jax() -> None:
+    theirs = {name for name in dir(jax.scipy.special) if not name.startswith("_")}
+    assert theirs - set(fxgrad.scipy.special.__all__) <= {"bessel_jn", "sph_harm_y"}
+    assert set(fxgrad.scipy.special.__all__) <= theirs
