@@ -22,6 +22,7 @@ from fxgrad import (
     tree,
 )
 from fxgrad.api.batching import vmap
+from fxgrad.api.callbacks import io_callback, pure_callback
 from fxgrad.api.compiled import jit
 from fxgrad.api.custom import custom_jvp, custom_vjp
 from fxgrad.api.forward import jvp, linearize
@@ -48,8 +49,8 @@ __all__ = [
     "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "Primitive", "Program", "ShapeDtypeStruct", "TODO",
     "Var", "bind", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "cost", "custom_jvp",
     "custom_vjp", "debug", "default_dtype", "dtypes", "errors", "eval_shape", "executors", "grad", "hessian", "hvp",
-    "image", "instantiate", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize",
-    "make_jaxpr", "make_program", "nn", "numpy", "parse", "print_saved_residuals", "random", "remat",
-    "saved_residuals", "scipy", "segment", "set_default_dtype", "show", "simplify", "stop_gradient", "testing",
-    "tree", "value_and_grad", "value_and_jacobian", "vjp", "vmap",
+    "image", "instantiate", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose",
+    "linearize", "make_jaxpr", "make_program", "nn", "numpy", "parse", "print_saved_residuals", "pure_callback",
+    "random", "remat", "saved_residuals", "scipy", "segment", "set_default_dtype", "show", "simplify",
+    "stop_gradient", "testing", "tree", "value_and_grad", "value_and_jacobian", "vjp", "vmap",
 ]

@@ -1,13 +1,23 @@
-"""Looking into a function while it is traced."""
+"""Looking into a function: while it is traced, and while its program runs."""
 
 from __future__ import annotations
 
+import re
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from fxgrad import tree
+from fxgrad.control.callback import debug_callback_p, host_function
+from fxgrad.core.tape import bind
 from fxgrad.core.tracer import Tracer
 from fxgrad.debug_keys import check_key_reuse
+from fxgrad.errors import ArgumentError, at_user_line
 
-__all__ = ["check_key_reuse", "value"]
+__all__ = ["callback", "check_key_reuse", "print", "value"]
+
+_print = print
 
 
 def value(x: Any) -> Any:
@@ -26,3 +36,96 @@ def value(x: Any) -> Any:
     [6.0]
     """
     return x.tape.force(x, "fxgrad.debug.value()") if type(x) is Tracer else x
+
+
+def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:  # noqa: A001  (jax's name)
+    """Prints `fmt.format(*args, **kwargs)` whenever the program runs, with the values of traced arrays.
+
+    Arguments are arrays, containers of them, or anything that can be hashed. It prints once where the user's code
+    comes by once: in the forward pass of a derivative, for every entry under `vmap`, at every step of a loop. Under
+    `vmap`, a `cond` whose choice differs between entries prints in both branches, and a loop whose length differs
+    prints for all entries as long as one goes on; entries that are not concerned show the values of one that is. NumPy
+    keeps the order of all that is printed, XLA that of what is `ordered`.
+
+    Raises `ArgumentError` if `fmt` and the arguments do not fit together.
+
+    >>> import fxgrad
+    >>> def f(x):
+    ...     fxgrad.debug.print("x is {x:.1f}, its square {}", x * x, x=x)
+    ...     return x * x
+    >>> slope = fxgrad.grad(f)(3.0)
+    x is 3.0, its square 9.0
+    """
+    if not isinstance(fmt, str):
+        raise ArgumentError(at_user_line(
+            f"debug.print: the first argument is a {type(fmt).__name__}, where a format string is needed. Write "
+            "debug.print('{}', x)"))
+    _Fields().vformat(fmt, args, kwargs)
+    _look("debug.print", _Printer(fmt), args, kwargs, ordered)
+
+
+def callback(callback: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+    """Calls `callback(*args, **kwargs)` whenever the program runs, with the values of traced arrays.
+
+    It gets NumPy arrays in the containers of the arguments; what it returns is not used. When and how often it is
+    called is as for `print`.
+
+    Raises `ArgumentError` for a callback that cannot be called.
+
+    >>> import numpy as np, fxgrad
+    >>> seen = []
+    >>> def f(x):
+    ...     fxgrad.debug.callback(seen.append, x)
+    ...     return x * x
+    >>> _ = fxgrad.vmap(f)(np.array([1.0, 2.0]))
+    >>> [float(x) for x in seen]
+    [1.0, 2.0]
+    """
+    _look("debug.callback", callback, args, kwargs, ordered)
+
+
+def _look(what: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ordered: bool,
+          ) -> None:
+    host, values = host_function(what, function, args, kwargs, (), tree.structure(()))
+    bind(debug_callback_p, *values, callback=host, ordered=bool(ordered))
+
+
+@dataclass(frozen=True)
+class _Printer:
+    """A function that prints; equal ones print the same."""
+
+    fmt: str
+    __name__ = "print"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        _print(self.fmt.format(*args, **kwargs))
+
+
+class _Fields(string.Formatter):
+    """Holds the fields of a format string to the arguments, of which the values need not be known."""
+
+    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+        first = re.split(r"[.\[]", field_name)[0]
+        key: int | str = int(first) if first.isdigit() else first
+        if (key not in kwargs) if isinstance(key, str) else (key >= len(args)):
+            raise ArgumentError(at_user_line(
+                f"debug.print: the format string has the field {{{field_name}}}, and there is no such argument; given "
+                f"are {self._given(args, kwargs)}"))
+        return "", key
+
+    def format_field(self, value: Any, format_spec: str) -> str:  # noqa: ARG002
+        return ""
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:  # noqa: ARG002
+        return value
+
+    def check_unused_args(self, used_args: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        unused = [name for name in (*range(len(args)), *kwargs) if name not in used_args]
+        if unused:
+            raise ArgumentError(at_user_line(
+                f"debug.print: the format string has no field for {', '.join(f'{{{name}}}' for name in unused)}, which "
+                "would not be printed; write such a field, or leave the argument out"))
+
+    @staticmethod
+    def _given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        return ", ".join(f"{{{name}}}" for name in (*range(len(args)), *kwargs)) or "none"

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes, tree
+from fxgrad.control.call import named_call_p
 from fxgrad.control.flat import check_leaf, indexed_names, nth, trace_flat
 from fxgrad.core.avals import Aval, Literal, to_numpy
 from fxgrad.core.primitive import Primitive
@@ -93,6 +94,7 @@ class _Search:
         self._made: dict[Hashable, int] = {}
         self._used: dict[int, tuple[str, Source | None]] = {}
         self._in_loop: list[int] = []
+        self._called_at: list[Source | None] = []
 
     def _numbers(self, count: int) -> Any:
         return np.fromiter(itertools.islice(self._new, count), np.int64, count)
@@ -119,6 +121,8 @@ class _Search:
 
     def use(self, ids: Ids, what: str, source: Source | None) -> None:
         """Marks keys as used; raises `KeyReuseError` if one of them is already."""
+        if self._called_at:  # inside of a library function, whose own lines are those of whoever called it first
+            source = self._called_at[0]
         for number in np.asarray(ids).reshape(-1).tolist():
             before = self._used.get(number)
             folded = what.startswith("fold_in") and before is not None and before[0].startswith("fold_in")
@@ -163,7 +167,11 @@ class _Search:
             return self._loop(equation, ids)
         elif isinstance(params.get("program"), Program) and primitive.name != "recompute" and \
                 len(params["program"].inputs) == len(ids):
-            return self.walk(params["program"], ids)
+            is_library = primitive is named_call_p
+            self._called_at += [equation.source] * is_library
+            outputs = self.walk(params["program"], ids)
+            del self._called_at[len(self._called_at) - is_library:]
+            return outputs
         return [self.fresh(var.aval) for var in equation.outputs]
 
     def _moved(self, equation: Equation, ids: Sequence[Ids]) -> list[Ids | None]:

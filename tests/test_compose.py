@@ -59,6 +59,8 @@ def library(module: Any, xp: Any) -> Library:
         "checkpoint": lambda f: module.checkpoint(f),
         "custom_jvp": custom_jvp,
         "custom_vjp": custom_vjp,
+        "scan": lambda f: lambda x: module.lax.scan(lambda c, _: (0.5 * f(c), None), x, None, length=2)[0],
+        "cond": lambda f: lambda x: module.lax.cond(x[0] > 0.5, lambda x: x, lambda x: f(x) * x, x),
         "jacfwd": lambda f: lambda x: module.jacfwd(f)(x)[1],
         "jacrev": lambda f: lambda x: module.jacrev(f)(x)[1],
     })
@@ -95,6 +97,7 @@ TRIPLES = [
     ("grad", "vmap", "jit"), ("jit", "grad", "vmap"), ("vmap", "grad", "grad"), ("grad", "grad", "grad"),
     ("jvp", "vjp", "jit"), ("checkpoint", "grad", "jvp"), ("custom_jvp", "vmap", "grad"), ("jit", "vmap", "jvp"),
     ("custom_vjp", "grad", "grad"), ("linearize", "vmap", "vjp"), ("jacfwd", "jacrev", "jit"),
+    ("scan", "grad", "jit"), ("cond", "vmap", "grad"), ("grad", "scan", "grad"), ("vmap", "cond", "jvp"),
     ("checkpoint", "jit", "grad"), ("vmap_inner", "grad", "jit"), ("jit", "checkpoint", "jacrev"),
 ]
 

@@ -17,6 +17,8 @@ import fxgrad.numpy as fnp
 from fxgrad import errors
 from fxgrad.lax import convolution, windows
 
+pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
+
 
 def drawn(*shape: int, dtype: str = "float32", seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)

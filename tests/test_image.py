@@ -15,6 +15,8 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import errors, image
 
+pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
+
 METHODS = ("linear", "cubic", "lanczos3", "lanczos5", "cubic-pytorch", "area")
 
 

@@ -16,6 +16,8 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import errors, image, nn, segment
 
+pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
+
 ACTIVATIONS: dict[str, dict[str, Any]] = {
     "celu": {"alpha": 0.7}, "elu": {"alpha": 0.7}, "gelu": {"approximate": False}, "hard_sigmoid": {},
     "hard_silu": {}, "hard_swish": {}, "hard_tanh": {}, "identity": {}, "leaky_relu": {"negative_slope": 0.2},

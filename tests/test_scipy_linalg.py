@@ -22,6 +22,8 @@ from fxgrad.scipy import linalg as fsl
 from fxgrad.testing import check_grads
 from tests.numpy.comparison import assert_equal, draw, leaves
 
+pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
+
 S, B, V = draw((4, 4), "float64"), draw((4, 2), "float64"), draw((4,), "float64")
 Z = draw((4, 4), "complex128")
 P = S @ S.T + np.eye(4)

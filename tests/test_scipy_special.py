@@ -15,6 +15,8 @@ import fxgrad
 import fxgrad.scipy.special
 from fxgrad import errors
 
+pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
+
 ANY = np.array([[-2.3, -0.7, 0.4], [0.9, 1.6, 3.2]])
 POSITIVE = np.array([[0.3, 0.7, 1.1], [1.9, 2.6, 3.2]])
 UNIT = np.array([[0.1, 0.3, 0.45], [0.55, 0.7, 0.95]])

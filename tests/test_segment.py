@@ -15,6 +15,8 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import errors, segment
 
+pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
+
 NAMES = ("segment_sum", "segment_prod", "segment_min", "segment_max")
 IDS = np.array([0, 2, -1, 0, 7, 2, 2, 1], "int32")
 

@@ -40,7 +40,7 @@ FAMILIES = {
     "special of two": "igamma igammac igamma_grad_a random_gamma polygamma zeta regularized_incomplete_beta",
     "random numbers": "threefry2x32 random_seed random_split random_fold_in random_bits random_wrap random_unwrap "
                       "random_clone",
-    "collectives": "psum pmax pmin ppermute all_gather all_to_all reduce_scatter axis_index",
+    "collectives": "psum pmax pmin ppermute all_gather all_to_all psum_scatter axis_index",
 }
 
 

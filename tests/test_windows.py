@@ -17,6 +17,8 @@ from fxgrad import errors
 from fxgrad.lax import ragged, windows
 from tests.test_conv import agree, compare, drawn
 
+pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
+
 POOLS: list[dict[str, Any]] = [
     {"window_dimensions": (1, 2, 3), "window_strides": (1, 2, 1), "padding": "VALID"},
     {"window_dimensions": (2, 2, 3), "window_strides": (1, 3, 2), "padding": "SAME"},

@@ -18,14 +18,14 @@ from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.ops.join import concatenate
 from fxgrad.ops.shape import slice_in_dim
-from fxgrad.transforms.batch import batched_program
+from fxgrad.transforms.batch import batched_program, batching_over
 
 Axes = Any
 """An int, None, or a container of them that is a prefix of the arguments' container."""
 
 
-def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_size: int | None = None,
-         chunk_size: int | None = None) -> Callable[..., Any]:
+def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_name: str | None = None,
+         axis_size: int | None = None, chunk_size: int | None = None) -> Callable[..., Any]:
     """The function that applies `fun` to every entry along an axis of its arguments, all at once.
 
     `in_axes` says which axis of each argument is mapped, None for an argument that is the same for all: one int
@@ -33,7 +33,9 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_si
     is a prefix of the argument's), or a dict by argument name, in which arguments not named are not mapped.
     Keyword arguments are mapped along axis 0 unless a dict says otherwise. `out_axes` says where the outputs
     have the new axis, in the same way; None for an output that does not depend on mapped arguments.
-    `axis_size` is needed only where nothing is mapped. `chunk_size` bounds how many entries are computed at once.
+    `axis_name` is what the collectives of `fxgrad.lax`, such as `psum`, call the mapped axis: with them the entries
+    speak with each other. `axis_size` is needed only where nothing is mapped. `chunk_size` bounds how many entries are
+    computed at once; an axis with a name is not cut into chunks.
 
     Raises `ArgumentError` for axes that do not fit, and where mapped sizes differ (which argument, which path).
 
@@ -41,6 +43,9 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_si
     >>> slopes = fxgrad.vmap(fxgrad.grad(lambda x: x ** 3))
     >>> slopes(np.array([1.0, 2.0]))
     array([ 3., 12.])
+    >>> shares = fxgrad.vmap(lambda x: x / fxgrad.lax.psum(x, "i"), axis_name="i")
+    >>> shares(np.array([1.0, 3.0]))
+    array([0.25, 0.75])
     """
     name = function_name(fun)
     if isinstance(in_axes, list):
@@ -48,16 +53,19 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_si
     _check_axes_argument("in_axes", in_axes, (tuple, dict))
     if chunk_size is not None and chunk_size < 1:
         raise ArgumentError(at_user_line(f"vmap: chunk_size={chunk_size}; it must be at least 1, or None"))
+    _check_axis_name(axis_name, chunk_size)
 
     @transformation("vmap", fun)
     def batched(*args: Any, **kwargs: Any) -> Any:
         call = _MappedCall(fun, in_axes, args, kwargs, axis_size)
         avals = [_without_axis(aval_of(value), axis) for value, axis in zip(call.values, call.axes, strict=True)]
-        traced = trace_flat(call, avals, "vmap", fun, names=lambda: call.names)
+        traced = trace_flat(call, avals, "vmap", fun, names=lambda: call.names,
+                            axes={} if axis_name is None else {axis_name: call.size})
         outputs_axes = _output_axes(name, out_axes, traced.out_tree, traced.program.out_avals)
         step = chunk_size or max(call.size, 1)
-        parts = [_run(name, traced, min(step, call.size - start), call.axes, outputs_axes, call.rows(start, step))
-                 for start in range(0, max(call.size, 1), step)]
+        with batching_over(axis_name):
+            parts = [_run(name, traced, min(step, call.size - start), call.axes, outputs_axes, call.rows(start, step))
+                     for start in range(0, max(call.size, 1), step)]
         return tree.unflatten(traced.out_tree, _joined(parts, outputs_axes))
     return batched
 
@@ -123,6 +131,19 @@ def _check_axes_argument(name: str, axes: Axes, containers: tuple[type, ...]) ->
         if leaf is not None and (not isinstance(leaf, int | np.integer) or isinstance(leaf, bool)):
             raise ArgumentError(at_user_line(
                 f"vmap: {name} holds {leaf!r}, where ints and None are needed, such as {name}=(0, None)"))
+
+
+def _check_axis_name(axis_name: Any, chunk_size: int | None) -> None:
+    if axis_name is None:
+        return
+    if not isinstance(axis_name, str):
+        raise ArgumentError(at_user_line(
+            f"vmap: axis_name is a {type(axis_name).__name__} ({axis_name!r}), where a string is needed, such as "
+            "axis_name='i'"))
+    if chunk_size is not None:
+        raise ArgumentError(at_user_line(
+            f"vmap: axis_name={axis_name!r} with chunk_size={chunk_size}: entries that speak with each other must be "
+            "computed at once. Leave out one of the two"))
 
 
 def _argument_axes(fun: Any, in_axes: Axes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:

@@ -14,8 +14,8 @@ from fxgrad.api.arguments import transformation
 from fxgrad.control.call import jit_call_p
 from fxgrad.control.flat import function_name, leaf_aval, parameter_names, trace_flat, with_static
 from fxgrad.core.avals import Aval, check_dtype, keys_to_jax
-from fxgrad.core.program import Program
-from fxgrad.core.tape import bind, innermost_for, is_tracing, leaked
+from fxgrad.core.program import Program, has_effects
+from fxgrad.core.tape import axes_in_scope, bind, innermost_for, is_tracing, leaked
 from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType, from_jax, is_key
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
@@ -85,7 +85,7 @@ class Jitted:
         """The outputs, computed by XLA, or recorded if a transformation is under way."""
         if is_tracing():
             structure, inputs, traced = self._trace(args, kwargs)
-            if innermost_for(inputs) is not None:
+            if innermost_for(inputs) is not None or axes_in_scope() or has_effects(traced):
                 outputs = bind(jit_call_p, *inputs, program=traced, name=function_name(self._fun))
                 return tree.unflatten(structure, outputs)
         if self._given_keys:

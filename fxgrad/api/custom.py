@@ -18,6 +18,7 @@ from fxgrad.control.flat import (
     leaf_aval,
     nth,
     parameter_names,
+    refuse_repeated_effects,
     trace_flat,
     with_static,
 )

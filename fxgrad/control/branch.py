@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fxgrad import dtypes
 from fxgrad.control.call import check_arguments
-from fxgrad.control.lanes import from_live_lanes, spread_over
+from fxgrad.control.lanes import from_live_lanes, refuse_actions, spread_over
 from fxgrad.control.partition import keep_by_cost, partition
 from fxgrad.control.wiring import apart, are_linear, dual_program, moving, others, present, rewired
 from fxgrad.core.avals import Aval
@@ -175,6 +175,7 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, branches: Br
 def _batch_by_selecting(size: int, index: Any, operands: list[Any], axes: Sequence[int | None], branches: Branches,
                         ) -> tuple[list[Any], list[int | None]]:
     """Every branch for all lanes, each lane getting the result of its own."""
+    refuse_actions("cond", branches)
     which = clamp(scalar_like(0, index), index, scalar_like(len(branches) - 1, index))
     results = []
     for number, branch in enumerate(branches):

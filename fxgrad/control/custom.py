@@ -19,7 +19,7 @@ from fxgrad.errors import LinearityError, UnsupportedError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import instantiate, reduce_sum
-from fxgrad.transforms.batch import Batch, Batched, batched_program, put_axis
+from fxgrad.transforms.batch import Batch, Batched, batched_axis, batched_program, batching_over, put_axis
 from fxgrad.transforms.cost import cost
 from fxgrad.transforms.forward import forward
 from fxgrad.transforms.transpose import backward
@@ -86,7 +86,8 @@ def _custom_jvp_batch(size: int, values: list[Any], axes: list[int | None], *, p
     derived = batched_program(program, size, tuple(axes))
     if derived.captured:
         raise AssertionError("a custom_jvp program captured values while it was batched; this is a bug in fxgrad")
-    outputs = bind(custom_jvp_p, *values, program=derived.program, rule=BatchedJvpRule(rule, size, tuple(axes)))
+    wrapped = BatchedJvpRule(rule, size, tuple(axes), batched_axis.get())
+    outputs = bind(custom_jvp_p, *values, program=derived.program, rule=wrapped)
     return outputs, [0] * len(outputs)
 
 
@@ -100,15 +101,17 @@ def _one(aval: Aval, axis: int | None) -> Aval:
 
 
 def _apply_batched(function: Callable[..., Sequence[Any]], size: int, values: Flat, axes: Sequence[int | None],
-                   ) -> list[Batched]:
-    """`function`, which takes values without the batch axis, on batches."""
+                   name: str | None) -> list[Batched]:
+    """`function`, which takes values without the batch axis (for collectives: `name`), on batches."""
     avals = [_one(aval_of(value), axis) for value, axis in zip(values, axes, strict=True)]
-    program, captured = trace(function, avals, staging=True, intern=False, literals=True)
-    return Batch(size).run(program, [*(Batched(value, None) for value in captured),
-                                     *(Batched(value, axis) for value, axis in zip(values, axes, strict=True))])
+    program, captured = trace(function, avals, staging=True, intern=False, literals=True,
+                              axes={} if name is None else {name: size})
+    with batching_over(name):
+        return Batch(size).run(program, [*(Batched(value, None) for value in captured),
+                                         *(Batched(value, axis) for value, axis in zip(values, axes, strict=True))])
 
 
-class _ByValue:
+class ByValue:
     """Rules made by batching are equal if what they were made of is, so that programs are found again."""
 
     __slots__ = ("_key",)
@@ -123,7 +126,7 @@ class _ByValue:
         return hash((type(self), self._key))
 
     def __repr__(self) -> str:
-        return f"<{self._key[0].name}>"
+        return f"<{self.name}>"
 
     @property
     def name(self) -> str:
@@ -131,17 +134,17 @@ class _ByValue:
         return str(self._key[0].name)
 
 
-class BatchedJvpRule(_ByValue):
+class BatchedJvpRule(ByValue):
     """A jvp rule on batches."""
 
     __slots__ = ()
 
-    def __init__(self, rule: JvpRule, size: int, axes: tuple[int | None, ...]) -> None:
-        super().__init__(rule, size, axes)
+    def __init__(self, rule: JvpRule, size: int, axes: tuple[int | None, ...], axis_name: str | None) -> None:
+        super().__init__(rule, size, axes, axis_name)
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
         """Outputs and tangents with the batch axis first."""
-        rule, size, axes = self._key
+        rule, size, axes, axis_name = self._key
         count = len(primals)
         given = [instantiate(tangent) for tangent in tangents]
 
@@ -150,7 +153,7 @@ class BatchedJvpRule(_ByValue):
             return [*outputs, *map(instantiate, out_tangents)]
 
         results = [put_axis(result, size, 0)
-                   for result in _apply_batched(both, size, [*primals, *given], [*axes, *axes])]
+                   for result in _apply_batched(both, size, [*primals, *given], [*axes, *axes], axis_name)]
         return results[:len(results) // 2], results[len(results) // 2:]
 
 
@@ -172,7 +175,7 @@ def _custom_vjp_batch(size: int, values: list[Any], axes: list[int | None], *, p
                       ) -> tuple[list[Any], list[int]]:
     derived = batched_program(program, size, tuple(axes))
     avals = tuple(_one(aval_of(value), axis).strong() for value, axis in zip(values, axes, strict=True))
-    wrapped = BatchedVjpRule(rule, size, tuple(axes), avals)
+    wrapped = BatchedVjpRule(rule, size, tuple(axes), avals, batched_axis.get())
     outputs = bind(custom_vjp_p, *values, program=derived.program, rule=wrapped)
     return outputs, [0] * len(outputs)
 
@@ -182,17 +185,18 @@ custom_vjp_p = register(Primitive(
     transpose=_transpose, batch=_custom_vjp_batch, cost=_cost))
 
 
-class BatchedVjpRule(_ByValue):
+class BatchedVjpRule(ByValue):
     """A vjp rule on batches; residuals have the batch axis first."""
 
     __slots__ = ()
 
-    def __init__(self, rule: VjpRule, size: int, axes: tuple[int | None, ...], avals: tuple[Aval, ...]) -> None:
-        super().__init__(rule, size, axes, avals)
+    def __init__(self, rule: VjpRule, size: int, axes: tuple[int | None, ...], avals: tuple[Aval, ...],
+                 axis_name: str | None) -> None:
+        super().__init__(rule, size, axes, avals, axis_name)
 
     def forward(self, primals: Flat) -> tuple[list[Any], list[Any], Any]:
         """As the rule's, for batches."""
-        rule, size, axes, _ = self._key
+        rule, size, axes, _, axis_name = self._key
         shape: list[Any] = []
 
         def both(*values: Any) -> list[Any]:
@@ -200,12 +204,12 @@ class BatchedVjpRule(_ByValue):
             shape[:] = [len(outputs), structure]
             return [*outputs, *residuals]
 
-        results = [put_axis(result, size, 0) for result in _apply_batched(both, size, primals, axes)]
+        results = [put_axis(result, size, 0) for result in _apply_batched(both, size, primals, axes, axis_name)]
         return results[:shape[0]], results[shape[0]:], shape[1]
 
     def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
         """As the rule's; cotangents of inputs that are not batched are summed over the batch."""
-        rule, size, axes, avals = self._key
+        rule, size, axes, avals, axis_name = self._key
         count = len(residuals)
 
         def one(*values: Any) -> list[Any]:
@@ -214,7 +218,7 @@ class BatchedVjpRule(_ByValue):
                     for cotangent, aval in zip(given, avals, strict=True)]
 
         results = _apply_batched(one, size, [*residuals, *map(instantiate, cotangents)],
-                                 [0] * (count + len(cotangents)))
+                                 [0] * (count + len(cotangents)), axis_name)
         return [reduce_sum(put_axis(result, size, 0), (0,)) if axis is None else put_axis(result, size, axis)
                 for result, axis in zip(results, axes, strict=True)]
 
@@ -285,7 +289,8 @@ def _tangent_transpose(cotangents: list[Any], inputs: list[Any], *, rule: VjpRul
 
 def _tangent_batch(size: int, values: list[Any], axes: list[int | None], **params: Any) -> tuple[list[Any], list[int]]:
     avals = [_one(aval_of(value), axis) for value, axis in zip(values, axes, strict=True)]
-    program, captured = _tangent_program(avals, **params)
+    with batching_over(None):  # what the user's rule batches is something else
+        program, captured = _tangent_program(avals, **params)
     results = Batch(size).run(program, [*(Batched(value, None) for value in captured),
                                         *(Batched(value, axis) for value, axis in zip(values, axes, strict=True))])
     return [put_axis(result, size, 0) for result in results], [0] * len(results)

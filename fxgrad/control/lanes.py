@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.control.wiring import Marks, closed_marks
-from fxgrad.core.program import Program
+from fxgrad.core.program import Program, has_effects, subprograms
 from fxgrad.core.tape import aval_of
+from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.ops.arithmetic import stop_gradient
 from fxgrad.ops.choose import where
 from fxgrad.ops.dynamic import dynamic_slice
@@ -49,6 +50,23 @@ def from_live_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[
 def where_live(mask: Any, new: Any, old: Any) -> Any:
     """`new` in the lanes that `mask` says and `old` in the others; both with the batch axis first."""
     return where(spread_over(mask, len(aval_of(new).shape)), new, old)
+
+
+def refuse_actions(what: str, programs: Sequence[Program]) -> None:
+    """Raises `UnsupportedError` for programs that act on the world, which dead lanes would do as well.
+
+    What only looks (`debug_callback`) may see dead lanes too.
+    """
+    if any(map(_acts, programs)):
+        raise UnsupportedError(at_user_line(
+            f"{what}: the entries of vmap choose for themselves, and io_callback cannot be called for some of them "
+            "alone. Call it outside, and choose between results with fxgrad.numpy.where"))
+
+
+def _acts(program: Program) -> bool:
+    return has_effects(program) and any(
+        (equation.primitive.effectful and equation.primitive.name != "debug_callback")
+        or any(map(_acts, subprograms(equation.params))) for equation in program.equations)
 
 
 # --- which values of a loop differ between lanes --------------------------------------------------------------

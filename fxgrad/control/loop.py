@@ -13,10 +13,11 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.control.call import check_arguments
-from fxgrad.control.lanes import batched_marks, from_live_lanes, fronted, lane_axes, where_live
+from fxgrad.control.lanes import batched_marks, from_live_lanes, fronted, lane_axes, refuse_actions, where_live
 from fxgrad.control.sweep import sweep
 from fxgrad.control.wiring import (
     Marks,
+    added,
     apart,
     are_linear,
     chosen,
@@ -163,9 +164,8 @@ def _steps_for_sweep(program: Program, known: Program, num_consts: int, const_ma
         cotangents = [next(arriving) if marked else Zero(aval)
                       for aval, marked in zip(program.out_avals, carried, strict=True)]
         found = backward(program, inputs, cotangents)
-        totals = [total if type(one) is Zero else add(total, one)
-                  for total, one in zip(sums, chosen(found[:num_consts], const_marks), strict=True)]
-        return [*totals, *map(instantiate, chosen(found[num_consts:], carried))], None
+        leaving = map(instantiate, chosen(found[num_consts:], carried))
+        return [*added(sums, chosen(found[:num_consts], const_marks)), *leaving], None
 
     key = (num_consts, const_marks, carried)
     step = derive(program, ("known step", *key), forwards, others(avals, linear)).program
@@ -193,6 +193,7 @@ def _for_batch_of_counts(size: int, count: Any, consts: Sequence[Any], carry: Se
                          const_axes: Sequence[int | None], carry_axes: Sequence[int | None], program: Program,
                          ) -> tuple[list[Any], list[int | None]]:
     """As many steps as the longest lane takes; a lane that has taken its own keeps its carry."""
+    refuse_actions("fori_loop", (program,))
     count_aval = aval_of(count)
     counter = Aval((), count_aval.dtype)
     everywhere = [True] * len(carry)
@@ -332,7 +333,8 @@ def _while_transpose(cotangents: list[Any], inputs: list[Any], *, condition: Pro
     blank = [zeros(value.aval) if type(value) is Linear else value for value in (*given, *carry)]
     known = _with_frozen(body, num_body_consts, carried)
     count, _ = _counted(condition, asked, known, blank[:num_body_consts], blank[num_body_consts:])
-    return [*[None] * first, *transpose_steps(count, cotangents, inputs[first:], silenced(body, TWICE), num_body_consts)]
+    steps = transpose_steps(count, cotangents, inputs[first:], silenced(body, TWICE), num_body_consts)
+    return [*[None] * first, *steps]
 
 
 def _with_frozen(body: Program, num_consts: int, frozen: Marks) -> Program:
@@ -366,6 +368,7 @@ def _while_batch_by_lane(size: int, condition: Program, asked: Sequence[Any], as
                          body: Program, given: Sequence[Any], given_axes: Sequence[int | None], carry: Sequence[Any],
                          ) -> tuple[list[Any], list[int | None]]:
     """Goes on while any lane does; lanes that have stopped keep their carry."""
+    refuse_actions("while_loop", (condition, body))
     lanes = [0] * len(carry)
     test = batched_program(condition, size, (*asked_axes, *lanes), (0,))
 

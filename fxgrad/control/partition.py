@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.control.wiring import Marks
-from fxgrad.core.interpreter import bind, derive, evaluate
 from fxgrad.core.effects import outputs_of_effects
+from fxgrad.core.interpreter import bind, derive, evaluate
 from fxgrad.core.program import Equation, Program, Var, subprograms
 from fxgrad.core.simplify import without_dead_code
 from fxgrad.core.tape import read, sources
@@ -129,6 +129,8 @@ def is_expensive(equation: Equation) -> bool:
     """Whether the outputs are better kept than computed again."""
     if equation.primitive.name != "named_call" and any(True for _ in subprograms(equation.params)):
         return True
+    if equation.primitive.effectful or equation.primitive.name == "pure_callback":
+        return True  # what Python takes is not known
     bytes_out = sum(var.aval.nbytes for var in equation.outputs)
     flops = equation.primitive.cost(*(atom.aval for atom in equation.inputs), **equation.params).flops
     return flops > RECOMPUTED_FLOPS_PER_BYTE * max(bytes_out, 1)

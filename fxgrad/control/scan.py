@@ -11,6 +11,7 @@ from fxgrad.control.call import check_arguments
 from fxgrad.control.partition import Partition, keep_by_cost, partition
 from fxgrad.control.wiring import (
     Marks,
+    added,
     apart,
     are_linear,
     chosen,
@@ -31,7 +32,6 @@ from fxgrad.core.program import Program, Var, is_effectful
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
-from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import instantiate, move_axis, zeros
 from fxgrad.transforms.batch import Batched, batched_program, put_axis
 from fxgrad.transforms.cost import cost
@@ -341,9 +341,7 @@ def _transposed_body(program: Program, settings: Loop, linear: Marks, arriving: 
                       for aval, marked in zip(program.out_avals, carry, strict=False)]
         cotangents += spread(out_avals, arriving, list(given))
         found_consts, found_carry, found_xs = settings.parts(backward(program, inputs, cotangents))
-        totals = [total if type(found) is Zero else add(total, found)
-                  for total, found in zip(sums, chosen(found_consts, consts), strict=True)]
-        return [*totals, *map(instantiate, chosen(found_carry, carry)),
+        return [*added(sums, chosen(found_consts, consts)), *map(instantiate, chosen(found_carry, carry)),
                 *map(instantiate, chosen(found_xs, xs))], None
 
     key = ("transposed step", linear, arriving, settings.num_consts, settings.num_carry)

@@ -13,6 +13,7 @@ from fxgrad.core.simplify import without_dead_code
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.core.tape import innermost_for
 from fxgrad.core.tracer import Tracer
+from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import convert, instantiate
 from fxgrad.transforms.forward import forward, spread
 from fxgrad.transforms.linearize import linearize_in_place
@@ -155,6 +156,11 @@ def reached_by(program: Program, wrt: Marks) -> Marks:
     """Which outputs have a tangent if the inputs that `wrt` marks have one."""
     marks: Marks = dual_program(program, wrt).extra
     return marks
+
+
+def added(sums: Sequence[Any], found: Sequence[Any]) -> list[Any]:
+    """Sums of cotangents with those of one more step, which may be `Zero`."""
+    return [total if type(one) is Zero else add(total, one) for total, one in zip(sums, found, strict=True)]
 
 
 def are_linear(values: Sequence[Any]) -> Marks:

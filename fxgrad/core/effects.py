@@ -35,8 +35,9 @@ def _without_effects(equations: Sequence[Equation], wanted: set[Atom], why: str)
                 "result in"))
         if is_effectful(equation.primitive, equation.params):
             params = {name: _silenced_value(value, why) for name, value in equation.params.items()}
-            equation = Equation(equation.primitive, equation.inputs, params, equation.outputs, equation.source)
-        kept.append(equation)
+            kept.append(Equation(equation.primitive, equation.inputs, params, equation.outputs, equation.source))
+        else:
+            kept.append(equation)
         wanted.update(equation.inputs)
     return kept[::-1]
 
@@ -49,7 +50,7 @@ def _shown(equation: Equation) -> str:
 def _silenced_value(value: Any, why: str) -> Any:
     if isinstance(value, Program):
         return silenced(value, why)
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and any(isinstance(item, Program) for item in value):
         return tuple(_silenced_value(item, why) for item in value)
     return value
 

@@ -36,7 +36,7 @@ def root(origin: Any, in_avals: tuple[Aval, ...], scope: Mapping[str, int]) -> N
     """
     key = (id(origin), *in_avals)  # by identity: the hash of a code object reads all of its code
     if scope:
-        key += (*scope.items(),)  # type: ignore[assignment]
+        key += (*scope.items(),)
     entry = _roots.get(key)
     if entry is None:
         entry = _roots.setdefault(key, (Node(None, [Var(aval) for aval in in_avals]), origin))

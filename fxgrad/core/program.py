@@ -178,6 +178,14 @@ def subprograms(params: dict[str, Any]) -> Iterator[Program]:
             yield from (item for item in value if isinstance(item, Program))
 
 
+def holds_programs(params: dict[str, Any]) -> bool:
+    """Whether `subprograms` gives any, told without a generator: this is asked for every operation on constants."""
+    for value in params.values():
+        if isinstance(value, Program) or (isinstance(value, tuple) and Program in map(type, value)):
+            return True
+    return False
+
+
 NO_AXES: frozenset[str] = frozenset()
 
 
@@ -192,7 +200,7 @@ def has_effects(program: Program) -> bool:
 
 def is_effectful(primitive: Primitive, params: dict[str, Any]) -> bool:
     """Whether an operation, or a program that it holds, has effects."""
-    return primitive.effectful or (bool(params) and any(has_effects(inner) for inner in subprograms(params)))
+    return primitive.effectful or (holds_programs(params) and any(map(has_effects, subprograms(params))))
 
 
 def axes_used(program: Program) -> frozenset[str]:
@@ -208,7 +216,14 @@ def axes_of(primitive: Primitive, params: dict[str, Any]) -> frozenset[str]:
     """The names of the mapped axes that an operation, or a program that it holds, speaks over."""
     if primitive.collective:
         return frozenset((params["axis_name"],))
-    return NO_AXES.union(*map(axes_used, subprograms(params))) if params else NO_AXES
+    return NO_AXES.union(*map(axes_used, subprograms(params))) if holds_programs(params) else NO_AXES
+
+
+def bonds(primitive: Primitive, params: dict[str, Any]) -> tuple[bool, frozenset[str]]:
+    """`is_effectful` and `axes_of` at once: what keeps an operation at its place."""
+    if primitive.effectful or primitive.collective or holds_programs(params):
+        return is_effectful(primitive, params), axes_of(primitive, params)
+    return False, NO_AXES
 
 
 def needs_x64(program: Program) -> bool:

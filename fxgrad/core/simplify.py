@@ -126,7 +126,7 @@ class SimplifyingTape(Tape):
         return outputs
 
     def seed(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any], outputs: list[Any]) -> None:
-        """Declares the outputs of an equation to be known, so that it need not be recorded (once, if it has effects)."""
+        """Declares the outputs of an equation to be known, so that it is not recorded (one time, if it has effects)."""
         key = self._key(primitive, [self.atom(arg) for arg in args], params)
         if is_effectful(primitive, params):
             self._done_effects.setdefault(key, []).append(outputs)

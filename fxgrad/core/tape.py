@@ -16,7 +16,7 @@ from fxgrad import config, errors
 from fxgrad.core import interning
 from fxgrad.core.avals import Aval, Literal, check_dtype, operand_aval
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Atom, Equation, Program, Source, Var, axes_of, is_effectful, not_installed
+from fxgrad.core.program import Atom, Equation, Program, Source, Var, bonds, not_installed
 from fxgrad.core.symbolic import Linear
 from fxgrad.core.tracer import Tracer
 
@@ -84,7 +84,7 @@ def _in_scope(primitive: Primitive, params: dict[str, Any], innermost: Tape | No
     A collective has a meaning only inside the tape that maps its axis. An effect goes to the innermost tape, so that it
     keeps its place among the others; but not to a tape of tangents, which runs at another time.
     """
-    effectful, axes = is_effectful(primitive, params), axes_of(primitive, params)
+    effectful, axes = bonds(primitive, params)
     if effectful or axes:
         tape = innermost
         while tape is not None and tape is not outer:
@@ -146,7 +146,7 @@ class Tape:
         self._interned, self.literals = interned, literals
         parent = self.parent = current.get()
         self.axes = axes
-        self.scope = axes if parent is None else {**parent.scope, **axes} if axes else parent.scope
+        self.scope: Mapping[str, int] = axes if parent is None else {**parent.scope, **axes} if axes else parent.scope
         self.root = self.node = root
         self.staging, self.values = staging, values
         self.name, self.input_names = name, input_names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -13,7 +14,7 @@ from jax import lax
 from fxgrad import dtypes
 from fxgrad.core.avals import Literal, keys_to_jax
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Program, Var, needs_x64
+from fxgrad.core.program import Program, Var, needs_x64, subprograms
 from fxgrad.core.tape import aval_of, infer
 
 _NOT_JAX = frozenset({np.ndarray, bool, int, float, complex, Literal})
@@ -78,7 +79,20 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     """One primitive on concrete values, at least one of them a jax array."""
     avals = [aval_of(arg) for arg in args]
     out_avals = infer(primitive, avals, params)
-    wide = any(dtypes.is_64bit(aval.dtype) for aval in (*avals, *out_avals))
+    inner = next(subprograms(params), None)
+    wide = any(dtypes.is_64bit(aval.dtype) for aval in (*avals, *out_avals)) or any(
+        map(needs_x64, subprograms(params)))
+    rule = functools.partial(primitive.xla, lax, **params) if inner is None else _compiled_rule(
+        inner, primitive, params)
     with x64(wide):
-        outputs: list[Any] = primitive.xla(lax, *(jax.numpy.asarray(as_jax(arg)) for arg in args), **params)
+        outputs: list[Any] = rule(*(jax.numpy.asarray(as_jax(arg)) for arg in args))
     return outputs
+
+
+def _compiled_rule(inner: Program, primitive: Primitive, params: dict[str, Any]) -> Callable[..., list[Any]]:
+    """The rule of an operation that holds programs, compiled once; jax would compile a loop anew at every call."""
+    key = ("xla rule", primitive, *params.items())
+    rule: Callable[..., list[Any]] | None = inner.memo.get(key)
+    if rule is None:
+        rule = inner.memo[key] = jax.jit(lambda *values: primitive.xla(lax, *values, **params))
+    return rule

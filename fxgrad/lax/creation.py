@@ -12,7 +12,7 @@ from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.dtypes import DType
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.lax.operands import array_of, integers, refuse
+from fxgrad.lax.operands import array_of, check, integers, refuse
 from fxgrad.numpy.operands import constant
 from fxgrad.ops import creation
 from fxgrad.ops.space import broadcast_to, convert
@@ -38,7 +38,10 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
            [0, 1]], dtype=int32)
     """
     refuse("broadcasted_iota", out_sharding=out_sharding)
-    return creation.iota(dtypes.canonical(dtype), integers(shape), operator.index(dimension))
+    settings: dict[str, Any] = {"dtype": dtypes.canonical(dtype), "shape": integers(shape),
+                                "dimension": operator.index(dimension)}
+    check(creation.iota_p, **settings)
+    return creation.iota(**settings)
 
 
 def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
@@ -107,7 +110,9 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     >>> bitcast_convert_type(np.float32(1.0), "int32") == 0x3F800000
     np.True_
     """
-    return creation.bitcast_convert_type(array_of("bitcast_convert_type", operand), dtypes.canonical(new_dtype))
+    operand, wanted = array_of("bitcast_convert_type", operand), dtypes.canonical(new_dtype)
+    check(creation.bitcast_convert_type_p, operand, new_dtype=wanted)
+    return creation.bitcast_convert_type(operand, wanted)
 
 
 def dtype(x: Any) -> DType:

@@ -7,23 +7,24 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from fxgrad import dtypes
-from fxgrad.core.avals import Aval, Shape
+from fxgrad import dtypes, tree
+from fxgrad.core.avals import Shape
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.lax.operands import array_of, axis_of, integers, of_one_dtype
+from fxgrad.lax.combinations import combination, of_elements
+from fxgrad.lax.loops import fori_loop
+from fxgrad.lax.operands import array_of, axis_of, check, integers, of_one_dtype
 from fxgrad.numpy.operands import is_concrete, shape_of
 from fxgrad.ops import dynamic, index
-from fxgrad.ops.arithmetic import sub
+from fxgrad.ops.arithmetic import rem
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import lt
 from fxgrad.ops.families import check_kind
 from fxgrad.ops.join import concatenate
 from fxgrad.ops.join import unstack as unstacked
 from fxgrad.ops.pointwise import add, scalar_like
-from fxgrad.ops.space import convert, reshape
+from fxgrad.ops.reduce import reduce_max
+from fxgrad.ops.space import full, reshape
 from fxgrad.ops.windows import Windows
 
 __all__ = ["GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers", "dynamic_index_in_dim",
@@ -67,6 +68,7 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int], 
     """
     operand = array_of("dynamic_slice", operand)
     starts = _starts("dynamic_slice", start_indices, shape_of(operand), allow_negative_indices)
+    check(dynamic.dynamic_slice_p, operand, *starts, slice_sizes=integers(slice_sizes))
     return dynamic.dynamic_slice(operand, starts, integers(slice_sizes))
 
 
@@ -119,6 +121,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *,
     """
     operand, update = of_one_dtype("dynamic_update_slice", operand, update)
     starts = _starts("dynamic_update_slice", start_indices, shape_of(operand), allow_negative_indices)
+    check(dynamic.dynamic_update_slice_p, operand, update, *starts)
     return dynamic.dynamic_update_slice(operand, update, starts)
 
 
@@ -231,11 +234,12 @@ def gather(operand: Any, start_indices: Any, dimension_numbers: Any, slice_sizes
     >>> gather(np.array([1.0, 2.0, 3.0]), np.array([[2], [0]]), GatherDimensionNumbers((), (0,), (0,)), (1,))
     array([3., 1.])
     """
-    return index.gather(
-        array_of("gather", operand), array_of("gather", start_indices),
-        Windows(*map(integers, _fields(GatherDimensionNumbers, dimension_numbers))),
-        integers(slice_sizes), _mode("gather", mode, "promise_in_bounds"), fill_value,
-        _promises(indices_are_sorted, unique_indices))
+    operand, indices = array_of("gather", operand), array_of("gather", start_indices)
+    windows = Windows(*map(integers, _fields(GatherDimensionNumbers, dimension_numbers)))
+    settings = {"mode": _mode("gather", mode, "promise_in_bounds"), "fill_value": fill_value,
+                "promises": _promises(indices_are_sorted, unique_indices)}
+    check(index.gather_p, operand, indices, slice_sizes=integers(slice_sizes), **windows._asdict(), **settings)
+    return index.gather(operand, indices, windows, integers(slice_sizes), **settings)
 
 
 def _fields(kind: Any, numbers: Any) -> list[Any]:
@@ -269,17 +273,15 @@ def _modulo(positions: Any, size: int) -> Any:
     return where(lt(from_zero, scalar_like(0, positions)), add(from_zero, scalar_like(size, positions)), from_zero)
 
 
-_SHARED = """The array with `updates` {done} the windows that begin at `scatter_indices`.
+_SHARED = """ the windows that begin at `scatter_indices`.
 
-    `dimension_numbers` are `ScatterDimensionNumbers`. By default, and with `mode` `"drop"`, updates out of range are left
-    out; `"clip"` moves them. Raises `ShapeError`, `DTypeError`, `ArgumentError`.
+`dimension_numbers` are `ScatterDimensionNumbers`. By default, and with `mode` `"drop"`, updates out of range are left
+out; `"clip"` moves them. Raises `ShapeError`, `DTypeError`, `ArgumentError`.
 
-    >>> import numpy as np
-    >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
 """
 
 
-def _scatter(name: str, combine: str, done: str, example: str, result: str) -> Callable[..., Any]:
+def _scatter(name: str, combine: str, doc: str) -> Callable[..., Any]:
     def function(operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: Any, *,
                  indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
         operand, updates = of_one_dtype(name, operand, updates)
@@ -288,19 +290,66 @@ def _scatter(name: str, combine: str, done: str, example: str, result: str) -> C
             Windows(*map(integers, _fields(ScatterDimensionNumbers, dimension_numbers))), combine=combine,
             mode=_mode(name, mode, "fill"), promises=_promises(indices_are_sorted, unique_indices))
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{_SHARED.format(done=done)}    {example}\n    {result}\n    "
+    first, *example = doc.split("\n")
+    function.__doc__ = first + _SHARED + "\n".join(example)
     return function
 
 
-scatter = _scatter("scatter", "set", "put into",
-                   ">>> scatter(np.zeros(2), np.array([[1]]), np.ones(1), numbers)", "array([0., 1.])")
-scatter_add = _scatter("scatter_add", "add", "added to",
-                       ">>> scatter_add(np.ones(2), np.array([[1], [1]]), np.ones(2), numbers)", "array([1., 3.])")
-scatter_sub = _scatter("scatter_sub", "sub", "subtracted from",
-                       ">>> scatter_sub(np.ones(2), np.array([[1]]), np.ones(1), numbers)", "array([1., 0.])")
-scatter_mul = _scatter("scatter_mul", "mul", "multiplied into",
-                       ">>> scatter_mul(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)", "array([1., 4.])")
-scatter_min = _scatter("scatter_min", "min", "taking the place of greater elements of",
-                       ">>> scatter_min(np.ones(2), np.array([[1]]), np.array([0.5]), numbers)", "array([1. , 0.5])")
-scatter_max = _scatter("scatter_max", "max", "taking the place of lesser elements of",
-                       ">>> scatter_max(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)", "array([1., 4.])")
+scatter = _scatter("scatter", "set", """The array with `updates` put into
+>>> import numpy as np
+>>> numbers = ScatterDimensionNumbers((), (0,), (0,))
+>>> scatter(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)
+array([1., 4.])""")
+scatter_add = _scatter("scatter_add", "add", """The array with `updates` added to
+>>> import numpy as np
+>>> numbers = ScatterDimensionNumbers((), (0,), (0,))
+>>> scatter_add(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)
+array([1., 5.])""")
+scatter_sub = _scatter("scatter_sub", "sub", """The array with `updates` subtracted from
+>>> import numpy as np
+>>> numbers = ScatterDimensionNumbers((), (0,), (0,))
+>>> scatter_sub(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)
+array([ 1., -3.])""")
+scatter_mul = _scatter("scatter_mul", "mul", """The array with `updates` multiplied into
+>>> import numpy as np
+>>> numbers = ScatterDimensionNumbers((), (0,), (0,))
+>>> scatter_mul(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)
+array([1., 4.])""")
+scatter_min = _scatter("scatter_min", "min", """The array with `updates` in the place of greater elements of
+>>> import numpy as np
+>>> numbers = ScatterDimensionNumbers((), (0,), (0,))
+>>> scatter_min(np.ones(2), np.array([[1]]), np.array([0.5]), numbers)
+array([1. , 0.5])""")
+scatter_max = _scatter("scatter_max", "max", """The array with `updates` in the place of lesser elements of
+>>> import numpy as np
+>>> numbers = ScatterDimensionNumbers((), (0,), (0,))
+>>> scatter_max(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)
+array([1., 4.])""")
+
+
+def scatter_apply(operand: Any, scatter_indices: Any, func: Callable[[Any], Any], dimension_numbers: Any, *,
+                  update_shape: Sequence[int] = (), indices_are_sorted: bool = False, unique_indices: bool = False,
+                  mode: Any = None) -> Any:
+    """The array with `func`, a function of scalars, applied to the elements in windows; once for each window over them.
+
+    `update_shape` is the shape that updates would have. The other arguments are those of `scatter`. Raises
+    `ShapeError`, `DTypeError`, `ArgumentError`.
+
+    >>> import numpy as np
+    >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
+    >>> scatter_apply(np.ones(3), np.array([[1], [1]]), lambda x: 2 * x, numbers, update_shape=(2,))
+    array([1., 4., 1.])
+    """
+    operand = array_of("scatter_apply", operand)
+    aval = aval_of(operand)
+    once = full(integers(update_shape), 1, dtypes.int32)
+    counts = scatter_add(full(aval.shape, 0, dtypes.int32), scatter_indices, once, dimension_numbers,
+                         indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode)
+    program, captured = combination("scatter_apply", func, [aval], tree.structure(0), operands=1)
+    most = reduce_max(counts, range(aval.ndim)) if aval.size else 0
+
+    def applied_again(times: Any, x: Any) -> Any:
+        changed, = of_elements(program, captured, [x])
+        return where(lt(times, counts), changed, x)
+
+    return fori_loop(0, most, applied_again, operand)

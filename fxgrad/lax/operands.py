@@ -1,9 +1,9 @@
-"""Operands as `jax.lax` takes them: of one dtype, of one shape or scalars, with no promotion beyond Python's numbers."""
+"""Operands as `jax.lax` takes them: of one dtype and one shape, but for Python's numbers and for scalars."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Shape
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.tape import aval_of, bind, infer
+from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.numpy.operands import PYTHON_SCALARS, WEAK_SCALARS, as_array, shape_of
+from fxgrad.numpy.operands import as_array, shape_of
 from fxgrad.ops.space import convert
 
 
@@ -83,10 +84,14 @@ def applied(name: str, primitive: Primitive, *values: Any, **params: Any) -> Any
     else:
         read = of_one_dtype(name, *values)
         check_shapes(name, read)
-    # Plain numbers are computed at once, without a look at their types.
-    if all(type(value) in WEAK_SCALARS or type(value) in PYTHON_SCALARS for value in read):
-        infer(primitive, [aval_of(value) for value in read], params)
+    check(primitive, *read, **params)
     return bind(primitive, *read, **params)[0]
+
+
+def check(primitive: Primitive, *values: Any, **params: Any) -> None:
+    """Raises what the abstract rule has to say: what is computed at once, by NumPy's kernels, is not held to it."""
+    if not any(type(value) is Tracer for value in values):
+        infer(primitive, [aval_of(value) for value in values], params)
 
 
 def axis_of(name: str, axis: Any, rank: int, count: int | None = None) -> int:
@@ -120,3 +125,11 @@ def refuse(name: str, **options: Any) -> None:
     for option, value in options.items():
         if value is not None:
             raise UnsupportedError(at_user_line(f"{name}: {option}= is not supported; leave it out"))
+
+
+def documented(function: Callable[..., Any], name: str, doc: str, rule: str) -> Callable[..., Any]:
+    """A function that was made for a table, with its name and what its entry says; `rule` says what all share."""
+    function.__name__ = function.__qualname__ = name
+    first, *example = doc.split("\n")
+    function.__doc__ = "\n".join([f"{first} {rule} Raises `DTypeError`, `ShapeError`.", "", *example, ""])
+    return function

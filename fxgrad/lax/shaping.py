@@ -1,4 +1,5 @@
 """The functions of `jax.lax` that change shapes and move elements: broadcast, reshape, transpose, slice, pad, join."""
+# ruff: noqa: A001  (the names are jax's)
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 
 from fxgrad.core.avals import Shape
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
-from fxgrad.lax.operands import array_of, axis_of, integers, of_one_dtype, refuse
+from fxgrad.lax.operands import array_of, axis_of, check, integers, of_one_dtype, refuse
 from fxgrad.numpy.operands import shape_of
 from fxgrad.ops import join, shape, space
 from fxgrad.ops.families import broadcast_shapes as _broadcast_shapes
@@ -173,7 +174,9 @@ def rev(operand: Any, dimensions: Sequence[int]) -> Any:
     >>> rev(np.arange(3), (0,))
     array([2, 1, 0])
     """
-    return shape.rev(array_of("rev", operand), integers(dimensions))
+    operand, axes = array_of("rev", operand), integers(dimensions)
+    check(shape.rev_p, operand, dimensions=axes)
+    return shape.rev(operand, axes)
 
 
 def tile(operand: Any, reps: Sequence[int]) -> Any:
@@ -183,7 +186,9 @@ def tile(operand: Any, reps: Sequence[int]) -> Any:
     >>> tile(np.arange(2), (2,))
     array([0, 1, 0, 1])
     """
-    return shape.tile(array_of("tile", operand), integers(reps))
+    operand, counts = array_of("tile", operand), integers(reps)
+    check(shape.tile_p, operand, reps=counts)
+    return shape.tile(operand, counts)
 
 
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
@@ -196,7 +201,9 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     array([0., 1., 0., 2.])
     """
     operand, padding_value = of_one_dtype("pad", operand, padding_value)
-    return shape.pad(operand, padding_value, [integers(entry) for entry in padding_config])
+    config: Any = tuple(map(integers, padding_config))
+    check(shape.pad_p, operand, padding_value, padding_config=config)
+    return shape.pad(operand, padding_value, config)
 
 
 # --- parts --------------------------------------------------------------------------------------------------------
@@ -212,8 +219,10 @@ def slice(operand: Any, start_indices: Sequence[int], limit_indices: Sequence[in
     >>> slice(np.arange(6), (1,), (6,), (2,))
     array([1, 3, 5])
     """
-    return slice_of(array_of("slice", operand), integers(start_indices), integers(limit_indices),
-                    None if strides is None else integers(strides))
+    operand, starts, limits = array_of("slice", operand), integers(start_indices), integers(limit_indices)
+    steps = (1,) * len(starts) if strides is None else integers(strides)
+    check(shape.slice_p, operand, start_indices=starts, limit_indices=limits, strides=steps)
+    return slice_of(operand, starts, limits, steps)
 
 
 def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1,
@@ -230,8 +239,9 @@ def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None,
     size = sizes[axis]
     begin = 0 if start_index is None else operator.index(start_index)
     end = size if limit_index is None else operator.index(limit_index)
-    return shape.slice_in_dim(operand, begin + size * (begin < 0), end + size * (end < 0), axis,
-                              operator.index(stride))
+    starts, limits, strides = [0] * len(sizes), list(sizes), [1] * len(sizes)
+    starts[axis], limits[axis], strides[axis] = begin + size * (begin < 0), end + size * (end < 0), stride
+    return slice(operand, starts, limits, strides)
 
 
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
@@ -262,7 +272,9 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     [array([0]), array([1, 2])]
     """
     operand = array_of("split", operand)
-    return join.split(operand, integers(sizes), axis_of("split", axis, len(shape_of(operand))))
+    lengths, axis = integers(sizes), axis_of("split", axis, len(shape_of(operand)))
+    check(join.split_p, operand, sizes=lengths, axis=axis)
+    return join.split(operand, lengths, axis)
 
 
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
@@ -286,7 +298,9 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Any:
     >>> concatenate([np.zeros(1), np.ones(2)], 0)
     array([0., 1., 1.])
     """
-    return join.concatenate(_several("concatenate", operands), operator.index(dimension))
+    read, dimension = _several("concatenate", operands), operator.index(dimension)
+    check(join.concatenate_p, *read, dimension=dimension)
+    return join.concatenate(read, dimension)
 
 
 def stack(operands: Sequence[Any], axis: int = 0) -> Any:
@@ -304,7 +318,7 @@ def stack(operands: Sequence[Any], axis: int = 0) -> Any:
 
 def _several(name: str, operands: Sequence[Any]) -> list[Any]:
     """The operands of a join."""
-    if shape_of(operands) if hasattr(operands, "shape") else False:
+    if hasattr(operands, "shape") and shape_of(operands):
         return join.unstack(operands, 0)
     if not operands:
         raise ArgumentError(at_user_line(f"{name}: no arrays; at least one is needed"))

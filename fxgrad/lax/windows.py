@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from fxgrad import tree
-from fxgrad.control.call import named_call_p
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.program import Program
-from fxgrad.core.tape import aval_of, bind, trace
+from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.lax.combinations import combination, of_elements, only_primitive
 from fxgrad.numpy.operands import as_array, axis_of, is_concrete, shape_of
 from fxgrad.ops import topk
 from fxgrad.ops.arithmetic import neg
@@ -24,7 +24,6 @@ from fxgrad.ops.pool import Sliding, check_sliding, identity_of, window_max, win
 from fxgrad.ops.shape import pad
 from fxgrad.ops.shape import slice as slice_of
 from fxgrad.ops.space import broadcast_to, reshape
-from fxgrad.transforms.batch import batched_program
 
 __all__ = ["approx_max_k", "approx_min_k", "reduce_window", "reduce_window_shape_tuple", "top_k"]
 
@@ -63,8 +62,8 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any]
         raise ShapeError(at_user_line(f"reduce_window: operands of shapes "
                                       f"{', '.join(str(shape_of(array)) for array in arrays)}, which must be equal"))
     check_sliding("reduce_window", aval_of(arrays[0]), windows)
-    program, captured = _combination(computation, arrays, structure)
-    known = _BY_NAME.get(_only_primitive(program))
+    program, captured = combination("reduce_window", computation, list(map(aval_of, arrays)), structure)
+    known = _BY_NAME.get(only_primitive(program))
     if known is not None and _changes_nothing(known[0], starts[0], aval_of(arrays[0])):
         return tree.unflatten(structure, [known[1](arrays[0], windows)])
     return tree.unflatten(structure, _folded(program, captured, arrays, starts, windows))
@@ -95,34 +94,6 @@ def _windows(shape: Shape, window: Sequence[int], strides: Sequence[int] | None,
     return Sliding(sizes, steps, pads, base, holes)
 
 
-def _combination(computation: Callable[..., Any], arrays: Sequence[Any], structure: Any) -> tuple[Program, list[Any]]:
-    """The program of `computation` on scalars, and what it captured."""
-    scalars = [Aval((), aval_of(array).dtype) for array in arrays]
-
-    def flat(*values: Any) -> list[Any]:
-        left, right = (tree.unflatten(structure, part) for part in (values[:len(scalars)], values[len(scalars):]))
-        leaves, found = tree.flatten(computation(left, right))
-        if found != structure:
-            raise ArgumentError(at_user_line(f"reduce_window: the computation returned {found}; a tree like its "
-                                             f"arguments, {structure}, is needed"))
-        return list(map(as_array, leaves))
-
-    program, captured = trace(flat, [*scalars, *scalars], staging=True, intern=False)
-    if [(aval.shape, aval.dtype) for aval in program.out_avals] != [(aval.shape, aval.dtype) for aval in scalars]:
-        raise ArgumentError(at_user_line(f"reduce_window: the computation of {scalars} and {scalars} returned "
-                                         f"{program.out_avals}; the types of its arguments are needed"))
-    return program, captured
-
-
-def _only_primitive(program: Program) -> str:
-    """The name of the primitive that the program applies to its two inputs, if that is all it does; else ""."""
-    if len(program.equations) != 1 or len(program.inputs) != 2:
-        return ""
-    equation, = program.equations
-    is_all = set(equation.inputs) == set(program.inputs) and list(program.outputs) == list(equation.outputs)
-    return equation.primitive.name if is_all else ""
-
-
 def _changes_nothing(name: str, start: Any, aval: Aval) -> bool:
     check_kind("reduce_window", "numeric" if name == "sum" else "ordered", aval)
     return is_concrete(start) and bool(start == identity_of(name, aval.dtype))
@@ -138,14 +109,12 @@ def _folded(program: Program, captured: list[Any], arrays: Sequence[Any], starts
         return [reshape(result, counts) for result in results]
     config = [(low, high, holes - 1) for (low, high), holes in zip(windows.padding, windows.base_dilation, strict=True)]
     filled = [pad(array, start, config) for array, start in zip(arrays, starts, strict=True)]
-    batched = batched_program(program, size, (*(None for _ in captured), *(0 for _ in (*arrays, *arrays))))
     for place in itertools.product(*map(range, windows.window_dimensions)):
         first = [at * holes for at, holes in zip(place, windows.window_dilation, strict=True)]
         limits = [at + (count - 1) * stride + 1 for at, count, stride
                   in zip(first, counts, windows.window_strides, strict=True)]
         seen = [reshape(slice_of(array, first, limits, windows.window_strides), (size,)) for array in filled]
-        results = bind(named_call_p, *batched.captured, *captured, *results, *seen, program=batched.program,
-                       name="computation")
+        results = of_elements(program, captured, [*results, *seen])
     return [reshape(result, counts) for result in results]
 
 

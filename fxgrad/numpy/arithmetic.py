@@ -94,13 +94,13 @@ fmod = _named("fmod", _fmod, "The remainder of a division, with the sign of the 
 floor_divide = _named("floor_divide", _floor_divide, "The greatest whole number that is not above the quotient.")
 
 
-def divmod(x: Any, y: Any) -> tuple[Any, Any]:
-    """`(floor_divide(x, y), remainder(x, y))`; shapes broadcast.
+def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
+    """`(floor_divide(x1, x2), remainder(x1, x2))`; shapes broadcast.
 
     >>> [int(value) for value in divmod(-7, 2)]
     [-4, 1]
     """
-    return _floor_divide(x, y), _remainder(x, y)
+    return _floor_divide(x1, x2), _remainder(x1, x2)
 
 
 # --- powers -------------------------------------------------------------------------------------------------------
@@ -159,15 +159,18 @@ fmax = _named("fmax", _but_nans(arithmetic.max), "The greater of two elements, o
 fmin = _named("fmin", _but_nans(arithmetic.min), "The less of two elements, of which NaNs are left out.")
 
 
-def clip(a: Any, min: Any = None, max: Any = None, *, out: Any = None, a_min: Any = None, a_max: Any = None) -> Any:
-    """`a` held between `min` and `max` (None: no bound); the shapes broadcast, the dtypes promote.
+def clip(arr: Any, /, min: Any = None, max: Any = None, *, out: Any = None, a_min: Any = None,
+         a_max: Any = None) -> Any:
+    """`arr` held between `min` and `max` (None: no bound); the shapes broadcast, the dtypes promote.
+
+    `a_min` and `a_max` are NumPy's older names for the bounds.
 
     >>> clip([-1.0, 0.5, 7.0], 0.0, 1.0)
     array([0. , 0.5, 1. ])
     """
     refuse_out("clip", out)
     low, high = a_min if min is None else min, a_max if max is None else max
-    result = operand(a)
+    result = operand(arr)
     refuse_complex("clip", result)
     if low is not None:
         result = maximum(low, result)

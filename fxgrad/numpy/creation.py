@@ -15,6 +15,7 @@ from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.numpy.arithmetic import divide, multiply, power
+from fxgrad.numpy.inspection import check_device
 from fxgrad.numpy.operands import (
     PYTHON_SCALARS,
     as_array,
@@ -40,7 +41,7 @@ from fxgrad.ops.space import broadcast_to, convert, move_axis, reshape
 # --- from what is there -------------------------------------------------------------------------------------------
 
 
-def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None) -> Any:
+def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, device: Any = None) -> Any:
     """`a` as an array: nested lists (of numbers and arrays, traced ones too), numbers, arrays of any kind.
 
     Python numbers become the default float dtype, int32, or bool; arrays keep their dtype unless `dtype` is given.
@@ -49,6 +50,7 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     >>> asarray([1.0, 2.0])
     array([1., 2.], dtype=float32)
     """
+    check_device("asarray", device)
     del order  # where elements lie in memory is for executors to say
     if type(a) in PYTHON_SCALARS or (isinstance(a, list | tuple) and _of_python(a)):
         return _default_width(np.asarray(a)) if dtype is None else np.asarray(a).astype(dtypes.canonical(dtype))
@@ -94,12 +96,13 @@ def copy(a: Any, order: Any = None) -> Any:
     return array(a, order=order)
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = False) -> Any:
+def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
     """`x` converted to `dtype`; complex to real drops the imaginary part.
 
     >>> astype([1.5], int)
     array([1], dtype=int32)
     """
+    check_device("astype", device)
     return array(as_dtype(as_array(x), dtype), copy=copy)
 
 
@@ -110,39 +113,43 @@ def _dtype_or_default(dtype: Any) -> DType:
     return default_float() if dtype is None else dtypes.canonical(dtype)
 
 
-def zeros(shape: Any, dtype: Any = None) -> Any:
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """An array of zeros; `dtype` is by default the default float dtype.
 
     >>> zeros(2)
     array([0., 0.], dtype=float32)
     """
+    check_device("zeros", device)
     return constant(as_shape(shape), 0, _dtype_or_default(dtype))
 
 
-def ones(shape: Any, dtype: Any = None) -> Any:
+def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """An array of ones; `dtype` is by default the default float dtype.
 
     >>> ones(2, dtype=int)
     array([1, 1], dtype=int32)
     """
+    check_device("ones", device)
     return constant(as_shape(shape), 1, _dtype_or_default(dtype))
 
 
-def empty(shape: Any, dtype: Any = None) -> Any:
+def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """As `zeros`: values that are not defined have no place in a program.
 
     >>> empty((0, 2)).shape
     (0, 2)
     """
+    check_device("empty", device)
     return zeros(shape, dtype)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """An array of one repeated value, of its dtype unless `dtype` is given; `fill_value` broadcasts to `shape`.
 
     >>> full(2, 7.0)
     array([7., 7.], dtype=float32)
     """
+    check_device("full", device)
     sizes = as_shape(shape)
     value = asarray(fill_value, dtype)
     if is_concrete(value) and not shape_of(value):
@@ -155,41 +162,45 @@ def _like(a: Any, dtype: Any, shape: Any) -> tuple[Any, DType]:
     return aval.shape if shape is None else as_shape(shape), aval.dtype if dtype is None else dtypes.canonical(dtype)
 
 
-def zeros_like(a: Any, dtype: Any = None, shape: Any = None) -> Any:
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
     """An array of zeros of the shape and dtype of `a`.
 
     >>> zeros_like([1, 2])
     array([0, 0], dtype=int32)
     """
+    check_device("zeros_like", device)
     sizes, wanted = _like(a, dtype, shape)
     return constant(sizes, 0, wanted)
 
 
-def ones_like(a: Any, dtype: Any = None, shape: Any = None) -> Any:
+def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
     """An array of ones of the shape and dtype of `a`.
 
     >>> ones_like([1, 2])
     array([1, 1], dtype=int32)
     """
+    check_device("ones_like", device)
     sizes, wanted = _like(a, dtype, shape)
     return constant(sizes, 1, wanted)
 
 
-def empty_like(prototype: Any, dtype: Any = None, shape: Any = None) -> Any:
+def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
     """As `zeros_like`.
 
     >>> empty_like([1, 2]).shape
     (2,)
     """
+    check_device("empty_like", device)
     return zeros_like(prototype, dtype, shape)
 
 
-def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
+def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
     """An array of one repeated value, of the shape and dtype of `a`.
 
     >>> full_like([1, 2], 7)
     array([7, 7], dtype=int32)
     """
+    check_device("full_like", device)
     sizes, wanted = _like(a, dtype, shape)
     return full(sizes, fill_value, wanted)
 
@@ -197,7 +208,7 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> 
 # --- counting -----------------------------------------------------------------------------------------------------
 
 
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None) -> Any:
     """Numbers from `start` (0 if only one bound is given) to below `stop`, `step` apart; all static.
 
     The dtype is int32 for integers and the default float dtype otherwise, unless given.
@@ -205,6 +216,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
     >>> arange(3), arange(1.0, 2.0, 0.5)
     (array([0, 1, 2], dtype=int32), array([1. , 1.5], dtype=float32))
     """
+    check_device("arange", device)
     if stop is None:
         start, stop = 0, start
     bounds = [_static(bound) for bound in (start, stop, 1 if step is None else step)]
@@ -225,7 +237,7 @@ def _static(bound: Any) -> Any:
 
 
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
-             axis: int = 0) -> Any:
+             axis: int = 0, *, device: Any = None) -> Any:
     """`num` numbers evenly spaced from `start` to `stop`, which is the last one unless `endpoint` is False.
 
     The bounds may be arrays, which broadcast; the numbers run along a new `axis`. With `retstep` also the distance.
@@ -233,6 +245,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     >>> linspace(0.0, 1.0, 3)
     array([0. , 0.5, 1. ], dtype=float32)
     """
+    check_device("linspace", device)
     num = operator.index(num)
     if num < 0:
         raise ArgumentError(at_user_line(f"linspace: num must not be negative, got {num}"))
@@ -271,8 +284,14 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     """
     start, stop = promoted_inexact(*(asarray(bound) for bound in (start, stop)))
     ratio = divide(stop, start)
-    powers = power(ratio, linspace(0.0, 1.0, num, endpoint, dtype=aval_of(start).dtype, axis=axis))
-    return as_dtype(multiply(start, powers), dtype)
+    shape = shape_of(ratio)
+    exponents = linspace(0.0, broadcast_to(1.0, shape) if shape else 1.0, num, endpoint, dtype=aval_of(start).dtype,
+                         axis=axis)
+    if shape:  # the new axis is somewhere among those of the bounds
+        place = axis_of("geomspace", axis, len(shape) + 1)
+        start, ratio = (reshape(broadcast_to(each, shape), (*shape[:place], 1, *shape[place:]))
+                        for each in (start, ratio))
+    return as_dtype(multiply(start, power(ratio, exponents)), dtype)
 
 
 # --- patterns -----------------------------------------------------------------------------------------------------
@@ -282,13 +301,14 @@ def _count(shape: tuple[int, int], axis: int) -> Any:
     return iota(dtypes.int32, shape, axis)
 
 
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """A matrix with ones on the `k`-th diagonal.
 
     >>> eye(2)
     array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
+    check_device("eye", device)
     shape = operator.index(N), operator.index(N if M is None else M)
     wanted = _dtype_or_default(dtype)
     if is_staging():

@@ -61,6 +61,21 @@ def einsum(subscripts: Any, /, *operands: Any, out: Any = None, optimize: Any = 
     return transpose(array, [last.names.index(name) for name in result])
 
 
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list[tuple[int, ...]], Any]:
+    """The order in which `einsum` contracts its operands, pair by pair, and a description of its cost that prints.
+
+    >>> einsum_path("ij,jk,k->i", [[1.0]], [[1.0]], [1.0])[0]
+    [(0, 2), (0, 1)]
+    """
+    if not isinstance(subscripts, str):
+        subscripts, operands = _from_lists((subscripts, *operands))
+    arrays = settled(promoted(*read(*operands)))
+    names, result = _read(subscripts, arrays)
+    path, cost = opt_einsum.contract_path(",".join(names) + "->" + result, *map(shape_of, arrays), shapes=True,
+                                          optimize=optimize)
+    return path, cost
+
+
 # --- reading ------------------------------------------------------------------------------------------------------
 
 

@@ -34,6 +34,8 @@ def true_places(mask: Any, size: int | None, fill: Any, use: str) -> Any:
             missing = max(size - places.size, 0)
             return np.concatenate([places[:size], np.full(missing, np.asarray(fill).astype(np.int32))])
     count = shape_of(mask)[0]
+    if not size:
+        return constant((0,), 0, dtypes.int32)
     rank = cumulative.cumsum(convert(mask, dtypes.int32), 0) if count else constant((0,), 0, dtypes.int32)
     target = where(mask, sub(rank, scalar_like(1, rank)), scalar_like(size, rank))
     start = constant((size,), 0, dtypes.int32)

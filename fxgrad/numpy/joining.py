@@ -50,7 +50,13 @@ def concatenate(arrays: Any, axis: int | None = 0, out: Any = None, dtype: Any =
     return join.concatenate(parts, axis_of("concatenate", axis, len(shape_of(parts[0]))))
 
 
-concat = concatenate
+def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
+    """As `concatenate`, by the signature of the array API standard.
+
+    >>> concat([[1, 2], [3]])
+    array([1, 2, 3], dtype=int32)
+    """
+    return concatenate(arrays, axis)
 
 
 def stack(arrays: Any, axis: int = 0, out: Any = None, dtype: Any = None) -> Any:

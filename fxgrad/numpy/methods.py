@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 from fxgrad.core.tracer import Tracer
@@ -13,6 +15,7 @@ from fxgrad.numpy import (
     creation,
     finding,
     indexing,
+    inspection,
     logic,
     mathematics,
     ordering,
@@ -97,7 +100,22 @@ def _matrix_transpose(self: Any) -> Any:
     return shaping.matrix_transpose(self)
 
 
+def _array_namespace(self: Any, *, api_version: str | None = None) -> ModuleType:
+    """The module that has the functions of the array API standard for this array."""
+    del self
+    inspection.check_version(api_version)
+    return sys.modules["fxgrad.numpy"]
+
+
+def _to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
+    """The array itself: programs say where they run, arrays do not."""
+    del stream
+    inspection.check_device("to_device", device)
+    return self
+
+
 _PROPERTIES: dict[str, Function] = {
+    "device": lambda self: inspection.DEVICE,
     "T": lambda self: shaping.transpose(self),
     "mT": _matrix_transpose,
     "real": lambda self: mathematics.real.function(self),
@@ -116,7 +134,7 @@ def attach() -> None:
     members |= {
         "__getitem__": indexing.getitem, "__iter__": _iterate, "__contains__": _contains,
         "__round__": lambda self, digits=None: mathematics.round(self, digits or 0),
-        "reshape": _reshape, "transpose": _transpose,
+        "__array_namespace__": _array_namespace, "to_device": _to_device, "reshape": _reshape, "transpose": _transpose,
     }
     for name, member in members.items():
         setattr(Tracer, name, member)

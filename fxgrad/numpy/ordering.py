@@ -91,7 +91,7 @@ def sort_complex(a: Any) -> Any:
     """`a` as complex numbers with its elements in order along the last axis, by their real parts first.
 
     >>> sort_complex([2.0, 1.0])
-    array([1.+0.j, 2.+0.j], dtype=complex64)
+    array([1.+0.j, 2.+0.j])
     """
     a = as_array(a)
     return sort(as_dtype(a, dtypes.complex_dtype(dtypes.inexact_dtype(aval_of(a).dtype))))
@@ -150,7 +150,8 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
     if sorter is not None:
         a = take_along_one(a, as_array(sorter), 0, "clip")
     if is_concrete(a) and is_concrete(v):
-        values = [each.astype(np.float32) if each.dtype == dtypes.bfloat16 else each for each in map(np.asarray, (a, v))]
+        values = [each.astype(np.float32) if each.dtype == dtypes.bfloat16 else each
+                  for each in map(np.asarray, (a, v))]
         return np.searchsorted(*values, side=side).astype(np.int32)  # type: ignore[call-overload]
     if method == "sort" or (method != "compare_all" and shape_of(a)[0] > _FEW):
         return _among(a, v, side)

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.numpy import reductions
+from fxgrad.numpy.applying import apply_along_axis
+from fxgrad.numpy.creation import linspace
+from fxgrad.numpy.mathematics import rint
 from fxgrad.numpy.operands import as_array, as_dtype, is_concrete, operand, shape_of
+from fxgrad.numpy.products import tensordot
+from fxgrad.numpy.quantiles import median
+from fxgrad.numpy.shaping import flip, moveaxis, squeeze
+from fxgrad.numpy.statistics import mean
 from fxgrad.ops.join import concatenate
 from fxgrad.ops.shape import pad as padded
 from fxgrad.ops.shape import rev, slice_in_dim
 from fxgrad.ops.space import broadcast_to
 
 _READING = ("edge", "reflect", "symmetric", "wrap")
+_STATISTICS: dict[str, Callable[..., Any]] = {"maximum": reductions.max, "minimum": reductions.min, "mean": mean,
+                                               "median": median}
+_OPTIONS = {"constant": {"constant_values"}, "reflect": {"reflect_type"}, "symmetric": {"reflect_type"},
+            "linear_ramp": {"end_values"}, **{name: {"stat_length"} for name in _STATISTICS}}
 
 
-def pad(array: Any, pad_width: Any, mode: str = "constant", **options: Any) -> Any:
+def pad(array: Any, pad_width: Any, mode: str | Callable[..., Any] = "constant", **options: Any) -> Any:
     """`array` with elements put before and behind along its axes: `pad_width` is n, (before, behind), or such a pair
     for each axis.
 
     `mode` says which: `"constant"` (`constant_values`, by default 0, in the same forms), `"edge"`, `"reflect"`,
-    `"symmetric"`, `"wrap"`, as in NumPy. Raises `ShapeError` for widths that do not fit, `UnsupportedError` for other
+    `"symmetric"` (`reflect_type`), `"wrap"`, `"linear_ramp"` (`end_values`), `"maximum"`, `"mean"`, `"median"`,
+    `"minimum"` (`stat_length`), `"empty"` (zeros), as in NumPy; or a function of (vector padded with zeros, widths,
+    axis, options) that returns the vector. Raises `ShapeError` for widths that do not fit, `UnsupportedError` for other
     modes.
 
     >>> pad([1, 2, 3], (2, 0), "reflect")
@@ -34,20 +48,70 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **options: Any) -> A
     widths = _pairs("pad_width", pad_width, rank)
     if any(width < 0 for pair in widths for width in pair):
         raise ShapeError(at_user_line(f"pad: pad_width {pad_width!r} has negative entries; cut off with a slice"))
-    allowed = {"constant_values"} if mode == "constant" else {"reflect_type"} if mode in _READING[1:3] else set()
-    unknown = sorted(set(options) - allowed)
+    if callable(mode):
+        result = _constant(array, widths, 0)
+        for axis, width in enumerate(widths):
+            result = apply_along_axis(mode, axis, result, width, axis, options)
+        return result
+    unknown = sorted(set(options) - _OPTIONS.get(mode, set()))
     if unknown:
         raise ArgumentError(at_user_line(f"pad: mode {mode!r} has no option {', '.join(unknown)}"))
     if mode == "constant":
         return _constant(array, widths, options.get("constant_values", 0))
-    if mode not in _READING or options.get("reflect_type", "even") != "even":
+    if mode == "empty":
+        return _constant(array, widths, 0)
+    if mode not in (*_READING, *_OPTIONS) or options.get("reflect_type", "even") not in ("even", "odd"):
         given = "".join(f", {key}={value!r}" for key, value in options.items())
-        raise UnsupportedError(at_user_line(f"pad: mode={mode!r}{given} is not supported; there are 'constant', "
-                                            f"{', '.join(map(repr, _READING))} (with reflect_type='even')"))
+        raise UnsupportedError(at_user_line(f"pad: mode={mode!r}{given} is not supported; there are 'empty', "
+                                            f"{', '.join(map(repr, dict.fromkeys((*_OPTIONS, *_READING))))}, and "
+                                            "functions"))
+    ends = _pairs("end_values", options.get("end_values", 0), rank)
+    lengths = _pairs("stat_length", options.get("stat_length"), rank)
     for axis, width in enumerate(widths):
-        if width != (0, 0):
+        if width == (0, 0):
+            continue
+        if mode == "linear_ramp":
+            array = _ramp(array, axis, width, ends[axis])
+        elif mode in _STATISTICS:
+            array = _statistic(array, axis, width, _STATISTICS[mode], lengths[axis])
+        elif options.get("reflect_type") == "odd":
+            array = _mirrored(array, axis, width, mode)
+        else:
             array = _read(array, axis, width, mode)
     return array
+
+
+def _ramp(array: Any, axis: int, width: tuple[int, int], ends: tuple[Any, Any]) -> Any:
+    """Evenly from the end values to the elements at the edges."""
+    extent, dtype = shape_of(array)[axis], aval_of(array).dtype
+    first, last = slice_in_dim(array, 0, 1, axis), slice_in_dim(array, extent - 1, extent, axis)
+    before = linspace(ends[0], first, int(width[0]), endpoint=False, dtype=dtype)
+    behind = linspace(ends[1], last, int(width[1]), endpoint=False, dtype=dtype)
+    parts = [squeeze(moveaxis(part, 0, axis), axis + 1) for part in (before, flip(behind, 0))]
+    return concatenate([parts[0], array, parts[1]], axis)
+
+
+def _statistic(array: Any, axis: int, width: tuple[int, int], function: Callable[..., Any],
+               lengths: tuple[Any, Any]) -> Any:
+    """What the function makes of the elements on each side, or of so many of them."""
+    shape, dtype = shape_of(array), aval_of(array).dtype
+    extent = shape[axis]
+    parts = []
+    for length, count, first in ((lengths[0], width[0], True), (lengths[1], width[1], False)):
+        size = extent if length is None else min(int(length), extent)
+        chosen = slice_in_dim(array, 0 if first else extent - size, size if first else extent, axis)
+        value = function(chosen, axis=axis, keepdims=True)
+        value = as_dtype(rint(value) if dtype.kind in "iu" else value, dtype)
+        parts.append(broadcast_to(value, (*shape[:axis], int(count), *shape[axis + 1:])))
+    return concatenate([parts[0], array, parts[1]], axis)
+
+
+def _mirrored(array: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
+    """Reflection through the point at the edge: each new element is a sum of old ones, by weights that NumPy gives."""
+    extent, dtype = shape_of(array)[axis], aval_of(array).dtype
+    weights = np.pad(np.eye(extent), ((int(width[0]), int(width[1])), (0, 0)), mode,  # type: ignore[call-overload]
+                     reflect_type="odd").astype(dtype)
+    return moveaxis(tensordot(weights, array, ([1], [axis])), 0, axis)
 
 
 def _pairs(name: str, given: Any, rank: int) -> list[tuple[Any, Any]]:

@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.numpy.elementwise import Elementwise
-from fxgrad.numpy.operands import as_array, common_type
 from fxgrad.numpy.ordering import cumprod, cumsum
 
 Function = Callable[..., Any]
@@ -24,6 +21,7 @@ _ACCUMULATED = {np.add: cumsum, np.multiply: cumprod}
 _IGNORED = ("subok", "casting", "device", "like")
 """Options of NumPy's functions that mean nothing for traced arrays."""
 _IN_PLACE = {"copyto", "put", "put_along_axis", "fill_diagonal", "place", "putmask"}
+"""Functions of NumPy that change an argument; those of the same names here return a copy."""
 
 
 def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -71,19 +69,6 @@ def _unsupported(name: str, method: str = "__call__") -> UnsupportedError:
     return UnsupportedError(at_user_line(f"{called} is not supported for traced arrays{hint}"))
 
 
-# --- functions about types ----------------------------------------------------------------------------------------
-
-
-def _result_type(*values: Any) -> Any:
-    pairs = [(dtypes.canonical(value), False) if isinstance(value, np.dtype | type | str) else
-             (aval_of(as_array(value)).dtype, aval_of(as_array(value)).weak) for value in values]
-    return dtypes.promote(*pairs)[0]
-
-
-def _iscomplexobj(x: Any) -> bool:
-    return dtypes.is_complex(common_type([aval_of(as_array(x))])[0])
-
-
 # --- the tables ---------------------------------------------------------------------------------------------------
 
 
@@ -94,7 +79,6 @@ def install(functions: dict[str, Function], np_module: str = "") -> None:
         theirs = getattr(module, name, None)
         if isinstance(theirs, np.ufunc):
             _ufuncs[theirs] = function
-        elif callable(theirs) and not isinstance(theirs, type):
+        elif callable(theirs) and not isinstance(theirs, type) and function is not theirs and name not in _IN_PLACE:
             _functions[theirs] = function
-    _functions[np.result_type], _functions[np.iscomplexobj] = _result_type, _iscomplexobj
     Tracer.__array_ufunc__, Tracer.__array_function__ = _array_ufunc, _array_function  # type: ignore[attr-defined]

@@ -199,8 +199,8 @@ def _spread(name: str, weights: Any, shape: tuple[int, ...], axes: tuple[int, ..
     if own == shape:
         return weights
     if own != tuple(shape[at] for at in axes):
-        raise ShapeError(at_user_line(f"{name}: weights of shape {own} for an array of shape {shape} along axes {axes}; "
-                                      "the shape of the array, or that of the axes, is needed"))
+        raise ShapeError(at_user_line(f"{name}: weights of shape {own} for an array of shape {shape} along {axes}; the "
+                                      "shape of the array, or that of the axes, is needed"))
     return broadcast_to(reshape(weights, tuple(size if at in axes else 1 for at, size in enumerate(shape))), shape)
 
 

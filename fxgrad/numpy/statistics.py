@@ -17,10 +17,10 @@ from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.numpy import reductions
 from fxgrad.numpy.arithmetic import divide, multiply, subtract
-from fxgrad.numpy.logic import logical_not
+from fxgrad.numpy.logic import logical_and, logical_not
 from fxgrad.numpy.logic import where as choose
 from fxgrad.numpy.mathematics import isnan, sqrt
-from fxgrad.numpy.operands import as_array, as_dtype, axes_of, axis_of, promoted_inexact, refuse_out, shape_of
+from fxgrad.numpy.operands import as_array, as_dtype, axes_of, promoted_inexact, refuse_out, shape_of
 from fxgrad.numpy.reductions import Axis, kept_shape, sum
 from fxgrad.ops import exponential, parts
 from fxgrad.ops.arithmetic import div, mul, sub
@@ -162,10 +162,11 @@ def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
 
 
 def _sparing(name: str, function: Callable[..., Any], fill: float) -> Callable[..., Any]:
-    def spared(a: Any, axis: Axis = None, *args: Any, **options: Any) -> Any:
+    def spared(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False,
+               initial: Any = None, where: Any = None) -> Any:
         a = as_array(a)
-        return function(choose(isnan(a), fill, a), axis, *args, **options) if dtypes.is_inexact(aval_of(a).dtype) \
-            else function(a, axis, *args, **options)
+        a = choose(isnan(a), fill, a) if dtypes.is_inexact(aval_of(a).dtype) else a
+        return function(a, axis, dtype, out, keepdims, initial, where)
     spared.__name__ = spared.__qualname__ = name
     return spared
 
@@ -177,13 +178,15 @@ nanprod.__doc__ = """As `prod`, with NaNs left out."""
 
 
 def _extremum(name: str, function: Callable[..., Any], fill: float) -> Callable[..., Any]:
-    sparing = _sparing(name, function, fill)
-
-    def spared(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> Any:
-        refuse_out(name, out)
-        result = sparing(a, axis, keepdims=keepdims)
-        nothing = reductions.all(isnan(a), axis, keepdims=keepdims)
-        return choose(nothing, math.nan, result) if dtypes.is_inexact(aval_of(result).dtype) else result
+    def spared(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+               where: Any = None) -> Any:
+        a = as_array(a)
+        if not dtypes.is_inexact(aval_of(a).dtype):
+            return function(a, axis, out, keepdims, initial, where)
+        result = function(choose(isnan(a), fill, a), axis, out, keepdims, initial, where)
+        if initial is not None:
+            return result
+        return choose(reductions.all(isnan(a), axis, keepdims=keepdims), math.nan, result)
     spared.__name__ = spared.__qualname__ = name
     return spared
 
@@ -219,11 +222,11 @@ def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepd
     """
     a = as_array(a)
     there = logical_not(isnan(a))
-    return mean(a, axis, dtype, out, keepdims, where=there if where is None else there & where)
+    return mean(a, axis, dtype, out, keepdims, where=there if where is None else logical_and(there, where))
 
 
 def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False,
-           where: Any = None) -> Any:
+           where: Any = None, mean: Any = None) -> Any:
     """As `var`, with NaNs left out.
 
     >>> float(nanvar([1.0, float("nan"), 3.0]))
@@ -231,31 +234,15 @@ def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: 
     """
     a = as_array(a)
     there = logical_not(isnan(a))
-    return var(a, axis, dtype, out, ddof, keepdims, where=there if where is None else there & where)
+    return var(a, axis, dtype, out, ddof, keepdims, where=there if where is None else logical_and(there, where),
+               mean=mean)
 
 
 def nanstd(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False,
-           where: Any = None) -> Any:
+           where: Any = None, mean: Any = None) -> Any:
     """As `std`, with NaNs left out.
 
     >>> float(nanstd([1.0, float("nan"), 3.0]))
     1.0
     """
-    return sqrt(nanvar(a, axis, dtype, out, ddof, keepdims, where))
-
-
-def cov(m: Any, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Any:
-    """The covariance matrix of variables in the rows of `m` (in its columns unless `rowvar`).
-
-    >>> float(cov([1.0, 3.0]))
-    2.0
-    """
-    x, wanted = _widened(m, None)
-    if len(shape_of(x)) > 2:
-        raise ShapeError(at_user_line(f"cov: a vector or a matrix is needed, the shape is {shape_of(x)}"))
-    x = reshape(x, (1, *shape_of(x))) if len(shape_of(x)) == 1 else x if rowvar else x.T
-    apart = sub(x, _mean(x, (axis_of("cov", 1, 2),), True))
-    less = (0 if bias else 1) if ddof is None else ddof
-    product = div(apart @ parts.conj(apart).T if dtypes.is_complex(aval_of(x).dtype) else apart @ apart.T,
-                  float(shape_of(x)[1] - less))
-    return _narrowed(reshape(product, ()) if shape_of(product) == (1, 1) else product, wanted)
+    return sqrt(nanvar(a, axis, dtype, out, ddof, keepdims, where, mean))

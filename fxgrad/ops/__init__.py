@@ -9,6 +9,7 @@ Importing this package imports every room, so that all primitives are registered
 
 from fxgrad.ops import (
     arithmetic,
+    barrier,
     choose,
     comparison,
     conv,
@@ -47,8 +48,8 @@ from fxgrad.ops import (
     xla_kernels,
 )
 
-__all__ = ["arithmetic", "choose", "comparison", "conv", "creation", "cumulative", "determinant", "dot", "dynamic",
-           "eigen", "exponential", "factorizations", "fft", "gamma", "index", "integrals", "join", "matrices",
-           "matrix_functions", "parts", "pointwise", "pool", "pseudoinverse", "ragged", "random", "reduce",
-           "reduced_forms", "samplers", "shape", "sort", "space", "special", "topk", "triangular", "trigonometric",
-           "windows", "xla_kernels"]
+__all__ = ["arithmetic", "barrier", "choose", "comparison", "conv", "creation", "cumulative", "determinant", "dot",
+           "dynamic", "eigen", "exponential", "factorizations", "fft", "gamma", "index", "integrals", "join",
+           "matrices", "matrix_functions", "parts", "pointwise", "pool", "pseudoinverse", "ragged", "random",
+           "reduce", "reduced_forms", "samplers", "shape", "sort", "space", "special", "topk", "triangular",
+           "trigonometric", "windows", "xla_kernels"]

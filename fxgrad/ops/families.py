@@ -83,7 +83,8 @@ def rank_of(value: Any) -> int:
 
 
 def linear_unary(name: str, *, abstract: Rule, numpy: Callable[..., Any], xla: Callable[..., Any],
-                 transpose: Callable[..., Any], batch: Rule, flops: int = 0) -> Primitive:
+                 transpose: Callable[..., Any], batch: Rule, flops: int = 0, collective: bool = False,
+                 ) -> Primitive:
     """An operation linear in its one input, such as a change of layout: its jvp is itself.
 
     `transpose(cotangent, aval, **params)` returns the cotangent of the input of type `aval`.
@@ -105,7 +106,7 @@ def linear_unary(name: str, *, abstract: Rule, numpy: Callable[..., Any], xla: C
     primitive = register(Primitive(
         name=name, abstract=abstract, numpy=ArrayKernel(numpy),
         xla=lambda lax, x, **params: [xla(lax, x, **params)],
-        jvp=jvp, transpose=transpose_rule, batch=batch, cost=cost))
+        jvp=jvp, transpose=transpose_rule, batch=batch, cost=cost, collective=collective))
     return primitive
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.interpreter import Derived, Interpreter, bind, derive
-from fxgrad.core.program import Equation, Program
+from fxgrad.core.interpreter import Derived, Interpreter, batched_axis, bind, derive
+from fxgrad.core.program import Equation, Program, axes_of
 from fxgrad.core.tape import aval_of
 from fxgrad.ops.space import broadcast_to, move_axis, reshape
+
+__all__ = ["Batch", "Batched", "batch_aval", "batched_axis", "batched_program", "batching_over", "put_axis", "repeat"]
 
 
 class Batched(NamedTuple):
@@ -19,14 +21,19 @@ class Batched(NamedTuple):
 
 
 class Batch(Interpreter):
-    """Applies the batch rule of every equation that some batched value reaches."""
+    """Applies the batch rule of every equation that some batched value reaches, or that speaks over the batch axis.
+
+    `name` is what collectives call that axis, if it has a name. A batch that a batch rule begins has the name of the
+    one under way, so that programs inside of programs speak over the same axis.
+    """
 
     def __init__(self, size: int) -> None:
-        self.size = size
+        self.size, self.name = size, batched_axis.get()
 
     def equation(self, equation: Equation, inputs: list[Batched]) -> list[Batched]:
         values, axes = [item.value for item in inputs], [item.axis for item in inputs]
-        if all(axis is None for axis in axes):
+        if all(axis is None for axis in axes) and (
+                self.name is None or self.name not in axes_of(equation.primitive, equation.params)):
             return [Batched(output, None) for output in bind(equation.primitive, *values, **equation.params)]
         outputs, out_axes = equation.primitive.batch(self.size, values, axes, **equation.params)
         return [Batched(output, axis) for output, axis in zip(outputs, out_axes, strict=True)]
@@ -36,6 +43,21 @@ class Batch(Interpreter):
 
     def constant(self, array: Any) -> Batched:
         return Batched(array, None)
+
+
+class batching_over:  # noqa: N801  (used as `with batching_over(name):`)
+    """Batches that are made in this block have an axis that collectives call `name` (None: by no name)."""
+
+    __slots__ = ("_name", "_token")
+
+    def __init__(self, name: str | None) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._token = batched_axis.set(self._name)
+
+    def __exit__(self, *_: object) -> None:
+        batched_axis.reset(self._token)
 
 
 def batch_aval(aval: Aval, size: int, axis: int | None) -> Aval:

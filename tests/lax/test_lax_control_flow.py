@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import logging
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -53,7 +55,7 @@ WAYS: dict[str, tuple[str, Callable[[Callable[[Any], Any]], Any]]] = {
     "hvp": ("second", lambda f: np.array([hvp(f, (X,), (row,)) for row in np.eye(3)])),
     "jit of reverse over reverse": ("second", lambda f: jit(jacrev(grad(f)))(X)),
 }
-QUICK = {"un-jitted", "vmap", "jacfwd", "grad", "grad of checkpoint", "vmap of grad", "reverse over reverse", "hvp"}
+QUICK = {"un-jitted", "vmap", "grad", "grad of checkpoint", "reverse over reverse"}
 
 
 @pytest.mark.parametrize("way", [pytest.param(way, marks=[pytest.mark.slow] * (way not in QUICK)) for way in WAYS])
@@ -140,6 +142,7 @@ def python_while(going: Any, step: Any, state: Any) -> Any:
     return state
 
 
+@pytest.mark.slow
 def test_gradient_through_an_adaptive_solver_equals_that_of_the_unrolled_one() -> None:
     rate = np.float64(3.0)
     reference = grad(lambda r: adaptive(r, python_while))(rate)
@@ -169,6 +172,7 @@ def test_gradient_under_jit_with_a_table_of_states(steps: int) -> None:
     np.testing.assert_allclose(jit(grad(many_steps))(x, np.int32(steps)), reference, rtol=1e-7, atol=1e-300)
 
 
+@pytest.mark.slow
 def test_small_tables_of_states_recompute() -> None:
     """More steps than any table walks back in one repetition, with a state so large that the table is small."""
     x = np.full(1 << 19, 0.3)
@@ -250,6 +254,26 @@ def test_closed_over_floats_are_inputs_of_the_program() -> None:
     x = np.arange(3.0)
     for scale in (0.5, 2.0):
         np.testing.assert_allclose(grad(f)(x, scale), [scale ** 3 + scale ** 2, scale, 1.0])
+
+
+def test_a_loop_on_jax_arrays_is_compiled_once() -> None:
+    def loop(x: Any) -> Any:
+        return lax.while_loop(lambda c: c < 5.0, lambda c: c * 2.0, x)
+    with jax.log_compiles(True), warnings.catch_warnings():
+        first = compilations(lambda: loop(jnp.float32(1.0)))
+        assert compilations(lambda: loop(jnp.float32(3.0))) == 0 < first
+
+
+def compilations(call: Callable[[], Any]) -> int:
+    """How often XLA compiled during a call."""
+    count = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logging.getLogger("jax"), "handlers", [])
+        handler = logging.Handler()
+        handler.emit = lambda record: count.append(1) if "Compiling" in record.getMessage() else None  # type: ignore[method-assign]
+        logging.getLogger("jax").addHandler(handler)
+        call()
+    return len(count)
 
 
 # --- what a scan keeps ------------------------------------------------------------------------------------------

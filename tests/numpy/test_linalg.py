@@ -18,6 +18,8 @@ from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedErro
 from fxgrad.testing import check_grads
 from tests.numpy.comparison import assert_equal, draw, leaves
 
+pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
+
 A, V, C = draw((3, 4), "float64"), draw((5,), "float64"), draw((3, 4), "complex128")
 S, B = draw((4, 4), "float64"), draw((4, 2), "float64")
 P = S @ S.T + 2 * np.eye(4)

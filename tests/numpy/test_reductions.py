@@ -179,4 +179,6 @@ def test_messages() -> None:
         "average: weights of shape (2,) for an array of shape (2, 3) along axis None; the same shape, or a vector "
         "along one axis, is needed")
     assert message(fnp.quantile, x, 0.5, method="best", error=ArgumentError) == (
-        "quantile: method must be one of linear, lower, higher, midpoint, got 'best'")
+        "quantile: method must be one of linear, interpolated_inverted_cdf, hazen, weibull, median_unbiased, "
+        "normal_unbiased, lower, higher, midpoint, nearest, inverted_cdf, averaged_inverted_cdf, closest_observation, "
+        "got 'best'")

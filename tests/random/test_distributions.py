@@ -11,6 +11,8 @@ import pytest
 import fxgrad
 from fxgrad import dtypes
 
+pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
+
 SHAPES: list[tuple[int, ...]] = [(), (0,), (3, 4)]
 ULPS = {"float64": 4e-15, "float32": 2e-6, "float16": 4e-3, "bfloat16": 3e-2}
 """By dtype, how far formulas of several steps may differ: XLA fuses steps and has functions of its own."""

@@ -1,0 +1,204 @@
+"""The functions of `jax.lax` of each element of several arrays: arithmetic, comparison, bits, choice."""
+# ruff: noqa: A001, A002  (the names are jax's)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fxgrad import dtypes
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import DTypeError, ShapeError, at_user_line
+from fxgrad.lax.operands import applied, array_of, documented, of_one_dtype, wanted_dtype
+from fxgrad.numpy.operands import shape_of
+from fxgrad.ops import arithmetic, comparison, exponential, trigonometric
+from fxgrad.ops.choose import clamp_p
+from fxgrad.ops.choose import select_n as choose_from
+from fxgrad.ops.families import check_kind
+from fxgrad.ops.parts import complex_p, nextafter_p
+from fxgrad.ops.pointwise import add_p
+from fxgrad.ops.space import convert
+
+__all__ = [
+    "add", "atan2", "bitwise_and", "bitwise_or", "bitwise_xor", "clamp", "complex", "div", "eq", "ge", "gt", "le",
+    "lt", "max", "min", "mul", "mulhi", "ne", "nextafter", "pow", "rem", "select", "select_n", "shift_left",
+    "shift_right_arithmetic", "shift_right_logical", "sub",
+]
+
+Function = Callable[..., Any]
+
+
+def _binary(name: str, primitive: Primitive, doc: str) -> Function:
+    def function(x: Any, y: Any) -> Any:
+        return applied(name, primitive, x, y)
+    return documented(function, name, doc, "Dtypes and shapes must be equal, or one operand a number or a scalar.")
+
+
+# --- two operands -------------------------------------------------------------------------------------------------
+
+add = _binary("add", add_p, """The sum.
+>>> float(add(1.0, 2.0))
+3.0""")
+sub = _binary("sub", arithmetic.sub_p, """The difference.
+>>> float(sub(1.0, 2.0))
+-1.0""")
+div = _binary("div", arithmetic.div_p, """The quotient, of integers toward zero.
+>>> int(div(-7, 2))
+-3""")
+rem = _binary("rem", arithmetic.rem_p, """The remainder of that division; its sign is that of x.
+>>> int(rem(-7, 2))
+-1""")
+max = _binary("max", arithmetic.max_p, """The greater one.
+>>> float(max(1.0, 2.0))
+2.0""")
+min = _binary("min", arithmetic.min_p, """The lesser one.
+>>> float(min(1.0, 2.0))
+1.0""")
+atan2 = _binary("atan2", trigonometric.atan2_p, """The angle of the point with abscissa y and ordinate x.
+>>> float(atan2(0.0, 1.0))
+0.0""")
+mulhi = _binary("mulhi", arithmetic.mulhi_p, """The upper half of the bits of the product of integers.
+>>> int(mulhi(2**30, 8))
+2""")
+eq = _binary("eq", comparison.eq_p, """Whether x equals y.
+>>> bool(eq(1.0, 2.0))
+False""")
+ne = _binary("ne", comparison.ne_p, """Whether x differs from y.
+>>> bool(ne(1.0, 2.0))
+True""")
+lt = _binary("lt", comparison.lt_p, """Whether x is less than y.
+>>> bool(lt(1.0, 2.0))
+True""")
+le = _binary("le", comparison.le_p, """Whether x is not greater than y.
+>>> bool(le(1.0, 2.0))
+True""")
+gt = _binary("gt", comparison.gt_p, """Whether x is greater than y.
+>>> bool(gt(1.0, 2.0))
+False""")
+ge = _binary("ge", comparison.ge_p, """Whether x is not less than y.
+>>> bool(ge(1.0, 2.0))
+False""")
+bitwise_and = _binary("bitwise_and", comparison.and_p, """Bits that are 1 in both.
+>>> int(bitwise_and(6, 3))
+2""")
+bitwise_or = _binary("bitwise_or", comparison.or_p, """Bits that are 1 in either.
+>>> int(bitwise_or(6, 3))
+7""")
+bitwise_xor = _binary("bitwise_xor", comparison.xor_p, """Bits that are 1 in one only.
+>>> int(bitwise_xor(6, 3))
+5""")
+shift_left = _binary("shift_left", comparison.shift_left_p, """The bits of x moved up by y.
+>>> int(shift_left(3, 2))
+12""")
+shift_right_arithmetic = _binary(
+    "shift_right_arithmetic", comparison.shift_right_arithmetic_p, """The bits of x moved down by y, the sign coming in.
+>>> int(shift_right_arithmetic(-8, 1))
+-4""")
+shift_right_logical = _binary(
+    "shift_right_logical", comparison.shift_right_logical_p, """The bits of x moved down by y, zeros coming in.
+>>> int(shift_right_logical(8, 1))
+4""")
+
+
+def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+    """The product; dtypes and shapes must be equal, or one a number or a scalar. Raises `DTypeError`, `ShapeError`.
+
+    With `out_dtype` the operands are converted to it first.
+
+    >>> float(mul(2.0, 3.0))
+    6.0
+    """
+    wanted = wanted_dtype(out_dtype)
+    if wanted is not None:
+        x, y = (convert(array_of("mul", value), wanted) for value in (x, y))
+    return applied("mul", arithmetic.mul_p, x, y)
+
+
+def pow(x: Any, y: Any) -> Any:
+    """`x` to the power `y`: x is inexact, and y of the same dtype or an integer. Raises `DTypeError`, `ShapeError`.
+
+    >>> float(pow(2.0, 3.0)), float(pow(2.0, 3))
+    (8.0, 8.0)
+    """
+    x, y = array_of("pow", x), array_of("pow", y)
+    if dtypes.is_integer(aval_of(y).dtype):
+        check_kind("pow", "inexact", aval_of(x))
+        y = convert(y, aval_of(x).dtype, aval_of(x).weak)
+    return applied("pow", exponential.pow_p, x, y)
+
+
+def complex(x: Any, y: Any) -> Any:
+    """The complex number x + i y, of float32 or float64. Raises `DTypeError`, `ShapeError`.
+
+    >>> bool(complex(1.0, 2.0) == 1 + 2j)
+    True
+    """
+    return applied("complex", complex_p, x, y)
+
+
+def nextafter(x1: Any, x2: Any) -> Any:
+    """The float next to `x1` in the direction of `x2`. Raises `DTypeError`, `ShapeError`.
+
+    >>> import numpy as np
+    >>> bool(nextafter(np.float32(1.0), np.float32(2.0)) > 1)
+    True
+    """
+    return applied("nextafter", nextafter_p, x1, x2)
+
+
+# --- choosing -----------------------------------------------------------------------------------------------------
+
+
+def clamp(min: Any, x: Any, max: Any) -> Any:
+    """`x` held between bounds, each of which is a scalar or of the shape of x. Raises `DTypeError`, `ShapeError`.
+
+    >>> import numpy as np
+    >>> clamp(0.0, np.array([-1.0, 0.5, 2.0]), 1.0)
+    array([0. , 0.5, 1. ])
+    """
+    low, value, high = of_one_dtype("clamp", min, x, max)
+    for bound in (low, high):
+        if shape_of(bound) not in ((), shape_of(value)):
+            raise ShapeError(at_user_line(f"clamp: a bound of shape {shape_of(bound)} for an array of shape "
+                                          f"{shape_of(value)}; a scalar or an equal shape is needed"))
+    return applied("clamp", clamp_p, low, value, high)
+
+
+def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+    """`on_true` where `pred` holds, else `on_false`: of one shape and dtype, which pred has too or is a scalar.
+
+    Raises `DTypeError`, `ShapeError`.
+
+    >>> import numpy as np
+    >>> select(np.array([True, False]), np.ones(2), np.zeros(2))
+    array([1., 0.])
+    """
+    return _selected("select", pred, on_false, on_true)
+
+
+def select_n(which: Any, *cases: Any) -> Any:
+    """Elements of `cases[which]`: cases have one shape and dtype; `which`, bool or integer, that shape or none.
+
+    Raises `DTypeError`, `ShapeError`, `ArgumentError`.
+
+    >>> import numpy as np
+    >>> select_n(np.array([1, 0]), np.zeros(2), np.ones(2))
+    array([1., 0.])
+    """
+    return _selected("select_n", which, *cases)
+
+
+def _selected(name: str, which: Any, *cases: Any) -> Any:
+    which, read = array_of(name, which), of_one_dtype(name, *cases) if cases else []
+    shapes = [shape_of(case) for case in read]
+    if any(shape != shapes[0] for shape in shapes) or (shapes and shape_of(which) not in ((), shapes[0])):
+        raise ShapeError(at_user_line(
+            f"{name}: {shape_of(which)} to choose by and cases of shapes {', '.join(map(str, shapes))}; cases of one "
+            "shape are needed, and a scalar or an array of that shape to choose by. fxgrad.numpy.where broadcasts"))
+    if dtypes.is_integer(aval_of(which).dtype):
+        which = convert(which, dtypes.int32)
+    elif aval_of(which).dtype != dtypes.bool_:
+        raise DTypeError(at_user_line(f"{name}: bools or integers choose, got {aval_of(which).dtype.name}; compare "
+                                      "first, for example which > 0"))
+    return choose_from(which, *read)

@@ -1,0 +1,39 @@
+"""What `jax.lax` has to hold derivatives or compilers back: stop_gradient and optimization_barrier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fxgrad import tree
+from fxgrad.core.tape import aval_of
+from fxgrad.dtypes import is_inexact
+from fxgrad.lax.operands import array_of
+from fxgrad.ops.arithmetic import stop_gradient as stopped
+from fxgrad.ops.barrier import barrier
+
+__all__ = ["optimization_barrier", "stop_gradient"]
+
+
+def stop_gradient(x: Any) -> Any:
+    """The arrays of a container themselves, as constants to every derivative. Raises `ArgumentError` for other leaves.
+
+    >>> import fxgrad
+    >>> float(fxgrad.grad(lambda x: x * stop_gradient(x))(3.0))
+    3.0
+    """
+    leaves, structure = tree.flatten(x)
+    return tree.unflatten(structure, [stopped(array_of("stop_gradient", leaf)) if is_inexact(aval_of(leaf).dtype)
+                                      else leaf for leaf in leaves])
+
+
+def optimization_barrier(operand: Any, /) -> Any:
+    """The arrays of a container themselves; XLA computes all of them before anything that uses one.
+
+    No computation is moved, merged or left out across it. Derivatives pass. Raises `ArgumentError` for other leaves.
+
+    >>> import numpy as np
+    >>> optimization_barrier({"a": np.ones(2)})
+    {'a': array([1., 1.])}
+    """
+    leaves, structure = tree.flatten(operand)
+    return tree.unflatten(structure, barrier([array_of("optimization_barrier", leaf) for leaf in leaves]))

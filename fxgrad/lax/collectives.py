@@ -1,0 +1,333 @@
+"""Collectives: what the entries of an axis that `vmap` maps under a name say to each other.
+
+`axis_name` is the name given to `fxgrad.vmap(..., axis_name=...)`, or a tuple of such names, which count as one axis
+with the first name changing slowest. Containers of arrays are taken leaf by leaf.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fxgrad import dtypes, tree
+from fxgrad.control import collective
+from fxgrad.control.collective import (
+    all_gather_p,
+    all_to_all_p,
+    axis_index_p,
+    pmax_p,
+    pmin_p,
+    ppermute_p,
+    psum_scatter_p,
+)
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.tape import aval_of, axes_in_scope, bind
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.lax.operands import array_of, axis_of, refuse
+from fxgrad.numpy.arithmetic import add, divide, multiply
+from fxgrad.ops.shape import slice_in_dim
+from fxgrad.ops.space import convert, reshape
+
+AxisName = str | tuple[str, ...]
+
+
+def _axes(what: str, axis_name: Any) -> dict[str, int]:
+    """The sizes of the axes that `axis_name` says, by name; raises `ArgumentError` for one that is not in scope."""
+    names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
+    scope = axes_in_scope()
+    for name in names:
+        if not isinstance(name, str):
+            raise ArgumentError(at_user_line(
+                f"{what}: axis_name is {axis_name!r}, where the name of a mapped axis is needed, or a tuple of names. "
+                "The axes of an array itself are reduced with fxgrad.numpy.sum(x, axis=0) and its like"))
+        if name not in scope:
+            known = f"those in scope are {', '.join(map(repr, scope))}" if scope else "none is in scope"
+            raise ArgumentError(at_user_line(
+                f"{what}: there is no mapped axis named {name!r} here; {known}. Call it inside a function under "
+                f"fxgrad.vmap(..., axis_name={name!r})"))
+    if len(set(names)) != len(names):
+        raise ArgumentError(at_user_line(f"{what}: axis_name={axis_name!r} says an axis twice; name each one once"))
+    return {name: scope[name] for name in names}
+
+
+def _only_axis(what: str, axis_name: Any) -> tuple[str, int]:
+    axes = _axes(what, axis_name)
+    if len(axes) != 1:
+        raise UnsupportedError(at_user_line(
+            f"{what}: axis_name={axis_name!r} says {len(axes)} axes, where one is needed. Map over one axis of all the "
+            "entries instead"))
+    return next(iter(axes.items()))
+
+
+def _in_turn(primitive: Primitive, x: Any, axes: Sequence[tuple[str, int]], **params: Any) -> Any:
+    """The collective over one axis after the other."""
+    for name, size in axes:
+        x = bind(primitive, x, axis_name=name, axis_size=size, **params)[0]
+    return x
+
+
+def _each(what: str, function: Callable[[Any], Any], x: Any) -> Any:
+    return tree.map(lambda leaf: function(array_of(what, leaf)), x)
+
+
+def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
+    """The sum of `x` over all entries of a mapped axis, which is the same for all of them.
+
+    Bools are counted. Of a constant it is the product with the size of the axis; of a Python number, a Python number.
+    Raises `ArgumentError` for an axis that is not in scope, `UnsupportedError` for `axis_index_groups`.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.vmap(lambda x: x / psum(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    array([0.25, 0.75])
+    """
+    refuse("psum", axis_index_groups=axis_index_groups)
+    axes = _axes("psum", axis_name)
+
+    def total(leaf: Any) -> Any:
+        if type(leaf) in (bool, int, float, complex):
+            return leaf * math.prod(axes.values())
+        leaf = array_of("psum", leaf)
+        if aval_of(leaf).dtype.kind == "b":
+            leaf = convert(leaf, dtypes.int32)
+        if type(leaf) is not Tracer:
+            return multiply(leaf, math.prod(axes.values()))
+        return _in_turn(collective.psum_p, leaf, [*axes.items()][::-1])
+    return tree.map(total, x)
+
+
+def pmean(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
+    """The mean of `x` over all entries of a mapped axis; of integers it is a float.
+
+    Raises as `psum` does.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.vmap(lambda x: x - pmean(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    array([-1.,  1.])
+    """
+    refuse("pmean", axis_index_groups=axis_index_groups)
+    count = math.prod(_axes("pmean", axis_name).values())
+    return tree.map(lambda total: divide(total, count), psum(x, axis_name))
+
+
+def pmax(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
+    """The greatest of `x` over all entries of a mapped axis; a NaN wins.
+
+    Its derivative, which jax has not, is the mean of those of the entries that attain it, as for `max` of an array.
+    Raises as `psum` does, and `DTypeError` for complex numbers.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.vmap(lambda x: pmax(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    array([3., 3.])
+    """
+    return _extremum("pmax", pmax_p, x, axis_name, axis_index_groups)
+
+
+def pmin(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
+    """The least of `x` over all entries of a mapped axis; otherwise as `pmax`.
+
+    Raises as `pmax` does.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.vmap(lambda x: pmin(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    array([1., 1.])
+    """
+    return _extremum("pmin", pmin_p, x, axis_name, axis_index_groups)
+
+
+def _extremum(what: str, primitive: Primitive, x: Any, axis_name: AxisName, axis_index_groups: Any) -> Any:
+    refuse(what, axis_index_groups=axis_index_groups)
+    axes = [*_axes(what, axis_name).items()][::-1]
+    return _each(what, lambda leaf: _in_turn(primitive, leaf, axes), x)
+
+
+def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
+    """What the entry that `perm` pairs with this one has; zeros where `perm` has no pair.
+
+    `perm` is a sequence of pairs (source, target) of positions along the mapped axis, each of which may occur once as a
+    source and once as a target. Raises `ArgumentError` for other pairs and for an axis that is not in scope.
+
+    >>> import numpy as np, fxgrad
+    >>> shift = lambda x: ppermute(x, "i", [(0, 1), (1, 2)])
+    >>> fxgrad.vmap(shift, axis_name="i")(np.array([1.0, 2.0, 3.0]))
+    array([0., 1., 2.])
+    """
+    return _permuted("ppermute", x, axis_name, perm)
+
+
+def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
+    """What the entry at `perm[i]` has, for the entry at position i; `perm` is a permutation of the positions.
+
+    Raises `ArgumentError` unless it is one.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.vmap(lambda x: pshuffle(x, "i", [2, 0, 1]), axis_name="i")(np.array([1.0, 2.0, 3.0]))
+    array([3., 1., 2.])
+    """
+    _, size = _only_axis("pshuffle", axis_name)
+    if sorted(perm) != [*range(size)]:
+        raise ArgumentError(at_user_line(f"pshuffle: perm={perm!r} is not a permutation of 0 to {size - 1}, the "
+                                         f"positions along the axis {axis_name!r}"))
+    return _permuted("pshuffle", x, axis_name, [(source, target) for target, source in enumerate(perm)])
+
+
+def _permuted(what: str, x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
+    axis = _only_axis(what, axis_name)
+    pairs = tuple(sorted((operator.index(source), operator.index(target)) for source, target in perm))
+    return _each(what, lambda leaf: _in_turn(ppermute_p, leaf, [axis], perm=pairs), x)
+
+
+def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
+    """What the entry at position `source` has, for all entries of a mapped axis.
+
+    Raises `ArgumentError` for a position that the axis does not have.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.vmap(lambda x: pbroadcast(x, "i", 1), axis_name="i")(np.array([1.0, 2.0, 3.0]))
+    array([2., 2., 2.])
+    """
+    count = math.prod(_axes("pbroadcast", axis_name).values())
+    position = operator.index(source)
+    if not 0 <= position < count:
+        raise ArgumentError(at_user_line(f"pbroadcast: source={position} along the axis {axis_name!r} of size {count}; "
+                                         f"a position from 0 to {count - 1} is needed"))
+
+    def chosen(leaf: Any) -> Any:
+        entries = all_gather(leaf, axis_name)
+        return reshape(slice_in_dim(entries, position, position + 1, 0), aval_of(leaf).shape)
+    return _each("pbroadcast", chosen, x)
+
+
+def all_gather(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False,
+               to: str = "varying") -> Any:
+    """What all entries of a mapped axis have, which is the same for all of them.
+
+    They are stacked along a new axis at `axis`, or with `tiled` joined along the one that is there. Raises `ShapeError`
+    for an axis that the array does not have, `UnsupportedError` for another `to`, and as `psum` does.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.vmap(lambda x: all_gather(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    array([[1., 3.],
+           [1., 3.]])
+    """
+    refuse("all_gather", axis_index_groups=axis_index_groups, to=None if to == "varying" else to)
+    axes = [*_axes("all_gather", axis_name).items()][::-1]
+
+    def gathered(leaf: Any) -> Any:
+        shape = aval_of(leaf).shape
+        at = axis_of("all_gather", axis, len(shape), len(shape) + (not tiled))
+        leaf = leaf if tiled else reshape(leaf, (*shape[:at], 1, *shape[at:]))
+        return _in_turn(all_gather_p, leaf, axes, axis=at)
+    return _each("all_gather", gathered, x)
+
+
+def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, axis_index_groups: Any = None,
+                 tiled: bool = False) -> Any:
+    """The sum over all entries of a mapped axis, cut along `scatter_dimension` into a piece for each of them.
+
+    That axis of the array has the size of the mapped one and is taken away, or with `tiled` is a multiple of it and
+    stays. Raises `ShapeError` for other sizes, and as `psum` does.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.vmap(lambda x: psum_scatter(x, "i"), axis_name="i")(np.array([[1.0, 3.0], [10.0, 30.0]]))
+    array([11., 33.])
+    """
+    refuse("psum_scatter", axis_index_groups=axis_index_groups)
+    axes = _axes("psum_scatter", axis_name)
+
+    def scattered(leaf: Any) -> Any:
+        shape = aval_of(leaf).shape
+        at = axis_of("psum_scatter", scatter_dimension, len(shape))
+        if not tiled:
+            _check_one_each("psum_scatter", "scatter_dimension", shape, at, axes)
+        pieces = _in_turn(psum_scatter_p, leaf, [*axes.items()], axis=at)
+        return pieces if tiled else reshape(pieces, (*shape[:at], *shape[at + 1:]))
+    return _each("psum_scatter", scattered, x)
+
+
+def _check_one_each(what: str, argument: str, shape: Sequence[int], axis: int, axes: dict[str, int]) -> None:
+    count = math.prod(axes.values())
+    if shape[axis] != count:
+        raise ShapeError(at_user_line(
+            f"{what}: {argument}={axis} of an array of shape {tuple(shape)} has size {shape[axis]}, and the mapped "
+            f"axis {', '.join(map(repr, axes))} has size {count}. Equal sizes are needed; with tiled=True, a multiple"))
+
+
+def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *, axis_index_groups: Any = None,
+               tiled: bool = False) -> Any:
+    """`x` of each entry cut along `split_axis` into a piece for each entry, and what arrives put along `concat_axis`.
+
+    The axis that is cut has the size of the mapped one and is taken away, and what arrives is stacked along a new axis;
+    with `tiled` it is a multiple of it and stays, and what arrives is joined. Raises `ShapeError` for other sizes, and
+    as `psum` does.
+
+    >>> import numpy as np, fxgrad
+    >>> swap = fxgrad.vmap(lambda row: all_to_all(row, "i", 0, 0), axis_name="i")
+    >>> swap(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[1., 3.],
+           [2., 4.]])
+    """
+    return _exchanged("all_to_all", x, axis_name, split_axis, concat_axis, axis_index_groups, tiled)
+
+
+def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Any = None) -> Any:
+    """`x` with a mapped axis and the axis `axis` of each entry, of the same size, in each other's place.
+
+    Raises as `all_to_all` does.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.vmap(lambda row: pswapaxes(row, "i", 0), axis_name="i")(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[1., 3.],
+           [2., 4.]])
+    """
+    return _exchanged("pswapaxes", x, axis_name, axis, axis, axis_index_groups, False)
+
+
+def _exchanged(what: str, x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, axis_index_groups: Any,
+               tiled: bool) -> Any:
+    refuse(what, axis_index_groups=axis_index_groups)
+    name, size = _only_axis(what, axis_name)
+
+    def exchanged(leaf: Any) -> Any:
+        shape = aval_of(leaf).shape
+        cut, joined = (axis_of(what, axis, len(shape)) for axis in (split_axis, concat_axis))
+        if tiled:
+            return _in_turn(all_to_all_p, leaf, [(name, size)], split_axis=cut, concat_axis=joined)
+        _check_one_each(what, "split_axis", shape, cut, {name: size})
+        # The new axis stands where it ends up once the one that was cut is gone.
+        joined, cut = (joined + 1, cut) if cut < joined else (joined, cut + 1)
+        leaf = reshape(leaf, (*shape[:joined], 1, *shape[joined:]))
+        pieces = _in_turn(all_to_all_p, leaf, [(name, size)], split_axis=cut, concat_axis=joined)
+        left = aval_of(pieces).shape
+        return reshape(pieces, (*left[:cut], *left[cut + 1:]))
+    return _each(what, exchanged, x)
+
+
+def axis_index(axis_name: AxisName) -> Any:
+    """The position of each entry along a mapped axis, an int32 scalar.
+
+    Raises `ArgumentError` for an axis that is not in scope.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.vmap(lambda x: x * axis_index("i"), axis_name="i")(np.array([5.0, 5.0, 5.0]))
+    array([ 0.,  5., 10.])
+    """
+    index: Any = None
+    for name, size in _axes("axis_index", axis_name).items():
+        inner = bind(axis_index_p, axis_name=name, axis_size=size)[0]
+        index = inner if index is None else add(multiply(index, size), inner)
+    return index
+
+
+def axis_size(axis_name: AxisName) -> int:
+    """The number of entries along a mapped axis, a Python integer.
+
+    Raises `ArgumentError` for an axis that is not in scope.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.vmap(lambda x: x / axis_size("i"), axis_name="i")(np.array([2.0, 4.0]))
+    array([1., 2.])
+    """
+    return math.prod(_axes("axis_size", axis_name).values())

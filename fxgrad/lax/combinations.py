@@ -1,0 +1,62 @@
+"""Functions of scalars that reductions and scatters are given: traced once, and applied to all elements at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from fxgrad import tree
+from fxgrad.control.call import named_call_p
+from fxgrad.core.avals import Aval
+from fxgrad.core.program import Program
+from fxgrad.core.tape import aval_of, bind, trace
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.numpy.operands import as_array
+from fxgrad.ops.space import reshape
+from fxgrad.transforms.batch import batched_program
+
+
+def combination(name: str, computation: Callable[..., Any], avals: Sequence[Aval], structure: Any,
+                operands: int = 2) -> tuple[Program, list[Any]]:
+    """The program of a function of scalars, or of `operands` trees of scalars like `structure`; and what it captured.
+
+    `avals` give the dtypes. Raises `ArgumentError` unless it returns such a tree of the same dtypes.
+    """
+    scalars = [Aval((), aval.dtype) for aval in avals]
+    count = len(scalars)
+
+    def flat(*values: Any) -> list[Any]:
+        trees = [tree.unflatten(structure, values[begin:begin + count])
+                 for begin in range(0, count * operands, count)]
+        leaves, found = tree.flatten(computation(*trees))
+        if found != structure:
+            raise ArgumentError(at_user_line(f"{name}: the computation returned {found}; a tree like its "
+                                             f"arguments, {structure}, is needed"))
+        return list(map(as_array, leaves))
+
+    program, captured = trace(flat, scalars * operands, staging=True, intern=False)
+    if [(aval.shape, aval.dtype) for aval in program.out_avals] != [(aval.shape, aval.dtype) for aval in scalars]:
+        given = " and ".join([str(scalars)] * operands)
+        raise ArgumentError(at_user_line(f"{name}: the computation of {given} returned {program.out_avals}; the types "
+                                         "of its arguments are needed"))
+    return program, captured
+
+
+def only_primitive(program: Program) -> str:
+    """The name of the primitive that the program applies to its two inputs, if that is all it does; else ""."""
+    if len(program.equations) != 1 or len(program.inputs) != 2:
+        return ""
+    equation, = program.equations
+    is_all = set(equation.inputs) == set(program.inputs) and list(program.outputs) == list(equation.outputs)
+    return equation.primitive.name if is_all else ""
+
+
+def of_elements(program: Program, captured: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+    """The program of scalars applied to each element of arrays of one shape."""
+    shape = aval_of(arrays[0]).shape
+    size = prod(shape)
+    batched = batched_program(program, size, (*(None for _ in captured), *(0 for _ in arrays)))
+    results = bind(named_call_p, *batched.captured, *captured, *(reshape(array, (size,)) for array in arrays),
+                   program=batched.program, name="computation")
+    return [reshape(result, shape) for result in results]

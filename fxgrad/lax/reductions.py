@@ -1,0 +1,245 @@
+"""The functions of `jax.lax` along axes: reductions, running results, positions of extrema, sorting."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from fxgrad import dtypes, tree
+from fxgrad.core.avals import Shape
+from fxgrad.core.primitive import registry
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.lax.combinations import combination, of_elements, only_primitive
+from fxgrad.lax.operands import array_of, axis_of, check, documented, integers, of_one_dtype, refuse
+from fxgrad.numpy.operands import shape_of
+from fxgrad.ops import cumulative, space
+from fxgrad.ops import reduce as reduce_room
+from fxgrad.ops import sort as sort_room
+from fxgrad.ops.arithmetic import max as maximum
+from fxgrad.ops.arithmetic import min as minimum
+from fxgrad.ops.arithmetic import mul
+from fxgrad.ops.comparison import and_, or_, xor
+from fxgrad.ops.families import check_axes
+from fxgrad.ops.join import concatenate
+from fxgrad.ops.pointwise import add
+from fxgrad.ops.shape import slice_in_dim
+from fxgrad.ops.space import broadcast_to, reshape, transpose
+
+__all__ = ["argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce", "reduce_and",
+           "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor", "sort", "sort_key_val"]
+
+Function = Callable[..., Any]
+
+
+# --- reductions ---------------------------------------------------------------------------------------------------
+
+
+def _reduction(name: str, operation: Function, doc: str) -> Function:
+    def function(operand: Any, axes: Sequence[int]) -> Any:
+        return _reduced(name, operation, operand, axes)
+    return documented(function, name, doc, "The dtype stays; axes count from the front.")
+
+
+def _reduced(name: str, operation: Function, operand: Any, axes: Sequence[int]) -> Any:
+    operand, axes = array_of(name, operand), integers(axes)
+    check(registry[name], operand, axes=axes)
+    return operation(operand, axes)
+
+
+reduce_prod = _reduction("reduce_prod", reduce_room.reduce_prod, """The product over axes.
+>>> import numpy as np
+>>> float(reduce_prod(np.array([2.0, 3.0]), (0,)))
+6.0""")
+reduce_max = _reduction("reduce_max", reduce_room.reduce_max, """The greatest element over axes, or a NaN.
+>>> import numpy as np
+>>> float(reduce_max(np.array([2.0, 3.0]), (0,)))
+3.0""")
+reduce_min = _reduction("reduce_min", reduce_room.reduce_min, """The least element over axes, or a NaN.
+>>> import numpy as np
+>>> float(reduce_min(np.array([2.0, 3.0]), (0,)))
+2.0""")
+reduce_and = _reduction("reduce_and", reduce_room.reduce_and, """Bits that are 1 in all; of bools: whether all hold.
+>>> import numpy as np
+>>> bool(reduce_and(np.array([True, False]), (0,)))
+False""")
+reduce_or = _reduction("reduce_or", reduce_room.reduce_or, """Bits that are 1 in any; of bools: whether any holds.
+>>> import numpy as np
+>>> bool(reduce_or(np.array([True, False]), (0,)))
+True""")
+reduce_xor = _reduction("reduce_xor", reduce_room.reduce_xor, """Bits that are 1 in an odd number of elements.
+>>> import numpy as np
+>>> int(reduce_xor(np.array([6, 3]), (0,)))
+5""")
+
+
+def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
+    """The sum over axes, in the dtype of the operand; axes count from the front. Raises `ShapeError`, `DTypeError`.
+
+    >>> import numpy as np
+    >>> float(reduce_sum(np.array([2.0, 3.0]), (0,)))
+    5.0
+    """
+    refuse("reduce_sum", out_sharding=out_sharding)
+    return _reduced("reduce_sum", space.reduce_sum, operand, axes)
+
+
+_KNOWN = {"add": (space.reduce_sum, add), "mul": (reduce_room.reduce_prod, mul),
+          "max": (reduce_room.reduce_max, maximum), "min": (reduce_room.reduce_min, minimum),
+          "and": (reduce_room.reduce_and, and_), "or": (reduce_room.reduce_or, or_),
+          "xor": (reduce_room.reduce_xor, xor)}
+"""Binary primitives whose reductions are operations of their own: these, and the binary operations."""
+
+
+def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Sequence[int],
+           out_sharding: Any = None) -> Any:
+    """The elements along `dimensions` combined with the initial value by a function of two scalars.
+
+    The function, which must be associative, may also combine two trees of scalars, like those that `operands` and
+    `init_values` are of. Sums, products, extrema and bitwise functions are recognised; others take log2(n) steps.
+    Raises `ShapeError`, `DTypeError`, `ArgumentError`.
+
+    >>> import numpy as np
+    >>> float(reduce(np.array([1.0, 5.0, 3.0]), 0.0, np.maximum, (0,)))
+    5.0
+    """
+    refuse("reduce", out_sharding=out_sharding)
+    leaves, structure = tree.flatten(operands)
+    init_structure: Any
+    inits, init_structure = tree.flatten(init_values)
+    if structure != init_structure or not leaves:
+        raise ArgumentError(at_user_line(f"reduce: operands {structure} and init_values {init_structure}; trees of "
+                                         "equal structure with at least one leaf are needed"))
+    pairs = [of_one_dtype("reduce", leaf, init) for leaf, init in zip(leaves, inits, strict=True)]
+    arrays, starts = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    shape, axes = shape_of(arrays[0]), integers(dimensions)
+    if any(shape_of(array) != shape for array in arrays) or any(shape_of(start) for start in starts):
+        raise ShapeError(at_user_line(f"reduce: operands of shapes {', '.join(str(shape_of(x)) for x in arrays)} and "
+                                      f"initial values of shapes {', '.join(str(shape_of(x)) for x in starts)}; "
+                                      "operands of one shape and scalars are needed"))
+    check_axes("reduce", aval_of(arrays[0]), axes)
+    program, captured = combination("reduce", computation, list(map(aval_of, arrays)), structure)
+    kept = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    spread = [broadcast_to(start, kept) for start in starts]
+    if not prod(shape):
+        return tree.unflatten(structure, spread)
+    known = _KNOWN.get(only_primitive(program))
+    if known:
+        return tree.unflatten(structure, [known[1](starts[0], known[0](arrays[0], axes))])
+    combined = _halved(program, captured, arrays, axes, kept)
+    return tree.unflatten(structure, of_elements(program, captured, [*spread, *combined]))
+
+
+def _halved(program: Any, captured: Sequence[Any], arrays: Sequence[Any], axes: Shape, kept: Shape) -> list[Any]:
+    """All elements along the axes combined: the first half with the second one, until one is left, order kept."""
+    shape = shape_of(arrays[0])
+    order = [*axes, *(axis for axis in range(len(shape)) if axis not in axes)]
+    count = prod(shape[axis] for axis in axes)
+    lists = [reshape(transpose(array, order), (count, *kept)) for array in arrays]
+    while count > 1:
+        pairs = count // 2
+        # Neighbours are combined, so that the function need not be commutative.
+        even, odd = ([slice_in_dim(x, begin, 2 * pairs, 0, 2) for x in lists] for begin in (0, 1))
+        rest = [slice_in_dim(x, 2 * pairs, count, 0) for x in lists]
+        lists = of_elements(program, captured, [*even, *odd])
+        if count % 2:
+            lists = [concatenate([x, last], 0) for x, last in zip(lists, rest, strict=True)]
+        count = pairs + count % 2
+    return [reshape(x, kept) for x in lists]
+
+
+# --- positions ----------------------------------------------------------------------------------------------------
+
+
+def _position(name: str, operation: Function, operand: Any, axis: int, index_dtype: Any) -> Any:
+    operand, axis, dtype = array_of(name, operand), operator.index(axis), dtypes.canonical(index_dtype)
+    check(registry[name], operand, axis=axis, index_dtype=dtype)
+    return operation(operand, axis, dtype)
+
+
+def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
+    """Where along an axis the greatest element stands, or the first NaN. Raises `ShapeError`, `DTypeError`.
+
+    >>> import numpy as np
+    >>> int(argmax(np.array([1.0, 3.0, 2.0]), 0, "int32"))
+    1
+    """
+    return _position("argmax", reduce_room.argmax, operand, axis, index_dtype)
+
+
+def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
+    """Where along an axis the least element stands, or the first NaN. Raises `ShapeError`, `DTypeError`.
+
+    >>> import numpy as np
+    >>> int(argmin(np.array([1.0, 3.0, 2.0]), 0, "int32"))
+    0
+    """
+    return _position("argmin", reduce_room.argmin, operand, axis, index_dtype)
+
+
+# --- running results ----------------------------------------------------------------------------------------------
+
+
+def _running(name: str, operation: Function, doc: str) -> Function:
+    def function(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+        operand, axis = array_of(name, operand), operator.index(axis)
+        check(registry[name], operand, axis=axis, reverse=bool(reverse))
+        return operation(operand, axis, bool(reverse))
+    return documented(function, name, doc, "of all elements up to each one along an axis; with `reverse` from it on.")
+
+
+cumsum = _running("cumsum", cumulative.cumsum, """The sum
+>>> import numpy as np
+>>> cumsum(np.array([1.0, 2.0]))
+array([1., 3.])""")
+cumprod = _running("cumprod", cumulative.cumprod, """The product
+>>> import numpy as np
+>>> cumprod(np.array([2.0, 3.0]))
+array([2., 6.])""")
+cummax = _running("cummax", cumulative.cummax, """The greatest
+>>> import numpy as np
+>>> cummax(np.array([2.0, 1.0]))
+array([2., 2.])""")
+cummin = _running("cummin", cumulative.cummin, """The least
+>>> import numpy as np
+>>> cummin(np.array([2.0, 3.0]))
+array([2., 2.])""")
+cumlogsumexp = _running("cumlogsumexp", cumulative.cumlogsumexp, """The logarithm of the sum of exponentials
+>>> import numpy as np
+>>> cumlogsumexp(np.zeros(2)).round(4)
+array([0.    , 0.6931])""")
+
+# --- sorting ------------------------------------------------------------------------------------------------------
+
+
+def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:  # noqa: ARG001
+    """The array sorted along an axis, NaNs last; or a sequence of arrays in the order that sorts the first ones.
+
+    The first `num_keys` arrays are the keys. Equal elements keep their order whether or not `is_stable`. Raises
+    `ShapeError`, `ArgumentError`.
+
+    >>> import numpy as np
+    >>> sort(np.array([3.0, 1.0, 2.0]))
+    array([1., 2., 3.])
+    """
+    several = isinstance(operand, list | tuple)
+    arrays = [array_of("sort", each) for each in (operand if several else [operand])]
+    if not arrays:
+        raise ArgumentError(at_user_line("sort: no arrays; at least one is needed"))
+    dimension = axis_of("sort", dimension, len(shape_of(arrays[0])))
+    check(sort_room.sort_p, *arrays, dimension=dimension, num_keys=operator.index(num_keys))
+    results = sort_room.sort(arrays, dimension, operator.index(num_keys))
+    return tuple(results) if several else results[0]
+
+
+def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = True) -> tuple[Any, Any]:
+    """`keys` sorted along an axis, and `values` in the same order; the shapes are equal. Raises `ShapeError`.
+
+    >>> import numpy as np
+    >>> sort_key_val(np.array([2.0, 1.0]), np.array([10, 20]))
+    (array([1., 2.]), array([20, 10]))
+    """
+    first, second = sort((keys, values), dimension, is_stable)
+    return first, second

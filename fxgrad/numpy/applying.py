@@ -1,0 +1,228 @@
+"""Functions of users applied to parts of arrays: vectorize, piecewise, apply_along_axis and their relatives."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import tree
+from fxgrad.control.flat import trace_flat
+from fxgrad.core.avals import Aval
+from fxgrad.core.interpreter import run
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.numpy.creation import asarray, full_like
+from fxgrad.numpy.elementwise import Elementwise
+from fxgrad.numpy.logic import where
+from fxgrad.numpy.operands import as_array, as_dtype, axis_of, common_shape, constant, shape_of
+from fxgrad.numpy.shaping import expand_dims, moveaxis
+from fxgrad.ops.space import broadcast_to, reshape
+from fxgrad.transforms.batch import batched_program
+
+Function = Callable[..., Any]
+
+
+def _mapped(what: str, function: Function, user: Function, size: int, axes: Sequence[int | None]) -> Function:
+    """The function applied to every entry along the first axis of those arguments whose axis is not None."""
+    def call(*args: Any) -> Any:
+        given = [arg for arg, axis in zip(args, axes, strict=True) if axis is not None]
+        entries = [aval_of(arg) for arg in given]
+
+        def one(*tracers: Any) -> Any:
+            rest = iter(tracers)
+            return function(*(arg if axis is None else next(rest) for arg, axis in zip(args, axes, strict=True)))
+
+        traced = trace_flat(one, [Aval(aval.shape[1:], aval.dtype, aval.weak) for aval in entries], what, user)
+        derived = batched_program(traced.program, size, (*[None] * traced.program.captured, *[0] * len(given)))
+        return tree.unflatten(traced.out_tree, run(derived.program, [*derived.captured, *traced.captured, *given]))
+    return call
+
+
+def _over(what: str, function: Function, user: Function, loop: tuple[int, ...], args: Sequence[Any],
+          cores: Sequence[int]) -> Any:
+    """The function applied at every place of the axes `loop`, to which what stands before the core axes broadcasts."""
+    used: list[Any] = []
+    shapes = []
+    for arg, core in zip(args, cores, strict=True):
+        shape = shape_of(arg)
+        outer = shape[:len(shape) - core]
+        shapes.append((1,) * (len(loop) - len(outer)) + outer)
+        # Axes that are not there, or of size 1 among larger ones, are not mapped.
+        mapped = tuple(size for size, wanted in zip(shapes[-1], loop, strict=True) if size == wanted != 1)
+        used.append(reshape(arg, mapped + shape[len(shape) - core:]))
+    for at in reversed(range(len(loop))):
+        if loop[at] == 1:
+            continue
+        function = _mapped(what, function, user, loop[at],
+                           [0 if shape[at] == loop[at] else None for shape in shapes])
+    results = function(*used)
+    return tree.map(lambda leaf: reshape(leaf, loop + shape_of(leaf)[len([size for size in loop if size != 1]):]),
+                    results)
+
+
+_NAME = r"\w+(?:,\w+)*,?|"
+_SIGNATURE = re.compile(rf"^\((?:{_NAME})\)(?:,\((?:{_NAME})\))*->\((?:{_NAME})\)(?:,\((?:{_NAME})\))*$")
+
+
+def _parsed(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """The names of the core axes of each argument and result."""
+    text = signature.replace(" ", "")
+    if not _SIGNATURE.match(text):
+        raise ArgumentError(at_user_line(f"vectorize: {signature!r} is no signature; one reads '(m,n),(n)->(m)'"))
+    sides = [[tuple(name for name in part.split(",") if name) for part in re.findall(r"\(([^)]*)\)", side)]
+             for side in text.split("->")]
+    return sides[0], sides[1]
+
+
+def vectorize(pyfunc: Function, *, excluded: Collection[int | str] = frozenset(),
+              signature: str | None = None) -> Function:
+    """The function that applies `pyfunc`, of numbers, to every element of its arguments, which broadcast.
+
+    With a `signature` such as `"(n),(n)->()"`, `pyfunc` is one of arrays with so many axes, of equal sizes where names
+    are equal. `excluded` are the positions and names of arguments passed on as they are; other keyword arguments are
+    mapped too. The function is traced once, not called for each element. Raises `ArgumentError`, `ShapeError`.
+
+    >>> product = vectorize(lambda a, b: np.sum(a * b), signature="(n),(n)->()")
+    >>> product(np.ones((2, 3)), np.array([1.0, 2.0, 3.0]))
+    array([6., 6.])
+    """
+    parsed = None if signature is None else _parsed(signature)
+
+    @functools.wraps(pyfunc)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        named = {key: value for key, value in kwargs.items() if key not in excluded}
+        fixed = {key: value for key, value in kwargs.items() if key in excluded}
+        if parsed is not None and named:
+            raise ArgumentError(at_user_line("vectorize: with a signature, arguments are given by position, not by the "
+                                             f"names {', '.join(named)}"))
+        open_places = [place for place in range(len(args)) if place not in excluded]
+        values = [asarray(args[place]) for place in open_places] + [asarray(value) for value in named.values()]
+
+        def call(*entries: Any) -> Any:
+            given = list(args)
+            for place, entry in zip(open_places, entries, strict=False):
+                given[place] = entry
+            return pyfunc(*given, **fixed, **dict(zip(named, entries[len(open_places):], strict=True)))
+
+        cores = [()] * len(values) if parsed is None else parsed[0]
+        if len(cores) != len(values):
+            raise ArgumentError(at_user_line(f"vectorize: signature {signature!r} has {len(cores)} arguments, got "
+                                             f"{len(values)}"))
+        sizes = _core_sizes(cores, values)
+        loop = common_shape("vectorize", *(shape_of(value)[:len(shape_of(value)) - len(core)]
+                                           for value, core in zip(values, cores, strict=True)))
+        checked = call if parsed is None else _checked(call, parsed[1], sizes, signature)
+        return _over("vectorize", checked, pyfunc, loop, values, [len(core) for core in cores])
+    return mapped
+
+
+def _core_sizes(cores: Sequence[tuple[str, ...]], values: Sequence[Any]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for number, (core, value) in enumerate(zip(cores, values, strict=True)):
+        shape = shape_of(value)
+        if len(shape) < len(core):
+            raise ShapeError(at_user_line(f"vectorize: argument {number} of shape {shape}; the signature wants "
+                                          f"{len(core)} axes ({', '.join(core)})"))
+        for name, size in zip(core, shape[len(shape) - len(core):], strict=True):
+            if sizes.setdefault(name, size) != size:
+                raise ShapeError(at_user_line(f"vectorize: axis {name} has size {sizes[name]} in one argument, "
+                                              f"and {size} in argument {number}"))
+    return sizes
+
+
+def _checked(function: Function, cores: Sequence[tuple[str, ...]], sizes: dict[str, int], signature: Any) -> Function:
+    def call(*args: Any) -> Any:
+        results = function(*args)
+        parts = results if isinstance(results, tuple) else (results,)
+        if len(parts) != len(cores):
+            raise ArgumentError(at_user_line(f"vectorize: signature {signature!r} has {len(cores)} results, the "
+                                             f"function returned {len(parts)}"))
+        known = dict(sizes)
+        for part, core in zip(parts, cores, strict=True):
+            shape = shape_of(as_array(part))
+            if len(shape) != len(core) or any(known.setdefault(name, size) != size
+                                              for name, size in zip(core, shape, strict=True)):
+                raise ShapeError(at_user_line(f"vectorize: the function returned an array of shape {shape} for "
+                                              f"({','.join(core)}) with {known}"))
+        return results
+    return call
+
+
+def frompyfunc(func: Function, /, nin: int, nout: int, *, identity: Any = None) -> Elementwise:
+    """A function of numbers as one of elements with NumPy's broadcasting, like `vectorize`.
+
+    >>> frompyfunc(lambda x, y: x * y, 2, 1)([1.0, 2.0], 3.0)
+    array([3., 6.], dtype=float32)
+    """
+    del nout, identity
+    return Elementwise(vectorize(func), getattr(func, "__name__", "function"), nin, func.__doc__ or "", __name__)
+
+
+def apply_along_axis(func1d: Function, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """The results of a function of vectors, applied to every vector along `axis`; their axes take the place of it.
+
+    Other arguments are passed on. The function is traced once.
+
+    >>> apply_along_axis(np.sum, 0, [[1.0, 2.0], [3.0, 4.0]])
+    array([4., 6.])
+    """
+    arr = as_array(arr)
+    at = axis_of("apply_along_axis", axis, len(shape_of(arr)))
+    moved = moveaxis(arr, at, -1)
+    loop = shape_of(moved)[:-1]
+    result = _over("apply_along_axis", lambda x: asarray(func1d(x, *args, **kwargs)), func1d, loop, [moved], [1])
+    rank = len(shape_of(result)) - len(loop)
+    return moveaxis(result, tuple(range(len(loop), len(loop) + rank)), tuple(range(at, at + rank)))
+
+
+def apply_over_axes(func: Function, a: Any, axes: int | Sequence[int]) -> Any:
+    """The result of `func(a, axis)` over several axes, one after the other; each stays, of size 1.
+
+    >>> apply_over_axes(np.sum, [[1.0, 2.0], [3.0, 4.0]], [0, 1])
+    array([[10.]])
+    """
+    result = as_array(a)
+    rank = len(shape_of(result))
+    for axis in (axes if isinstance(axes, Sequence) else [axes]):
+        at = axis_of("apply_over_axes", axis, rank)
+        reduced = func(result, at)
+        result = reduced if len(shape_of(reduced)) == rank else expand_dims(reduced, at)
+        if len(shape_of(result)) != rank:
+            raise ShapeError(at_user_line("apply_over_axes: the function must take away the axis, or leave it with "
+                                          f"size 1; it returned shape {shape_of(reduced)}"))
+    return result
+
+
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
+    """For each element the value of the function (or the number) that belongs to the first condition true there.
+
+    One function more than conditions is for all other elements, which are otherwise 0. All functions are computed
+    everywhere, in the dtype of `x`; other arguments are passed on to them. Raises `ArgumentError` for other numbers.
+
+    >>> piecewise(np.array([-1.0, 2.0]), [np.array([True, False])], [0.0, lambda v: v * v])
+    array([0., 4.])
+    """
+    x = asarray(x)
+    if not isinstance(condlist, list | tuple) or not len(condlist) or (
+            not isinstance(condlist[0], list | tuple) and not shape_of(condlist[0]) and shape_of(x)):
+        condlist = [condlist]
+    conditions = [broadcast_to(as_dtype(asarray(condition), np.bool_), shape_of(x)) for condition in condlist]
+    functions = list(funclist)
+    if len(functions) not in (len(conditions), len(conditions) + 1):
+        raise ArgumentError(at_user_line(f"piecewise: {len(functions)} functions for {len(conditions)} conditions; as "
+                                         "many, or one more, are needed"))
+    dtype = aval_of(x).dtype
+
+    def value(function: Any) -> Any:
+        result = function(x, *args, **kw) if callable(function) else full_like(x, function)
+        return as_dtype(asarray(result), dtype)
+
+    result = value(functions.pop()) if len(functions) > len(conditions) else constant(shape_of(x), 0, dtype)
+    # NumPy lets the last condition win, jax the first; conditions that exclude each other are the same to both.
+    for condition, function in zip(reversed(conditions), reversed(functions), strict=True):
+        result = where(condition, value(function), result)
+    return result

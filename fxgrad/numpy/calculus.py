@@ -1,0 +1,212 @@
+"""Differences, sums under curves and sliding products: gradient, trapezoid, convolve, correlate, unwrap."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad import dtypes
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.numpy.arithmetic import add, divide, multiply, remainder, subtract
+from fxgrad.numpy.logic import equal, greater, less, logical_and, where
+from fxgrad.numpy.mathematics import absolute, conjugate
+from fxgrad.numpy.operands import (
+    as_array,
+    as_dtype,
+    axes_of,
+    axis_of,
+    operands,
+    promoted,
+    promoted_inexact,
+    refuse_complex,
+    settled,
+    shape_of,
+)
+from fxgrad.numpy.ordering import cumsum, diff
+from fxgrad.numpy.reductions import sum
+from fxgrad.ops.conv import ConvDimensionNumbers, Geometry
+from fxgrad.ops.conv import convolve as windowed
+from fxgrad.ops.join import concatenate
+from fxgrad.ops.shape import rev, slice_in_dim
+from fxgrad.ops.space import convert, reshape
+
+
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """Differences of neighbours in the flattened array, with what is given put before and behind them.
+
+    >>> ediff1d([1, 4, 9], to_end=0)
+    array([3, 5, 0])
+    """
+    ary = as_array(ary)
+    flat = reshape(ary, (math.prod(shape_of(ary)),))
+    dtype = aval_of(flat).dtype
+    ends = [None if end is None else convert(reshape(as_array(end), (math.prod(shape_of(as_array(end))),)), dtype)
+            for end in (to_begin, to_end)]
+    parts = [part for part in (ends[0], diff(flat), ends[1]) if part is not None]
+    return parts[0] if len(parts) == 1 else concatenate(parts, 0)
+
+
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """The area under the lines through the elements of `y` along `axis`, which stand at `x`, or `dx` apart.
+
+    `x` has the shape of `y`, or is a vector along `axis`.
+
+    >>> float(trapezoid([1.0, 2.0, 3.0], dx=0.5))
+    2.0
+    """
+    y, = promoted_inexact(as_array(y))
+    at = axis_of("trapezoid", axis, len(shape_of(y)))
+    extent = shape_of(y)[at]
+    steps = dx
+    if x is not None:
+        x = as_array(x)
+        if len(shape_of(x)) == 1:
+            steps = reshape(diff(x), (max(shape_of(x)[0] - 1, 0), *(1,) * (len(shape_of(y)) - at - 1)))
+        else:
+            steps = diff(x, axis=axis)
+    later, earlier = slice_in_dim(y, min(1, extent), extent, at), slice_in_dim(y, 0, max(extent - 1, 0), at)
+    return sum(multiply(multiply(steps, add(later, earlier)), 0.5), at)
+
+
+def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None, edge_order: int | None = None) -> Any:
+    """Slopes along each axis (or those given) from the neighbours on both sides, at the ends from the one neighbour.
+
+    Elements are 1 apart, or as far as given: a number for all axes, or for each axis a number or the positions of the
+    elements. The result is one array, or a list of one for each axis. (Numerical differences: `fxgrad.grad` is exact.)
+    Raises `ShapeError` for axes of fewer than 2 elements, `UnsupportedError` for `edge_order` other than 1.
+
+    >>> gradient([1.0, 2.0, 4.0])
+    array([1. , 1.5, 2. ])
+    """
+    if edge_order not in (None, 1):
+        raise UnsupportedError(at_user_line(f"gradient: edge_order={edge_order} is not supported; leave it out"))
+    f, = promoted_inexact(as_array(f))
+    shape = shape_of(f)
+    axes = axes_of("gradient", axis, len(shape)) if not isinstance(axis, Sequence) else \
+        tuple(axis_of("gradient", each, len(shape)) for each in axis)
+    if len(varargs) not in (0, 1, len(axes)):
+        raise ArgumentError(at_user_line(f"gradient: {len(varargs)} distances for {len(axes)} axes; none, one for all, "
+                                         "or one for each is needed"))
+    if len(varargs) == 1 and len(axes) > 1 and shape_of(as_array(varargs[0])):
+        raise ArgumentError(at_user_line("gradient: positions for one axis only; one array for each axis is needed"))
+    distances = list(varargs) * (len(axes) if len(varargs) == 1 else 1) or [1.0] * len(axes)
+    slopes = [_slopes(f, at, distance) for at, distance in zip(axes, distances, strict=True)]
+    return slopes[0] if len(slopes) == 1 else slopes
+
+
+def _slopes(f: Any, at: int, distance: Any) -> Any:
+    shape = shape_of(f)
+    extent = shape[at]
+    if extent < 2:
+        raise ShapeError(at_user_line(f"gradient: axis {at} of size {extent}; at least 2 elements are needed"))
+
+    def part(start: int, stop: int) -> Any:
+        return slice_in_dim(f, start, stop, at)
+
+    if not shape_of(as_array(distance)):
+        ends = [divide(subtract(part(stop - 1, stop), part(stop - 2, stop - 1)), distance) for stop in (2, extent)]
+        inner = divide(subtract(part(2, extent), part(0, extent - 2)), multiply(2.0, distance))
+        return concatenate(promoted(ends[0], inner, ends[1]), at)
+    positions = as_array(distance)
+    if shape_of(positions) != (extent,):
+        raise ShapeError(at_user_line(f"gradient: positions of shape {shape_of(positions)} for axis {at} of size "
+                                      f"{extent}; a position for each element is needed"))
+    gaps = reshape(diff(positions), (extent - 1, *(1,) * (len(shape) - at - 1)))
+
+    def gap(start: int, stop: int) -> Any:
+        return slice_in_dim(gaps, start, stop, 0)
+
+    steps = divide(subtract(part(1, extent), part(0, extent - 1)), gaps)
+
+    def step(start: int, stop: int) -> Any:
+        return slice_in_dim(steps, start, stop, at)
+
+    # The slope of the parabola through three points: that of each side, weighted by the gap on the other side.
+    before, behind = gap(0, extent - 2), gap(1, extent - 1)
+    inner = divide(add(multiply(step(0, extent - 2), behind), multiply(step(1, extent - 1), before)),
+                   add(before, behind))
+    return concatenate(promoted(step(0, 1), inner, step(extent - 2, extent - 1)), at)
+
+
+# --- sliding products ---------------------------------------------------------------------------------------------
+
+
+def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The sums of products of a vector with another that slides along it turned round.
+
+    `mode` says for which places: `"full"` for all where they meet, `"same"` for as many as the longer one has elements,
+    `"valid"` where the shorter one lies within the longer. Integers become floats. Raises `ShapeError` unless both are
+    vectors with elements.
+
+    >>> convolve([1.0, 2.0, 3.0], [1.0, 10.0])
+    array([ 1., 12., 23., 30.])
+    """
+    return _sliding("convolve", a, v, mode, precision, preferred_element_type, turned=True)
+
+
+def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None,
+              preferred_element_type: Any = None) -> Any:
+    """The sums of products of a vector with another (conjugated) that slides along it; as `convolve` without turning.
+
+    >>> correlate([1.0, 2.0, 3.0], [1.0, 10.0])
+    array([21., 32.])
+    """
+    return _sliding("correlate", a, v, mode, precision, preferred_element_type, turned=False)
+
+
+def _sliding(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: Any, turned: bool) -> Any:
+    a, v = settled(promoted_inexact(*operands(a, v)))
+    if len(shape_of(a)) != 1 or len(shape_of(v)) != 1 or not shape_of(a)[0] or not shape_of(v)[0]:
+        raise ShapeError(at_user_line(f"{name}: arrays of shapes {shape_of(a)} and {shape_of(v)}; vectors with "
+                                      "elements are needed"))
+    if mode not in ("full", "same", "valid"):
+        raise ArgumentError(at_user_line(f"{name}: mode must be 'full', 'same' or 'valid', got {mode!r}"))
+    v = rev(v, (0,)) if turned else conjugate(v)
+    # The shorter slides along the longer; which one moved is undone by turning the result round.
+    swapped = shape_of(a)[0] < shape_of(v)[0]
+    longer, shorter = (v, a) if swapped else (a, v)
+    size = shape_of(shorter)[0]
+    widths = {"full": (size - 1, size - 1), "same": (size // 2, size - size // 2 - 1), "valid": (0, 0)}[mode]
+    if swapped and turned:  # NumPy turns the whole of such a correlation round, and so its shorter side too
+        widths = widths[::-1]
+    numbers = ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2))
+    geometry = Geometry((1,), (widths,), (1,), (1,), (numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec), 1, 1)
+    wanted = None if preferred is None else dtypes.canonical(preferred)
+    result = windowed(reshape(longer, (1, 1, shape_of(longer)[0])), reshape(shorter, (1, 1, size)), geometry, precision,
+                      wanted)
+    flat = reshape(result, (shape_of(result)[2],))
+    return rev(flat, (0,)) if swapped else flat
+
+
+def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * math.pi) -> Any:
+    """`p` with whole periods added along `axis`, so that neighbours differ by half a period at most.
+
+    Only jumps greater than `discont` (by default half a period) are made good.
+
+    >>> [round(float(angle), 4) for angle in unwrap([0.0, 3.0, -3.0])]
+    [0.0, 3.0, 3.2832]
+    """
+    p = as_array(p)
+    refuse_complex("unwrap", p)
+    at = axis_of("unwrap", axis, len(shape_of(p)))
+    if not dtypes.is_inexact(aval_of(p).dtype) and not isinstance(period, int):
+        p, = promoted_inexact(p)
+    extent = shape_of(p)[at]
+    if extent < 2:
+        return p
+    whole = isinstance(period, int) and not dtypes.is_inexact(aval_of(p).dtype)
+    half = period // 2 if whole else divide(period, 2)
+    steps = diff(p, axis=at)
+    folded = subtract(remainder(add(steps, half), period), half)
+    if not whole or period % 2 == 0:
+        # A jump of just half a period upward stays upward.
+        edge = multiply(half, -1)
+        folded = where(logical_and(equal(folded, edge), greater(steps, 0)), half, folded)
+    added = subtract(folded, steps)
+    limit = half if discont is None else discont
+    added = where(less(absolute(steps), limit), 0, added)
+    added = as_dtype(added, aval_of(p).dtype)
+    first, rest = slice_in_dim(p, 0, 1, at), slice_in_dim(p, 1, extent, at)
+    return concatenate(promoted(first, add(rest, cumsum(added, at))), at)

@@ -1,0 +1,101 @@
+"""Covariances and correlations of several variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fxgrad import dtypes
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.numpy.arithmetic import clip, divide, multiply, subtract
+from fxgrad.numpy.mathematics import conjugate, imag, real, sqrt
+from fxgrad.numpy.operands import as_array, as_dtype, operands, promoted_inexact, settled, shape_of
+from fxgrad.numpy.products import matmul, outer
+from fxgrad.numpy.rearranging import diagonal
+from fxgrad.numpy.reductions import sum
+from fxgrad.numpy.shaping import transpose
+from fxgrad.numpy.statistics import mean
+from fxgrad.ops.join import concatenate
+from fxgrad.ops.parts import complex as complex_
+from fxgrad.ops.space import reshape
+
+
+def _variables(name: str, m: Any, y: Any, rowvar: bool) -> Any:
+    """The variables as rows of one matrix."""
+    arrays = settled(promoted_inexact(*operands(*([m] if y is None else [m, y]))))
+    rows = []
+    for array in arrays:
+        shape = shape_of(array)
+        if len(shape) > 2:
+            raise ShapeError(at_user_line(f"{name}: a vector or a matrix is needed, the shape is {shape}"))
+        if len(shape) < 2:
+            rows.append(reshape(array, (1, *(shape or (1,)))))
+        else:
+            rows.append(array if rowvar else transpose(array))
+    if len(rows) == 2 and shape_of(rows[0])[1] != shape_of(rows[1])[1]:
+        raise ShapeError(at_user_line(f"{name}: {shape_of(rows[0])[1]} and {shape_of(rows[1])[1]} observations; equal "
+                                      "numbers are needed"))
+    return concatenate(rows, 0) if len(rows) == 2 else rows[0]
+
+
+def _weights(name: str, given: Any, count: int, dtype: Any) -> Any:
+    weights = as_array(given)
+    if shape_of(weights) != (count,):
+        raise ShapeError(at_user_line(f"cov: {name} of shape {shape_of(weights)} for {count} observations; one for "
+                                      "each is needed"))
+    return as_dtype(weights, dtype)
+
+
+def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None,
+        aweights: Any = None, *, dtype: Any = None) -> Any:
+    """The covariance matrix of variables in the rows of `m` and `y` (in their columns unless `rowvar`).
+
+    Divided by n - `ddof`, which is 1, or 0 with `bias`. `fweights` say how often each observation was made, `aweights`
+    how much it counts. Raises `ShapeError` for other shapes.
+
+    >>> float(cov([1.0, 3.0]))
+    2.0
+    """
+    x = as_dtype(_variables("cov", m, y, rowvar), dtype)
+    wanted = aval_of(x).dtype
+    if wanted.itemsize == 2:
+        x = as_dtype(x, dtypes.float32)
+    own = dtypes.real_dtype(aval_of(x).dtype)
+    count = shape_of(x)[1]
+    less = (0 if bias else 1) if ddof is None else ddof
+    weights = None
+    for name, given in (("fweights", fweights), ("aweights", aweights)):
+        if given is not None:
+            each = _weights(name, given, count, own)
+            weights = each if weights is None else multiply(weights, each)
+    if weights is None:
+        apart, weighted, divisor = subtract(x, mean(x, 1, keepdims=True)), None, float(count - less)
+    else:
+        total = sum(weights)
+        centre = divide(sum(multiply(x, weights), 1, keepdims=True), total)
+        apart = subtract(x, centre)
+        weighted = multiply(apart, weights)
+        correction: Any = less
+        if aweights is not None and less:
+            squares = multiply(weights, _weights("aweights", aweights, count, own))
+            correction = divide(multiply(less, sum(squares)), total)
+        divisor = subtract(total, correction)
+    product = divide(matmul(apart if weighted is None else weighted, conjugate(transpose(apart))), divisor)
+    return as_dtype(reshape(product, ()) if shape_of(product) == (1, 1) else product, wanted)
+
+
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    """The correlations of variables in the rows of `x` and `y` (in their columns unless `rowvar`), from -1 to 1.
+
+    >>> corrcoef([[1.0, 2.0, 4.0], [2.0, 4.0, 8.0]])
+    array([[1., 1.],
+           [1., 1.]])
+    """
+    covariance = cov(x, y, rowvar, dtype=dtype)
+    if not shape_of(covariance):
+        return divide(covariance, covariance)
+    deviations = sqrt(real(diagonal(covariance)))
+    result = divide(covariance, outer(deviations, deviations))
+    if not dtypes.is_complex(aval_of(result).dtype):
+        return clip(result, -1.0, 1.0)
+    return complex_(clip(real(result), -1.0, 1.0), clip(imag(result), -1.0, 1.0))

@@ -1,0 +1,60 @@
+"""Arrays from buffers, iterators, text and files: NumPy's functions with our default dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.numpy.creation import array
+
+
+def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
+    """A vector of the numbers of a dtype that lie in a buffer, a copy.
+
+    >>> frombuffer(bytes([1, 2]), dtype="uint8")
+    array([1, 2], dtype=uint8)
+    """
+    return np.frombuffer(buffer, dtypes.canonical(dtype), count, offset).copy()
+
+
+def fromiter(iter: Iterable[Any], dtype: Any = float, count: int = -1) -> Any:
+    """A vector of the numbers that come from an iterator.
+
+    >>> fromiter(range(3), dtype=int)
+    array([0, 1, 2], dtype=int32)
+    """
+    return np.fromiter(iter, dtypes.canonical(dtype), count)
+
+
+def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
+    """A vector of the numbers written in a text, between which `sep` stands.
+
+    >>> fromstring("1 2 3", dtype=int, sep=" ")
+    array([1, 2, 3], dtype=int32)
+    """
+    return np.fromstring(string, dtypes.canonical(dtype), count, sep=sep)
+
+
+def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0) -> Any:
+    """A vector of the numbers in a file, binary, or as text between which `sep` stands.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryFile() as file:
+    ...     _ = file.write(bytes([1, 2])), file.seek(0)
+    ...     fromfile(file, dtype="uint8")
+    array([1, 2], dtype=uint8)
+    """
+    return np.fromfile(file, dtypes.canonical(dtype), count, sep, offset)
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """An array of another library as NumPy's, which shares its memory unless `copy` is given; it must be on the CPU.
+
+    >>> from_dlpack(np.array([1.0, 2.0]))
+    array([1., 2.])
+    """
+    options: dict[str, Any] = {name: value for name, value in (("device", device), ("copy", copy)) if value is not None}
+    return array(np.from_dlpack(x, **options), copy=bool(copy))

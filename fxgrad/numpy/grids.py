@@ -1,0 +1,297 @@
+"""Coordinates: grids of indices, positions of triangles and diagonals, flat positions and back, and `r_` and `c_`."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
+from fxgrad.numpy.arithmetic import add, clip, multiply, remainder
+from fxgrad.numpy.creation import arange, asarray, linspace, meshgrid, ones
+from fxgrad.numpy.finding import nonzero, split_places
+from fxgrad.numpy.joining import concatenate, stack
+from fxgrad.numpy.logic import less, where
+from fxgrad.numpy.operands import as_array, as_dtype, as_shape, concrete, promoted, shape_of
+from fxgrad.numpy.positions import in_range
+from fxgrad.numpy.shaping import atleast_1d, moveaxis
+from fxgrad.ops.space import reshape
+
+
+def ix_(*args: Any) -> tuple[Any, ...]:
+    """Vectors of positions (or bools) shaped so that together they index a grid: `x[ix_([0, 2], [1])]`.
+
+    >>> [places.shape for places in ix_([0, 2], [1])]
+    [(2, 1), (1, 1)]
+    """
+    result = []
+    for at, each in enumerate(args):
+        array = asarray(each)
+        if len(shape_of(array)) != 1:
+            raise ShapeError(at_user_line(f"ix_: vectors are needed, the shape is {shape_of(array)}"))
+        if not shape_of(array)[0]:
+            array = as_dtype(array, np.int32)
+        if aval_of(array).dtype == dtypes.bool_:
+            array, = nonzero(array)
+        result.append(reshape(array, (*(1,) * at, shape_of(array)[0], *(1,) * (len(args) - at - 1))))
+    return tuple(result)
+
+
+def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) -> Any:
+    """The positions of all elements of an array of a shape, along each axis: stacked, or with `sparse` to broadcast.
+
+    >>> indices((2, 3)).shape
+    (2, 2, 3)
+    """
+    sizes = as_shape(dimensions)
+    wanted = dtypes.int32 if dtype is None else dtypes.canonical(dtype)
+    parts = [np.arange(size).astype(wanted).reshape([-1 if at == place else 1 for place in range(len(sizes))])
+             for at, size in enumerate(sizes)]
+    if sparse:
+        return tuple(parts)
+    return np.stack([np.broadcast_to(part, sizes) for part in parts]) if parts else np.zeros(0, wanted)
+
+
+def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
+    """The results of a function of the positions of all elements of an array of a shape; called once, with arrays.
+
+    >>> fromfunction(lambda row, column: row + 10 * column, (2, 2), dtype=int)
+    array([[ 0, 10],
+           [ 1, 11]], dtype=int32)
+    """
+    return function(*indices(shape, dtype), **kwargs)
+
+
+# --- diagonals and triangles --------------------------------------------------------------------------------------
+
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
+    """The positions of the main diagonal of an array with `ndim` axes of size `n`.
+
+    >>> diag_indices(2)
+    (array([0, 1], dtype=int32), array([0, 1], dtype=int32))
+    """
+    size, rank = operator.index(n), operator.index(ndim)
+    if size < 0 or rank < 0:
+        raise ArgumentError(at_user_line(f"diag_indices: n={size} and ndim={rank}; numbers from 0 on are needed"))
+    return (np.arange(size, dtype=np.int32),) * rank
+
+
+def diag_indices_from(arr: Any) -> tuple[Any, ...]:
+    """The positions of the main diagonal of an array, whose axes have one size. Raises `ShapeError` for others.
+
+    >>> diag_indices_from([[1, 2], [3, 4]])
+    (array([0, 1], dtype=int32), array([0, 1], dtype=int32))
+    """
+    shape = shape_of(as_array(arr))
+    if len(shape) < 2 or len(set(shape)) != 1:
+        raise ShapeError(at_user_line(f"diag_indices_from: an array of shape {shape}; at least 2 axes, all of one "
+                                      "size, are needed"))
+    return diag_indices(shape[0], len(shape))
+
+
+def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0, *, size: int | None = None) -> tuple[Any, Any]:
+    """The positions of the elements of an n by n matrix that `mask_func(matrix, k)` leaves; `size` as in `nonzero`.
+
+    >>> mask_indices(2, np.triu)
+    (array([0, 0, 1], dtype=int32), array([0, 1, 1], dtype=int32))
+    """
+    rows, columns = nonzero(mask_func(ones((n, n), np.int32), k), size=size)
+    return rows, columns
+
+
+def _triangle(n: int, m: int | None, k: int, lower: bool) -> tuple[Any, Any]:
+    below = np.tri(operator.index(n), operator.index(n if m is None else m), operator.index(k) - (not lower), bool)
+    rows, columns = np.nonzero(below if lower else ~below)
+    return rows.astype(np.int32), columns.astype(np.int32)
+
+
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+    """The positions on and below the `k`-th diagonal of an n by m matrix (n by n).
+
+    >>> tril_indices(2)
+    (array([0, 1, 1], dtype=int32), array([0, 0, 1], dtype=int32))
+    """
+    return _triangle(n, m, k, lower=True)
+
+
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+    """The positions on and above the `k`-th diagonal of an n by m matrix (n by n).
+
+    >>> triu_indices(2)
+    (array([0, 0, 1], dtype=int32), array([0, 1, 1], dtype=int32))
+    """
+    return _triangle(n, m, k, lower=False)
+
+
+def _matrix_shape(name: str, arr: Any) -> tuple[int, ...]:
+    shape = shape_of(as_array(arr))
+    if len(shape) != 2:
+        raise ShapeError(at_user_line(f"{name}: a matrix is needed, the shape is {shape}"))
+    return shape
+
+
+def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
+    """The positions on and below the `k`-th diagonal of a matrix.
+
+    >>> tril_indices_from([[1, 2], [3, 4]])
+    (array([0, 1, 1], dtype=int32), array([0, 0, 1], dtype=int32))
+    """
+    rows, columns = _matrix_shape("tril_indices_from", arr)
+    return tril_indices(rows, k, columns)
+
+
+def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
+    """The positions on and above the `k`-th diagonal of a matrix.
+
+    >>> triu_indices_from([[1, 2], [3, 4]])
+    (array([0, 0, 1], dtype=int32), array([0, 1, 1], dtype=int32))
+    """
+    rows, columns = _matrix_shape("triu_indices_from", arr)
+    return triu_indices(rows, k, columns)
+
+
+# --- flat positions -----------------------------------------------------------------------------------------------
+
+
+def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str = "raise", order: str = "C") -> Any:
+    """Positions along each axis as positions in the flattened array (with `order="F"`, flattened columns first).
+
+    Positions out of range are an error, which needs known values, or by `mode` moved into range: `"clip"`, `"wrap"`.
+
+    >>> int(ravel_multi_index((1, 2), (2, 3)))
+    5
+    """
+    sizes = as_shape(dims)
+    if len(multi_index) != len(sizes):
+        raise ShapeError(at_user_line(f"ravel_multi_index: {len(multi_index)} arrays for {len(sizes)} axes"))
+    if mode not in ("raise", "clip", "wrap"):
+        raise ArgumentError(at_user_line(f"ravel_multi_index: mode must be 'raise', 'clip' or 'wrap', got {mode!r}"))
+    if order not in ("C", "F"):
+        raise ArgumentError(at_user_line(f"ravel_multi_index: order must be 'C' or 'F', got {order!r}"))
+    flat: Any = np.int32(0)
+    places = range(len(sizes)) if order == "C" else range(len(sizes))[::-1]
+    for at in places:
+        flat = add(multiply(flat, sizes[at]), _held("ravel_multi_index", multi_index[at], sizes[at], at, mode))
+    return flat
+
+
+def _held(name: str, positions: Any, extent: int, axis: int, mode: str) -> Any:
+    positions = asarray(positions)
+    if aval_of(positions).dtype.kind not in "iu":
+        raise DTypeError(at_user_line(f"{name}: positions must be integers, got {aval_of(positions).dtype.name}"))
+    if mode == "clip":
+        return clip(positions, 0, extent - 1)
+    if mode == "wrap":
+        return remainder(positions, extent)
+    known = concrete(positions, f"{name} with mode='raise', for which you can write 'clip' or 'wrap',")
+    in_range(name, known, extent, axis)
+    if known.size and known.min() < 0:
+        in_range(name, known + 2 * extent, extent, axis)
+    return positions
+
+
+def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+    """Positions in the flattened array as positions along each axis; those out of range are moved to the nearest end.
+
+    Negative positions count from the end.
+
+    >>> [int(place) for place in unravel_index(5, (2, 3))]
+    [1, 2]
+    """
+    places = asarray(indices)
+    if aval_of(places).dtype.kind not in "iu":
+        raise DTypeError(at_user_line(f"unravel_index: positions must be integers, got {aval_of(places).dtype.name}"))
+    sizes = as_shape(shape)
+    total = math.prod(sizes)
+    if aval_of(places).dtype.kind == "i":
+        places = where(less(places, 0), add(places, total), places)
+    return tuple(split_places(clip(places, 0, max(total - 1, 0)), sizes))
+
+
+# --- written as an index ------------------------------------------------------------------------------------------
+
+
+class _Grid:
+    """Coordinates of a grid, written as slices: `start:stop:step`, or `start:stop:5j` for 5 points with both ends.
+
+    >>> mgrid[0:2, 0:3].shape
+    (2, 2, 3)
+    """
+
+    def __init__(self, name: str, sparse: bool) -> None:
+        self._name, self._sparse = name, sparse
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return _axis_of_grid(key)
+        axes = promoted(*map(_axis_of_grid, key)) if key else []
+        grids = meshgrid(*axes, indexing="ij", sparse=self._sparse)
+        return grids if self._sparse else stack(grids) if grids else np.zeros(0, np.int32)
+
+    def __repr__(self) -> str:
+        return f"<fxgrad {self._name}>"
+
+
+def _axis_of_grid(key: slice) -> Any:
+    start, stop, step = key.start or 0, key.stop, 1 if key.step is None else key.step
+    if isinstance(step, complex):
+        return linspace(start, stop, int(abs(step)))
+    return arange(start, stop, step)
+
+
+mgrid, ogrid = _Grid("mgrid", sparse=False), _Grid("ogrid", sparse=True)
+
+
+class _Joined:
+    """Arrays, numbers and slices (as in `mgrid`) joined along an axis, written as an index.
+
+    A string in front holds up to three numbers: the axis, how many axes there are to be at least, and where those of
+    an array with fewer stand among them.
+
+    >>> r_[1:3, 5]
+    array([1, 2, 5], dtype=int32)
+    >>> c_[[1, 2], [3, 4]]
+    array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
+
+    def __init__(self, name: str, axis: int, rank: int, place: int) -> None:
+        self._name, self._form = name, (axis, rank, place)
+
+    def __getitem__(self, key: Any) -> Any:
+        entries = list(key) if isinstance(key, tuple) else [key]
+        axis, rank, place = self._form
+        if entries and isinstance(entries[0], str):
+            text = entries.pop(0)
+            given = [int(number) for number in text.split(",") if number.strip().lstrip("-").isdigit()]
+            if not given or len(given) > 3:
+                raise ArgumentError(at_user_line(f"{self._name}: {text!r}; up to three numbers are needed"))
+            axis, rank, place = (*given, *(axis, rank, place)[len(given):])
+        parts = [self._part(entry, rank, place) for entry in entries]
+        return concatenate(parts, axis)
+
+    @staticmethod
+    def _part(entry: Any, rank: int, place: int) -> Any:
+        part = _axis_of_grid(entry) if isinstance(entry, slice) else asarray(entry)
+        own = len(shape_of(part))
+        part = atleast_1d(part)
+        missing = rank - len(shape_of(part))
+        if missing <= 0:
+            return part
+        part = reshape(part, (*(1,) * missing, *shape_of(part)))
+        if own == 0:
+            return part
+        begin = place if place >= 0 else rank + place - own + 1
+        return moveaxis(part, tuple(range(missing, rank)), tuple(range(begin, begin + own)))
+
+    def __repr__(self) -> str:
+        return f"<fxgrad {self._name}>"
+
+
+r_, c_ = _Joined("r_", 0, 1, -1), _Joined("c_", -1, 2, 0)

@@ -1,0 +1,270 @@
+"""Numbers taken apart: common divisors, mantissas and exponents, whole and fractional parts, packed bits."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.control.loop import bind_while
+from fxgrad.core.avals import Aval
+from fxgrad.core.program import Program
+from fxgrad.core.tape import aval_of, trace
+from fxgrad.dtypes import DType
+from fxgrad.errors import ArgumentError, DTypeError, at_user_line
+from fxgrad.numpy.arithmetic import multiply, subtract
+from fxgrad.numpy.elementwise import Elementwise
+from fxgrad.numpy.mathematics import trunc
+from fxgrad.numpy.operands import (
+    as_array,
+    axis_of,
+    common_shape,
+    is_concrete,
+    operands,
+    promoted,
+    promoted_inexact,
+    refuse_complex,
+    refuse_out,
+    settled,
+    shape_of,
+)
+from fxgrad.numpy.reductions import sum
+from fxgrad.numpy.shaping import moveaxis, ravel
+from fxgrad.ops import comparison, exponential, parts
+from fxgrad.ops.arithmetic import div, mul, rem, sub
+from fxgrad.ops.choose import where
+from fxgrad.ops.creation import bitcast_convert_type
+from fxgrad.ops.pointwise import add, scalar_like
+from fxgrad.ops.reduce import reduce_or
+from fxgrad.ops.shape import pad, slice_in_dim
+from fxgrad.ops.space import broadcast_to, convert, reshape
+from fxgrad.ops.special import bessel_i0e
+
+_FORMATS: dict[str, tuple[str, int, int]] = {"float16": ("int16", 10, 15), "bfloat16": ("int16", 7, 127),
+                                             "float32": ("int32", 23, 127), "float64": ("int64", 52, 1023)}
+"""How a float is stored: the integer of its width, the bits of its mantissa, the bias of its exponent."""
+
+
+def _named(name: str, function: Any, doc: str, nin: int) -> Elementwise:
+    return Elementwise(function, name, nin, doc, __name__)
+
+
+# --- common divisors ----------------------------------------------------------------------------------------------
+
+
+def _integers(name: str, x1: Any, x2: Any) -> list[Any]:
+    values = settled(promoted(*operands(x1, x2)))
+    dtype = aval_of(values[0]).dtype
+    if dtype.kind not in "iu":
+        raise DTypeError(at_user_line(f"{name}: integers are needed, got {dtype.name}; convert with x.astype(int)"))
+    return values
+
+
+@lru_cache(maxsize=256)
+def _euclid(aval: Aval) -> tuple[Program, Program]:
+    """Whether a remainder is left, and one step of Euclid's algorithm (Elements VII.2), for all elements at once."""
+    def goes_on(_: Any, y: Any) -> list[Any]:
+        return [reduce_or(comparison.ne(y, scalar_like(0, y)), range(aval.ndim))]
+
+    def step(x: Any, y: Any) -> list[Any]:
+        done = comparison.eq(y, scalar_like(0, y))
+        return [where(done, x, y), where(done, y, rem(x, where(done, scalar_like(1, y), y)))]
+
+    programs = [trace(function, [aval, aval], staging=True, name="gcd", intern=False, literals=True)[0]
+                for function in (goes_on, step)]
+    return programs[0], programs[1]
+
+
+def _gcd(x1: Any, x2: Any) -> Any:
+    x, y = _integers("gcd", x1, x2)
+    if is_concrete(x) and is_concrete(y):
+        return np.gcd(x, y)
+    if aval_of(x).dtype.kind == "i":
+        x, y = parts.abs(x), parts.abs(y)
+    shape = common_shape("gcd", shape_of(x), shape_of(y))
+    x, y = (broadcast_to(value, shape) for value in (x, y))
+    aval = Aval(shape, aval_of(x).dtype)
+    goes_on, step = _euclid(aval)
+    return bind_while(goes_on, [], step, [], [_strong(x), _strong(y)])[0]
+
+
+def _strong(x: Any) -> Any:
+    return convert(x, aval_of(x).dtype) if aval_of(x).weak else x
+
+
+def _lcm(x1: Any, x2: Any) -> Any:
+    x, y = _integers("lcm", x1, x2)
+    if is_concrete(x) and is_concrete(y):
+        return np.lcm(x, y)
+    if aval_of(x).dtype.kind == "i":
+        x, y = parts.abs(x), parts.abs(y)
+    divisor = _gcd(x, y)
+    none = comparison.eq(divisor, scalar_like(0, divisor))
+    return mul(x, div(y, where(none, scalar_like(1, divisor), divisor)))
+
+
+gcd = _named("gcd", _gcd, "The greatest integer that divides both operands; gcd(0, 0) is 0.", 2)
+lcm = _named("lcm", _lcm, "The least integer that both operands divide; 0 if one of them is 0.", 2)
+
+# --- parts of floats ----------------------------------------------------------------------------------------------
+
+
+def _floats(name: str, x: Any) -> Any:
+    x, = settled(promoted_inexact(*operands(x)))
+    refuse_complex(name, x)
+    return x
+
+
+def _bits(x: Any) -> tuple[Any, Any, str, int, int]:
+    """The integer that a float is stored as, its biased exponent, and the format."""
+    integer, mantissa, bias = _FORMATS[aval_of(x).dtype.name]
+    bits = bitcast_convert_type(x, np.dtype(integer))
+    width = 8 * np.dtype(integer).itemsize - 1 - mantissa
+    shifted = comparison.shift_right_arithmetic(bits, scalar_like(mantissa, bits))
+    return bits, comparison.and_(shifted, scalar_like((1 << width) - 1, bits)), integer, mantissa, bias
+
+
+def frexp(x: Any, /) -> tuple[Any, Any]:
+    """`(m, e)` with x = m 2^e and 1/2 <= |m| < 1; the exponents e are int32. 0, infinities and NaNs are their own m.
+
+    >>> mantissa, exponent = frexp(3.0)
+    >>> float(mantissa), int(exponent)
+    (0.75, 2)
+    """
+    x = _floats("frexp", x)
+    mantissa = _FORMATS[aval_of(x).dtype.name][1]
+    # Subnormal numbers are made normal first.
+    limit = float(dtypes.finfo(aval_of(x).dtype).smallest_normal)
+    small = comparison.lt(parts.abs(x), limit)
+    scaled = where(small, mul(x, 2.0 ** (mantissa + 1)), x)
+    _, biased, _, _, bias = _bits(scaled)
+    plain = comparison.or_(comparison.eq(x, 0.0), comparison.not_(parts.is_finite(x)))
+    exponent = sub(convert(biased, dtypes.int32), np.int32(bias - 1))
+    exponent = where(plain, np.int32(0), exponent)
+    # Times a power of two, so that derivatives are those of x at fixed exponents.
+    result = where(plain, x, _scaled(scaled, sub(scalar_like(0, exponent), exponent)))
+    shift = where(small, np.int32(mantissa + 1), np.int32(0))
+    return result, where(plain, np.int32(0), sub(exponent, shift))
+
+
+def _power_of_two(exponent: Any, dtype: DType) -> Any:
+    """2 to the power of integers within the range of normal numbers, exactly: from its bits."""
+    integer, mantissa, bias = _FORMATS[dtype.name]
+    biased = convert(add(exponent, scalar_like(bias, exponent)), np.dtype(integer))
+    return bitcast_convert_type(comparison.shift_left(biased, scalar_like(mantissa, biased)), dtype)
+
+
+def _scaled(x: Any, exponent: Any) -> Any:
+    """x 2^exponent in four steps, of which none over- or underflows before its time."""
+    dtype = aval_of(x).dtype
+    bias = _FORMATS[dtype.name][2]
+    reach = scalar_like(bias - 1, exponent)
+    low = scalar_like(1 - bias, exponent)
+    for _ in range(4):
+        step = where(comparison.gt(exponent, reach), reach, where(comparison.lt(exponent, low), low, exponent))
+        x = mul(x, _power_of_two(step, dtype))
+        exponent = sub(exponent, step)
+    return x
+
+
+def _ldexp(x1: Any, x2: Any) -> Any:
+    exponent = as_array(x2)
+    if aval_of(exponent).dtype.kind not in "iub":
+        raise DTypeError(at_user_line(f"ldexp: exponents must be integers, got {aval_of(exponent).dtype.name}"))
+    x = _floats("ldexp", x1)
+    return _scaled(x, convert(exponent, dtypes.int32))
+
+
+ldexp = _named("ldexp", _ldexp, "The first operand times 2 to the power of the second, an integer.", 2)
+
+
+def modf(x: Any, /, out: Any = None) -> tuple[Any, Any]:
+    """The fractional part of each element and its whole part, both with its sign; infinities have the fraction 0.
+
+    >>> fraction, whole = modf(-2.5)
+    >>> float(fraction), float(whole)
+    (-0.5, -2.0)
+    """
+    refuse_out("modf", out)
+    x = _floats("modf", x)
+    whole = trunc(x)
+    infinite = comparison.eq(parts.abs(x), math.inf)
+    zero = mul(parts.sign(x), where(comparison.ne(x, x), x, scalar_like(0.0, x)))
+    return where(infinite, zero, subtract(x, whole)), whole
+
+
+def _spacing(x: Any) -> Any:
+    x = _floats("spacing", x)
+    beyond = parts.nextafter(x, where(comparison.lt(x, 0.0), scalar_like(-math.inf, x), scalar_like(math.inf, x)))
+    gap = sub(beyond, x)
+    return where(parts.is_finite(x), gap, math.nan)
+
+
+spacing = _named("spacing", _spacing, "The distance to the next float away from zero, with the sign of the element.", 1)
+i0 = _named("i0", lambda x: mul(exponential.exp(parts.abs(_floats("i0", x))), bessel_i0e(_floats("i0", x))),
+            "The modified Bessel function of the first kind and order 0.", 1)
+
+# --- packed bits --------------------------------------------------------------------------------------------------
+
+
+def _check_order(name: str, bitorder: str) -> None:
+    if bitorder not in ("big", "little"):
+        raise ArgumentError(at_user_line(f"{name}: bitorder must be 'big' or 'little', got {bitorder!r}"))
+
+
+def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
+    """Eight elements along `axis` (None: of the flattened array) as the bits of one uint8; zeros fill the last one up.
+
+    The first element is the highest bit, with `bitorder="little"` the lowest. Raises `DTypeError` for floats.
+
+    >>> packbits([1, 0, 1])
+    array([160], dtype=uint8)
+    """
+    a = as_array(a)
+    _check_order("packbits", bitorder)
+    if aval_of(a).dtype.kind not in "iub":
+        raise DTypeError(at_user_line(f"packbits: integers or bools are needed, got {aval_of(a).dtype.name}"))
+    a = ravel(a) if axis is None else a
+    at = axis_of("packbits", 0 if axis is None else axis, len(shape_of(a)))
+    a = moveaxis(convert(convert(a, dtypes.bool_), np.dtype(np.uint8)), at, -1)
+    *rest, extent = shape_of(a)
+    full = -(-extent // 8)
+    a = pad(a, np.uint8(0), [(0, 0, 0)] * len(rest) + [(0, full * 8 - extent, 0)])
+    powers = np.array([1 << place for place in range(8)], np.uint8)
+    packed = sum(multiply(reshape(a, (*rest, full, 8)), powers[::-1] if bitorder == "big" else powers), -1,
+                 dtype=np.uint8)
+    return moveaxis(packed, -1, at)
+
+
+def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Any:
+    """The bits of uint8 along `axis` (None: of the flattened array) as elements 0 and 1, of type uint8.
+
+    `count` says how many to keep (if negative: how many to leave out), or of how many to add zeros for. The highest bit
+    comes first, with `bitorder="little"` the lowest. Raises `DTypeError` for other dtypes.
+
+    >>> unpackbits(np.array([5], np.uint8))
+    array([0, 0, 0, 0, 0, 1, 0, 1], dtype=uint8)
+    """
+    a = as_array(a)
+    _check_order("unpackbits", bitorder)
+    if aval_of(a).dtype != np.uint8:
+        raise DTypeError(at_user_line(f"unpackbits: uint8 is needed, got {aval_of(a).dtype.name}; convert with "
+                                      "x.astype('uint8')"))
+    a = ravel(a) if axis is None else a
+    at = axis_of("unpackbits", 0 if axis is None else axis, len(shape_of(a)))
+    a = moveaxis(a, at, -1)
+    *rest, extent = shape_of(a)
+    places = np.arange(8, dtype=np.uint8)
+    wide = broadcast_to(reshape(a, (*rest, extent, 1)), (*rest, extent, 8))
+    shifted = comparison.shift_right_logical(wide, np.ascontiguousarray(
+        places[::-1] if bitorder == "big" else places))
+    bits = reshape(comparison.and_(shifted, scalar_like(1, shifted)), (*rest, extent * 8))
+    if count is not None:
+        wanted = count if count >= 0 else max(extent * 8 + count, 0)
+        bits = slice_in_dim(bits, 0, min(wanted, extent * 8), len(rest))
+        bits = pad(bits, np.uint8(0), [(0, 0, 0)] * len(rest) + [(0, max(wanted - extent * 8, 0), 0)])
+    return moveaxis(bits, -1, at)
+

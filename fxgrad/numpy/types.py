@@ -1,0 +1,169 @@
+"""Types: limits of dtypes, what promotes to what, kinds of dtypes and of values, and what an array is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.tape import aval_of
+from fxgrad.core.tracer import Tracer
+from fxgrad.dtypes import DType
+from fxgrad.errors import ArgumentError, DTypeError, FxgradError, at_user_line
+from fxgrad.numpy.operands import as_array
+
+iinfo = ml_dtypes.iinfo
+
+_KINDS = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f",
+          "complex floating": "c", "numeric": "iufc"}
+_WEAK = (int, float, complex)
+
+
+def finfo(dtype: Any, /) -> Any:
+    """The limits of a floating dtype (or of an array's, or of the parts of a complex one): `eps`, `max`, `tiny`, ...
+
+    >>> float(finfo("float32").eps)
+    1.1920928955078125e-07
+    """
+    own = dtypes.real_dtype(_dtype(dtype))
+    if not dtypes.is_floating(own):
+        raise DTypeError(at_user_line(f"finfo: {own.name} is no floating dtype; iinfo is for integers"))
+    return ml_dtypes.finfo(own)
+
+
+def _dtype(value: Any) -> DType:
+    """The dtype that a dtype, the name of one, or an array stands for."""
+    if isinstance(value, np.dtype | type | str):
+        return dtypes.canonical(value)
+    return aval_of(as_array(value)).dtype
+
+
+def result_type(*args: Any) -> DType:
+    """The dtype that arrays, numbers and dtypes promote to; that of Python numbers gives way.
+
+    >>> result_type(np.float16(1), 2.0)
+    dtype('float16')
+    """
+    if not args:
+        raise ArgumentError(at_user_line("result_type: at least one array or dtype is needed"))
+    pairs = []
+    for value in args:
+        if isinstance(value, np.dtype | type | str):
+            pairs.append((dtypes.canonical(value), value in _WEAK))
+        else:
+            aval = aval_of(as_array(value))
+            pairs.append((aval.dtype, aval.weak))
+    return dtypes.promote(*pairs)[0]
+
+
+def promote_types(a: Any, b: Any) -> DType:
+    """The dtype that two dtypes promote to; those of Python's `int`, `float`, `complex` give way.
+
+    >>> promote_types("int32", "float16")
+    dtype('float16')
+    """
+    return result_type(*(each if isinstance(each, type) else np.dtype(each) for each in (a, b)))
+
+
+def issubdtype(arg1: Any, arg2: Any) -> bool:
+    """Whether a dtype is another, or of a kind such as `inexact`; bfloat16 is a float, as in jax.
+
+    >>> issubdtype("bfloat16", np.floating), issubdtype("int32", np.inexact)
+    (True, False)
+    """
+    return bool(jax.dtypes.issubdtype(arg1, arg2))
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether a dtype is another, or of a kind: `"bool"`, `"signed integer"`, `"unsigned integer"`, `"integral"`,
+    `"real floating"`, `"complex floating"`, `"numeric"`, or one of several. Raises `ArgumentError` for other names.
+
+    >>> isdtype("float32", ("integral", "real floating"))
+    True
+    """
+    own = np.dtype(dtype)
+    for each in kind if isinstance(kind, tuple) else (kind,):
+        if isinstance(each, str) and each in _KINDS:
+            if own.kind in _KINDS[each] or ("f" in _KINDS[each] and dtypes.is_floating(own)):
+                return True
+            continue
+        try:
+            other = np.dtype(each)
+        except TypeError:
+            raise ArgumentError(at_user_line(f"isdtype: kind must be a dtype or one of {', '.join(map(repr, _KINDS))}, "
+                                             f"got {each!r}")) from None
+        if own == other:
+            return True
+    return False
+
+
+def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
+    """Whether NumPy lets values of one dtype be converted to another under a rule (`"safe"`: no value changes).
+
+    >>> can_cast("int32", "float64"), can_cast("float64", "float32")
+    (True, False)
+    """
+    return np.can_cast(_dtype(from_), _dtype(to), casting)  # type: ignore[arg-type]
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Whether the dtype of an array is complex.
+
+    >>> iscomplexobj([1j]), iscomplexobj(1.0)
+    (True, False)
+    """
+    return dtypes.is_complex(_dtype(as_array(x)))
+
+
+def isrealobj(x: Any) -> bool:
+    """Whether the dtype of an array is not complex.
+
+    >>> isrealobj([1.0])
+    True
+    """
+    return not iscomplexobj(x)
+
+
+def isscalar(element: Any) -> bool:
+    """Whether something is a number: Python's, NumPy's, or an array or traced array without axes.
+
+    >>> isscalar(1.0), isscalar([1.0])
+    (True, False)
+    """
+    if isinstance(element, list | tuple | str):
+        return isinstance(element, str)
+    try:
+        return aval_of(element).shape == ()
+    except (FxgradError, TypeError):
+        return bool(np.isscalar(element))
+
+
+def iterable(y: Any) -> bool:
+    """Whether there is something to iterate over: not so for arrays without axes.
+
+    >>> iterable([1]), iterable(1)
+    (True, False)
+    """
+    if isinstance(y, Tracer | np.ndarray | jax.Array):
+        return bool(y.ndim)
+    return isinstance(y, Iterable)
+
+
+class _ArrayMeta(type):
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, Tracer | np.ndarray | jax.Array)
+
+
+class ndarray(metaclass=_ArrayMeta):  # noqa: N801  (NumPy's name)
+    """What arrays of all kinds are instances of: NumPy's, jax's and traced ones. It makes none itself.
+
+    >>> isinstance(np.ones(2), ndarray)
+    True
+    """
+
+    def __new__(cls, *_: Any, **__: Any) -> ndarray:  # noqa: PYI034
+        raise ArgumentError(at_user_line("ndarray: arrays are made with array, zeros, full, ..."))

@@ -1,0 +1,1 @@
+"""Every public function held to jax's of the same name: values, dtypes, derivatives, batching, compilation."""

@@ -1,0 +1,241 @@
+"""How results are compared: fxgrad's on NumPy arrays with jax's, compiled together."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+import fxgrad
+from fxgrad.core.avals import to_numpy
+from fxgrad.testing.numbers import mismatch
+from tests.comparison.arguments import Case
+from tests.comparison.libraries import LIBRARIES
+
+ASPECTS = ("values", "jvp", "vjp", "vmap", "jit")
+TOLERANCE = {"float32": 5e-5, "complex64": 5e-5, "float64": 1e-9, "complex128": 1e-9, "bfloat16": 2e-2,
+             "float16": 2e-3}
+FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+class Item(NamedTuple):
+    """One thing to compute with both libraries: what it is called, jax's function, fxgrad's, and their arguments."""
+
+    label: str
+    aspect: str
+    theirs: Callable[..., Any]
+    ours: Callable[..., Any]
+    args: Sequence[Any]
+    tolerance: float
+    x64: bool
+
+
+class Problem(NamedTuple):
+    """What differs: of which function, in which aspect, and how."""
+
+    label: str
+    aspect: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.label} [{self.aspect}]: {self.message}"
+
+
+def leaves(result: Any) -> list[Any]:
+    """The arrays of a result."""
+    return jax.tree.leaves(result)
+
+
+def varied(array: Any) -> Any:
+    """Two entries of a batch."""
+    if array.dtype.kind in "fc":
+        return np.stack([array, array * array.dtype.type(0.875)])
+    return np.stack([array, array])
+
+
+def value_items(library: str, name: str, case: Case, dtypes: Sequence[str]) -> list[Item]:
+    """The call itself, in each dtype."""
+    ours, theirs = LIBRARIES[library]
+    return [Item(f"{library}.{name} in {dtype}", "values", case.function(theirs, name, dtype),
+                 case.function(ours, name, dtype), case.arrays(dtype), case.tolerance, dtype == "float64")
+            for dtype in dtypes if dtype in case.dtypes]
+
+
+def derived_items(library: str, name: str, case: Case) -> list[Item]:
+    """Derivatives in float64, and batches."""
+    dtype = "float64" if "float64" in case.dtypes else case.dtypes[0]
+    ours, theirs = LIBRARIES[library]
+    f, g, args = case.function(theirs, name, dtype), case.function(ours, name, dtype), case.arrays(dtype)
+    label, x64 = f"{library}.{name} in {dtype}", dtype == "float64"
+    places = [place for place, arg in enumerate(args) if arg.dtype.kind in "fc" and place not in case.fixed]
+    items = []
+    if places and "derivatives" not in case.without:
+        moved = [args[place] for place in places]
+        random = np.random.default_rng(1)
+        tangents = [random.standard_normal(arg.shape).astype(arg.dtype) for arg in moved]
+        items.append(Item(label, "jvp", _jvp(jax, _of(f, args, places)), _jvp(fxgrad, _of(g, args, places)),
+                          [*moved, *tangents], 10 * case.tolerance, x64))
+        items.append(Item(label, "vjp", _vjp(jax, _of(f, args, places)), _vjp(fxgrad, _of(g, args, places)), moved,
+                          10 * case.tolerance, x64))
+    if args and "vmap" not in case.without:
+        items.append(Item(label, "vmap", jax.vmap(f), fxgrad.vmap(g), [*map(varied, args)], case.tolerance,
+                          x64))
+        if len(args) > 1:
+            axes = (0, *[None] * (len(args) - 1))
+            items.append(Item(label, "vmap", jax.vmap(f, axes), fxgrad.vmap(g, axes), [varied(args[0]), *args[1:]],
+                              case.tolerance, x64))
+    return items
+
+
+def _of(function: Callable[..., Any], args: Sequence[Any], places: Sequence[int]) -> Callable[..., Any]:
+    """The inexact results, as a function of the arguments at `places`."""
+    def inner(*moved: Any) -> Any:
+        given = list(args)
+        for place, value in zip(places, moved, strict=True):
+            given[place] = value
+        return [leaf for leaf in leaves(function(*given)) if np.dtype(leaf.dtype).kind in "fcV"
+                and np.dtype(leaf.dtype).name != "float0"]
+    return inner
+
+
+def _jvp(library: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    def both(*values: Any) -> Any:
+        half = len(values) // 2
+        return library.jvp(function, tuple(values[:half]), tuple(values[half:]))[1]
+    return both
+
+
+def _vjp(library: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    def pulled(*values: Any) -> Any:
+        outputs, pull = library.vjp(function, *values)
+        random = np.random.default_rng(2)
+        return pull([random.standard_normal(output.shape).astype(output.dtype) for output in outputs])
+    return pulled
+
+
+def expected(items: Sequence[Item], x64: bool) -> list[Any]:
+    """The results of jax for each item, all compiled as one program; the error in the place of what it refuses."""
+    with warnings.catch_warnings(), jax.enable_x64(x64):
+        warnings.simplefilter("ignore")
+        results: list[Any] = [refusal(item) for item in items]
+        accepted = [place for place, result in enumerate(results) if result is None]
+        for place, result in zip(accepted, _computed([items[place] for place in accepted]), strict=True):
+            results[place] = result
+    return results
+
+
+def refusal(item: Item) -> Exception | None:
+    """What jax says to the call, without computing it; None if it takes it."""
+    try:
+        with jax.enable_x64(item.x64):
+            jax.eval_shape(item.theirs, *item.args)
+    except Exception as error:  # noqa: BLE001  (jax refuses in many ways)
+        return error
+    return None
+
+
+def _computed(items: Sequence[Item]) -> list[Any]:
+    """Some of what jax traces it cannot compile: then one half is tried, and the other."""
+    def everything(groups: Sequence[Sequence[Any]]) -> list[Any]:
+        return [leaves(item.theirs(*group)) for item, group in zip(items, groups, strict=True)]
+
+    try:
+        computed = jax.jit(everything, compiler_options=FAST)([item.args for item in items])
+    except Exception as error:  # noqa: BLE001  (jax refuses in many ways)
+        if len(items) == 1:
+            return [error]
+        half = len(items) // 2
+        return _computed(items[:half]) + _computed(items[half:])
+    return [[to_numpy(leaf) for leaf in result] for result in computed]
+
+
+def problem_with(item: Item, wanted: Sequence[Any], found: Sequence[Any], x64: bool) -> Problem | None:
+    """What differs between two lists of arrays."""
+    if len(found) != len(wanted):
+        return Problem(item.label, item.aspect, f"{len(found)} results where jax has {len(wanted)}")
+    arrays = [each if hasattr(each, "dtype") else np.asarray(each) for each in found]
+    for place, (got, want) in enumerate(zip(arrays, wanted, strict=True)):
+        allowed = {want.dtype} | (narrowed(want.dtype) if x64 else set())
+        if got.dtype not in allowed and not getattr(got, "weak_type", False):
+            return Problem(item.label, item.aspect, f"result {place} is {got.dtype}{list(got.shape)} where jax has "
+                                                    f"{want.dtype}{list(want.shape)}")
+        if want.dtype.kind == "V" and want.dtype.names is None:
+            continue  # float0
+        narrow = min((TOLERANCE.get(np.dtype(arg.dtype).name, 0.0) for arg in item.args), default=0.0)
+        tolerance = item.tolerance * max(TOLERANCE.get(want.dtype.name, 0.0), narrow if want.dtype.kind in "fc" else 0)
+        wrong = mismatch(got, want, tolerance)
+        if wrong:
+            return Problem(item.label, item.aspect, f"result {place}: {wrong}")
+    return None
+
+
+def narrowed(dtype: Any) -> set[Any]:
+    """In its mode of 64 bits jax makes int64 where no argument decides, and here that is int32."""
+    return {np.dtype({"int64": "int32", "uint64": "uint32"}.get(np.dtype(dtype).name, dtype))}
+
+
+def compare(items: Sequence[Item]) -> list[Problem]:
+    """All items that jax accepts, computed with fxgrad too; jax's mode of 64 bits makes its default float float64."""
+    with fxgrad.default_dtype("float64"):
+        problems = _compare([item for item in items if item.x64], True)
+    return problems + _compare([item for item in items if not item.x64], False)
+
+
+def _compare(items: Sequence[Item], x64: bool) -> list[Problem]:
+    problems = []
+    for item, wanted in zip(items, expected(items, x64), strict=True):
+        if isinstance(wanted, Exception):
+            continue
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                found = [to_numpy(leaf) if isinstance(leaf, jax.Array) else leaf
+                         for leaf in leaves(item.ours(*item.args))]
+        except Exception as error:  # noqa: BLE001  (whatever it is, it is reported)
+            first = str(error).splitlines()
+            problems.append(Problem(item.label, item.aspect, f"{type(error).__name__}: {first[0] if first else ''}"))
+            continue
+        problem = problem_with(item, wanted, found, x64)
+        problems += [] if problem is None else [problem]
+    return problems
+
+
+def compiled_problems(items: Sequence[Item]) -> list[Problem]:
+    """What `fxgrad.jit` computes, of all items in one program, against the same at once on NumPy arrays."""
+    usable, results = [], []
+    for item in items:
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                results.append(leaves(item.ours(*item.args)))
+            fxgrad.eval_shape(item.ours, *item.args)
+            usable.append(item)
+        except Exception:  # noqa: BLE001  (another test says so)
+            del results[len(usable):]
+
+    def everything(groups: Sequence[Sequence[Any]]) -> list[Any]:
+        return [leaves(item.ours(*group)) for item, group in zip(usable, groups, strict=True)]
+
+    compiled = fxgrad.jit(everything)([item.args for item in usable])
+    problems = []
+    for item, wanted, found in zip(usable, results, compiled, strict=True):
+        problem = problem_with(item._replace(aspect="jit"), [*map(np.asarray, wanted)], [*map(to_numpy, found)], False)
+        problems += [] if problem is None else [problem]
+    return problems
+
+
+def static_problems(library: str, name: str, case: Case) -> list[Problem]:
+    """Results that are no arrays, compared by `==`, or arrays of shapes that depend on values."""
+    ours, theirs = LIBRARIES[library]
+    dtype = case.dtypes[0]
+    args = case.arrays(dtype)
+    got, wanted = (case.function(module, name, dtype)(*args) for module in (ours, theirs))
+    if any(isinstance(leaf, jax.Array) for leaf in leaves(wanted)):
+        item = Item(f"{library}.{name} in {dtype}", "values", repr, repr, args, case.tolerance, False)
+        problem = problem_with(item, [*map(np.asarray, leaves(wanted))], leaves(got), False)
+        return [] if problem is None else [problem]
+    return [] if got == wanted else [Problem(f"{library}.{name} in {dtype}", "values", f"got {got!r} where jax has "
+                                                                                       f"{wanted!r}")]

@@ -1,0 +1,51 @@
+"""What is not compared, or known to differ, each with the reason; an entry that is not needed is a failure."""
+
+from __future__ import annotations
+
+import fxgrad.lax
+
+WITHOUT_CASE = {
+    "lax.DotDimensionNumbers": "a type",
+    **{f"numpy.{name}": "it reads or writes, or sets how arrays are printed" for name in (
+        "from_dlpack", "fromfile", "fromiter", "get_printoptions", "load", "printoptions", "save", "savez",
+        "set_printoptions")},
+    "numpy.__array_namespace_info__": "it describes the library",
+    "random.key_dtype": "our dtype of keys is not jax's object",
+    "random.key_impl": "it gives a name; jax gives an object for some generators",
+}
+"""Functions without a case, by `library.name`."""
+
+_COMPLEX = "complex numbers are refused; jax takes them"
+_REAL_FUNCTION = "complex numbers are refused; jax computes something, but the function is one of real numbers"
+
+DIFFERENT = {
+    "numpy.arctan2 in complex64": _REAL_FUNCTION,
+    "numpy.atan2 in complex64": _REAL_FUNCTION,
+    "numpy.logaddexp in complex64": _COMPLEX,
+    "numpy.logaddexp2 in complex64": _COMPLEX,
+    **{f"numpy.{name} in complex64": _REAL_FUNCTION
+       for name in ("histogram", "histogram2d", "histogram_bin_edges", "histogramdd")},
+    "lax.atan2 in complex64": _COMPLEX,
+    **{f"lax.{name} in complex64": "complex numbers have no order and are refused; jax orders them by their parts"
+       for name in ("clamp", "pmax", "pmin")},
+    "lax.cumlogsumexp in complex64": _COMPLEX,
+    "nn.log_sigmoid in complex64": _COMPLEX,
+    "nn.mish in complex64": _COMPLEX,
+    "nn.softplus in complex64": _COMPLEX,
+    "scipy.special.boxcox in complex64": _REAL_FUNCTION,
+    "scipy.special.boxcox1p in complex64": _REAL_FUNCTION,
+    "scipy.special.erfcx in complex64": _REAL_FUNCTION,
+    "scipy.special.gamma in complex64": _REAL_FUNCTION,
+    "scipy.special.loggamma in complex64": _REAL_FUNCTION,
+    "scipy.special.owens_t in complex64": _REAL_FUNCTION,
+}
+"""Known differences in values, by `library.name in dtype`."""
+
+ABSENT: dict[str, dict[str, str]] = {
+    "lax": fxgrad.lax.ABSENT,
+    "lax.linalg": {"*": "a type of argument; strings and jax's own objects are taken where it has a meaning"},
+    "numpy": {"*": "not there"}, "numpy.linalg": {"*": "not there"}, "numpy.fft": {"*": "not there"},
+    "nn": {"*": "not there"}, "random": {"*": "not there"}, "scipy.special": {"*": "not there"},
+    "scipy.linalg": {"*": "not there"},
+}
+"""Why names of jax's are absent, by library; `*` stands for all others."""
