@@ -224,7 +224,7 @@ def lapack(dtype: DType, *names: str) -> list[Callable[..., Any]]:
     They are SciPy's, which jax requires and so is there: NumPy has none of them, a call takes a microsecond, and
     dispatching the XLA kernel would take fifty. It is imported at the first use, since that takes a while.
     """
-    from scipy.linalg import get_lapack_funcs  # type: ignore[import-untyped]
+    from scipy.linalg import get_lapack_funcs
 
     return list(get_lapack_funcs(names, dtype=dtype))
 

@@ -222,7 +222,7 @@ def _sylvester_abstract(a: Aval, b: Aval, c: Aval) -> list[Aval]:
 
 
 def _sylvester_numpy(a: Any, b: Any, c: Any) -> Any:
-    from scipy.linalg import solve_sylvester  # type: ignore[import-untyped]
+    from scipy.linalg import solve_sylvester
 
     def kernel(a: Any, b: Any, c: Any) -> list[Any]:
         return [solve_sylvester(a, b, c).astype(c.dtype, copy=False) if c.size else c]

@@ -62,7 +62,7 @@ CASES: dict[str, list[Case]] = {
     "put_along_axis": [Case(A(2, 3), whole(2, 1, high=2), A(2, 1), axis=1, inplace=False)],
     "put": [Case(A(4), np.array([0, 2]), A(2), inplace=False)],
     "choose": [Case(whole(3, high=1), [A(3), A(3)], mode="clip")],
-    "compress": [Case(np.array([True, False, True]), A(3))],
+    "compress": [Case(np.array([True, False, True]), A(3), static=True)],
     "extract": [Case(np.array([True, False, True]), A(3), static=True)],
     "select": [Case([A(3, dtype="bool"), A(3, dtype="bool")], [A(3), A(3)], A())],
     "nonzero": [Case(A(2, 3), size=4)], "flatnonzero": [Case(A(2, 3), size=4)], "argwhere": [Case(A(2, 3), size=4)],
