@@ -105,8 +105,15 @@ def test_accepted_dtypes_run(name: str) -> None:
             check_laws(registry[name], args, sample.params, laws=("numpy",))
 
 
+# Not those that XLA computes for NumPy too, which would be compared with themselves, nor eigenvectors, whose signs are
+# free.
+BY_NUMPY = sorted(name for name in registry if name != "eigh" and not any(
+    part in getattr(getattr(registry[name].numpy, "function", registry[name].numpy), "__qualname__", "")
+    for part in ("on_cpu", "by_xla")))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(registry))
+@pytest.mark.parametrize("name", BY_NUMPY)
 def test_accepted_dtypes_compile(name: str) -> None:
     check_xla_together(registry[name], [(args, sample.params, 10) for sample in SAMPLES.get(registry[name], [])[3:4]
                                         for args in accepted(registry[name], sample)])

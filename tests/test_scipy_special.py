@@ -55,6 +55,8 @@ def close(got: Any, expected: Any, tolerance: float) -> None:
 
 
 def theirs_of(name: str) -> Callable[..., Any]:
+    if name == "owens_t":
+        jax.clear_caches()  # it keeps constants in the width of its first call, in whatever mode that was
     return getattr(jax.scipy.special, name)
 
 
@@ -72,9 +74,10 @@ def test_values(name: str, args: tuple[Any, ...], _: Any) -> None:
     function = getattr(fxgrad.scipy.special, name)
     with jax.enable_x64(True):
         close(function(*args), theirs_of(name)(*args), WEAKER.get(name, 1e-10))
-        narrow = [arg.astype(np.float32) if arg.dtype.kind == "f" else arg for arg in args]
-        close(function(*narrow), theirs_of(name)(*narrow), 2e-4)
         close(fxgrad.jit(function)(*args), theirs_of(name)(*args), WEAKER.get(name, 1e-10))
+    narrow = [arg.astype(np.float32) if arg.dtype.kind == "f" else arg for arg in args]
+    with jax.enable_x64(name != "owens_t"):  # which jax makes float64 of there
+        close(function(*narrow), theirs_of(name)(*narrow), 2e-4)
     rows = np.broadcast_arrays(*args)
     if name not in ("logsumexp", "softmax", "log_softmax"):
         close(fxgrad.vmap(function)(*rows), function(*rows), 1e-12)
