@@ -15,9 +15,9 @@ from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line
 from fxgrad.lax.bodies import Flat, check_function, flatten, trace_body, trace_step
-from fxgrad.ops.arithmetic import max as maximum
 from fxgrad.ops.arithmetic import sub
-from fxgrad.ops.comparison import ne
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import lt, ne
 from fxgrad.ops.join import concatenate
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.shape import slice_in_dim
@@ -102,7 +102,10 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
         if unroll not in (None, False, 1):
             raise ArgumentError(at_user_line(
                 "fori_loop: unroll needs bounds that are known while tracing. Leave it out, or make the bounds static"))
-        count = maximum(sub(convert(upper, kind), convert(lower, kind)), Literal(0, counter))
+        # Narrow integers would overflow, and unsigned ones wrap around where the bounds are the wrong way round.
+        wide = kind if kind.itemsize >= 4 else dtypes.int32
+        first, last = convert(lower, wide), convert(upper, wide)
+        count = where(lt(first, last), sub(last, first), 0)
         outputs = bind(for_p, count, *step.captured, *step.init, program=step.program, num_consts=len(step.captured))
     else:
         length = max(int(upper) - int(lower), 0)

@@ -226,6 +226,15 @@ def test_empty_and_scalar_carries() -> None:
     assert lax.while_loop(lambda c: c["n"] < 3, lambda c: {"n": c["n"] + 1}, {"n": 0}) == {"n": 3}
 
 
+@pytest.mark.parametrize(("lower", "upper", "steps"), [(-100, 100, 200), (5, 3, 0), (100, 127, 27)])
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint32"])
+def test_traced_bounds_of_every_integer_dtype(lower: int, upper: int, steps: int, dtype: str) -> None:
+    if lower < 0 and dtype.startswith("u"):
+        lower, steps = 0, upper
+    bounds = np.array(lower, dtype), np.array(upper, dtype)
+    assert jit(lambda a, b: lax.fori_loop(a, b, lambda i, c: c + 1, 0))(*bounds) == steps
+
+
 def test_a_result_is_no_input_even_without_a_step() -> None:
     x = np.ones(3)
     for result in (lax.fori_loop(0, 0, lambda i, c: c, x), lax.while_loop(lambda c: False, lambda c: c, x),
