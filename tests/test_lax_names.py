@@ -49,13 +49,17 @@ def test_names_are_documented(name: str) -> None:
 SHORTER = {"scan": "_split_transpose is private", "switch": "operand= is deprecated", "cond": "operand= is deprecated"}
 
 
+# Parameters that jax has got since 0.10.
+NEWER = {"erfc": {"accuracy"}, "reduce_max": {"out_sharding"}, "reduce_min": {"out_sharding"}, "top_k": {"is_stable"}}
+
+
 @pytest.mark.parametrize("name", [name for name in lax.__all__ if inspect.isfunction(getattr(lax, name))])
 def test_parameters_are_those_of_jax(name: str) -> None:
     if name in SHORTER or not hasattr(jax.lax, name):
         return
     ours, theirs = (list(inspect.signature(getattr(module, name)).parameters) for module in (lax, jax.lax))
     if "args" not in theirs:
-        assert ours == theirs
+        assert ours == [parameter for parameter in theirs if parameter not in NEWER.get(name, ()) or parameter in ours]
 
 
 REFUSALS: list[tuple[Callable[[], Any], type[FxgradError], str]] = [

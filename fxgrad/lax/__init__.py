@@ -246,6 +246,7 @@ __all__ = [
 _DEVICES = "it speaks of several devices, of which fxgrad knows nothing yet"
 _TOKENS = "it orders effects, which programs do not have"
 ABSENT = {
+    **dict.fromkeys(("log2", "one_minus_square", "polynomial", "psum_scatter_start"), "jax has it since 0.11 or 0.12"),
     "AccuracyMode": "`accuracy=` of elementwise functions must be None",
     "DotAlgorithm": "products are as exact as `Precision` says; no algorithm is chosen",
     "DotAlgorithmPreset": "products are as exact as `Precision` says; no algorithm is chosen",
