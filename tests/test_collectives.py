@@ -18,6 +18,8 @@ from fxgrad.control.collective import psum
 from fxgrad.lax import collectives
 from fxgrad.testing import check_grads
 
+pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
+
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(3, 6, 3, 2))
 

@@ -55,7 +55,7 @@ WAYS: dict[str, tuple[str, Callable[[Callable[[Any], Any]], Any]]] = {
     "hvp": ("second", lambda f: np.array([hvp(f, (X,), (row,)) for row in np.eye(3)])),
     "jit of reverse over reverse": ("second", lambda f: jit(jacrev(grad(f)))(X)),
 }
-QUICK = {"un-jitted", "vmap", "grad", "grad of checkpoint", "reverse over reverse"}
+QUICK = {"un-jitted", "vmap", "grad", "reverse over reverse"}
 
 
 @pytest.mark.parametrize("way", [pytest.param(way, marks=[pytest.mark.slow] * (way not in QUICK)) for way in WAYS])

@@ -18,6 +18,8 @@ from fxgrad.errors import ArgumentError, AxisError, DTypeError, ShapeError
 from fxgrad.testing import check_grads
 from tests.numpy.comparison import assert_equal, draw
 
+pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
+
 X, Z = draw((3, 6), "float64"), draw((3, 6), "complex128")
 CUBE = draw((2, 3, 4, 5), "complex128")
 ONE = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
