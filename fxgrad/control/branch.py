@@ -14,7 +14,7 @@ from fxgrad.control.wiring import apart, are_linear, dual_program, moving, other
 from fxgrad.core.avals import Aval
 from fxgrad.core.interpreter import Derived, bind, derive, evaluate
 from fxgrad.core.primitive import Cost, Primitive, register
-from fxgrad.core.program import Program, Var, subprograms
+from fxgrad.core.program import Program, Var, holds_programs
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import DTypeError, ProgramError
 from fxgrad.executors import numpy as numpy_executor
@@ -191,7 +191,7 @@ def _batch_by_selecting(size: int, index: Any, operands: list[Any], axes: Sequen
 
 def _may_be_long(program: Program) -> bool:
     """Whether a program holds others that may be loops, so that it should not run where no lane needs it."""
-    return any(equation.primitive.name != "named_call" and any(True for _ in subprograms(equation.params))
+    return any(equation.primitive.name != "named_call" and holds_programs(equation.params)
                for equation in program.equations)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from fxgrad.control.wiring import Marks
 from fxgrad.core.effects import outputs_of_effects
 from fxgrad.core.interpreter import bind, derive, evaluate
-from fxgrad.core.program import Equation, Program, Var, subprograms
+from fxgrad.core.program import Equation, Program, Var, holds_programs
 from fxgrad.core.simplify import without_dead_code
 from fxgrad.core.tape import read, sources
 from fxgrad.ops.space import zeros
@@ -108,16 +108,6 @@ def _compute(program: Program, needed: Sequence[Var], environment: dict[Var, Any
 # --- rules that choose ----------------------------------------------------------------------------------------
 
 
-def keep_nothing(known: Program, needed: Sequence[Var], free: set[Var]) -> list[Var]:
-    """Everything is computed again from the inputs, which must all be free."""
-    return []
-
-
-def keep_everything(known: Program, needed: Sequence[Var], free: set[Var]) -> list[Var]:
-    """Every residual is kept."""
-    return list(needed)
-
-
 def keep_by_cost(known: Program, needed: Sequence[Var], free: set[Var]) -> list[Var]:
     """The fewest bytes from which every residual follows by cheap computations."""
     if not needed:
@@ -127,7 +117,7 @@ def keep_by_cost(known: Program, needed: Sequence[Var], free: set[Var]) -> list[
 
 def is_expensive(equation: Equation) -> bool:
     """Whether the outputs are better kept than computed again."""
-    if equation.primitive.name != "named_call" and any(True for _ in subprograms(equation.params)):
+    if equation.primitive.name != "named_call" and holds_programs(equation.params):
         return True
     if equation.primitive.effectful or equation.primitive.name == "pure_callback":
         return True  # what Python takes is not known
@@ -144,7 +134,6 @@ class _Cut:
     """
 
     def __init__(self, known: Program, needed: Sequence[Var], free: set[Var]) -> None:
-        self._needed = needed
         self._edges: list[tuple[int, int, int]] = []
         self._ends: dict[Var, tuple[int, int]] = {}
         self._source, self._sink, self._count = 0, 1, 2

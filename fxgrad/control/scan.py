@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.control.call import check_arguments
+from fxgrad.control.lanes import fronted, lane_axes
 from fxgrad.control.partition import Partition, keep_by_cost, partition
 from fxgrad.control.wiring import (
     Marks,
@@ -22,6 +23,7 @@ from fxgrad.control.wiring import (
     others,
     present,
     reached_by,
+    remembered,
     used,
     with_outputs,
 )
@@ -33,7 +35,7 @@ from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import instantiate, move_axis, zeros
-from fxgrad.transforms.batch import Batched, batched_program, put_axis
+from fxgrad.transforms.batch import batched_program
 from fxgrad.transforms.cost import cost
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearized
@@ -157,12 +159,8 @@ def _output_order(carry: int, outputs: int, carry_tangents: int, tangents: int) 
 
 
 def _reordered_outputs(program: Program, order: Sequence[int]) -> Program:
-    key = ("output order", tuple(order))
-    made: Program | None = program.memo.get(key)
-    if made is None:
-        made = program.memo[key] = Program(program.inputs, program.equations,
-                                           [program.outputs[index] for index in order], program.captured)
-    return made
+    return remembered(program, ("output order", tuple(order)), lambda: Program(
+        program.inputs, program.equations, [program.outputs[index] for index in order], program.captured))
 
 
 # --- linearization: a scan of known work that stacks what the tangent scan needs -----------------------------
@@ -211,12 +209,8 @@ def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, settin
 
 def _selected_inputs(program: Program, order: tuple[int, ...]) -> Program:
     """`program` taking some of its inputs, in another order; it does not use the others."""
-    key = ("selected inputs", order)
-    made: Program | None = program.memo.get(key)
-    if made is None:
-        made = program.memo[key] = Program([program.inputs[index] for index in order], program.equations,
-                                           program.outputs)
-    return made
+    return remembered(program, ("selected inputs", order), lambda: Program(
+        [program.inputs[index] for index in order], program.equations, program.outputs))
 
 
 def _halves(program: Program, wrt: Marks, settings: Loop) -> _Halves:
@@ -361,17 +355,15 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, program: Pro
     xs = [x if axis is None else move_axis(x, axis, 1) for x, axis in zip(xs, x_axes, strict=True)]
 
     def in_axes(marks: Marks) -> tuple[int | None, ...]:
-        return (*const_axes, *(0 if marked else None for marked in marks),
-                *(None if axis is None else 0 for axis in x_axes))
+        return (*const_axes, *lane_axes(marks), *(None if axis is None else 0 for axis in x_axes))
 
     open_axes = (None,) * len(program.outputs)
     carried = closed_marks(lambda marks: batched_program(program, size, in_axes(marks), open_axes).extra[:count],
                            [axis is not None for axis in carry_axes])
     stacked = batched_program(program, size, in_axes(carried), open_axes).extra[count:]
-    out_axes = tuple(0 if marked else None for marked in (*carried, *stacked))
+    out_axes = lane_axes((*carried, *stacked))
     derived = batched_program(program, size, in_axes(carried), out_axes)
-    carry = [put_axis(Batched(value, axis), size, 0) if marked else value
-             for value, axis, marked in zip(carry, carry_axes, carried, strict=True)]
+    carry = fronted(size, carry, carry_axes, carried)
     results = bind(scan_p, *derived.captured, *consts, *carry, *xs, program=derived.program,
                    **settings.resized(len(derived.captured) + len(consts), count))
     return results, [*out_axes[:count], *(None if axis is None else 1 for axis in out_axes[count:])]
