@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -19,9 +19,8 @@ interning_limit: int = 200_000
 """Recorded operations kept for recognition before the table of programs is emptied."""
 
 
-def default_float() -> np.dtype[Any]:
-    """The dtype of a Python float that meets no array: float32 unless `default_dtype` says otherwise."""
-    return _default_float.get()
+default_float: Callable[[], np.dtype[Any]] = _default_float.get  # no function of ours: every jitted call asks
+"""The dtype of a Python float that meets no array: float32 unless `default_dtype` says otherwise."""
 
 
 def set_default_dtype(dtype: Any) -> None:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import os
 import sys
 from types import CodeType, FrameType
+from typing import Any
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -180,3 +181,11 @@ def at_user_line(message: str) -> str:
     """`message`, and below it the user's own line if there is one."""
     line = user_line()
     return f"{message}\n  at {line}" if line else message
+
+
+def function_name(function: Any) -> str:
+    """What messages and printed programs call `function` (a function, or the name itself)."""
+    if isinstance(function, str):
+        return function
+    name = getattr(function, "__name__", None) or type(function).__name__
+    return "function" if name == "<lambda>" else str(name)

@@ -11,11 +11,11 @@ import numpy as np
 
 from fxgrad import tree
 from fxgrad.api.arguments import transformation
-from fxgrad.control.flat import check_leaf, function_name, just, parameter_names, trace_flat
+from fxgrad.control.flat import check_leaf, just, parameter_names, trace_flat
 from fxgrad.core.avals import Aval
 from fxgrad.core.interpreter import run
 from fxgrad.core.tape import aval_of
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.ops.join import concatenate
 from fxgrad.ops.shape import slice_in_dim
 from fxgrad.transforms.batch import batched_program, batching_over

@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import jax
-import numpy as np
 
-from fxgrad import config, tree
+from fxgrad import tree
 from fxgrad.api.arguments import transformation
+from fxgrad.api.executables import (
+    Bound,
+    BySignature,
+    Careful,
+    Executable,
+    IntegerMet,
+    KeysConverted,
+    KeysMet,
+    OtherSignature,
+    Unprepared,
+    argument_avals,
+    aval_from_jax,
+    bind_captured,
+    computed,
+    integer_bits,
+    is_jax_tracer,
+    weak_integer,
+)
+from fxgrad.api.static_arguments import Split, StaticArguments
+from fxgrad.config import default_float
 from fxgrad.control.call import jit_call_p
-from fxgrad.control.flat import function_name, leaf_aval, parameter_names, trace_flat, with_static
-from fxgrad.core.avals import Aval, check_dtype, keys_to_jax
-from fxgrad.core.program import Program, has_effects
-from fxgrad.core.tape import axes_in_scope, bind, innermost_for, is_tracing, leaked
-from fxgrad.core.tracer import Tracer
-from fxgrad.dtypes import DType, from_jax, is_key
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
-from fxgrad.executors.xla import emit, x64
+from fxgrad.control.flat import Traced, leaf_aval, trace_flat
+from fxgrad.core.avals import Aval, keys_to_jax
+from fxgrad.core.program import has_effects
+from fxgrad.core.tape import axes_in_scope, bind, current, innermost_for, takes_literals
+from fxgrad.dtypes import DType
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
+from fxgrad.executors.xla import idle_scopes, x64
 
 
 def jit(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] | None = None,
@@ -32,6 +52,9 @@ def jit(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] | None =
     platform can. The outputs are `jax.Array`s. float64 and int64 arguments keep their dtype. `lower(*args)` and
     `trace(*args)` are jax's. Inside other transformations the call is recorded and stays compiled.
 
+    A function made anew at every call, such as a lambda in a loop, is traced anew, and compiled anew only where it
+    records other operations than the one before; what it closes over makes no difference.
+
     Raises `ArgumentError` for unhashable static arguments, `ConcretizationError` where `fun` asks for values.
 
     >>> import numpy as np, fxgrad
@@ -39,12 +62,40 @@ def jit(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] | None =
     >>> float(fast(np.array([1.0, 2.0])))
     6.0
     """
-    transformation("jit", fun)
     return Jitted(fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline)
 
 
-def _tuple(value: Any) -> tuple[Any, ...]:
-    return () if value is None else (value,) if isinstance(value, int | str) else tuple(value)
+class _Version:
+    """What a jitted function calls under one default dtype.
+
+    `own` are the executables of its own, by the bits that Python integers among the arguments need, whose width jax
+    does not tell; an executable keeps to a slow path for arguments at which it once raised, so that of 0 bits gets no
+    integer twice. It is `careful` once integers were met. `by_signature` has what it shares with other functions, if
+    it does, and `only` the one thing that it shares while all arguments were of one kind.
+    """
+
+    __slots__ = ("by_signature", "careful", "default", "executable", "given_keys", "only", "own")
+
+    def __init__(self, default: DType | None) -> None:
+        self.default = default
+        self.own: dict[int, Any] = {}
+        self.only: Bound | None = None
+        self.by_signature: BySignature | None = None
+        self.executable: Executable = _nothing
+        self.careful = self.given_keys = False
+
+    def use(self, executable: Executable) -> None:
+        """Calls `executable` from now on."""
+        self.executable = KeysConverted(executable) if self.given_keys else executable
+
+
+def _nothing(*_: Any, **__: Any) -> Any:
+    raise AssertionError("nothing is prepared; this is a bug in fxgrad")
+
+
+_NO_VERSION = _Version(None)
+_handed_over: ContextVar[tuple[Any, Traced] | None] = ContextVar("handed_over", default=None)
+"""A jitted function and its trace, made before jax asks for it in the same call."""
 
 
 class Jitted:
@@ -54,68 +105,49 @@ class Jitted:
                  donate_argnames: Any, inline: bool) -> None:
         transformation("jit", fun)(self)
         self._fun = fun
-        self._static_argnums, self._static_argnames = _tuple(static_argnums), frozenset(_tuple(static_argnames))
-        self._static_argnames |= self._names_of_static()
-
-        self._options = {"static_argnums": static_argnums, "static_argnames": tuple(sorted(self._static_argnames)),
+        self._static = StaticArguments(fun, static_argnums, static_argnames)
+        self._options = {"static_argnums": static_argnums, "static_argnames": tuple(sorted(self._static.names)),
                          "donate_argnums": donate_argnums, "donate_argnames": donate_argnames, "inline": inline}
-        self._compilers: dict[tuple[DType, bool], Any] = {}
-        self._given_keys = False  # whether NumPy arrays of random keys came, which jax does not take as they are
-
-    def _jitted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What jax compiles and keeps, one for each way in which Python numbers get their types.
-
-        That depends on the default dtype, and for integers on whether they fit 32 bits, which jax does not tell.
-        """
-        key = (config.default_float(), _has_wide_integers(args) or (bool(kwargs) and _has_wide_integers((kwargs,))))
-        compiler = self._compilers.get(key)
-        if compiler is None:
-            @transformation("jit", self._fun)  # with the signature of the function, in which jax looks for names
-            def traced_by_jax(*args: Any, **kwargs: Any) -> Any:
-                return self._traced_by_jax(key[1], args, kwargs)
-
-            compiler = self._compilers[key] = jax.jit(traced_by_jax, **self._options)
-        return compiler
-
-    def _names_of_static(self) -> set[str]:
-        names = parameter_names(self._fun, 1 + max((number for number in self._static_argnums), default=-1))
-        return {names[number] for number in self._static_argnums if 0 <= number < len(names)}
+        self._donates = donate_argnums is not None or donate_argnames is not None
+        self._version = _NO_VERSION
+        self._versions: dict[DType, _Version] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The outputs, computed by XLA, or recorded if a transformation is under way."""
-        if is_tracing():
-            structure, inputs, traced = self._trace(args, kwargs)
-            if innermost_for(inputs) is not None or axes_in_scope() or has_effects(traced):
-                outputs = bind(jit_call_p, *inputs, program=traced, name=function_name(self._fun))
-                return tree.unflatten(structure, outputs)
-        if self._given_keys:
-            args, kwargs = tree.map(keys_to_jax, (args, kwargs))
+        version = self._version
+        if current.get() is not None or default_float() is not version.default:
+            return self._call(args, kwargs)
+        # The x64 scope is written out here, and its object used again, since both count on this path.
         try:
-            with x64():
-                return self._jitted(args, kwargs)(*args, **kwargs)
+            scope = idle_scopes.pop()
+        except IndexError:
+            scope = x64()
+        try:
+            with scope:
+                return version.executable(*args, **kwargs)
+        except Unprepared as unprepared:
+            reason = type(unprepared)
         except (ValueError, TypeError, UnsupportedError):
-            if not self._given_keys and any(keys_to_jax(leaf) is not leaf for leaf in tree.leaves((args, kwargs))):
-                self._given_keys = True
-                return self(*args, **kwargs)
-            self._explain(args, kwargs)
-            raise
+            reason = self._explained(version, args, kwargs)
+        finally:
+            idle_scopes.append(scope)
+        return self._call_again(reason, version, args, kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text()`, `compile()`."""
-        args, kwargs = tree.map(keys_to_jax, (args, kwargs))
-        with x64():
-            return self._jitted(args, kwargs).lower(*args, **kwargs)
+        return self._stage("lower", args, kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """jax's `Traced` stage for these arguments, with the jaxpr of the emitted operations."""
-        args, kwargs = tree.map(keys_to_jax, (args, kwargs))
-        with x64():
-            return self._jitted(args, kwargs).trace(*args, **kwargs)
+        return self._stage("trace", args, kwargs)
 
     def clear_cache(self) -> None:
         """Forgets all compiled versions."""
-        for compiler in self._compilers.values():
-            compiler.clear_cache()
+        for version in self._versions.values():
+            for executable in version.own.values():
+                executable.clear_cache()
+        self._version = _NO_VERSION
+        self._versions = {}
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -123,118 +155,190 @@ class Jitted:
     def __repr__(self) -> str:
         return f"<jit of {function_name(self._fun)}>"
 
-    def _traced_by_jax(self, wide: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What jax traces: our own trace of the function, emitted as `lax` calls."""
-        leaves, _, rebuild = self._dynamic(args, kwargs)
-        avals = [_aval_from_jax(leaf, wide) for leaf in leaves]
-        traced = trace_flat(lambda *tracers: rebuild(tracers), avals, "jit", self._fun, staging=True,
-                            names=lambda: self._leaf_names(args, kwargs), intern=False, literals=True)
-        values = [leaf.astype(aval.dtype) if leaf.dtype != aval.dtype and not is_key(aval.dtype) else leaf
-                  for leaf, aval in zip(leaves, avals, strict=True)]
-        for value in traced.captured:
-            if type(value) is Tracer:
-                raise AssertionError("a tracer was captured by a compiled function; this is a bug in fxgrad")
-        return tree.unflatten(traced.out_tree, emit(traced.program, [*traced.captured, *values]))
+    # --- calls that are not as those before -------------------------------------------------------------
 
-    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any], Program]:
-        """The tree of the output, and the program with all its inputs: what it closed over may be a tracer."""
-        leaves, _, rebuild = self._dynamic(args, kwargs)
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call inside a transformation, or the first one under this default dtype."""
+        if current.get() is not None:
+            traced, inputs = self._recorded(args, kwargs)
+            if innermost_for(inputs) is not None or axes_in_scope() or has_effects(traced.program):
+                outputs = bind(jit_call_p, *inputs, program=traced.program, name=function_name(self._fun))
+                return tree.unflatten(traced.out_tree, outputs)
+        default = default_float()
+        version = self._versions.get(default)
+        if version is not None:
+            if version.only is not None:
+                with x64():
+                    version.use(version.only.settled())
+            self._version = version
+            return self._run(version, args, kwargs)
+        version = _Version(default)
+        traced_first = self._prepare(version, args, kwargs)
+        self._versions[default] = version
+        if version.only is None:
+            self._version = version
+        token = _handed_over.set(None if traced_first is None else (self, traced_first))
+        try:
+            return self._run(version, args, kwargs)
+        finally:
+            _handed_over.reset(token)
+
+    def _run(self, version: _Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            with x64():
+                return version.executable(*args, **kwargs)
+        except Unprepared as unprepared:
+            reason = type(unprepared)
+        except (ValueError, TypeError, UnsupportedError):
+            reason = self._explained(version, args, kwargs)
+        return self._call_again(reason, version, args, kwargs)
+
+    def _call_again(self, reason: type[Unprepared], version: _Version, args: tuple[Any, ...], kwargs: dict[str, Any],
+                    ) -> Any:
+        """A call that what was prepared did not fit."""
+        if reason is OtherSignature:
+            self._add_signature(version, args, kwargs)
+        elif reason is KeysMet:
+            version.given_keys = True
+            version.use(version.executable)
+        else:
+            version.careful = True
+            self._use_own(version)
+        return self._run(version, args, kwargs)
+
+    def _explained(self, version: _Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> type[Unprepared]:
+        """Called where jax raised an error: what there is to prepare, or raises the error, in our words if it can."""
+        if not version.given_keys and _given_keys(args, kwargs):
+            return KeysMet
+        self._static.explain(args, kwargs)
+        raise  # noqa: PLE0704  (the error under way)
+
+    # --- which executable ---------------------------------------------------------------------------------
+
+    def _prepare(self, version: _Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced | None:
+        """Chooses the executable for the first call: that of the program, if another function recorded it before.
+
+        Returns the trace of the function if it is still of use.
+        """
+        version.given_keys = _given_keys(args, kwargs)
+        split = self._static.split(args, kwargs)
+        avals = argument_avals(split.leaves)
+        traced = None
+        if avals is not None:
+            version.careful = any(map(weak_integer, avals))
+            traced = self._traced(split, avals, args, kwargs)
+            if self._may_share(split, traced):
+                owner = traced.program.memo.setdefault("jitted by", weakref.ref(self))()
+                if owner is not self:
+                    self._share(version, split, avals, traced, args, kwargs)
+        if version.by_signature is None:
+            self._use_own(version)
+        return traced
+
+    def _may_share(self, split: Split, traced: Traced) -> bool:
+        """Whether what was traced is right for other calls, and its executable for other functions."""
+        return not self._donates and not has_effects(traced.program) and not any(
+            map(is_jax_tracer, (*split.leaves, *traced.captured)))
+
+    def _share(self, version: _Version, split: Split, avals: Sequence[Aval], traced: Traced, args: tuple[Any, ...],
+               kwargs: dict[str, Any]) -> None:
+        """Calls the executable of the program from now on, for arguments such as these."""
+        first = version.by_signature is None
+        by_signature = version.by_signature = version.by_signature or BySignature(self._static)
+        signature = by_signature.signature(split, avals, args, kwargs)
+        try:
+            bound = bind_captured(traced, split.structure, function_name(self._fun), self._options["inline"])
+            by_signature.add(signature, bound)
+        except TypeError:  # there are containers, or static arguments, that have no equality
+            self._use_own(version)
+            return
+        simple = first and not self._static.any and not version.careful
+        version.only = bound if simple else None
+        version.use(bound if simple else by_signature)
+
+    def _add_signature(self, version: _Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Prepares a function that shares executables for arguments of other types than before."""
+        split = self._static.split(args, kwargs)
+        avals = argument_avals(split.leaves)
+        if avals is None:
+            self._static.explain(args, kwargs)
+        by_signature = version.by_signature
+        if avals is None or by_signature is None or by_signature.signature(split, avals, args, kwargs) in by_signature:
+            self._use_own(version)
+            return
+        version.careful = version.careful or any(map(weak_integer, avals))
+        traced = self._traced(split, avals, args, kwargs)
+        if self._may_share(split, traced):
+            self._share(version, split, avals, traced, args, kwargs)
+        else:
+            self._use_own(version)
+
+    def _use_own(self, version: _Version) -> None:
+        """Calls what is compiled for this function alone from now on."""
+        version.by_signature = version.only = None
+        version.use(Careful(functools.partial(self._own, version)) if version.careful else self._own(version, 0))
+
+    # --- tracing ------------------------------------------------------------------------------------------
+
+    def _own(self, version: _Version, bits: int) -> Any:
+        """What jax compiles for this function alone, one for each way in which Python integers get their types."""
+        executable = version.own.get(bits)
+        if executable is None:
+            this = weakref.ref(self)  # so that it dies when the user drops it
+
+            @transformation("jit", self._fun)  # with the signature of the function, in which jax looks for names
+            def traced_by_jax(*args: Any, **kwargs: Any) -> Any:
+                jitted = this()
+                assert jitted is not None  # for who calls this holds it
+                return jitted._traced_by_jax(bits, args, kwargs)  # noqa: SLF001  (our own, by a weak reference)
+
+            executable = version.own[bits] = jax.jit(traced_by_jax, **self._options)
+        return executable
+
+    def _traced_by_jax(self, bits: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What jax traces: our own trace of the function, emitted as `lax` calls."""
+        split = self._static.split(args, kwargs)
+        avals = [aval_from_jax(leaf, bits == 64) for leaf in split.leaves]
+        if not bits and any(map(weak_integer, avals)):
+            raise IntegerMet
+        traced = _handed_over.get()
+        if traced is None or traced[0] is not self or traced[1].program.in_avals[traced[1].program.captured:] != avals:
+            traced = self, self._traced(split, avals, args, kwargs, intern=False, literals=True)
+        program, captured, out_tree = traced[1][:3]
+        return tree.unflatten(out_tree, computed(program, captured, split.leaves))
+
+    def _traced(self, split: Split, avals: Sequence[Aval], args: tuple[Any, ...], kwargs: dict[str, Any],
+                **options: Any) -> Traced:
+        return trace_flat(lambda *tracers: split.rebuild(tracers), avals, "jit", self._fun, staging=True,
+                          names=lambda: self._static.leaf_names(args, kwargs), **options)
+
+    def _recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Traced, list[Any]]:
+        """The trace within a transformation, and all inputs of its program: what it closed over may be a tracer."""
+        split = self._static.split(args, kwargs)
         avals = []
-        for index, leaf in enumerate(leaves):
+        for index, leaf in enumerate(split.leaves):
             aval = leaf_aval(leaf)
             if aval is None:
                 raise ArgumentError(at_user_line(
-                    f"jit: {self._leaf_names(args, kwargs)[index]} is a {type(leaf).__name__}, where an array or a "
-                    "number is needed. Make the argument static with static_argnums"))
+                    f"jit: {self._static.leaf_names(args, kwargs)[index]} is a {type(leaf).__name__}, where an array "
+                    "or a number is needed. Make the argument static with static_argnums"))
             avals.append(aval)
-        traced = trace_flat(lambda *tracers: rebuild(tracers), avals, "jit", self._fun, staging=True,
-                            names=lambda: self._leaf_names(args, kwargs), literals=True)
-        return traced.out_tree, [*traced.captured, *leaves], traced.program
+        traced = self._traced(split, avals, args, kwargs, literals=takes_literals())
+        return traced, [*traced.captured, *split.leaves]
 
-    def _is_static(self, position: int, count: int) -> bool:
-        return any(number % count == position for number in self._static_argnums if -count <= number < count) or \
-            parameter_names(self._fun, count)[position] in self._static_argnames
-
-    def _dynamic(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Callable[..., Any]]:
-        """The leaves that are not static, and the call of the function with others in their places."""
-        static = {position for position in range(len(args)) if self._is_static(position, len(args))}
-        dynamic = [arg for position, arg in enumerate(args) if position not in static]
-        keywords = {key: value for key, value in kwargs.items() if key not in self._static_argnames}
-        leaves, structure = tree.flatten((dynamic, keywords))
-
-        def rebuild(values: Sequence[Any]) -> Any:
-            given, named = tree.unflatten(structure, values)
-            return self._fun(*with_static(args, static, given), **{**kwargs, **named})
-        return leaves, structure, rebuild
-
-    def _leaf_names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-        roots = parameter_names(self._fun, len(args))
-        names = [name for position, arg in enumerate(args) if not self._is_static(position, len(args))
-                 for name in tree.leaf_names(arg, roots[position])]
-        return names + [name for key in sorted(kwargs) if key not in self._static_argnames
-                        for name in tree.leaf_names(kwargs[key], key)]
-
-    def _explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Raises our own message where jax refused a static or a dynamic argument."""
-        name = function_name(self._fun)
-        roots = parameter_names(self._fun, len(args))
-        for position, arg in enumerate(args):
-            if self._is_static(position, len(args)):
-                _check_hashable(name, roots[position], arg)
-        for key, value in kwargs.items():
-            if key in self._static_argnames:
-                _check_hashable(name, key, value)
-        leaves, _, _ = self._dynamic(args, kwargs)
-        for leaf, where in zip(leaves, self._leaf_names(args, kwargs), strict=True):
-            if type(leaf) is Tracer:
-                raise leaked(leaf)
-            if leaf_aval(leaf) is None:
-                if isinstance(leaf, jax.Array):
-                    check_dtype(leaf, f"jit: {where} of {name}")
-                raise ArgumentError(at_user_line(
-                    f"jit: {where} of {name} is a {type(leaf).__name__}, where an array or a number is needed. "
-                    f"Make the argument static: jit({name}, static_argnames={roots[0] if not roots else where!r})",
-                )) from None
+    def _stage(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A stage of jax's for these arguments."""
+        args, kwargs = tree.map(keys_to_jax, (args, kwargs))
+        version = self._versions.setdefault(default_float(), _Version(default_float()))
+        if version.executable is _nothing:
+            self._use_own(version)
+        with x64():
+            try:
+                return getattr(self._own(version, integer_bits((args, kwargs))), name)(*args, **kwargs)
+            except IntegerMet:  # a struct stands for a Python integer
+                return getattr(self._own(version, 32), name)(*args, **kwargs)
 
 
-def _check_hashable(name: str, where: str, value: Any) -> None:
-    try:
-        hash(value)
-    except TypeError:
-        kind = type(value).__name__
-        instead = {"list": "a tuple", "dict": "a tuple of its items", "set": "a frozenset",
-                   "ndarray": "a dynamic argument (leave it out of static_argnums)"}.get(kind, "a hashable value")
-        raise ArgumentError(at_user_line(
-            f"jit: the static argument {where} of {name} is a {kind}, which is not hashable; static arguments are keys "
-            f"of the compile cache. Pass {instead}")) from None
-
-
-_WITHOUT_INTEGERS = frozenset({np.ndarray, float, bool, complex, str, type(None)})
-
-
-def _has_wide_integers(args: Sequence[Any]) -> bool:
-    """Whether a Python integer among the arguments, or in a container there, does not fit 32 bits."""
-    for arg in args:
-        if type(arg) is int:
-            if not -2**31 <= arg < 2**31:
-                return True
-        elif type(arg) not in _WITHOUT_INTEGERS and not isinstance(arg, jax.Array) and any(
-                type(leaf) is int and not -2**31 <= leaf < 2**31 for leaf in tree.leaves(arg)):
-            return True
-    return False
-
-
-def _aval_from_jax(leaf: Any, wide: bool) -> Aval:
-    """The type of a jax tracer; weak scalars, which jax widens in the x64 scope, get their own width back."""
-    aval = jax.typeof(leaf)
-    dtype = from_jax(aval.dtype)
-    if dtype is None:
-        check_dtype(leaf, "jit: an argument")
-        raise AssertionError(f"jax traces an array of dtype {aval.dtype}")
-    if not aval.shape and getattr(aval, "weak_type", False):
-        scalar = {"f": 0.0, "i": 2**32 * wide, "c": 0j}.get(dtype.kind)
-        if scalar is not None:
-            known = leaf_aval(scalar)
-            assert known is not None
-            return known
-    return Aval(tuple(aval.shape), dtype)
+def _given_keys(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether there are NumPy's arrays of random keys among the arguments."""
+    return any(keys_to_jax(leaf) is not leaf for leaf in tree.leaves((args, kwargs)))

@@ -14,7 +14,6 @@ from fxgrad.control.custom import Flat, custom_jvp_p, custom_vjp_p
 from fxgrad.control.flat import (
     Traced,
     check_leaf,
-    function_name,
     leaf_aval,
     nth,
     parameter_names,
@@ -25,7 +24,7 @@ from fxgrad.control.flat import (
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind, innermost_for
-from fxgrad.errors import ArgumentError, TreeError, at_user_line
+from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
 from fxgrad.ops import arithmetic
 from fxgrad.ops.space import convert, instantiate
 

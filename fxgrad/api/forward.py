@@ -8,12 +8,12 @@ from typing import Any
 from fxgrad import tree
 from fxgrad.api.arguments import Argnums, gradient_leaf, leaf_avals, match_trees, select, tangent_leaf, transformation
 from fxgrad.api.reverse import trace_differentiated
-from fxgrad.control.flat import function_name, just, nth
+from fxgrad.control.flat import just, nth
 from fxgrad.core.avals import Aval
 from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program
 from fxgrad.core.symbolic import Zero
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.ops.space import zeros
 from fxgrad.transforms.forward import ONE, has_tangent, jvp_program
 from fxgrad.transforms.linearize import Split, linearized

@@ -19,13 +19,13 @@ from fxgrad.api.arguments import (
 )
 from fxgrad.api.forward import jvp
 from fxgrad.api.reverse import grad, trace_differentiated
-from fxgrad.control.flat import Traced, function_name
+from fxgrad.control.flat import Traced
 from fxgrad.core.avals import Aval
 from fxgrad.core.interpreter import Derived, derive, evaluate
 from fxgrad.core.program import Program
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, trace
-from fxgrad.errors import ArgumentError, DTypeError, at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, at_user_line, function_name
 from fxgrad.ops.join import concatenate
 from fxgrad.ops.shape import slice_in_dim
 from fxgrad.ops.space import full, instantiate, move_axis, reshape, zeros

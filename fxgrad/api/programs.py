@@ -9,12 +9,12 @@ import numpy as np
 
 from fxgrad import tree
 from fxgrad.api.arguments import static_positions, transformation
-from fxgrad.control.flat import Traced, described_aval, function_name, just, parameter_names, trace_flat, with_static
+from fxgrad.control.flat import Traced, described_aval, just, parameter_names, trace_flat, with_static
 from fxgrad.core import program as ir
 from fxgrad.core.avals import struct_of
 from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program, Signature
-from fxgrad.errors import ArgumentError, TreeError, at_user_line
+from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
 
 
 def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()) -> Callable[..., Program]:

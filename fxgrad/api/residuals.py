@@ -13,7 +13,6 @@ from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.control.checkpoint import checkpoint_p
 from fxgrad.control.flat import (
     check_leaf,
-    function_name,
     indexed_names,
     leaf_aval,
     nth,
@@ -25,7 +24,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program, Source, Var
 from fxgrad.core.tape import aval_of, bind, innermost_for
 from fxgrad.core.tracer import Tracer
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.ops import arithmetic
 from fxgrad.transforms.forward import has_tangent
 from fxgrad.transforms.linearize import linearized

@@ -22,12 +22,12 @@ from fxgrad.api.arguments import (
     transformation,
     with_aux,
 )
-from fxgrad.control.flat import Traced, described_aval, function_name, just, nth, trace_flat
+from fxgrad.control.flat import Traced, described_aval, just, nth, trace_flat
 from fxgrad.core.avals import Aval
 from fxgrad.core.interpreter import Derived, derive, run
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, is_tracing
-from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line, function_name
 from fxgrad.ops.space import instantiate
 from fxgrad.transforms.forward import has_tangent
 from fxgrad.transforms.linearize import Split, grad_program, linearized, pull_back
@@ -86,18 +86,19 @@ def _value_and_grad(what: str, fun: Callable[..., Any], argnums: Argnums, has_au
     avals = leaf_avals(what, selected)
     check_differentiable(what, selected, avals, holomorphic=holomorphic, allow_int=allow_int)
     traced, aux = trace_differentiated(what, fun, has_aux, args, kwargs, selected, avals)
+    program, captured, out_tree, known, forced = traced
     with_outputs = with_value or has_aux
     # What follows from the program alone is remembered on it.
-    key = ("value_and_grad", holomorphic, with_outputs, traced.known, traced.out_tree)
-    derived: Derived | None = traced.program.memo.get(key)
+    key = ("value_and_grad", holomorphic, with_outputs, known, out_tree)
+    derived: Derived | None = program.memo.get(key)
     if derived is None:
         _check_scalar(what, fun, traced, holomorphic)
         wrt = traced.wrt([has_tangent(aval) for aval in avals])
-        derived = grad_program(traced.program, wrt, with_outputs, traced.known)
+        derived = grad_program(program, wrt, with_outputs, known)
         if not derived.holds_once:
-            traced.program.memo[key] = derived
-    outputs = derived([*traced.captured, *selected.leaves, *traced.forced])
-    count = len(traced.program.outputs) if with_outputs else 0
+            program.memo[key] = derived
+    outputs = derived([*captured, *selected.leaves, *forced])
+    count = len(program.outputs) if with_outputs else 0
     gradients = outputs[count:]
     if len(gradients) < len(avals):
         remaining = iter(gradients)
@@ -111,18 +112,18 @@ def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args
                          ) -> tuple[Traced, Aux | None]:
     """Traces a call with known values; traced auxiliary leaves become further outputs of the program."""
     call = caller(fun, args, kwargs, selected)
-    aux = Aux() if has_aux else None
+    if not has_aux:
+        return trace_flat(call, avals, what, fun, values=selected.leaves, names=selected.names), None
+    aux = Aux()
     trees: list[Any] = []
 
     def with_auxiliary(*leaves: Any) -> Any:
-        assert aux is not None
         output, more = with_aux(what, fun, call(*leaves))
         trees.append(tree.structure(output))
         return output, aux.collect(more)
 
-    traced = trace_flat(with_auxiliary if has_aux else call, avals, what, fun,
-                        values=selected.leaves, names=selected.names)
-    return (traced._replace(out_tree=trees[0]) if has_aux else traced), aux
+    traced = trace_flat(with_auxiliary, avals, what, fun, values=selected.leaves, names=selected.names)
+    return traced._replace(out_tree=trees[0]), aux
 
 
 _LEAF = tree.structure(0)

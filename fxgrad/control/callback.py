@@ -15,12 +15,12 @@ import numpy as np
 
 from fxgrad import tree
 from fxgrad.control.custom import ByValue
-from fxgrad.control.flat import check_leaf, function_name, just, leaf_aval
+from fxgrad.control.flat import check_leaf, just, leaf_aval
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line, function_name
 from fxgrad.executors import callbacks
 from fxgrad.ops.space import move_axis, reshape
 from fxgrad.transforms.batch import Batched, put_axis

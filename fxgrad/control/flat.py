@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Container, Iterable, Sequence
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,18 +15,14 @@ from fxgrad.core.effects import after_forcing, repeated_effect
 from fxgrad.core.program import Program
 from fxgrad.core.tape import record
 from fxgrad.core.tracer import Tracer
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
 from fxgrad.tree import TreeDef
-
-
-def function_name(function: Any) -> str:
-    """What messages and printed programs call `function`."""
-    name = getattr(function, "__name__", None) or type(function).__name__
-    return "function" if name == "<lambda>" else str(name)
 
 
 def origin_of(function: Any) -> Any:
     """What tells functions apart for interning: the code object, shared by closures made again and again."""
+    if type(function) is FunctionType and "__wrapped__" not in function.__dict__:
+        return function.__code__
     innermost = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function
     code = getattr(innermost, "__code__", None)
     return getattr(type(innermost).__call__, "__code__", None) if code is None and callable(innermost) else code
@@ -108,27 +105,25 @@ def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, fu
     `function` is the user's own, `what` the public name of the transformation, both for messages; `options` are those
     of `core.tape.record`.
     """
-    name = function_name(function)
-    out_tree: list[TreeDef] = []
+    out_tree = _LEAF
 
     def flat(*tracers: Tracer) -> list[Any]:
+        nonlocal out_tree
         output = call(*tracers)
         if type(output) is Tracer:
-            out_tree.append(_LEAF)
             return [output]
-        leaves, structure = tree.flatten(output)
+        leaves, out_tree = tree.flatten(output)
         for index, leaf in enumerate(leaves):
             if leaf_aval(leaf) is None:
-                _refuse_output(what, name, structure, index, leaf)
-        out_tree.append(structure)
+                _refuse_output(what, function_name(function), out_tree, index, leaf)
         return leaves
 
-    program, tape = record(flat, in_avals, staging=staging, values=values, name=name, input_names=names,
+    program, tape = record(flat, in_avals, staging=staging, values=values, name=function, input_names=names,
                            origin=origin_of(function), intern=intern, literals=literals, **options)
     known, forced = tape.forced()
     if known:
         program, known = after_forcing(program, known)
-    return Traced(program, tape.captured, out_tree[0], known, forced)
+    return Traced(program, tape.captured, out_tree, known, forced)
 
 
 def refuse_repeated_effects(traced: Traced, what: str) -> None:

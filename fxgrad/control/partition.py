@@ -17,7 +17,8 @@ from fxgrad.core.effects import outputs_of_effects
 from fxgrad.core.interpreter import bind, derive, evaluate
 from fxgrad.core.program import Equation, Program, Var, holds_programs
 from fxgrad.core.simplify import without_dead_code
-from fxgrad.core.tape import read, sources
+from fxgrad.core.sources import sources
+from fxgrad.core.tape import read
 from fxgrad.ops.space import zeros
 from fxgrad.transforms.linearize import Split
 

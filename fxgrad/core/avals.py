@@ -111,9 +111,12 @@ def scalar_aval(value: bool | int | float | complex) -> Aval:
         return Aval((), dtypes.bool_)
     if isinstance(value, int):
         return Aval((), dtypes.int32 if -2**31 <= value < 2**31 else dtypes.int64, weak=True)
-    if isinstance(value, float):
-        return Aval((), config.default_float(), weak=True)
-    return Aval((), dtypes.complex_dtype(config.default_float()), weak=True)
+    default = config.default_float()
+    return _weak_floats[default] if isinstance(value, float) else Aval((), dtypes.complex_dtype(default), weak=True)
+
+
+_weak_floats = {dtype: Aval((), dtype, weak=True)
+                for dtype in (np.dtype(kind) for kind in ("float16", dtypes.bfloat16, "float32", "float64"))}
 
 
 # Native byte order only: others hash differently.
@@ -130,11 +133,16 @@ def array_aval(value: Any) -> Aval | None:
     """
     kind = type(value)
     if kind is np.ndarray:
-        return Aval(value.shape, value.dtype) if value.dtype in _SUPPORTED else None
+        known = _of_arrays.get((value.shape, value.dtype))
+        return _new_aval(value) if known is None else known
     if kind is Literal:
         return value.aval  # type: ignore[no-any-return]
-    if kind in (bool, int, float, complex):
+    if kind is float:
+        return _weak_floats[config.default_float()]
+    if kind in (bool, int, complex):
         return scalar_aval(value)
+    if kind in _of_scalars:
+        return _of_scalars[kind]
     if isinstance(value, np.generic | np.ndarray) and not isinstance(value, np.ma.MaskedArray | np.matrix):
         return Aval(value.shape, value.dtype) if value.dtype in _SUPPORTED else None
     if isinstance(value, jax.Array):
@@ -143,6 +151,21 @@ def array_aval(value: Any) -> Aval | None:
             return None
         return Aval(value.shape, dtype, value.shape == () and bool(getattr(value, "weak_type", False)))
     return None
+
+
+_of_scalars = {dtype.type: Aval((), dtype) for dtype in _SUPPORTED if dtype.names is None}
+"""Types of NumPy's scalars."""
+
+_of_arrays: dict[tuple[Shape, DType], Aval] = {}
+"""Types of arrays seen before, since every call of a transformed function asks for those of its arguments."""
+
+
+def _new_aval(value: Any) -> Aval | None:
+    if value.dtype not in _SUPPORTED:
+        return None
+    if len(_of_arrays) >= 4096:
+        _of_arrays.clear()
+    return _of_arrays.setdefault((value.shape, value.dtype), Aval(value.shape, value.dtype))
 
 
 def struct_aval(value: Any) -> Aval | None:
@@ -188,6 +211,20 @@ def check_dtype(value: Any, name: str) -> None:
         raise DTypeError(at_user_line(
             f"{name} is an array of dtype {dtype.name}, which fxgrad does not have; "
             f"it supports {', '.join(dtypes.SUPPORTED)}: convert it first, for example x.astype('float32')"))
+
+
+def is_unchanged(copied: Any, array: Any) -> bool:
+    """Whether an array is as it was when it was captured."""
+    return copied.shape == array.shape and copied.dtype == array.dtype and bool((copied == array).all())
+
+
+def is_frozen(array: Any) -> bool:
+    """Whether nothing can write to the memory of a NumPy array, neither through it nor through what it is a view of."""
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return False
+        array = array.base
+    return array is None or isinstance(array, bytes)
 
 
 _HOLDS_KEYS = frozenset({np.ndarray, np.void})

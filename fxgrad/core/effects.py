@@ -62,7 +62,8 @@ def after_forcing(program: Program, known: int) -> tuple[Program, int]:
     their own number that has effects and outputs is still there: whoever knows the outputs need not run it again.
     """
     prefix = program.equations[:known]
-    if not any(is_effectful(equation.primitive, equation.params) for equation in prefix):
+    if not has_effects(program) or not any(
+            is_effectful(equation.primitive, equation.params) for equation in prefix):
         return program, known
     made: tuple[Program, int] | None = program.memo.get(("after forcing", known))
     if made is None:

@@ -6,39 +6,57 @@ Nodes own the variables and equations, so programs with a common beginning share
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from fxgrad import config
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program, Var
 
 
-class Node:
-    """A recorded prefix: its last step (`equation`, or a captured value if that is None) and what followed."""
+class Step:
+    """One step of a recording: an equation, or a captured value if that is None, and the variables that it makes."""
 
-    __slots__ = ("children", "equation", "outputs", "programs")
+    __slots__ = ("equation", "outputs")
+
+    def __init__(self, equation: Equation | None, outputs: list[Var]) -> None:
+        self.equation, self.outputs = equation, outputs
+
+
+class Node(Step):
+    """A recorded prefix: its last step (`equation`, or a captured value if that is None) and what followed.
+
+    `calls` has the steps of library functions called here, by their arguments: the nodes passed, the scalars captured
+    on the way, and the variables of the result.
+    """
+
+    __slots__ = ("calls", "children", "programs")
 
     def __init__(self, equation: Equation | None, outputs: list[Var]) -> None:
         self.equation, self.outputs = equation, outputs
         self.children: dict[Any, Node] = {}
+        self.calls: dict[Any, Any] = {}
         self.programs: dict[Any, Program] = {}
 
+
+Call = tuple[list[Step], list[Any], Any]
 
 _roots: dict[Any, tuple[Node, Any]] = {}  # with the origin, so that its id stays its own
 _recorded = 0
 
 
-def root(origin: Any, in_avals: tuple[Aval, ...], scope: Mapping[str, int]) -> Node:
+def root(origin: Any, in_avals: tuple[Aval, ...], scope: Mapping[str, int], settings: Any) -> Node:
     """The node at which recording starts, for functions of one origin (a code object) and these input types.
 
-    The mapped axes in `scope` tell roots apart too: user code that runs later, such as a custom rule, may ask for them.
+    `settings` are those of the tape, on which the steps of library functions depend. The mapped axes in `scope` tell
+    roots apart too: user code that runs later, such as a custom rule, may ask for them.
     """
-    key = (id(origin), *in_avals)  # by identity: the hash of a code object reads all of its code
+    key = (id(origin), settings, *in_avals)  # by identity: the hash of a code object reads all of its code
     if scope:
         key += (*scope.items(),)
     entry = _roots.get(key)
     if entry is None:
+        _count()
         entry = _roots.setdefault(key, (Node(None, [Var(aval) for aval in in_avals]), origin))
     return entry[0]
 
@@ -50,11 +68,46 @@ def fresh_root(in_avals: tuple[Aval, ...]) -> Node:
 
 def extend(node: Node, key: Any, equation: Equation | None, outputs: list[Var]) -> Node:
     """The child of `node` under `key`, new unless another thread was faster."""
+    _count()
+    return node.children.setdefault(key, Node(equation, outputs))
+
+
+class Segment(NamedTuple):
+    """Consecutive steps as a program of what they need, returning all that they make; `captured` are its new inputs."""
+
+    program: Program
+    captured: list[Var]
+
+
+def segment(steps: Sequence[Step], start: int) -> Segment:
+    """The steps from number `start` on; kept at the last of them, if that is a node of the table."""
+    last = steps[-1]
+    key = ("segment", start)
+    found: Segment | None = last.calls.get(key) if isinstance(last, Node) else None
+    if found is None:
+        captured = [step.outputs[0] for step in steps[start:] if step.equation is None]
+        equations = [step.equation for step in steps[start:] if step.equation is not None]
+        outputs = [var for equation in equations for var in equation.outputs]
+        made = {*outputs}
+        needed = dict.fromkeys(atom for equation in equations for atom in equation.inputs if type(atom) is Var)
+        found = Segment(Program([var for var in needed if var not in made], equations, outputs), captured)
+        if isinstance(last, Node):
+            last.calls[key] = found
+    return found
+
+
+def remember(node: Node, key: Any, call: Call) -> None:
+    """Enters the steps of a call at `node`."""
+    _count()
+    node.calls[key] = call
+
+
+def _count() -> None:
+    """Counts one more entry of the table, which is emptied when it has too many."""
     global _recorded
     _recorded += 1
     if _recorded > config.interning_limit:
         clear()
-    return node.children.setdefault(key, Node(equation, outputs))
 
 
 def clear() -> None:

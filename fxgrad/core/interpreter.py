@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 from fxgrad import config
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.program import Equation, Program, Var, axes_used, has_effects, not_installed
+from fxgrad.core.replay import inlined
 from fxgrad.core.simplify import SimplifyingTape, without_dead_code
-from fxgrad.core.tape import bind, bind_equation, current, innermost_for, read, sources, trace
+from fxgrad.core.sources import sources
+from fxgrad.core.tape import Tape, bind, bind_equation, current, innermost_for, read, trace
 from fxgrad.core.tracer import Tracer
 
 __all__ = ["Derived", "Interpreter", "bind", "derive", "evaluate", "run"]
@@ -76,6 +78,11 @@ class Interpreter:
 
 def evaluate(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """Binds every equation in turn: computes them, or records them on the tapes concerned."""
+    tape = current.get()
+    if tape is not None and type(tape) is Tape:
+        recorded = inlined(tape, program, [*program.constants, *inputs])
+        if recorded is not None:
+            return recorded
     # Not an `Interpreter`, whose hooks cost as much as recording an operation again does.
     environment: dict[Any, Any] = dict(zip(program.inputs, [*program.constants, *inputs], strict=True))
     for equation in program.equations:

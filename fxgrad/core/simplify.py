@@ -14,7 +14,8 @@ import numpy as np
 from fxgrad.core.avals import Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Source, Var, is_effectful
-from fxgrad.core.tape import Tape, bind, read, sources, trace
+from fxgrad.core.sources import sources
+from fxgrad.core.tape import Tape, bind, read, trace
 from fxgrad.core.tracer import Tracer
 
 
@@ -35,6 +36,11 @@ class Definitions:
         """The inputs of the equation that made `value`, if `primitive` made it."""
         made = self._made.get(value.variable) if type(value) is Tracer else None
         return made[1] if made is not None and made[0] is primitive else None
+
+    def maker(self, value: Any) -> Primitive | None:
+        """The primitive that made `value`; None if no equation did."""
+        made = self._made.get(value.variable) if type(value) is Tracer else None
+        return None if made is None else made[0]
 
     def params_of(self, value: Any) -> dict[str, Any]:
         """The parameters of the equation that made `value`."""
@@ -107,7 +113,8 @@ class SimplifyingTape(Tape):
     def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any],
                source: Source | None = None) -> list[Any]:
         """As any tape, unless an equal equation was recorded before, or a rewrite applies."""
-        atoms = [self.atom(arg) for arg in args]
+        atoms: list[Any] = [arg.variable if type(arg) is Tracer and arg.tape is self else self.atom(arg)
+                            for arg in args]
         key = self._key(primitive, atoms, params)
         outputs = self._seen.get(key)
         if outputs is not None and is_effectful(primitive, params):
@@ -116,12 +123,10 @@ class SimplifyingTape(Tape):
             return self._done_effects[key].pop(0)
         if outputs is None:
             values = [Tracer(self, atom) if type(atom) is Var else atom for atom in atoms]
-            rewritten = rewrites.apply(primitive, self._definitions, values, params)
-            if rewritten is None:
-                outputs = super().record(primitive, values, params, source)
+            outputs = rewrites.apply(primitive, self._definitions, values, params)
+            if outputs is None:
+                outputs = [Tracer(self, var) for var in self.append(primitive, atoms, params, source)]
                 self._definitions.note(primitive, values, params, outputs)
-            else:
-                outputs = rewritten
             self._seen[key] = outputs
         return outputs
 
@@ -135,7 +140,7 @@ class SimplifyingTape(Tape):
 
     def _key(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any]) -> Any:
         ordered = sorted(atoms, key=_order) if primitive in commutative else atoms
-        return (primitive, tuple(params.items()), *ordered)
+        return (primitive, *ordered, *params.items()) if params else (primitive, *ordered)
 
 
 def _order(atom: Any) -> tuple[bool, int]:

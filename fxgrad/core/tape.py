@@ -14,20 +14,22 @@ import numpy as np
 
 from fxgrad import config, errors
 from fxgrad.core import interning
-from fxgrad.core.avals import Aval, Literal, check_dtype, operand_aval
+from fxgrad.core.avals import Aval, Literal, array_aval, check_dtype, is_frozen, is_unchanged, operand_aval
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Source, Var, bonds, not_installed
+from fxgrad.core.sources import equation_source, user_source
 from fxgrad.core.symbolic import Linear
 from fxgrad.core.tracer import Tracer
 
 current: ContextVar[Tape | None] = ContextVar("current_tape", default=None)
 """The innermost tape of this thread or task."""
 
-equation_source: ContextVar[Source | None] = ContextVar("equation_source", default=None)
-"""The source of the equation that an interpreter is at, so that what it records keeps the user's lines."""
-
 evaluate_hook: Callable[[Primitive, Sequence[Any], dict[str, Any]], list[Any]] = not_installed
 """Computes a primitive on concrete values; set by `fxgrad.executors`."""
+
+
+segment_hook: Callable[[Program, Sequence[Any]], list[Any]] = not_installed
+"""Computes a part of a program whose values Python's control flow asks for; set by `fxgrad.executors`."""
 
 
 def bind(primitive: Primitive, *args: Any, **params: Any) -> list[Any]:
@@ -110,7 +112,7 @@ def aval_of(value: Any) -> Aval:
     """The type of an operand of any kind; raises `ArgumentError` for what is not an array or a number."""
     if type(value) is Tracer:
         return value.variable.aval
-    aval = operand_aval(value)
+    aval = array_aval(value) if type(value) is np.ndarray else operand_aval(value)
     if aval is None:
         if type(value) is Linear:
             raise errors.LinearityError(errors.at_user_line(
@@ -134,29 +136,31 @@ class Tape:
     `axes` are the mapped axes that the function gets, sizes by name; `scope` has those around it as well.
     """
 
-    __slots__ = ("_captured_done", "_done", "_environment", "_identified", "_interned", "_originals", "axes",
-                 "captured", "closed", "input_names", "literals", "name", "node", "nodes", "parent", "root", "scope",
-                 "staging", "values")
-
     takes_effects = True
+    # What most calls never touch stands on the class: a tape is made for every call of a transformed function.
+    closed = False
+    times_forced = 0
+    _environment: dict[Var, Any] | None = None
+    _done = _captured_done = 0
 
     def __init__(self, root: interning.Node, staging: bool, values: Sequence[Any] | None = None,
-                 name: str = "function", input_names: InputNames | None = None, interned: bool = True,
+                 function: Any = "function", input_names: InputNames | None = None, interned: bool = True,
                  literals: bool = False, axes: Mapping[str, int] = _NO_AXES) -> None:
-        self._interned, self.literals = interned, literals
+        self.interned, self.literals = interned, literals
         parent = self.parent = current.get()
         self.axes = axes
         self.scope: Mapping[str, int] = axes if parent is None else {**parent.scope, **axes} if axes else parent.scope
         self.root = self.node = root
         self.staging, self.values = staging, values
-        self.name, self.input_names = name, input_names
-        self.nodes: list[interning.Node] = []
+        self._function, self.input_names = function, input_names
+        self.nodes: list[interning.Step] = []
         self.captured: list[Any] = []
-        self.closed = False
-        self._identified: dict[int, tuple[Var, Any]] = {}
-        self._originals: list[Any] = []
-        self._environment: dict[Var, Any] | None = None
-        self._done = self._captured_done = 0
+        self._identified: dict[int, tuple[Var, Any, Any]] = {}
+
+    @property
+    def name(self) -> str:
+        """What messages call the function that is traced."""
+        return errors.function_name(self._function)
 
     def inputs(self) -> list[Tracer]:
         """The tracers to call the function with."""
@@ -167,25 +171,35 @@ class Tape:
         """Records one operation and returns the tracers of its outputs; `source` is found if it is not given."""
         atoms: list[Any] = [arg.variable if type(arg) is Tracer and arg.tape is self else self.atom(arg)
                             for arg in args]
-        key = (primitive, *atoms, *params.items()) if params else (primitive, *atoms)
-        node = self.node.children.get(key)
-        if node is None:
-            node = self._extend(key, primitive, atoms, params, source)
-        self.node = node
-        self.nodes.append(node)
-        return [Tracer(self, var) for var in node.outputs]
+        return [Tracer(self, var) for var in self.append(primitive, atoms, params, source)]
 
-    def _extend(self, key: Any, primitive: Primitive, atoms: list[Atom], params: dict[str, Any],
-                source: Source | None) -> interning.Node:
-        avals = infer(primitive, [atom.aval for atom in atoms], params)
-        source = source or equation_source.get() or _user_source()
-        equation = Equation(primitive, atoms, params, [Var(aval) for aval in avals], source)
-        return self._step(key, equation, equation.outputs)
+    def append(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None,
+               avals: Sequence[Aval] | None = None) -> list[Var]:
+        """As `record`, of variables of this tape and literals; `avals` are the types of the outputs, if known."""
+        if self.interned:
+            key = (primitive, *atoms, *params.items()) if params else (primitive, *atoms)
+            node = self.node.children.get(key)
+            if node is None:
+                equation = _equation(primitive, atoms, params, source, avals)
+                node = interning.extend(self.node, key, equation, equation.outputs)
+            self.node = node
+            self.nodes.append(node)
+            return node.outputs
+        equation = _equation(primitive, atoms, params, source, avals)
+        self.nodes.append(interning.Step(equation, equation.outputs))
+        return equation.outputs
 
-    def _step(self, key: Any, equation: Equation | None, outputs: list[Var]) -> interning.Node:
-        if self._interned:
-            return interning.extend(self.node, key, equation, outputs)
-        return interning.Node(equation, outputs)
+    def replay(self, call: interning.Call) -> Any:
+        """Takes the remembered steps of a call again; returns its result."""
+        nodes, captured, outputs = call
+        if nodes:
+            self.nodes += nodes
+            self.node = nodes[-1]  # type: ignore[assignment]
+            if captured:
+                self.captured += captured
+        if type(outputs) is Var:
+            return Tracer(self, outputs)
+        return type(outputs)([Tracer(self, var) for var in outputs])
 
     def atom(self, value: Any) -> Atom:
         """`value` as an input of an equation: a variable of this tape, a literal, or a captured input."""
@@ -194,6 +208,8 @@ class Tape:
                 return value.variable
             if value.tape.closed:
                 raise leaked(value)
+        elif type(value) is np.ndarray:
+            return self._array(value)
         elif type(value) is Literal:
             return value
         elif type(value) in (bool, int, float, complex) or isinstance(value, np.generic):
@@ -202,29 +218,41 @@ class Tape:
             scalar = np.array(value, aval.dtype)[()]  # a copy, since scalars of structured dtypes can change
             literal = self.literals and aval.dtype.names is None  # random keys have no text
             return Literal(scalar, aval) if literal else self._capture(scalar, aval)
+        return self._array(value)
+
+    def capture(self, array: Any) -> Tracer:
+        """The tracer of an array from outside, a captured input of the program."""
+        return Tracer(self, self._array(array))
+
+    def _array(self, value: Any) -> Var:
+        """The variable of an array that is captured, or a tracer of another tape: one for each, by identity."""
         known = self._identified.get(id(value))
-        if known is not None and (known[1] is value or np.array_equal(known[1], value)):
+        if known is not None and (known[1] is value or is_unchanged(known[1], value)):
             return known[0]
         captured = value
-        if type(value) is np.ndarray and not _is_frozen(value):
+        if type(value) is np.ndarray and (value.flags.writeable or not is_frozen(value)):
             captured = value.copy()  # the function may change it before the program runs, or before its next use
         var = self._capture(captured, aval_of(value))
-        self._identified[id(value)] = var, captured
-        self._originals.append(value)  # known by its id, so it must live as long
+        self._identified[id(value)] = var, captured, value  # known by its id, so it must live as long
         return var
 
     def _capture(self, value: Any, aval: Aval) -> Var:
+        self.captured.append(value)
+        if not self.interned:
+            var = Var(aval)
+            self.nodes.append(interning.Step(None, [var]))
+            return var
         node = self.node.children.get(aval)
         if node is None:
-            node = self._step(aval, None, [Var(aval)])
-        self.captured.append(value)
+            node = interning.extend(self.node, aval, None, [Var(aval)])
         self.node = node
         self.nodes.append(node)
         return node.outputs[0]
 
     def finish(self, outputs: Sequence[Any]) -> Program:
         """Ends the recording; returns the interned program, whose captured inputs are `self.captured`."""
-        atoms = tuple(self.atom(output) for output in outputs)
+        atoms = tuple([output.variable if type(output) is Tracer and output.tape is self else self.atom(output)
+                       for output in outputs])
         program = self.node.programs.get(atoms)
         if program is None:
             captured = [node.outputs[0] for node in self.nodes if node.equation is None]
@@ -245,6 +273,7 @@ class Tape:
             raise leaked(tracer)
         if self.values is None:
             raise self._unknown(tracer, use)
+        self.times_forced += 1
         value = self._run_prefix()[tracer.variable]
         if type(value) is Tracer:
             return value.tape.force(value, use)
@@ -256,25 +285,23 @@ class Tape:
         if self._environment is None:
             self._environment = dict(zip(self.root.outputs, self.values, strict=True))
         environment = self._environment
+        if self._done == len(self.nodes):
+            return environment
+        segment = interning.segment(self.nodes, self._done)
+        environment.update(zip(segment.captured, self.captured[self._captured_done:], strict=True))
         token = current.set(self.parent)
         try:
-            for node in self.nodes[self._done:]:
-                if node.equation is None:
-                    environment[node.outputs[0]] = self.captured[self._captured_done]
-                    self._captured_done += 1
-                else:
-                    inputs = [read(environment, atom) for atom in node.equation.inputs]
-                    outputs = bind_equation(node.equation, inputs)
-                    environment.update(zip(node.outputs, outputs, strict=True))
-                self._done += 1
+            outputs = segment_hook(segment.program, [environment[var] for var in segment.program.inputs])
         finally:
             current.reset(token)
+        environment.update(zip(segment.program.outputs, outputs, strict=True))  # type: ignore[arg-type]
+        self._done, self._captured_done = len(self.nodes), len(self.captured)
         return environment
 
-    def forced(self) -> tuple[int, list[Any]]:
+    def forced(self) -> tuple[int, Sequence[Any]]:
         """How many of the first equations forcing has computed, and the values of their outputs."""
         if self._environment is None:
-            return 0, []
+            return 0, ()
         done = [node for node in self.nodes[:self._done] if node.equation is not None]
         return len(done), [self._environment[var] for node in done for var in node.outputs]
 
@@ -336,51 +363,12 @@ def infer(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -
         raise type(error)(errors.at_user_line(str(error))) from None
 
 
-def _user_source() -> Source | None:
-    frame = errors.user_frame()
-    return None if frame is None else Source(frame.f_code, frame.f_lasti)
-
-
-def _is_frozen(array: Any) -> bool:
-    """Whether nothing can write to the memory of a NumPy array, neither through it nor through what it is a view of."""
-    while isinstance(array, np.ndarray):
-        if array.flags.writeable:
-            return False
-        array = array.base
-    return array is None or isinstance(array, bytes)
-
-
-class sources:  # noqa: N801  (used as `with sources() as at: at(equation)`)
-    """While a program is walked: `at(equation)` gives what is recorded next the source of that equation."""
-
-    __slots__ = ("_outer",)
-
-    def __enter__(self) -> Callable[[Equation], None]:
-        outer = self._outer = equation_source.get()
-
-        def at(equation: Equation) -> None:
-            equation_source.set(equation.source or outer)
-        return at
-
-    def __exit__(self, *_: object) -> None:
-        equation_source.set(self._outer)
-
-
-class tracing:  # noqa: N801  (used as `with tracing(tape):`)
-    """Makes a tape current for a block, and closes it at the end."""
-
-    # A class, not contextlib: this runs for every call of every transformed function.
-    __slots__ = ("_tape", "_token")
-
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
-
-    def __enter__(self) -> Tape:
-        self._token = current.set(self._tape)
-        return self._tape
-
-    def __exit__(self, *_: object) -> None:
-        current.reset(self._token)
+def _equation(primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None,
+              avals: Sequence[Aval] | None) -> Equation:
+    if avals is None:
+        avals = infer(primitive, [atom.aval for atom in atoms], params)
+    source = source or equation_source.get() or user_source()
+    return Equation(primitive, atoms, params, [Var(aval) for aval in avals], source)
 
 
 def trace(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **options: Any,
@@ -391,24 +379,30 @@ def trace(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **op
 
 
 def record(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], *, staging: bool,
-           values: Sequence[Any] | None = None, name: str = "function", input_names: InputNames | None = None,
+           values: Sequence[Any] | None = None, name: Any = "function", input_names: InputNames | None = None,
            origin: Any = None, intern: bool = True, literals: bool = False, tape_class: type[Tape] = Tape,
            axes: Mapping[str, int] = _NO_AXES) -> tuple[Program, Tape]:
     """Calls `function` with tracers; returns the program, and the tape, which holds what was captured.
 
-    `function` takes as many positional tracers as there are `in_avals` and returns a flat sequence.
+    `function` takes as many positional tracers as there are `in_avals` and returns a flat sequence; `name` is what
+    messages call it, or the user's function that has that name.
     `origin` tells functions apart whose programs would otherwise be shared (a code object). `axes` are the mapped axes
     that the function may speak over, sizes by name.
     """
     avals = tuple(in_avals)
-    scope = {**axes_in_scope(), **axes} if axes else axes_in_scope()
-    root = interning.root(origin, avals, scope) if intern else interning.fresh_root(avals)
+    if intern:
+        outer = current.get()
+        scope = _NO_AXES if outer is None else outer.scope
+        settings = (staging, literals, outer is None or _concerned(outer, ()) is None, config.default_float())
+        root = interning.root(origin, avals, {**scope, **axes} if axes else scope, settings)
+    else:
+        root = interning.fresh_root(avals)
     tape = tape_class(root, staging, values, name, input_names, intern, literals, axes)
+    token = current.set(tape)
     try:
-        with tracing(tape):
-            outputs = function(*tape.inputs())
-            program = tape.finish(outputs)
+        program = tape.finish(function(*tape.inputs()))
     finally:
+        current.reset(token)
         tape.closed = True
     return program, tape
 

@@ -39,5 +39,17 @@ def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
     return numpy_executor.execute(program, inputs)
 
 
+def compute(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """As `interpreter.run`, for a program of which all values are wanted; the results may be views of each other.
+
+    On jax arrays the operations run one by one: a branch that is taken once is not worth a compilation.
+    """
+    if tape.current.get() is None and not any(is_jax(value) for value in inputs):
+        with np.errstate(all="ignore"):
+            return numpy_executor.call(program, inputs)
+    return interpreter.evaluate(program, inputs)
+
+
 tape.evaluate_hook = evaluate
+tape.segment_hook = compute
 interpreter.execute_hook = execute

@@ -13,22 +13,14 @@ import numpy as np
 
 from fxgrad import config
 from fxgrad.core.avals import Literal
-from fxgrad.core.primitive import ArrayKernel, Primitive
+from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.simplify import live_equations
 from fxgrad.core.tape import aval_of, infer
 from fxgrad.errors import FxgradError
+from fxgrad.executors.straightline import concrete, generate
 
 Runner = Callable[..., list[Any]]
-
-
-def concrete(value: Any) -> Any:
-    """A kernel's operand: literals and Python scalars as NumPy scalars, everything else as it is."""
-    if type(value) is Literal:
-        return value.value
-    if type(value) in (bool, int, float, complex):
-        return np.asarray(value, aval_of(value).dtype)[()]
-    return value
 
 
 def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
@@ -47,8 +39,17 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """A program on NumPy values. The results own their memory: none is an input or a view of one."""
-    with np.errstate(all="ignore"):
-        return [owned(output) for output in call(program, inputs)]
+    return _quietly(program, inputs)
+
+
+# As a decorator the scope costs half of what it does as a block.
+@np.errstate(all="ignore")
+def _quietly(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    outputs = call(program, inputs)
+    borrowed = program.memo.get("numpy_borrowed")
+    for index in range(len(outputs)) if borrowed is None else borrowed:
+        outputs[index] = owned(outputs[index])
+    return outputs
 
 
 def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
@@ -110,74 +111,6 @@ def _generated(program: Program) -> Runner:
     if runner is None:
         source, namespace = generate(program)
         exec(compile(source, "<fxgrad>", "exec"), namespace)  # the source is our own, made of names and numbers
+        program.memo["numpy_borrowed"] = namespace["borrowed"]
         runner = program.memo["numpy"] = namespace["run"]
     return runner
-
-
-def generate(program: Program) -> tuple[str, dict[str, Any]]:
-    """Straight-line source of a function `run(*inputs)`, and the namespace of kernels and constants it needs.
-
-    Dead equations are left out, and values are dropped after their last use.
-    """
-    writer = _Writer(program)
-    equations = live_equations(program)
-    last_use = {atom: index for index, equation in enumerate(equations) for atom in equation.inputs
-                if type(atom) is Var}
-    kept = {atom for atom in program.outputs if type(atom) is Var}
-    inputs = ", ".join(writer.name(var) for var in program.inputs)
-    for var in program.inputs:
-        if not var.aval.shape:
-            writer.lines.append(f"    {writer.name(var)} = scalar({writer.name(var)})")
-    writer.namespace["scalar"] = concrete
-    for index, equation in enumerate(equations):
-        writer.equation(equation)
-        dead = [atom for atom in dict.fromkeys((*equation.inputs, *equation.outputs))
-                if type(atom) is Var and atom not in kept and last_use.get(atom, index) == index]
-        if dead:
-            writer.lines.append(f"    del {', '.join(writer.name(var) for var in dead)}")
-    returned = []
-    given = set(program.inputs)
-    for atom in program.outputs:
-        copied = isinstance(atom, Var) and atom in given and atom.aval.shape
-        returned.append(writer.name(atom) + (".copy()" if copied else ""))
-        given.add(atom)  # type: ignore[arg-type]  # a second output of the same value gets a copy of its own
-    lines = [f"def run({inputs}):", *writer.lines, f"    return [{', '.join(returned)}]"]
-    return "\n".join(lines) + "\n", writer.namespace
-
-
-class _Writer:
-    """Names for variables, kernels and constants, and the lines of the function."""
-
-    def __init__(self, program: Program) -> None:
-        self.lines: list[str] = []
-        self.namespace: dict[str, Any] = {}
-        self._names: dict[Var, str] = {var: f"x{index}" for index, var in enumerate(program.inputs)}
-        self._objects: dict[Any, str] = {}
-
-    def name(self, atom: Atom) -> str:
-        """The Python name of a variable, or of a literal's hoisted value."""
-        if isinstance(atom, Literal):
-            return self.object(atom, atom.value, "c")
-        return self._names.setdefault(atom, f"v{len(self._names)}")
-
-    def object(self, key: Any, value: Any, prefix: str) -> str:
-        """The name under which the function finds `value`."""
-        name = self._objects.get(key)
-        if name is None:
-            name = self._objects[key] = f"{prefix}{len(self._objects)}"
-            self.namespace[name] = value
-        return name
-
-    def equation(self, equation: Equation) -> None:
-        """Adds the line of one equation: the kernel's own function where it has one output."""
-        rule = equation.primitive.numpy
-        outputs = ", ".join(self.name(var) for var in equation.outputs)
-        single = isinstance(rule, ArrayKernel)
-        kernel = self.object(rule, rule.function if isinstance(rule, ArrayKernel) else rule, "k")
-        arguments = [self.name(atom) for atom in equation.inputs]
-        for key, value in equation.params.items():
-            arguments.append(f"{key}={self.object(('param', type(value), value), value, 'p')}")
-        if not equation.outputs:
-            outputs = "_"
-        self.lines.append(f"    {outputs}{'' if single or not equation.outputs else ','} = "
-                          f"{kernel}({', '.join(arguments)})")

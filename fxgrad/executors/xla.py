@@ -30,6 +30,10 @@ def x64(needed: bool = True) -> AbstractContextManager[Any]:
     return jax.enable_x64(True) if needed else nullcontext()
 
 
+idle_scopes: list[AbstractContextManager[Any]] = []
+"""Scopes of `x64()` that nobody is in, to be taken and given back: making one takes as long as entering it."""
+
+
 def as_jax(value: Any) -> Any:
     """`value` for `lax`, in its own dtype; call it within `x64()` for 64-bit ones."""
     if type(value) is Literal:
@@ -41,15 +45,16 @@ def as_jax(value: Any) -> Any:
 
 def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """Calls the `xla` rule of every equation on jax values (within a jax trace, or eagerly)."""
-    environment: dict[Var, Any] = dict(zip(program.inputs, map(as_jax, inputs), strict=True))
-
-    def read(atom: Any) -> Any:
-        return as_jax(atom) if type(atom) is Literal else environment[atom]
-
+    environment: dict[Any, Any] = dict(zip(program.inputs, map(as_jax, inputs), strict=True))
     for equation in program.equations:
-        outputs = equation.primitive.xla(lax, *map(read, equation.inputs), **equation.params)
-        environment.update(zip(equation.outputs, outputs, strict=True))
-    return [jax.numpy.asarray(read(atom)) for atom in program.outputs]
+        values = [atom.value if type(atom) is Literal else environment[atom] for atom in equation.inputs]
+        outputs = equation.primitive.xla(lax, *values, **equation.params)
+        if len(outputs) == 1:
+            environment[equation.outputs[0]] = outputs[0]
+        else:
+            environment.update(zip(equation.outputs, outputs, strict=True))
+    return [jax.numpy.asarray(as_jax(atom) if type(atom) is Literal else environment[atom])
+            for atom in program.outputs]
 
 
 def compiled(program: Program) -> Callable[..., list[Any]]:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad import tree
-from fxgrad.control.flat import function_name
 from fxgrad.core.tape import aval_of
-from fxgrad.errors import AxisError, ShapeError, TreeError, at_user_line
+from fxgrad.errors import AxisError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.lax.bodies import check_function, flatten
 from fxgrad.ops.join import concatenate, stack
 from fxgrad.ops.shape import rev, slice_in_dim

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import dtypes, tree
-from fxgrad.control.flat import Traced, check_leaf, function_name, just, trace_flat
+from fxgrad.control.flat import Traced, check_leaf, just, trace_flat
 from fxgrad.control.wiring import rewired, with_output_types
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
 from fxgrad.core.tape import aval_of, takes_literals
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.ops.space import convert
 from fxgrad.tree import TreeDef
 

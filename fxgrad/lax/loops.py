@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from fxgrad import dtypes, tree
-from fxgrad.control.flat import check_leaf, function_name, just
+from fxgrad.control.flat import check_leaf, just
 from fxgrad.control.loop import bind_while, for_p
 from fxgrad.control.scan import scan as bind_scan
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.interpreter import evaluate
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.lax.bodies import Flat, check_function, flatten, trace_body, trace_step
 from fxgrad.ops.arithmetic import sub
 from fxgrad.ops.choose import where

@@ -197,13 +197,8 @@ hypot = _named("hypot", composite(_hypot), "The length of the hypotenuse, sqrt(x
 
 
 def _logaddexp(x: Any, y: Any) -> Any:
-    """The greater one, and what the other adds; equal infinities have no difference."""
     refuse_complex("logaddexp", x)
-    apart = sub(x, y)
-    undefined = ne(apart, apart)
-    between = parts.abs(where(undefined, 0.0, apart))
-    total = add_(arithmetic.max(x, y), exponential.log1p(exponential.exp(arithmetic.neg(between))))
-    return where(undefined, add_(x, y), total)
+    return exponential.logaddexp(x, y)
 
 
 def _logaddexp2(x: Any, y: Any) -> Any:

@@ -54,7 +54,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: Any = None, optimize: Any = 
         made = chosen[0]
         for place, other in enumerate(chosen[1:], 2):
             later = needed.union(*(term.names for term in chosen[place:]))
-            made = _contracted(made, other, later, precision, preferred)
+            made = _contracted(made, other, later, result, precision, preferred)
         terms.append(_summed(made, needed))
     last = _summed(terms[0], set(result))
     array = last.array if preferred is None else as_dtype(last.array, preferred)
@@ -186,13 +186,16 @@ def _summed(term: Term, needed: set[str]) -> Term:
     return Term(reduce_sum(term.array, gone), "".join(name for name in term.names if name in needed))
 
 
-def _contracted(x: Term, y: Term, needed: set[str], precision: Any, preferred: Any) -> Term:
+def _contracted(x: Term, y: Term, needed: set[str], result: str, precision: Any, preferred: Any) -> Term:
+    """The sum of products over the names that are not needed any more."""
     x, y = _summed(x, needed | set(y.names)), _summed(y, needed | set(x.names))
     both = [name for name in x.names if name in y.names]
     batch = [name for name in both if name in needed]
     inner = [name for name in both if name not in needed]
     if not inner:
         return _product(x, y)
+    if "".join([*batch, *(name for name in y.names + x.names if name not in both)]) == result:
+        x, y = y, x  # so that nothing is to be transposed
     numbers = ((tuple(x.names.index(name) for name in inner), tuple(y.names.index(name) for name in inner)),
                (tuple(x.names.index(name) for name in batch), tuple(y.names.index(name) for name in batch)))
     names = [*batch, *(name for name in x.names if name not in both), *(name for name in y.names if name not in both)]

@@ -9,7 +9,8 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.tape import aval_of, bind
+from fxgrad.core.replay import NUMBERS, remembered, with_number
+from fxgrad.core.tape import aval_of, bind, current
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.numpy.operands import (
@@ -27,6 +28,12 @@ from fxgrad.ops.space import convert, reshape
 
 Function = Callable[..., Any]
 
+_current: Callable[[], Any] = current.get
+
+
+_recalling: set[Function] = set()
+"""Functions that look by themselves whether they were called before."""
+
 
 class Elementwise:
     """A function of each element of its operands, with NumPy's broadcasting; `reduce` and `outer` as NumPy's ufuncs.
@@ -39,7 +46,8 @@ class Elementwise:
     """
 
     def __init__(self, function: Function, name: str, nin: int, doc: str, module: str) -> None:
-        self.function, self.nin = function, nin
+        self.function = function if function in _recalling else remembered(function, captures=True)
+        self.nin = nin
         self.reduction: Function | None = None
         self.__name__ = self.__qualname__ = name
         self.__doc__, self.__module__ = doc, module
@@ -88,10 +96,19 @@ class Elementwise:
 def unary(primitive: Primitive, kinds: str = "fc") -> Function:
     """The function of one operand that applies `primitive`; dtypes of other `kinds` become inexact first."""
     def function(x: Any) -> Any:
-        if type(x) is Tracer and x.variable.aval.dtype.kind in kinds:
-            return bind(primitive, x)[0]
+        if type(x) is Tracer:
+            tape = x.tape
+            if _current() is tape:
+                node = tape.node.children.get((primitive, x.variable))
+                if node is not None:  # recorded here before: the step of `Tape.record`, without its calls
+                    tape.node = node
+                    tape.nodes.append(node)
+                    return Tracer(tape, node.outputs[0])
+            if x.variable.aval.dtype.kind in kinds:
+                return bind(primitive, x)[0]
         x = operand(x)
         return apply(primitive, x if aval_of(x).dtype.kind in kinds else promoted_inexact(x)[0])
+    _recalling.add(function)
     return function
 
 
@@ -105,8 +122,8 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
 
     rest = general or promoting
 
-    # This is the path of every operation in a user's code: one test each for the cases that need no conversion.
-    def function(x: Any, y: Any) -> Any:
+    def typed(x: Any, y: Any) -> Any:
+        """The cases that need no conversion, with one test each, and all others."""
         x_type, y_type = type(x), type(y)
         if x_type is Tracer:
             aval = x.variable.aval
@@ -115,18 +132,43 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                 also = y.variable.aval
                 if dtype is also.dtype and aval.weak is also.weak and dtype.kind in kinds:
                     return bind(primitive, x, y)[0]
-            elif not aval.weak and dtype.kind in kinds:
-                if y_type is int or ((y_type is float or y_type is np.float64) and dtype.kind not in "iu"):
-                    return bind(primitive, x, dtype.type(y))[0]
-                if y_type is np.ndarray and y.dtype is dtype:
-                    return bind(primitive, x, y)[0]
+            elif not aval.weak and dtype.kind in kinds and (
+                    y_type is int or ((y_type is float or y_type is np.float64) and dtype.kind not in "iu")):
+                return bind(primitive, x, dtype.type(y))[0]
         elif y_type is Tracer and not y.variable.aval.weak and y.variable.aval.dtype.kind in kinds:
             dtype = y.variable.aval.dtype
             if x_type is int or ((x_type is float or x_type is np.float64) and dtype.kind not in "iu"):
                 return bind(primitive, dtype.type(x), y)[0]
-            if x_type is np.ndarray and x.dtype is dtype:
-                return bind(primitive, x, y)[0]
         return rest(operand(x), operand(y))
+
+    with_others = remembered(typed, captures=True)
+
+    # This is the path of every operation in a user's code. What was recorded before is looked up without further calls.
+    def function(x: Any, y: Any) -> Any:
+        x_type, y_type = type(x), type(y)
+        if x_type is Tracer:
+            tape = x.tape
+            if y_type is Tracer:
+                if _current() is tape and y.tape is tape:
+                    node = tape.node.children.get((primitive, x.variable, y.variable))
+                    if node is not None:
+                        tape.node = node
+                        tape.nodes.append(node)
+                        return Tracer(tape, node.outputs[0])
+                return typed(x, y)
+            if y_type is np.ndarray:
+                if _current() is tape:
+                    return function(x, tape.capture(y))
+            elif y_type in NUMBERS:
+                return with_number(tape, (typed, x.variable, y_type), typed, (x, y), y)
+        elif y_type is Tracer and x_type is np.ndarray:
+            tape = y.tape
+            if _current() is tape:
+                return function(tape.capture(x), y)
+        elif y_type is Tracer and x_type in NUMBERS:
+            return with_number(y.tape, (typed, x_type, y.variable), typed, (x, y), x)
+        return with_others(x, y)
+    _recalling.add(function)
     return function
 
 

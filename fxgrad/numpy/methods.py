@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+from fxgrad.core.replay import remembered
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.numpy import (
@@ -116,8 +117,8 @@ def _to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
 
 _PROPERTIES: dict[str, Function] = {
     "device": lambda self: inspection.DEVICE,
-    "T": lambda self: shaping.transpose(self),
-    "mT": _matrix_transpose,
+    "T": remembered(shaping.transpose),
+    "mT": remembered(_matrix_transpose),
     "real": lambda self: mathematics.real.function(self),
     "imag": lambda self: mathematics.imag.function(self),
     "at": Updates,
@@ -130,11 +131,12 @@ def attach() -> None:
     members |= {f"__r{name}__": _reflected(function) for name, function in _OPERATORS.items()}
     members |= {f"__{name}__": _comparison(function) for name, function in _COMPARISONS.items()}
     members |= {name: property(function) for name, function in _PROPERTIES.items()}
-    members |= _METHODS
+    members |= {name: remembered(function) for name, function in _METHODS.items()}
     members |= {
-        "__getitem__": indexing.getitem, "__iter__": _iterate, "__contains__": _contains,
+        "__getitem__": remembered(indexing.getitem), "__iter__": _iterate, "__contains__": _contains,
         "__round__": lambda self, digits=None: mathematics.round(self, digits or 0),
-        "__array_namespace__": _array_namespace, "to_device": _to_device, "reshape": _reshape, "transpose": _transpose,
+        "__array_namespace__": _array_namespace, "to_device": _to_device,
+        "reshape": remembered(_reshape), "transpose": remembered(_transpose),
     }
     for name, member in members.items():
         setattr(Tracer, name, member)

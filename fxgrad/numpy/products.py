@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
+from fxgrad.core.replay import remembered
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ShapeError, at_user_line
@@ -40,6 +42,7 @@ def _dtype(given: Any) -> Any:
     return None if given is None else dtypes.canonical(given)
 
 
+@partial(remembered, captures=True)
 def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The matrix product of the last two axes; the others broadcast, and vectors count as a row and a column.
 
@@ -95,6 +98,7 @@ def _stacked(a: Any, b: Any, precision: Any, preferred: Any) -> Any:
     return transpose(result, [made.index(each) for each in wanted])
 
 
+@partial(remembered, captures=True)
 def dot(a: Any, b: Any, out: Any = None, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The product of two arrays, summed over the last axis of `a` and the second-to-last (or only) one of `b`.
 
@@ -114,6 +118,7 @@ def dot(a: Any, b: Any, out: Any = None, *, precision: Any = None, preferred_ele
     return dot_general(a, b, (((len(left) - 1,), (b_axis,)), ((), ())), precision, _dtype(preferred_element_type))
 
 
+@partial(remembered, captures=True)
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The product of two arrays, summed over the last axis of both.
 
@@ -130,6 +135,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
                        _dtype(preferred_element_type))
 
 
+@partial(remembered, captures=True)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """The products of every element of `a` with every one of `b`, as a matrix; both are flattened.
 
@@ -142,6 +148,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     return multiply(reshape(a, (*shape_of(a), 1)), b)
 
 
+@partial(remembered, captures=True)
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The product of two flattened arrays, the first one conjugated. Raises `ShapeError` if their sizes differ.
 
@@ -154,6 +161,7 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
     return dot(a, ravel(b), precision=precision, preferred_element_type=preferred_element_type)
 
 
+@partial(remembered, captures=True)
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The product of vectors along `axis`, the first ones conjugated; the other axes broadcast.
 
@@ -194,6 +202,7 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
     return reshape(product, (*shape_of(product)[:-2], shape_of(product)[-1]))
 
 
+@partial(remembered, captures=True)
 def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The product of two arrays, summed over pairs of axes.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.core.replay import remembered
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.numpy.elementwise import Elementwise
@@ -16,9 +17,11 @@ from fxgrad.numpy.ordering import cumprod, cumsum
 Function = Callable[..., Any]
 
 _ufuncs: dict[Any, Function] = {}
+_plain: dict[Any, Function] = {}
+"""What a ufunc called without options is, by the ufunc."""
 _functions: dict[Any, Function] = {}
 _ACCUMULATED = {np.add: cumsum, np.multiply: cumprod}
-_IGNORED = ("subok", "casting", "device", "like")
+_IGNORED = frozenset({"subok", "casting", "device", "like"})
 """Options of NumPy's functions that mean nothing for traced arrays."""
 _IN_PLACE = {"copyto", "put", "put_along_axis", "fill_diagonal", "place", "putmask"}
 """Functions of NumPy that change an argument; those of the same names here return a copy."""
@@ -26,11 +29,15 @@ _IN_PLACE = {"copyto", "put", "put_along_axis", "fill_diagonal", "place", "putma
 
 def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
     """`np.sin(x)` and all other ufuncs, and their methods."""
+    if method == "__call__" and not options:
+        plain = _plain.get(ufunc)
+        if plain is not None:
+            return plain(*inputs)
     function = _ufuncs.get(ufunc)
     if function is None:
         raise _unsupported(ufunc.__name__, method)
     if method == "__call__":
-        return function(*inputs, **options) if options else getattr(function, "function", function)(*inputs)
+        return function(*inputs, **options)
     if method == "at":
         raise UnsupportedError(at_user_line(f"np.{ufunc.__name__}.at changes its first argument, and traced arrays "
                                             "cannot change. Write x = x.at[index].add(values), or set, multiply, ..."))
@@ -49,7 +56,9 @@ def _array_function(_: Tracer, function: Any, __: Any, args: Sequence[Any], opti
     own = _functions.get(function)
     if own is None:
         raise _unsupported(_name_of(function))
-    return own(*args, **{key: value for key, value in options.items() if key not in _IGNORED})
+    if options:
+        options = {key: value for key, value in options.items() if key not in _IGNORED}
+    return own(*args, **options)
 
 
 def _name_of(function: Any) -> str:
@@ -78,7 +87,7 @@ def install(functions: dict[str, Function], np_module: str = "") -> None:
     for name, function in functions.items():
         theirs = getattr(module, name, None)
         if isinstance(theirs, np.ufunc):
-            _ufuncs[theirs] = function
+            _ufuncs[theirs], _plain[theirs] = function, getattr(function, "function", function)
         elif callable(theirs) and not isinstance(theirs, type) and function is not theirs and name not in _IN_PLACE:
-            _functions[theirs] = function
+            _functions[theirs] = remembered(function)
     Tracer.__array_ufunc__, Tracer.__array_function__ = _array_ufunc, _array_function  # type: ignore[attr-defined]

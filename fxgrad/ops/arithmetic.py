@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from fxgrad import dtypes
 from fxgrad.core import simplify
-from fxgrad.core.avals import Literal
+from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.simplify import Definitions, is_literal, rewrites
+from fxgrad.core.snippets import Snippet, of_ufunc, snippets
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of
 from fxgrad.ops.choose import where
@@ -100,18 +103,20 @@ simplify.commutative.add(mul_p)
 @rewrites.register(mul_p)
 def _mul_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Factors 1 and -1 vanish; signs move outward, so that products which differ in sign alone are shared."""
-    for x, y in (inputs, inputs[::-1]):
-        if is_literal(y, 1) and keeps_type(x, y):
-            return [x]
-        if is_literal(y, -1) and keeps_type(x, y):
-            return [neg(x)]
-    signs = [known.inputs_if(value, neg_p) for value in inputs]
-    bare = [value if sign is None else sign[0] for value, sign in zip(inputs, signs, strict=True)]
-    if all(signs):
-        return [mul(*bare)]
-    if any(signs) and type(bare[0]) is not Literal and type(bare[1]) is not Literal:
-        return [neg(mul(*bare))]
-    return folded(mul_p, inputs)
+    x, y = inputs
+    if type(x) is Literal or type(y) is Literal:
+        for factor, literal in ((x, y), (y, x)):
+            if is_literal(literal, 1) and keeps_type(factor, literal):
+                return [factor]
+            if is_literal(literal, -1) and keeps_type(factor, literal):
+                return [neg(factor)]
+        return folded(mul_p, inputs)
+    first, second = known.inputs_if(x, neg_p), known.inputs_if(y, neg_p)
+    if first and second:
+        return [mul(first[0], second[0])]
+    if first or second:
+        return [neg(mul(first[0] if first else x, second[0] if second else y))]
+    return None
 
 
 def _div_transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any]:
@@ -137,6 +142,13 @@ div_p = binary("div", numpy=_div_numpy, public="divide", transpose=_div_transpos
                together=lambda given, out, x, y: div(sub(given[0], mul(out, given[1])), y),
                tangents=[lambda t, out, x, y: div(t, y), lambda t, out, x, y: neg(div(mul(t, out), y))])
 div = operation(div_p)
+
+
+@snippets.register(div_p)
+def _div_snippet(avals: Sequence[Aval], _: dict[str, Any]) -> Snippet | None:
+    return None if dtypes.is_integer(avals[0].dtype) else of_ufunc(np.true_divide, avals)
+
+
 simplify.exactly_rounded.update((sub_p, mul_p, div_p))
 
 

@@ -13,6 +13,7 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.core.simplify import Definitions, rewrites
+from fxgrad.core.snippets import Snippet, snippets
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
@@ -194,6 +195,19 @@ def _dot_cost(x: Aval, y: Aval, **params: Any) -> Cost:
 dot_general_p = register(Primitive(
     name="dot_general", abstract=_dot_abstract, numpy=ArrayKernel(_dot_numpy), xla=_dot_xla, jvp=_dot_jvp,
     transpose=_dot_transpose, batch=_dot_batch, cost=_dot_cost))
+
+
+@snippets.register(dot_general_p)
+def _dot_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
+    """The product of vectors and matrices of wide dtypes, as `_MATRIX_PRODUCTS` has it."""
+    x, y = avals
+    (x_contract, y_contract), (x_batch, _) = params["dimension_numbers"]
+    preferred = params["preferred_element_type"]
+    if x_batch or len(x_contract) != 1 or not {x.ndim, y.ndim} <= {1, 2} or x.dtype.kind not in "fc" or \
+            x.dtype.itemsize == 2 or (preferred is not None and preferred != x.dtype):
+        return None
+    left, right = "{0}.T" * (x_contract[0] != x.ndim - 1) or "{0}", "{1}.T" * (y_contract[0] != 0) or "{1}"
+    return Snippet(f"{left}.dot({right}{{out}})")
 
 
 def dot_general(x: Any, y: Any, dimension_numbers: Any, precision: str | None = None,

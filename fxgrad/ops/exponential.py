@@ -1,4 +1,4 @@
-"""Exponentials, logarithms, roots and powers: exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt square integer_pow pow.
+"""Exponentials and powers: exp exp2 expm1 log log1p logaddexp logistic sqrt rsqrt cbrt square integer_pow pow.
 
 Rules reuse the output where they can: the derivative of exp is exp itself, that of sqrt is 1/2 over it. Here and in
 the other rooms, where the output or the input is squared in a rule, it is multiplied by itself: the derivatives of
@@ -8,18 +8,20 @@ that are products which occur again at the next order.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.simplify import Definitions, rewrites
+from fxgrad.core.snippets import Snippet, of_ufunc, snippets
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import DTypeError
 from fxgrad.ops.arithmetic import add, div, mul, neg_p, sub
 from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import and_, eq
+from fxgrad.ops.comparison import and_, eq, ne
 from fxgrad.ops.pointwise import binary, operation, unary
 
 # --- exponentials and logarithms ----------------------------------------------------------------------------
@@ -105,6 +107,11 @@ integer_pow_p = unary("integer_pow", numpy=_integer_pow_numpy, accepts="numeric"
                       check=_check_exponent, parameters=frozenset({"exponent"}))
 
 
+@snippets.register(integer_pow_p)
+def _integer_pow_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
+    return of_ufunc(np.multiply, [avals[0], avals[0]]).of(0, 0) if params["exponent"] == 2 else None
+
+
 def integer_pow(x: Any, exponent: int) -> Any:
     """`x` to a static integer power; negative powers are for inexact dtypes only."""
     return x if exponent == 1 else operation(integer_pow_p)(x, exponent=int(exponent))
@@ -133,3 +140,23 @@ def _pow_exponent_tangent(t: Any, out: Any, x: Any, y: Any) -> Any:
 pow_p = binary("pow", numpy=np.power, accepts="inexact", tangents=[_pow_base_tangent, _pow_exponent_tangent],
                public="power", flops=10)
 pow = operation(pow_p)
+
+# --- logarithms of sums -----------------------------------------------------------------------------------------
+
+
+def _logaddexp_xla(lax: Any, x: Any, y: Any) -> Any:
+    """The greater one, and what the other adds; equal infinities have no difference."""
+    apart = lax.sub(x, y)
+    total = lax.add(lax.max(x, y), lax.log1p(lax.exp(lax.neg(lax.abs(apart)))))
+    return lax.select(lax.ne(apart, apart), lax.add(x, y), total)
+
+
+def _share(t: Any, x: Any, y: Any) -> Any:
+    """The part of exp(x) in exp(x) + exp(y), by which a tangent of x counts; one half at equal infinities."""
+    apart = sub(x, y)
+    return mul(t, logistic(where(and_(ne(apart, apart), eq(x, y)), 0.0, apart)))
+
+
+logaddexp_p = binary("logaddexp", numpy=np.logaddexp, xla=_logaddexp_xla, accepts="floating", flops=20,
+                     tangents=[lambda t, out, x, y: _share(t, x, y), lambda t, out, x, y: _share(t, y, x)])
+logaddexp = operation(logaddexp_p)

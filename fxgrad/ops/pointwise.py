@@ -6,6 +6,7 @@ stand here, the un-broadcast of cotangents in `space`; each is written once.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,10 +25,13 @@ from fxgrad.ops.families import broadcast_shapes, check_kind, check_same_dtype, 
 from fxgrad.ops.space import broadcast_to, unbroadcast
 
 
-def align(lax: Any, *values: Any) -> list[Any]:
-    """Jax values broadcast to one shape, as XLA's elementwise operations need them."""
-    shape = broadcast_shapes("broadcast", *(value.shape for value in values))
-    return [value if value.shape == shape else
+def align(lax: Any, *values: Any, scalars: bool = True) -> list[Any]:
+    """Jax values broadcast to one shape, as XLA's elementwise operations need them; scalars only if `scalars` says."""
+    shapes = {value.shape for value in values}
+    if len(shapes) == 1 or (not scalars and len(shapes) == 2 and () in shapes):
+        return list(values)
+    shape = broadcast_shapes("broadcast", *shapes)
+    return [value if value.shape == shape or not (scalars or value.shape) else
             lax.broadcast_in_dim(value, shape, tuple(range(len(shape) - value.ndim, len(shape))))
             for value in values]
 
@@ -62,7 +66,7 @@ Tangent = Callable[..., Any]
 """(tangent, output, *inputs, **params) -> this input's part of the output tangent (may be a symbolic zero)."""
 
 
-def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: Callable[..., Any],
+def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: str | Callable[..., Any],
                 accepts: str, result: Callable[[DType], DType] = lambda dtype: dtype,
                 tangents: Sequence[Tangent | None] | None, transpose: Rule = NOT_LINEAR, flops: int = 1,
                 public: str | None = None, parameters: frozenset[str] = frozenset(),
@@ -77,19 +81,28 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: Callab
     """
     shown = public or name
 
+    results: dict[DType, DType] = {}  # by the dtypes that passed the checks, where these depend on nothing else
+
     def abstract(*avals: Aval, **params: Any) -> list[Aval]:
-        if params.keys() != parameters:
-            raise TypeError(f"{name} takes the parameters {sorted(parameters)}, got {sorted(params)}")
-        check_kind(shown, accepts, *avals)
-        check_same_dtype(shown, *avals)
-        if check is not None:
-            check(*avals, **params)
-        shape = avals[0].shape if arity == 1 else broadcast_shapes(shown, *(aval.shape for aval in avals))
-        dtype = result(avals[0].dtype)
-        return [Aval(shape, dtype, all(aval.weak for aval in avals) and dtype != dtypes.bool_)]
+        dtype = None if params else results.get(avals[0].dtype)
+        if dtype is None or not _of_one_dtype(avals):
+            if params.keys() != parameters:
+                raise TypeError(f"{name} takes the parameters {sorted(parameters)}, got {sorted(params)}")
+            check_kind(shown, accepts, *avals)
+            check_same_dtype(shown, *avals)
+            if check is not None:
+                check(*avals, **params)
+            dtype = result(avals[0].dtype)
+            if check is None and not parameters:
+                results[avals[0].dtype] = dtype
+        return [_joined(shown, avals, dtype)]
+
+    emitted = lax_function(xla)
+    # The functions of `lax` broadcast scalars by themselves, as one equation less for jax to trace.
+    aligned = functools.partial(align, scalars=False) if isinstance(xla, str) else align
 
     def xla_rule(lax: Any, *values: Any, **params: Any) -> list[Any]:
-        return [xla(lax, *(align(lax, *values) if arity > 1 else values), **params)]
+        return [emitted(lax, *(aligned(lax, *values) if arity > 1 else values), **params)]
 
     def jvp(primals: list[Any], given: list[Any], **params: Any) -> tuple[list[Any], list[Any]]:
         assert tangents is not None
@@ -119,10 +132,34 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: Callab
     return primitive
 
 
+def _of_one_dtype(avals: Sequence[Aval]) -> bool:
+    """Whether the dtypes are one object, as those that are equal most often are."""
+    for aval in avals:  # noqa: SIM110  (this runs for every operation that is recorded)
+        if aval.dtype is not avals[0].dtype:
+            return False
+    return True
+
+
+def _joined(name: str, avals: Sequence[Aval], dtype: DType) -> Aval:
+    """The type of an elementwise result: one of `avals` if that is of this type, which is most often so."""
+    weak = dtype is not dtypes.bool_ and avals[0].weak
+    shape = avals[0].shape
+    for aval in avals[1:]:
+        weak = weak and aval.weak
+        if aval.shape != shape and aval.shape:
+            shape = broadcast_shapes(name, *(aval.shape for aval in avals)) if shape else aval.shape
+    for aval in avals:
+        if aval.shape == shape and aval.dtype is dtype and aval.weak == weak:
+            return aval
+    return Aval(shape, dtype, weak)
+
+
 def _leave_out_broadcasts(primitive: Primitive) -> None:
     """Enters the rewrite that takes operands before they were broadcast, since the operation broadcasts by itself."""
     @rewrites.register(primitive)
     def without_needless_broadcasts(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+        if not space.any_broadcast(known, inputs):
+            return None
         scalars = [space.repeated_scalar(known, value) for value in inputs]
         if primitive in exactly_rounded and any(aval_of(value).shape for value in inputs) and \
                 all(scalar is not None for scalar in scalars):
@@ -154,21 +191,21 @@ def align_batch(values: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
 def unary(name: str, *, numpy: Callable[..., Any], tangent: Tangent | None, accepts: str = "inexact",
           xla: str | Callable[..., Any] | None = None, **rest: Any) -> Primitive:
     """An elementwise operation with one input; `xla` is the name in `lax`, by default `name` itself."""
-    return elementwise(name, 1, numpy=numpy, xla=lax_function(xla or name), accepts=accepts,
+    return elementwise(name, 1, numpy=numpy, xla=xla or name, accepts=accepts,
                        tangents=None if tangent is None else [tangent], **rest)
 
 
 def binary(name: str, *, numpy: Callable[..., Any], tangents: Sequence[Tangent | None] | None,
            accepts: str = "numeric", xla: str | Callable[..., Any] | None = None, **rest: Any) -> Primitive:
     """An elementwise operation with two inputs of one dtype."""
-    return elementwise(name, 2, numpy=numpy, xla=lax_function(xla or name), accepts=accepts,
+    return elementwise(name, 2, numpy=numpy, xla=xla or name, accepts=accepts,
                        tangents=tangents, **rest)
 
 
 def comparison(name: str, *, numpy: Callable[..., Any], accepts: str = "ordered",
                xla: str | Callable[..., Any] | None = None, public: str | None = None) -> Primitive:
     """An elementwise operation with two inputs of one dtype and a bool output."""
-    return elementwise(name, 2, numpy=numpy, xla=lax_function(xla or name), accepts=accepts,
+    return elementwise(name, 2, numpy=numpy, xla=xla or name, accepts=accepts,
                        result=lambda dtype: dtypes.bool_, tangents=None, public=public)
 
 

@@ -12,6 +12,7 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal, Shape
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.core.simplify import Definitions, rewrites
+from fxgrad.core.snippets import Snippet, snippets
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import ShapeError
@@ -159,6 +160,12 @@ def _slice_numpy(x: Any, *, start_indices: tuple[int, ...], limit_indices: tuple
     return x[tuple(map(builtins.slice, start_indices, limit_indices, strides))]
 
 
+def _slice_snippet(_: Sequence[Aval], params: dict[str, Any]) -> Snippet:
+    parts = zip(params["start_indices"], params["limit_indices"], params["strides"], strict=True)
+    index = ", ".join(f"{start}:{limit}" + f":{stride}" * (stride != 1) for start, limit, stride in parts)
+    return Snippet(f"{{0}}[{index or ()}]", owned=False)
+
+
 def _slice_transpose(cotangent: Any, aval: Aval, *, start_indices: tuple[int, ...], limit_indices: tuple[int, ...],
                      strides: tuple[int, ...]) -> Any:
     config = []
@@ -181,6 +188,7 @@ def _slice_batch(size: int, values: list[Any], axes: list[int], *, start_indices
 slice_p = linear_unary(
     "slice", abstract=_slice_abstract, numpy=_slice_numpy, transpose=_slice_transpose, batch=_slice_batch,
     xla=lambda lax, x, *, start_indices, limit_indices, strides: lax.slice(x, start_indices, limit_indices, strides))
+snippets.register(slice_p)(_slice_snippet)
 
 
 def slice(x: Any, start_indices: Sequence[int], limit_indices: Sequence[int],

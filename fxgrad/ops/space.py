@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal, Shape
 from fxgrad.core.simplify import Definitions, rewrites
+from fxgrad.core.snippets import Snippet, snippets
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
@@ -38,6 +40,21 @@ broadcast_to_p = linear_unary(
     "broadcast_to", abstract=_broadcast_abstract, numpy=lambda x, *, shape: np.broadcast_to(x, shape),
     xla=_broadcast_xla, batch=_broadcast_batch,
     transpose=lambda cotangent, aval, *, shape: unbroadcast(cotangent, aval))
+
+
+def _spread(x: Any, shape: Shape, dtype: DType) -> Any:
+    spread = np.empty(shape, dtype)
+    spread[...] = x
+    return spread
+
+
+@snippets.register(broadcast_to_p)
+def _broadcast_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet:
+    """A new array, which takes a fraction of the time of NumPy's view where it is small."""
+    shape, dtype = params["shape"], avals[0].dtype
+    if math.prod(shape) > 2**16:
+        return Snippet(f"broadcast_to({{0}}, {shape})", {"broadcast_to": np.broadcast_to}, owned=False)
+    return Snippet(f"spread({{0}}, {shape}, {dtype.name})", {"spread": _spread, dtype.name: dtype})
 
 
 def broadcast_to(x: Any, shape: Shape) -> Any:
@@ -71,6 +88,15 @@ def _broadcast_rewrite(known: Definitions, inputs: list[Any], params: dict[str, 
         if shape != (1,) * (len(shape) - len(before)) + before:
             return None
     return [broadcast_to(inner[0], params["shape"])]
+
+
+def any_broadcast(known: Definitions, inputs: Sequence[Any]) -> bool:
+    """Whether `without_broadcast` or `repeated_scalar` may find anything; for most operations they do not."""
+    for value in inputs:  # no `any`: this runs for every operation of a derived program
+        maker = known.maker(value)
+        if maker is broadcast_to_p or maker is reshape_p:
+            return True
+    return False
 
 
 def without_broadcast(known: Definitions, inputs: list[Any]) -> list[Any] | None:
@@ -123,6 +149,11 @@ reshape_p = linear_unary(
     transpose=lambda cotangent, aval, *, shape: reshape(cotangent, aval.shape))
 
 
+@snippets.register(reshape_p)
+def _reshape_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
+    return Snippet(f"{{0}}.reshape({params['shape']})", owned=False) if avals[0].shape else None
+
+
 def reshape(x: Any, shape: Shape) -> Any:
     """`x` in row-major order with another shape; `x` itself if it has that shape."""
     return x if aval_of(x).shape == shape else bind(reshape_p, x, shape=shape)[0]
@@ -161,6 +192,14 @@ transpose_p = linear_unary(
     "transpose", abstract=_transpose_abstract, numpy=lambda x, *, permutation: np.transpose(x, permutation),
     xla=lambda lax, x, *, permutation: lax.transpose(x, permutation), batch=_transpose_batch,
     transpose=lambda cotangent, aval, *, permutation: transpose(cotangent, inverse_permutation(permutation)))
+
+
+@snippets.register(transpose_p)
+def _transpose_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
+    if avals[0].ndim < 2:
+        return None
+    reverses = params["permutation"] == tuple(reversed(range(avals[0].ndim)))
+    return Snippet("{0}.T" if reverses else f"{{0}}.transpose({params['permutation']})", owned=False)
 
 
 def inverse_permutation(permutation: Sequence[int]) -> tuple[int, ...]:
@@ -217,6 +256,16 @@ reduce_sum_p = reduction(
     "reduce_sum", accepts="numeric", public="sum",
     numpy=lambda x, axes: np.add.reduce(x, axis=axes, dtype=x.dtype), jvp=_sum_jvp,
     transpose=lambda cotangents, inputs, *, axes: [expand_axes(cotangents[0], axes, inputs[0].shape)])
+
+
+@snippets.register(reduce_sum_p)
+def _sum_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
+    """The kernel's call with what it takes by default left out; of narrow numbers the sum is of their own dtype."""
+    aval, axes = avals[0], params["axes"]
+    if aval.dtype.kind not in "fc" or aval.dtype.itemsize == 2:
+        return None
+    axis = axes[0] if len(axes) == 1 else axes
+    return Snippet(f"add_reduce({{0}}, {axis})" if aval.ndim > 1 else "add_reduce({0})", {"add_reduce": np.add.reduce})
 
 
 def reduce_sum(x: Any, axes: Sequence[int]) -> Any:

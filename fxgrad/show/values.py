@@ -229,12 +229,16 @@ def is_named_tuple(kind: type) -> bool:
 
 def library_classes() -> dict[str, type]:
     """The named tuples and enumerations of fxgrad by name, for reading them; a name used twice is left out."""
+    return _classes_of(tuple(name for name in [*sys.modules] if name.startswith("fxgrad.")))
+
+
+@lru_cache(maxsize=1)  # a search of everything in fxgrad takes longer than to parse a short program
+def _classes_of(modules: tuple[str, ...]) -> dict[str, type]:
     found: dict[str, set[type]] = {}
-    for name, module in [*sys.modules.items()]:
-        if name.startswith("fxgrad."):
-            for value in [*vars(module).values()]:
-                if isinstance(value, type) and value.__module__.startswith("fxgrad.") and is_value_class(value):
-                    found.setdefault(value.__name__, set()).add(value)
+    for name in modules:
+        for value in [*vars(sys.modules[name]).values()]:
+            if isinstance(value, type) and value.__module__.startswith("fxgrad.") and is_value_class(value):
+                found.setdefault(value.__name__, set()).add(value)
     return {name: classes.pop() for name, classes in found.items() if len(classes) == 1}
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes, tree
-from fxgrad.control.flat import function_name, leaf_aval, origin_of
+from fxgrad.control.flat import leaf_aval, origin_of
 from fxgrad.core.avals import Literal
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, trace
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.ops.space import instantiate
 from fxgrad.testing.numbers import DIFFERENCES, LawError, described, difference, direction, inner, mismatch, widened
 from fxgrad.transforms.forward import forward

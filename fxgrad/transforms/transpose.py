@@ -9,8 +9,9 @@ from fxgrad.core.interpreter import Derived, derive
 from fxgrad.core.primitive import Absent
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.simplify import live_equations
+from fxgrad.core.sources import sources
 from fxgrad.core.symbolic import Linear, Zero
-from fxgrad.core.tape import bind_equation, read, sources
+from fxgrad.core.tape import bind_equation, read
 from fxgrad.errors import LinearityError, at_user_line
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import instantiate

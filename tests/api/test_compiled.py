@@ -36,6 +36,27 @@ def test_python_integers_that_do_not_fit_32_bits() -> None:
     assert jit(lambda n: n + 1)(3).dtype == np.int32
 
 
+def test_results_of_integers_that_do_not_fit_32_bits_are_arguments_again() -> None:
+    f = jit(lambda n: n + 1)
+    assert int(f(f(2 ** 40))) == 2 ** 40 + 2
+    assert not f(3).weak_type
+    with jax.enable_x64(True):
+        weak = jnp.add(2 ** 40, 1)
+    assert weak.weak_type
+    assert int(f(weak)) == 2 ** 40 + 2
+
+
+def test_integers_in_containers_and_after_other_arguments() -> None:
+    f = jit(lambda x, tree: x * tree[0] + tree[1])
+    assert f(np.ones(2, np.float32), (np.float32(2), 1.5)).tolist() == [3.5, 3.5]
+    assert f(np.ones(2, np.int32), (2, 3)).dtype == np.int32
+    assert int(f(2, (2 ** 40, 3))) == 2 ** 41 + 3
+    assert int(f(2 ** 40, (2, 3))) == 2 ** 41 + 3
+    lowered = jit(lambda n: n + 1).lower(fxgrad.ShapeDtypeStruct((), np.int32, weak_type=True))
+    assert "i32" in lowered.as_text()
+    assert "i64" in jit(lambda n: n + 1).lower(2 ** 40).as_text()
+
+
 def test_the_default_dtype_counts_also_where_a_version_was_compiled() -> None:
     f = jit(lambda x: x * 2.0)
     assert f(3.0).dtype == np.float32

@@ -13,6 +13,7 @@ from fxgrad.ops.exponential import (
     integer_pow_p,
     log1p_p,
     log_p,
+    logaddexp_p,
     logistic_p,
     pow_p,
     rsqrt_p,
@@ -45,6 +46,13 @@ SAMPLES: dict[Primitive, list[Sample]] = {
     cbrt_p: [*elementwise_samples(1, REAL, (0.2, 3)), *elementwise_samples(1, REAL, (-3, -0.2))],
     square_p: elementwise_samples(1, (*INEXACT, *INTEGER)),
     integer_pow_p: [*powers(3), *powers(0), *powers(2), *powers(-2), *powers(7)],
+    logaddexp_p: [
+        *elementwise_samples(2, REAL),
+        Sample(np.array([800.0, -800, 800]), np.array([-800.0, 800, 800.5])),
+        Sample(np.array([1.5, 0.0, 800]), np.array([1.5, 0.0, 800])),
+        Sample(np.array([np.inf, -np.inf, np.inf, np.nan]), np.array([np.inf, -np.inf, -np.inf, 0.0]),
+               without=SINGULAR),
+    ],
     pow_p: [
         *elementwise_samples(2, INEXACT, (0.3, 2), (-2, 2)),
         Sample(np.array([-2.0, -2.0, -3.0, 0.0, 0.0]), np.array([2.0, 3.0, -1.0, 2.0, 3.0]), fixed=[1]),

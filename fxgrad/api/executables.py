@@ -1,0 +1,280 @@
+"""Executables of jitted functions: the calls of them that need care, and those that several functions share.
+
+A jitted function made anew at every call (a lambda in a loop) records the same interned program each time. From the
+second function on, the program has an executable that all of them share; what they closed over is an argument of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fxgrad import tree
+from fxgrad.api.static_arguments import Split, StaticArguments
+from fxgrad.control.flat import Traced, leaf_aval
+from fxgrad.core.avals import Aval, check_dtype, keys_to_jax
+from fxgrad.core.program import Program
+from fxgrad.core.tracer import Tracer
+from fxgrad.dtypes import DType, from_jax, is_key
+from fxgrad.executors.xla import emit
+from fxgrad.tree import TreeDef
+
+Executable = Callable[..., Any]
+"""Takes the arguments of the user's function; to be called in the x64 scope."""
+
+
+class Unprepared(Exception):  # noqa: N818  (no error, but a call that is not as those before)
+    """What was prepared does not fit this call; `Jitted` prepares what does, and calls again."""
+
+
+class IntegerMet(Unprepared):
+    """A Python integer is among the arguments, of which jax does not tell the width: they need a look at each call."""
+
+
+class KeysMet(Unprepared):
+    """NumPy's arrays of random keys are among the arguments, which jax does not take as they are."""
+
+
+class OtherSignature(Unprepared):
+    """The arguments are of other types than those of the shared executable."""
+
+
+def computed(program: Program, captured: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+    """The outputs of `program` within jax's trace, its inputs being of the dtypes that it expects, and never weak."""
+    avals = program.in_avals[program.captured:]
+    values = [leaf if is_key(aval.dtype) or (leaf.dtype == aval.dtype and not leaf.weak_type) else
+              jax.lax.convert_element_type(leaf, aval.dtype) for leaf, aval in zip(leaves, avals, strict=True)]
+    if any(type(value) is Tracer for value in captured):
+        raise AssertionError("a tracer was captured by a compiled function; this is a bug in fxgrad")
+    return emit(program, [*captured, *values])
+
+
+def argument_avals(leaves: Sequence[Any]) -> list[Aval] | None:
+    """The types that the leaves of a call have for the function; None if jax has to say what is wrong with one.
+
+    They are the same for all calls that jax takes for equal: one wide integer makes all Python integers wide.
+    """
+    wide = integer_bits(leaves) == 64
+    avals = []
+    for leaf in leaves:
+        if isinstance(leaf, jax.Array):
+            aval = None if from_jax(leaf.dtype) is None else aval_from_jax(leaf, wide)
+        else:
+            aval = leaf_aval(leaf)
+        if aval is None or type(leaf) is Tracer:
+            return None
+        if wide and type(leaf) is int:
+            aval = _WIDE
+        avals.append(aval)
+    return avals
+
+
+_WIDE = Aval((), np.dtype(np.int64), weak=True)
+
+
+def aval_from_jax(leaf: Any, wide: bool) -> Aval:
+    """The type of a jax array or tracer; weak scalars, which jax widens in the x64 scope, get their own width back."""
+    aval = jax.typeof(leaf)
+    dtype = from_jax(aval.dtype)
+    if dtype is None:
+        check_dtype(leaf, "jit: an argument")
+        raise AssertionError(f"jax traces an array of dtype {aval.dtype}")
+    if not aval.shape and getattr(aval, "weak_type", False):
+        scalar = {"f": 0.0, "i": 2**32 * wide, "c": 0j}.get(dtype.kind)
+        if scalar is not None:
+            known = leaf_aval(scalar)
+            assert known is not None
+            return known
+    return Aval(tuple(aval.shape), dtype)
+
+
+_WITHOUT_INTEGERS = frozenset({np.ndarray, float, bool, complex, str, type(None), Tracer})
+
+
+def integer_bits(args: Sequence[Any]) -> int:
+    """How many bits the widest Python integer needs among the arguments, or in containers there: 0 (none), 32 or 64.
+
+    jax's own arrays that stand for Python numbers count too, by their dtype.
+    """
+    bits = 0
+    for arg in args:
+        if type(arg) is int:
+            needed = 32 if -2**31 <= arg < 2**31 else 64
+        elif type(arg) in _WITHOUT_INTEGERS:
+            continue
+        elif isinstance(arg, jax.Array):
+            is_integer = getattr(arg, "weak_type", False) and arg.dtype.kind == "i"  # keys have no weakness
+            needed = 8 * arg.dtype.itemsize if is_integer else 0
+        else:
+            leaves = tree.leaves(arg)
+            needed = 0 if len(leaves) == 1 and leaves[0] is arg else integer_bits(leaves)
+        bits = max(bits, needed)
+    return bits
+
+
+def weak_integer(aval: Aval) -> bool:
+    """Whether a value of this type may be a Python integer."""
+    return aval.weak and aval.dtype.kind == "i"
+
+
+class Careful:
+    """Calls an executable by the width of the Python integers among the arguments, as `integer_bits` tells it."""
+
+    __slots__ = ("_by_bits",)
+
+    def __init__(self, by_bits: Callable[[int], Executable]) -> None:
+        self._by_bits = {bits: by_bits(bits) for bits in (0, 32, 64)}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._by_bits[integer_bits((*args, kwargs) if kwargs else args)](*args, **kwargs)
+
+
+class KeysConverted:
+    """Calls an executable with NumPy's arrays of random keys as jax's, which does not take them as they are."""
+
+    __slots__ = ("_executable",)
+
+    def __init__(self, executable: Executable) -> None:
+        self._executable = executable
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = tree.map(keys_to_jax, (args, kwargs))
+        return self._executable(*args, **kwargs)
+
+
+_SHAPE_AND_DTYPE = operator.attrgetter("shape", "dtype")
+
+
+class BySignature:
+    """Calls the shared executable that belongs to the types of the arguments and to the static ones."""
+
+    __slots__ = ("_known", "_of_arrays", "_static")
+
+    def __init__(self, static: StaticArguments) -> None:
+        self._static = static
+        self._known: dict[Any, Bound] = {}
+        self._of_arrays: dict[Any, Bound] = {}  # for arguments that are all arrays, which are compared in less time
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        split = self._static.split(args, kwargs)
+        try:
+            key: Any = (split.structure, self._static.values(args, kwargs), *map(_SHAPE_AND_DTYPE, split.leaves))
+        except AttributeError:
+            key = None
+        bound = self._of_arrays.get(key)
+        if bound is None:
+            avals = argument_avals(split.leaves)
+            bound = None if avals is None else self._known.get(self.signature(split, avals, args, kwargs))
+            if bound is None:
+                raise OtherSignature
+            if key is not None:
+                self._of_arrays[key] = bound
+        return bound(*split.args, **split.kwargs)
+
+    def signature(self, split: Split, avals: Sequence[Aval], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What tells the calls apart that need executables of their own."""
+        return split.structure, tuple(avals), self._static.values(args, kwargs)
+
+    def add(self, signature: Any, bound: Bound) -> None:
+        """Enters the executable for the calls of one signature."""
+        self._known[signature] = bound
+
+    def __contains__(self, signature: Any) -> bool:
+        return signature in self._known
+
+
+class Bound:
+    """A shared executable with the captured values of one function; takes the dynamic arguments."""
+
+    __slots__ = ("_called", "_captured", "_executable")
+
+    def __init__(self, executable: Executable, captured: Captured) -> None:
+        self._executable, self._captured, self._called = executable, captured, False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._called:
+            self._called = True  # most that share are called once, for which no value need be put on a device
+            return self._executable(self._captured, *args, **kwargs)
+        return self.settled()(*args, **kwargs)
+
+    def settled(self) -> Executable:
+        """The same for many calls: the captured arrays are put on the device, once."""
+        if isinstance(self._executable, functools.partial):
+            return self._executable
+        on_device = [[jax.numpy.asarray(each) if isinstance(each, np.ndarray | np.generic) else each for each in part]
+                     for part in self._captured]
+        self._executable = functools.partial(self._executable, tuple(on_device))
+        return self._executable
+
+
+Captured = tuple[list[Any], list[Any]]
+"""Captured values as a shared executable takes them: most of them, and the scalars of each dtype as one array."""
+_Layout = tuple[DType | None, ...]
+"""For each captured value the dtype of the array that it is packed into, None if it is not."""
+
+
+def bind_captured(traced: Traced, structure: TreeDef, name: str, inline: bool) -> Bound:
+    """The executable of a program, shared by the functions that record it, with what this one captured.
+
+    Raises `TypeError` if there are containers in `structure` or in the result that cannot be told apart by equality.
+    """
+    scalars = [index for index, value in enumerate(traced.captured) if isinstance(value, np.generic)]
+    layout: _Layout = ()
+    captured: Captured = [keys_to_jax(value) for value in traced.captured], []
+    if len(scalars) > _FEW:
+        layout = tuple(value.dtype if isinstance(value, np.generic) and value.dtype.names is None else None
+                       for value in traced.captured)
+        captured = [value for value, dtype in zip(captured[0], layout, strict=True) if dtype is None], [
+            np.array([value for value in traced.captured if isinstance(value, np.generic) and value.dtype == dtype])
+            for dtype in _packs(layout)]
+    return Bound(_shared(traced.program, traced.out_tree, structure, layout, name, inline), captured)
+
+
+_FEW = 4
+"""Each argument of a call takes about a microsecond, as does making an array of many scalars."""
+
+
+def _packs(layout: _Layout) -> list[DType]:
+    return [dtype for dtype in dict.fromkeys(layout) if dtype is not None]
+
+
+def _unpacked(captured: Captured, layout: _Layout) -> list[Any]:
+    """The captured values in order."""
+    others, packs = captured
+    if not layout:
+        return others
+    remaining = iter(others)
+    scalars = {dtype: iter(range(len(layout))) for dtype in _packs(layout)}
+    arrays = dict(zip(scalars, packs, strict=True))
+    return [next(remaining) if dtype is None else
+            jax.lax.index_in_dim(arrays[dtype], next(scalars[dtype]), keepdims=False) for dtype in layout]
+
+
+def _shared(program: Program, out_tree: TreeDef, structure: TreeDef, layout: _Layout, name: str,
+            inline: bool) -> Executable:
+    """The executable of a program, kept on it: takes the captured values, then the dynamic arguments."""
+    key = ("jit", structure, out_tree, layout, inline)
+    executable: Executable | None = program.memo.get(key)
+    if executable is None:
+        avals = program.in_avals[program.captured:]
+
+        def of_program(captured: Captured, /, *args: Any, **kwargs: Any) -> Any:
+            leaves, given = tree.flatten((args, kwargs))
+            if given != structure or any(aval_from_jax(leaf, aval.dtype == np.int64) != aval
+                                         for leaf, aval in zip(leaves, avals, strict=True)):
+                raise OtherSignature
+            return tree.unflatten(out_tree, computed(program, _unpacked(captured, layout), leaves))
+
+        of_program.__name__ = of_program.__qualname__ = name
+        executable = program.memo[key] = jax.jit(of_program, inline=inline)
+    return executable
+
+
+def is_jax_tracer(value: Any) -> bool:
+    """Whether a value belongs to a trace of jax, and so is right for one call only."""
+    return isinstance(value, jax.core.Tracer)

@@ -1,0 +1,80 @@
+"""How generated code calls a kernel: the Python expression of an operation whose types and parameters are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.core.avals import Aval
+from fxgrad.core.primitive import ArrayKernel, Primitive
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+class Snippet(NamedTuple):
+    """An expression in the operands `{0}`, `{1}`, ...; `objects` are those that it speaks of, by their names in it.
+
+    Where the result is `owned` it shares no memory with an operand. `{out}` is the place where `, name` of an array
+    of the type of the result may stand, to be written to, and `{named_out}` that of `, out=name`; with `in_place` it
+    may be an operand. The value must be equal to the kernel's own to the bit.
+    """
+
+    text: str
+    objects: Mapping[str, Any] = _NOTHING
+    owned: bool = True
+    in_place: bool = False
+
+    def of(self, *operands: int) -> Snippet:
+        """The same of other operands, given by their numbers."""
+        numbered = [f"{{{operand}}}" for operand in operands]
+        return self._replace(text=self.text.format(*numbered, out="{out}", named_out="{named_out}"))
+
+
+Rule = Callable[[Sequence[Aval], dict[str, Any]], "Snippet | None"]
+
+
+class Snippets:
+    """Rules by primitive that write an operation as an expression; they stand beside the records."""
+
+    def __init__(self) -> None:
+        self._rules: dict[Primitive, Rule] = {}
+
+    def register(self, primitive: Primitive) -> Callable[[Rule], Rule]:
+        """A decorator that enters its function, which may return None where the kernel itself is to be called."""
+        def enter(rule: Rule) -> Rule:
+            self._rules[primitive] = rule
+            return rule
+        return enter
+
+    def of(self, primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
+        """The expression of an operation on operands of the types `avals`; None if there is none but the kernel."""
+        rule = self._rules.get(primitive)
+        snippet = None if rule is None else rule(avals, params)
+        kernel = primitive.numpy
+        if snippet is None and isinstance(kernel, ArrayKernel) and isinstance(kernel.function, np.ufunc) and not params:
+            return of_ufunc(kernel.function, avals)
+        return snippet
+
+
+snippets = Snippets()
+
+_OPERATORS = {np.add: "{0} + {1}", np.subtract: "{0} - {1}", np.multiply: "{0} * {1}", np.true_divide: "{0} / {1}",
+              np.negative: "-{0}"}
+
+
+def of_ufunc(ufunc: Any, avals: Sequence[Aval]) -> Snippet:
+    """The call of a ufunc; of plain floats, where there is one, the operator, which takes a tenth of the time."""
+    if ufunc in _OPERATORS and all(not aval.shape and aval.dtype in _FLOATS for aval in avals):
+        return Snippet(_OPERATORS[ufunc])
+    operands = ", ".join(f"{{{index}}}" for index in range(len(avals)))
+    out = "{named_out}" if ufunc in _NAMED_OUT else "{out}"
+    return Snippet(f"{ufunc.__name__}({operands}{out})", {ufunc.__name__: ufunc}, in_place=True)
+
+
+_NAMED_OUT = frozenset({np.maximum, np.minimum})
+"""Ufuncs that people take for functions of many operands; NumPy warns where `out` is not named."""
+
+
+_FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})

@@ -1,0 +1,171 @@
+"""Generated NumPy code: equal to the interpreter to the bit for every primitive, and careful with memory."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from samples import all_samples
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad.core.avals import array_aval
+from fxgrad.core.program import Program
+from fxgrad.core.snippets import snippets
+from fxgrad.core.tape import bind, trace
+from fxgrad.executors import numpy as numpy_executor
+from fxgrad.executors.straightline import generate
+from fxgrad.ops.arithmetic import neg_p
+from fxgrad.ops.pointwise import add_p
+
+SAMPLES = {primitive: [sample for sample in samples if not sample.slow and "numpy" not in sample.without]
+           for primitive, samples in all_samples().items()}
+# Operations on whole programs and on the world outside are calls of their kernels; their kernels run other programs.
+WITH_SNIPPETS = sorted((primitive for primitive, samples in SAMPLES.items() if any(
+    snippets.of(primitive, [array_aval(arg) for arg in sample.args()], sample.params) for sample in samples)),
+    key=lambda primitive: primitive.name)
+
+
+def both_ways(program: Program, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
+    source, namespace = generate(program)
+    exec(source, namespace)
+    with np.errstate(all="ignore"):
+        return numpy_executor.interpret(program, inputs), namespace["run"](*inputs)
+
+
+def assert_same_bits(got: list[Any], expected: list[Any]) -> None:
+    for left, right in zip(got, expected, strict=True):
+        assert np.shape(left) == np.shape(right)
+        assert left.dtype == right.dtype
+        assert np.ascontiguousarray(left).tobytes() == np.ascontiguousarray(right).tobytes()
+
+
+def layouts(args: list[Any]) -> list[list[Any]]:
+    """The arguments in row-major order, in column-major order, and with gaps between their elements."""
+    apart = []
+    for arg in args:
+        if np.shape(arg):
+            view = np.zeros([2 * extent for extent in arg.shape], arg.dtype)[(slice(None, None, 2),) * arg.ndim]
+            view[...] = arg
+            apart.append(view)
+        else:
+            apart.append(arg)
+    return [args, [np.asfortranarray(arg) if np.ndim(arg) else arg for arg in args], apart]
+
+
+@pytest.mark.parametrize("primitive", WITH_SNIPPETS, ids=lambda primitive: primitive.name)
+def test_every_expression_equals_its_kernel(primitive) -> None:
+    """On new arrays that end with the operation, on some that are used again, and on the caller's own."""
+    for sample in SAMPLES[primitive]:
+        given = sample.args()
+
+        def on_copies(*tracers, sample=sample):
+            made = [bind(neg_p, bind(neg_p, tracer)[0])[0] if tracer.dtype.kind in "fc" else tracer
+                    for tracer in tracers]
+            return bind(primitive, *made, **sample.params)
+
+        def used_again(*tracers, sample=sample):
+            made = [bind(neg_p, tracer)[0] if tracer.dtype.kind in "fc" else tracer for tracer in tracers]
+            outputs = bind(primitive, *made, **sample.params)
+            again = bind(primitive, *made, **sample.params)
+            sums = [bind(add_p, output, other)[0] if output.dtype.kind in "fc" else output
+                    for output, other in zip(outputs, again, strict=True)]
+            return [*outputs, *sums, *made]
+
+        def plain(*tracers, sample=sample):
+            return bind(primitive, *tracers, **sample.params)
+
+        avals = [array_aval(arg) for arg in given]
+        for function in (plain, on_copies, used_again):
+            program, _ = trace(function, avals, staging=True, intern=False)
+            for args in layouts(given):
+                before = [np.array(arg) for arg in args]
+                expected, got = both_ways(program, args)
+                assert_same_bits(got, expected)
+                assert_same_bits(args, before)
+
+
+def source_of(function, *args) -> str:
+    return generate(fxgrad.make_program(function)(*args))[0]
+
+
+def test_an_operand_that_ends_is_written_over() -> None:
+    source = source_of(lambda x: fnp.exp(fnp.sin(x) * x), np.ones(3))
+    assert "v1 = exp(v1, v1)" in source
+
+
+def test_arguments_and_what_is_returned_are_not_written_over() -> None:
+    def f(x, y):
+        a = fnp.sin(x)
+        b = a * y
+        return a, b + 1.0, fnp.cos(b)
+
+    x, y = np.linspace(0.0, 1.0, 4), np.ones(4)
+    a, b, c = (fxgrad.make_program(f)(x, y))(x, y)
+    program = fxgrad.make_program(f)(x, y)
+    for _ in range(3):
+        results = program(x, y)
+        assert_same_bits(list(results), [a, b, c])
+    np.testing.assert_array_equal(x, np.linspace(0.0, 1.0, 4))
+    np.testing.assert_array_equal(y, np.ones(4))
+
+
+def test_an_array_with_a_view_that_is_needed_is_not_written_over() -> None:
+    def f(x):
+        a = fnp.sin(x)
+        view = a.T
+        return fnp.cos(a) @ view  # `a` ends at the cosine, and its memory does not
+
+    x = np.random.default_rng(0).normal(size=(3, 3))
+    expected, got = both_ways(fxgrad.make_program(f)(x), [x])
+    assert_same_bits(got, expected)
+    np.testing.assert_allclose(got[0], np.cos(np.sin(x)) @ np.sin(x).T)
+
+
+def test_products_do_not_write_over_their_operands() -> None:
+    def f(x):
+        a = fnp.sin(x)
+        return fnp.cos(x @ a) @ fnp.exp(a)
+
+    x = np.random.default_rng(0).normal(size=(4, 4))
+    expected, got = both_ways(fxgrad.make_program(f)(x), [x])
+    assert_same_bits(got, expected)
+
+
+def test_columns_stay_columns() -> None:
+    """A sum over an axis adds up in the order of memory, so arrays keep the layout that the interpreter gives them."""
+    def f(x, y):
+        a = fnp.sin(x.T)
+        b = fnp.cos(y)
+        c = a * b
+        return fnp.sum(fnp.exp(c) * a, axis=0), fnp.sum(b, axis=1)
+
+    x, y = np.random.default_rng(0).normal(size=(2, 37, 37)).astype(np.float32)
+    for first, second in ((x, y), (x.T, y), (x, y.T), (np.asfortranarray(x), np.asfortranarray(y))):
+        expected, got = both_ways(fxgrad.make_program(f)(first, second), [first, second])
+        assert_same_bits(got, expected)
+
+
+def test_generated_code_runs_in_many_threads_at_once() -> None:
+    def f(x):
+        for _ in range(20):
+            x = fnp.sin(x) * 1.01 + x
+        return fnp.sum(x)
+
+    gradient = fxgrad.grad(f)
+    inputs = [np.linspace(0.0, 1.0, 5000) * k for k in range(4)]
+    expected = [gradient(x) for x in inputs]
+    results: dict[tuple[int, int], Any] = {}
+
+    def work(k: int) -> None:
+        for repeat in range(20):
+            results[k, repeat] = gradient(inputs[k])
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert len(results) == 80
+    for (k, _), result in results.items():
+        np.testing.assert_array_equal(result, expected[k])

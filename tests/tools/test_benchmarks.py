@@ -1,0 +1,152 @@
+"""The workloads of tools/bench: their peers compute the same, and bars, tables and charts say what was measured."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from rich.console import Console
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tools"))
+
+catalogue, measure, report, workload = (
+    importlib.import_module(f"benchmarks.{name}") for name in ("catalogue", "measure", "report", "workload"))
+
+PEERS = {"fxgrad": workload.Peer(lambda: 2.0), "jax": workload.Peer(lambda: np.float32(2.0))}
+
+COMPILING = {"second order", "per example", "un-jitted model", "lower", "closure", "compiled", "scan", "while"}
+"""Groups of workloads that take XLA seconds to compile."""
+
+
+@pytest.mark.filterwarnings("default")  # the peers' own code has some
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.slow if found.group in COMPILING else ()) for name, found in
+    catalogue.WORKLOADS.items()])
+def test_peers_compute_the_same(name, fresh_tables):
+    found = catalogue.WORKLOADS[name]
+    with jax.enable_x64(found.wide):
+        peers = found.make(True)
+        assert next(iter(peers)) == workload.OURS
+        measure.check_equal(peers, found.tolerance)
+        measure.check_equal(peers, found.tolerance)  # and go on doing so
+
+
+def test_every_line_of_the_table_of_bars_is_measured():
+    with_bars = {found.group for found in catalogue.WORKLOADS.values() if found.bars}
+    assert with_bars == {"gradient", "first call", "record", "transform", "lower", "dispatch", "closure", "compiled",
+                         "scan", "while"}
+
+
+@pytest.mark.parametrize(("other", "message"), [
+    (lambda: 2.1, "jax differs from fxgrad by 5.0e-02 of the largest entry"),
+    (lambda: float("nan"), "jax differs from fxgrad by nan of the largest entry"),
+    (lambda: [2.0, 2.0], "jax returns 2 arrays, fxgrad 1"),
+    (lambda: np.array([2.0]), r"jax returns an array \(1,\), fxgrad \(\)"),
+])
+def test_a_peer_that_computes_something_else_is_refused(other, message):
+    measure.check_equal(PEERS, 1e-6)
+    with pytest.raises(measure.DifferentResultsError, match=message):
+        measure.check_equal({**PEERS, "jax": workload.Peer(other)}, 1e-6)
+
+
+def test_peers_take_turns():
+    turns = []
+    calls = {name: lambda name=name: turns.append(name) for name in ("fxgrad", "jax")}
+    figures = measure.measure({name: workload.Peer(call, prepare=workload.nothing) for name, call in calls.items()}, 4)
+    assert turns[-8:] == ["fxgrad", "jax", "jax", "fxgrad"] * 2
+    assert [(found.samples, found.calls) for found in figures.values()] == [(4, 1)] * 2
+
+
+def test_every_call_is_prepared_outside_the_clock():
+    log = []
+    peer = workload.Peer(lambda: log.append("call"), prepare=lambda: log.append("prepare"))
+    measure.measure({"fxgrad": peer}, 3)
+    assert log == ["prepare", "call"] * 6  # three to find out how long it takes, three measured
+
+
+def test_quartiles():
+    assert measure.figures([4.0, 1.0, 3.0, 2.0, 5.0], 7) == measure.Figures(3.0, 2.0, 4.0, 5, 7)
+
+
+TIMES, MEMORY = {"fxgrad": 12.0, "jax.jit": 10.0, "scope": 1.0}, {"fxgrad": 300, "jax.jit": 200}
+
+
+@pytest.mark.parametrize(("bar", "figure", "limit", "met"), [
+    (workload.Ratio("jax.jit", 1.1), 1.2, 1.1, False),
+    (workload.Ratio("jax.jit", 1.2), 1.2, 1.2, True),
+    (workload.Ratio("jax.jit", 1.1, allowance="scope"), 1.2, 1.2, True),
+    (workload.Absolute(3.0, 4, "operation"), 3.0, 3.0, True),
+    (workload.Absolute(11.0), 12.0, 11.0, False),
+    (workload.Memory("jax.jit", 1.0), 1.5, 1.0, False),
+])
+def test_bars(bar, figure, limit, met):
+    verdict = bar.judge(TIMES, MEMORY)
+    assert (verdict.figure, verdict.limit, verdict.met) == pytest.approx((figure, limit, met))
+
+
+def test_a_bar_against_an_absent_peer_is_left_out():
+    assert workload.Ratio("PyTorch", 1.0).judge(TIMES, MEMORY) is None
+    assert workload.Memory("PyTorch", 1.0).judge(TIMES, MEMORY) is None
+
+
+@pytest.fixture
+def outcomes():
+    figures = {name: {"median": time, "lower": time, "upper": time, "samples": 1, "calls": 1}
+               for name, time in TIMES.items()}
+    bars = (workload.Ratio("jax.jit", 1.5), workload.Memory("jax.jit", 1.0))
+    measured = workload.Workload("dispatch: one", "One", lambda small: PEERS, bars)
+    broken = workload.Workload("dispatch: two", "Two", lambda small: PEERS, bars)
+    return [report.Outcome(measured, figures, MEMORY), report.Outcome(broken, failure="it broke")]
+
+
+def test_the_tables_say_in_words_what_is_met(outcomes):
+    console = Console(width=120, no_color=True)
+    with console.capture() as captured:
+        report.show(console, outcomes)
+    text = " ".join(captured.get().replace("│", " ").split())
+    assert "bars: 1 met, 1 missed" in text
+    assert "time of jax.jit met 1.20 x 1.50 x" in text
+    assert "memory of jax.jit missed 1.50 x 1.00 x" in text
+    assert "failed dispatch: two: it broke" in text
+
+
+def test_the_tables_in_markdown(outcomes):
+    text = report.markdown(outcomes)
+    assert "| workload | fxgrad | jax.jit | scope |\n| --- | ---: | ---: | ---: |" in text
+    assert "| one | 12.0 µs | 10.0 µs (1.20) | 1.00 µs (12.0) |" in text
+    assert "| dispatch: one | 300 | 200 (1.50) |" in text
+    assert "| dispatch: one | memory of jax.jit | missed | 1.50 x | 1.00 x |" in text
+
+
+@pytest.mark.parametrize(("number", "text"), [
+    (0.0171, "0.0171"), (0.5, "0.500"), (2.0, "2.00"), (123.4, "123"), (999.7, "1,000"), (12345.6, "12,346"), (0, "0")])
+def test_three_digits(number, text):
+    assert report.digits(number) == text
+
+
+@pytest.mark.parametrize(("time", "text"), [(0.1234, "0.123 µs"), (12.0, "12.0 µs"), (1500.0, "1.50 ms"),
+                                            (2.5e6, "2.50 s")])
+def test_durations(time, text):
+    assert report.duration(time) == text
+
+
+def test_json_has_figures_and_verdicts(outcomes):
+    found, broken = json.loads(json.dumps([outcome.as_json() for outcome in outcomes]))
+    assert found["microseconds"]["fxgrad"]["median"] == 12.0
+    assert [bar["met"] for bar in found["bars"]] == [True, False]
+    assert broken["failure"] == "it broke"
+    assert broken["bars"] == []
+
+
+def test_the_chart_is_drawn(outcomes, tmp_path):
+    pytest.importorskip("matplotlib")
+    plot = importlib.import_module("benchmarks.plot")
+    plot.plot(outcomes, str(tmp_path / "chart.svg"))
+    text = (tmp_path / "chart.svg").read_text(encoding="utf-8")
+    assert "dispatch: one" in text
+    assert "dispatch: two" not in text

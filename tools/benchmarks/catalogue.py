@@ -1,0 +1,25 @@
+"""All workloads by name, in the order of the report."""
+
+from __future__ import annotations
+
+from benchmarks import (
+    compiled,
+    dispatch,
+    first_calls,
+    gradients,
+    programs,
+    second_order,
+    unjitted_models,
+)
+from benchmarks.workload import Workload
+
+WORKLOADS: dict[str, Workload] = {
+    workload.name: workload
+    for module in (gradients, second_order, unjitted_models, first_calls, programs, dispatch, compiled)
+    for workload in module.WORKLOADS}
+
+
+def chosen(words: list[str], jitted_only: bool = False) -> list[Workload]:
+    """The workloads whose names contain one of the words, or all if there are none; those of compiled code alone."""
+    return [workload for name, workload in WORKLOADS.items() if (workload.jitted or not jitted_only) and (
+        not words or any(word.lower() in name.lower() for word in words))]

@@ -1,0 +1,108 @@
+"""Compiled gradients against jax's: their time, and the temporary memory that XLA plans for them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import fxgrad
+from benchmarks import models, second_order
+from benchmarks.models import FXGRAD, JAX, Model
+from benchmarks.problems import PROBLEMS
+from benchmarks.workload import AGAIN, Bar, Memory, Peer, Peers, Ratio, Workload
+
+
+def compiled(function: Any, args: tuple[Any, ...]) -> Peer:
+    """A jitted function, compiled for these arguments and called with them."""
+    stage = function.lower(*args).compile()
+    return Peer(lambda: jax.block_until_ready(stage(*args)), memory=stage.memory_analysis().temp_size_in_bytes)
+
+
+def both(ours: Any, theirs: Any, args: tuple[Any, ...]) -> Peers:
+    """The same function of fxgrad and of jax, that of jax twice."""
+    args = jax.tree.map(jnp.asarray, args)
+    again = compiled(jax.jit(lambda *args: theirs(*args)), args)
+    return {"fxgrad": compiled(fxgrad.jit(ours), args), "jax.jit": compiled(jax.jit(theirs), args),
+            AGAIN: Peer(again.call)}
+
+
+def of_model(model: Model, small: bool) -> Peers:
+    """The value and gradient of a model."""
+    return both(fxgrad.value_and_grad(model.loss(FXGRAD)), jax.value_and_grad(model.loss(JAX)), model.arguments(small))
+
+
+def of_loss(name: str, small: bool) -> Peers:
+    """The gradient of one of the problems."""
+    problem = PROBLEMS[name]
+    return both(fxgrad.grad(problem.loss(np)), jax.grad(problem.loss(jnp)), problem.given("float32", small))
+
+
+def of_hessian(small: bool) -> Peers:
+    """The Hessian of Rosenbrock's function."""
+    problem = PROBLEMS["Rosenbrock"]
+    return both(fxgrad.hessian(problem.loss(np)), jax.hessian(problem.loss(jnp)), problem.given("float32", small))
+
+
+def of_examples(small: bool) -> Peers:
+    """Per-example gradients of the network."""
+    args = PROBLEMS["MLP"].given("float32", small)
+    return both(second_order.per_example(fxgrad, np), second_order.per_example(jax, jnp), args)
+
+
+def of_while(small: bool) -> Peers:
+    """The gradient of a `while_loop`, beside its value, and beside jax's gradient of a scan of as many steps."""
+    count, numbers = (20, 3) if small else (100_000, 1000)
+    x, steps = jnp.linspace(0.1, 2.0, numbers, dtype="float32"), jnp.int32(count)
+    loss = models.growth(FXGRAD)
+    return {"fxgrad": compiled(fxgrad.jit(fxgrad.grad(loss)), (x, steps)),
+            "jax.jit, scan": compiled(jax.jit(jax.grad(models.growth_by_scan(count))), (x,)),
+            "value alone": Peer(compiled(fxgrad.jit(loss), (x, steps)).call, result=None)}
+
+
+BARS: tuple[Bar, ...] = (Ratio("jax.jit", 1.05), Memory("jax.jit", 1.0))
+LOOPS: tuple[Bar, ...] = (Ratio("jax.jit", 1.0), Memory("jax.jit", 1.0))
+
+
+def workload(name: str, title: str, make: Callable[[bool], Peers], *bars: Bar) -> Workload:
+    """A workload of compiled code, in float32."""
+    return Workload(name, title, make, bars, tolerance=1e-3, jitted=True)
+
+
+MODELS = {
+    "compiled: classifier": Model("a network 784-256-10 on 64 images", models.classifier,
+                                  models.classifier_arguments),
+    "compiled: transformer block": Model("one layer of a transformer, width 128, 4 heads, 8 sequences of 64 tokens",
+                                         models.transformer_block, functools.partial(models.transformer_arguments, 0)),
+    "compiled: convolutional net": Model("two convolutions with max-pooling on 32 images 28x28", models.convolutional,
+                                         models.convolutional_arguments),
+    "scan: LSTM": Model("an LSTM with 64 units by scan, 32 sequences of 1000 entries", models.lstm,
+                        functools.partial(models.recurrent_arguments, 4)),
+    "scan: tanh RNN": Model("a tanh RNN with 64 units by scan, 32 sequences of 1000 entries", models.rnn,
+                            functools.partial(models.recurrent_arguments, 1)),
+    "scan: ODE by Runge-Kutta": Model("500 steps of Runge-Kutta by scan through a network 16-64-64-16, 32 points",
+                                      models.runge_kutta, models.runge_kutta_arguments),
+    "scan: transformer": Model("12 layers of a transformer by scan, width 128, 8 sequences of 64 tokens",
+                               models.transformer, functools.partial(models.transformer_arguments, 12)),
+}
+"""The models by the names of their workloads."""
+
+WORKLOADS = [
+    workload("compiled: logistic regression", f"Gradient of {PROBLEMS['logistic regression'].title}",
+             functools.partial(of_loss, "logistic regression"), *BARS),
+    workload("compiled: Rosenbrock", f"Gradient of {PROBLEMS['Rosenbrock'].title}",
+             functools.partial(of_loss, "Rosenbrock"), *BARS),
+    workload("compiled: MLP", f"Gradient of {PROBLEMS['MLP'].title}", functools.partial(of_loss, "MLP"), *BARS),
+    workload("compiled: RNN, Python loop", f"Gradient of {PROBLEMS['RNN'].title}",
+             functools.partial(of_loss, "RNN"), *BARS),
+    workload("compiled: Hessian of Rosenbrock", "Hessian of Rosenbrock's function, n = 100", of_hessian, *BARS),
+    workload("compiled: per-example gradients", "vmap(grad) of a network 64-64-1 on 32 examples", of_examples, *BARS),
+    *(workload(name, f"Value and gradient of {model.title}", functools.partial(of_model, model),
+               *(LOOPS if name.startswith("scan") else BARS)) for name, model in MODELS.items()),
+    workload("while: 100000 steps", "Gradient of a while_loop of 100000 steps on 1000 numbers", of_while,
+             Memory("jax.jit, scan", 1.0)),
+]

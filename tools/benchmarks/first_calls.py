@@ -1,0 +1,44 @@
+"""The first call of the gradient of a new program, with the tables of programs empty."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import fxgrad
+from benchmarks.libraries import autograd, jax_arguments
+from benchmarks.problems import PROBLEMS, chain
+from benchmarks.workload import Absolute, Peer, Peers, Workload, nothing
+
+OPERATIONS = 1000
+
+
+def first_call(name: str, small: bool) -> Peers:
+    """The first call of the gradient of a function that is made anew for each call, in all libraries."""
+    problem = PROBLEMS[name] if name else chain(10 if small else OPERATIONS)
+    args = problem.given("float32", small)
+    of_jax = jax_arguments(args)
+    peers = {"fxgrad": Peer(lambda: fxgrad.grad(problem.loss(np))(*args), prepare=fxgrad.clear_caches)}
+    if autograd():
+        grad, namespace = autograd().grad, autograd().numpy
+        peers["autograd"] = Peer(lambda: grad(problem.loss(namespace))(*args), prepare=nothing)
+    peers["jax"] = Peer(lambda: jax.grad(problem.loss(jnp))(*of_jax), prepare=nothing)
+    peers["jax.jit"] = Peer(lambda: jax.jit(jax.grad(problem.loss(jnp)))(*of_jax), prepare=nothing)
+    return peers
+
+
+def of_problem(name: str) -> Workload:
+    """The workload of the first call of one of the problems."""
+    return Workload(f"first call: {name}", f"First call of the gradient of {PROBLEMS[name].title}, float32",
+                    functools.partial(first_call, name), (Absolute(10_000.0),))
+
+
+WORKLOADS = [
+    *(of_problem(name) for name in ("scalar", "logistic regression", "Rosenbrock", "MLP", "RNN")),
+    Workload(f"first call: {OPERATIONS} operations",
+             f"First call of the gradient of {OPERATIONS} operations on ten numbers, float32",
+             functools.partial(first_call, ""), (Absolute(25_000.0),)),
+]

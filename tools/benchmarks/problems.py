@@ -1,0 +1,230 @@
+"""The functions that are differentiated, written once for every namespace, each with its gradient written by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+Loss = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A scalar function of its first argument: `loss(namespace)` makes it, `by_hand` is its gradient in NumPy.
+
+    `arguments(small)` gives arguments in float64, or Python numbers.
+    """
+
+    title: str
+    loss: Callable[[Any], Loss]
+    arguments: Callable[[bool], tuple[Any, ...]]
+    by_hand: Loss
+
+    def given(self, dtype: str, small: bool) -> tuple[Any, ...]:
+        """The arguments with their arrays in `dtype`."""
+        cast = lambda leaf: leaf.astype(dtype) if isinstance(leaf, np.ndarray) else leaf  # noqa: E731
+        arguments: tuple[Any, ...] = jax.tree.map(cast, self.arguments(small))
+        return arguments
+
+
+def normal(*shape: int, scale: float = 1.0) -> np.ndarray[Any, Any]:
+    """Random numbers in float64, the same in every run."""
+    return np.random.default_rng(sum(shape)).normal(size=shape) * scale
+
+
+# --- a scalar ---------------------------------------------------------------------------------------------
+
+
+def scalar_loss(xp: Any) -> Loss:
+    """sin(x) x exp(x)."""
+    return lambda x: xp.sin(x) * x * xp.exp(x)
+
+
+def scalar_by_hand(x: float) -> float:
+    """Its derivative, with `math`, which is what one writes for a single number."""
+    s, c = math.sin(x), math.cos(x)
+    return math.exp(x) * (s + x * (s + c))
+
+
+# --- logistic regression ----------------------------------------------------------------------------------
+
+
+def logistic_loss(xp: Any) -> Loss:
+    """The mean logistic loss of a linear model, labels -1 and 1."""
+    return lambda w, X, y: xp.mean(xp.log(1.0 + xp.exp(-y * (X @ w))))
+
+
+def logistic_by_hand(w: Any, X: Any, y: Any) -> Any:
+    """Its gradient."""
+    weights = y / (1.0 + np.exp(y * (X @ w)))
+    return (weights @ X) / -len(y)
+
+
+def logistic_arguments(small: bool) -> tuple[Any, ...]:
+    """100 examples of 20 features."""
+    examples, features = (5, 3) if small else (100, 20)
+    X = normal(examples, features)
+    return normal(features, scale=0.1), X, np.sign(X[:, 0] + normal(examples))
+
+
+# --- Rosenbrock -------------------------------------------------------------------------------------------
+
+
+def rosenbrock_loss(xp: Any) -> Loss:
+    """The function of that name."""
+    return lambda x: xp.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+
+def rosenbrock_by_hand(x: Any) -> Any:
+    """Its gradient."""
+    head = x[:-1]
+    difference = 200.0 * (x[1:] - head * head)
+    gradient = np.empty_like(x)
+    gradient[:-1] = -2.0 * difference * head - 2.0 * (1.0 - head)
+    gradient[-1] = 0.0
+    gradient[1:] += difference
+    return gradient
+
+
+# --- a network --------------------------------------------------------------------------------------------
+
+
+def network_loss(xp: Any) -> Loss:
+    """The mean squared error of a network with one hidden layer."""
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        hidden = xp.tanh(x @ p["w1"] + p["b1"])
+        return xp.mean((hidden @ p["w2"] + p["b2"] - y) ** 2)
+    return loss
+
+
+def network_by_hand(p: Any, x: Any, y: Any) -> Any:
+    """Its gradient."""
+    hidden = np.tanh(x @ p["w1"] + p["b1"])
+    error = (2.0 / y.size) * (hidden @ p["w2"] + p["b2"] - y)
+    slope = (error @ p["w2"].T) * (1.0 - hidden * hidden)
+    return {"b1": slope.sum(0), "b2": error.sum(0), "w1": x.T @ slope, "w2": hidden.T @ error}
+
+
+def network_arguments(small: bool) -> tuple[Any, ...]:
+    """32 examples of 64 features, 64 hidden units, one output."""
+    examples, width = (4, 3) if small else (32, 64)
+    parameters = {"w1": normal(width, width, scale=0.1), "b1": normal(width, scale=0.1),
+                  "w2": normal(width, 1, scale=0.1), "b2": normal(1, scale=0.1)}
+    return parameters, normal(examples, width), normal(examples, 1)
+
+
+# --- a recurrent network as a Python loop -----------------------------------------------------------------
+
+
+def recurrent_loss(xp: Any) -> Loss:
+    """The mean square of the last state of a tanh RNN; the steps are a Python loop."""
+    def loss(p: Any, xs: Any, h: Any) -> Any:
+        for x in xs:
+            h = xp.tanh(x @ p["w"] + h @ p["u"] + p["b"])
+        return xp.mean(h ** 2)
+    return loss
+
+
+def recurrent_by_hand(p: Any, xs: Any, h: Any) -> Any:
+    """Its gradient."""
+    w, u, b = p["w"], p["u"], p["b"]
+    states = [h]
+    for x in xs:
+        h = np.tanh(x @ w + h @ u + b)
+        states.append(h)
+    cotangent = (2.0 / h.size) * h
+    by_w, by_u, by_b = np.zeros_like(w), np.zeros_like(u), np.zeros_like(b)
+    for step in range(len(xs) - 1, -1, -1):
+        h = states[step + 1]
+        slope = cotangent * (1.0 - h * h)
+        by_w += xs[step].T @ slope
+        by_u += states[step].T @ slope
+        by_b += slope.sum(0)
+        cotangent = slope @ u.T
+    return {"b": by_b, "u": by_u, "w": by_w}
+
+
+def recurrent_arguments(small: bool) -> tuple[Any, ...]:
+    """50 steps, 8 sequences of 8 features, 16 units."""
+    steps, sequences, features, units = (3, 2, 2, 3) if small else (50, 8, 8, 16)
+    parameters = {"w": normal(features, units, scale=0.3), "u": normal(units, units, scale=0.3),
+                  "b": normal(units, scale=0.1)}
+    # A list, for that is what a Python loop runs over, in every library.
+    return parameters, list(normal(steps, sequences, features)), np.zeros((sequences, units))
+
+
+# --- a loop that the data ends ----------------------------------------------------------------------------
+
+
+def growing_loss(xp: Any) -> Loss:
+    """Steps of a growing vector until its square is 100, which depends on the data."""
+    def loss(x: Any) -> Any:
+        while xp.sum(x * x) < 100.0:
+            x = 1.1 * x + 0.1 * xp.sin(x)
+        return xp.sum(x)
+    return loss
+
+
+def growing_by_hand(x: Any) -> Any:
+    """Its gradient."""
+    states = []
+    while np.sum(x * x) < 100.0:
+        states.append(x)
+        x = 1.1 * x + 0.1 * np.sin(x)
+    cotangent = np.ones_like(x)
+    for state in reversed(states):
+        cotangent = cotangent * (1.1 + 0.1 * np.cos(state))
+    return cotangent
+
+
+# --- a long program ---------------------------------------------------------------------------------------
+
+
+def chain_loss(xp: Any, operations: int) -> Loss:
+    """A function of so many operations (and one more): rounds of five, one of them with a number."""
+    def loss(x: Any) -> Any:
+        for _ in range(operations // 5):
+            x = x + xp.sin(x) * 0.01 * xp.tanh(x)
+        return xp.sum(x)
+    return loss
+
+
+def chain_by_hand(x: Any, operations: int) -> Any:
+    """Its gradient."""
+    states = []
+    for _ in range(operations // 5):
+        states.append(x)
+        x = x + np.sin(x) * 0.01 * np.tanh(x)
+    cotangent = np.ones_like(x)
+    for state in reversed(states):
+        t = np.tanh(state)
+        cotangent = cotangent * (1.0 + 0.01 * (np.cos(state) * t + np.sin(state) * (1.0 - t * t)))
+    return cotangent
+
+
+PROBLEMS = {
+    "scalar": Problem("sin(x) * x * exp(x) at a Python float", scalar_loss, lambda small: (0.5,),
+                      scalar_by_hand),
+    "logistic regression": Problem("logistic regression, 100 examples of 20 features", logistic_loss,
+                                   logistic_arguments, logistic_by_hand),
+    "Rosenbrock": Problem("Rosenbrock's function, n = 100", rosenbrock_loss,
+                          lambda small: (np.linspace(-1.0, 1.0, 5 if small else 100),), rosenbrock_by_hand),
+    "MLP": Problem("a network 64-64-1 on 32 examples", network_loss, network_arguments, network_by_hand),
+    "RNN": Problem("a tanh RNN of 50 steps in a Python loop, 8 sequences, 16 units", recurrent_loss,
+                   recurrent_arguments, recurrent_by_hand),
+    "while": Problem("a Python `while` that the data ends after about 25 steps, 20 numbers", growing_loss,
+                     lambda small: (np.linspace(0.1, 0.5, 3 if small else 20),), growing_by_hand),
+}
+"""The problems by name."""
+
+
+def chain(operations: int) -> Problem:
+    """A program of so many operations on ten numbers."""
+    return Problem(f"{operations} operations on ten numbers", lambda xp: chain_loss(xp, operations),
+                   lambda small: (np.linspace(0.1, 1.0, 10),),
+                   lambda x: chain_by_hand(x, operations))
