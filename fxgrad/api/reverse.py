@@ -30,7 +30,8 @@ from fxgrad.core.tape import aval_of, is_tracing
 from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line, function_name
 from fxgrad.ops.space import instantiate
 from fxgrad.transforms.forward import has_tangent
-from fxgrad.transforms.linearize import Split, grad_program, linearized, pull_back
+from fxgrad.transforms.joint import grad_program
+from fxgrad.transforms.linearize import Split, linearized, pull_back
 from fxgrad.transforms.transpose import transposed
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.avals import Literal
+from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Source, Var, is_effectful
 from fxgrad.core.sources import sources
@@ -25,17 +25,19 @@ class Definitions:
     __slots__ = ("_made",)
 
     def __init__(self) -> None:
-        self._made: dict[Var, tuple[Primitive, list[Any], dict[str, Any]]] = {}
+        self._made: dict[Var, tuple[Primitive, list[Atom], dict[str, Any]]] = {}
 
-    def note(self, primitive: Primitive, inputs: list[Any], params: dict[str, Any], outputs: Sequence[Any]) -> None:
+    def note(self, primitive: Primitive, inputs: list[Atom], params: dict[str, Any], outputs: Sequence[Var]) -> None:
         """Enters the equation that made `outputs`."""
         for output in outputs:
-            self._made[output.variable] = (primitive, inputs, params)
+            self._made[output] = (primitive, inputs, params)
 
     def inputs_if(self, value: Any, primitive: Primitive) -> list[Any] | None:
         """The inputs of the equation that made `value`, if `primitive` made it."""
         made = self._made.get(value.variable) if type(value) is Tracer else None
-        return made[1] if made is not None and made[0] is primitive else None
+        if made is None or made[0] is not primitive:
+            return None
+        return [Tracer(value.tape, atom) if type(atom) is Var else atom for atom in made[1]]
 
     def maker(self, value: Any) -> Primitive | None:
         """The primitive that made `value`; None if no equation did."""
@@ -65,10 +67,14 @@ class Rewrites:
             return rewrite
         return enter
 
-    def apply(self, primitive: Primitive, definitions: Definitions, inputs: list[Any], params: dict[str, Any],
-              ) -> list[Any] | None:
+    def apply(self, primitive: Primitive, definitions: Definitions, tape: Tape, atoms: list[Atom],
+              params: dict[str, Any]) -> list[Any] | None:
         """The outputs that the first fitting rewrite gives, or None."""
-        for rewrite in self._entries.get(primitive, ()):
+        entries = self._entries.get(primitive)
+        if entries is None:
+            return None
+        inputs = [Tracer(tape, atom) if type(atom) is Var else atom for atom in atoms]
+        for rewrite in entries:
             outputs = rewrite(definitions, inputs, params)
             if outputs is not None:
                 return outputs
@@ -111,8 +117,8 @@ class SimplifyingTape(Tape):
         return self.staging
 
     def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any],
-               source: Source | None = None) -> list[Any]:
-        """As any tape, unless an equal equation was recorded before, or a rewrite applies."""
+               source: Source | None = None, avals: Sequence[Aval] | None = None) -> list[Any]:
+        """As any tape, unless an equal equation was recorded before, or a rewrite applies; `avals` as for `append`."""
         atoms: list[Any] = [arg.variable if type(arg) is Tracer and arg.tape is self else self.atom(arg)
                             for arg in args]
         key = self._key(primitive, atoms, params)
@@ -122,11 +128,11 @@ class SimplifyingTape(Tape):
         if self._done_effects and self._done_effects.get(key):
             return self._done_effects[key].pop(0)
         if outputs is None:
-            values = [Tracer(self, atom) if type(atom) is Var else atom for atom in atoms]
-            outputs = rewrites.apply(primitive, self._definitions, values, params)
+            outputs = rewrites.apply(primitive, self._definitions, self, atoms, params)
             if outputs is None:
-                outputs = [Tracer(self, var) for var in self.append(primitive, atoms, params, source)]
-                self._definitions.note(primitive, values, params, outputs)
+                variables = self.append(primitive, atoms, params, source, avals)
+                self._definitions.note(primitive, atoms, params, variables)
+                outputs = [Tracer(self, var) for var in variables]
             self._seen[key] = outputs
         return outputs
 
@@ -139,12 +145,18 @@ class SimplifyingTape(Tape):
             self._seen[key] = outputs
 
     def _key(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any]) -> Any:
-        ordered = sorted(atoms, key=_order) if primitive in commutative else atoms
+        ordered = _ordered(atoms) if primitive in commutative else atoms
         return (primitive, *ordered, *params.items()) if params else (primitive, *ordered)
 
 
-def _order(atom: Any) -> tuple[bool, int]:
-    return type(atom) is Literal, hash(atom) if type(atom) is Literal else id(atom)
+def _ordered(pair: list[Atom]) -> list[Atom]:
+    """Two operands in an order that is the same whichever comes first: literals last."""
+    first, second = pair
+    if type(first) is Literal:
+        turned = type(second) is not Literal or hash(first) > hash(second)
+    else:
+        turned = type(second) is not Literal and id(first) > id(second)
+    return [second, first] if turned else pair
 
 
 def live_equations(program: Program) -> list[Equation]:
@@ -156,6 +168,28 @@ def live_equations(program: Program) -> list[Equation]:
             kept.append(equation)
             wanted.update(atom for atom in equation.inputs if type(atom) is Var)
     return kept[::-1]
+
+
+def without_repetition(program: Program) -> Program:
+    """The same program in which equal equations stand once; the program itself if that is so."""
+    equal: dict[Atom, Var] = {}
+    seen: dict[Any, list[Var]] = {}
+    kept: list[Equation] = []
+    for equation in program.equations:
+        primitive, params = equation.primitive, equation.params
+        inputs = [equal.get(atom, atom) for atom in equation.inputs] if equal else equation.inputs
+        first = equation.outputs if is_effectful(primitive, params) else seen.setdefault(
+            (primitive, *inputs, *params.items()), equation.outputs)
+        if first is not equation.outputs:
+            equal.update(zip(equation.outputs, first, strict=True))
+        elif inputs == equation.inputs:
+            kept.append(equation)
+        else:
+            kept.append(Equation(primitive, inputs, params, equation.outputs, equation.source))
+    if not equal:
+        return program
+    outputs = [equal.get(atom, atom) for atom in program.outputs]
+    return Program(program.inputs, kept, outputs, program.captured, program.constants, program.signature)
 
 
 def without_dead_code(program: Program) -> Program:

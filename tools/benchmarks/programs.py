@@ -16,7 +16,7 @@ from benchmarks.problems import chain
 from benchmarks.workload import Absolute, Peer, Peers, Ratio, Workload, nothing
 from fxgrad.control.flat import Traced, trace_flat
 from fxgrad.core.interpreter import run
-from fxgrad.transforms.linearize import grad_program
+from fxgrad.transforms.joint import grad_program
 
 OPERATIONS = 1000
 
