@@ -27,7 +27,7 @@ class Node(Step):
     """A recorded prefix: its last step (`equation`, or a captured value if that is None) and what followed.
 
     `calls` has the steps of library functions called here, by their arguments: the nodes passed, the scalars captured
-    on the way, and the variables of the result.
+    on the way, and the variables of the result; or the one node passed, if the result is what that makes.
     """
 
     __slots__ = ("calls", "children", "programs")
@@ -39,7 +39,7 @@ class Node(Step):
         self.programs: dict[Any, Program] = {}
 
 
-Call = tuple[list[Step], list[Any], Any]
+Call = tuple[list[Step], Sequence[Any], Any]
 
 _roots: dict[Any, tuple[Node, Any]] = {}  # with the origin, so that its id stays its own
 _recorded = 0
@@ -96,7 +96,7 @@ def segment(steps: Sequence[Step], start: int) -> Segment:
     return found
 
 
-def remember(node: Node, key: Any, call: Call) -> None:
+def remember(node: Node, key: Any, call: Call | Step) -> None:
     """Enters the steps of a call at `node`."""
     _count()
     node.calls[key] = call

@@ -6,7 +6,9 @@ running an interpreter while a tape is current records a new program, so transfo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -130,6 +132,18 @@ class Derived(NamedTuple):
         return any(type(value) is Tracer for value in self.captured)
 
 
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Python's cyclic collector stands still: what is made here stays, and looking through it takes half of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval], known: int = 0) -> Derived:
     """The program that `build` records when called with tracers of `in_avals`, simplified.
 
@@ -152,9 +166,10 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
             extra.append(more)
             return outputs
 
-        recorded, captured = trace(record, [*in_avals, *known_avals], staging=True, intern=False, literals=True,
-                                   name="a derived program", tape_class=SimplifyingTape)
-        derived = Derived(without_dead_code(recorded), captured, extra[0])
+        with _nothing_collected():
+            recorded, captured = trace(record, [*in_avals, *known_avals], staging=True, intern=False, literals=True,
+                                       name="a derived program", tape_class=SimplifyingTape)
+            derived = Derived(without_dead_code(recorded), captured, extra[0])
         if config.check_level:
             derived.program.check()
         if not derived.holds_once:

@@ -88,7 +88,8 @@ class _Storage:
         self.dropped: list[list[Var]] = [[] for _ in equations]
         self._sharing: dict[Var, frozenset[Var]] = {var: frozenset([var]) for var in program.inputs}
         self._contiguous: set[Var] = set()
-        self._free: dict[Aval, list[tuple[int, Var]]] = {}
+        self._free: dict[Aval, list[Var]] = {}
+        self._taken: set[Var] = set()
         for equation, call in zip(equations, calls, strict=True):
             self._follow(equation, call)
         self._end = self._ends(program, equations)
@@ -134,8 +135,8 @@ class _Storage:
             if out in self._contiguous and out.aval.size:
                 self._choose(index, out, [var for var in ending if var in equation.inputs] if call.in_place else [])
         for var in ending:
-            if var in self._contiguous and var not in self.targets.values():
-                self._free.setdefault(_memory(var), []).append((index, var))
+            if var in self._contiguous and var not in self._taken:
+                self._free.setdefault(_memory(var), []).append(var)
 
     def _choose(self, index: int, out: Var, candidates: Sequence[Var]) -> None:
         """Takes an operand that ends here, or else an earlier array, for `out` to be written to."""
@@ -144,23 +145,26 @@ class _Storage:
         wanted = _memory(out)
         for var in candidates:
             if var in self._contiguous and _memory(var) == wanted:
-                self.targets[index] = var
+                self._take(index, var)
                 return
         free = self._free.get(wanted)
         if free:
-            self.targets[index] = free.pop()[1]
+            self._take(index, free.pop())
+
+    def _take(self, index: int, var: Var) -> None:
+        self.targets[index] = var
+        self._taken.add(var)
 
     def _drop(self, program: Program, equations: Sequence[Equation]) -> None:
         """Finds after which operation each name is to be deleted, unless its array goes on under the name."""
         kept = set(program.outputs)
-        reused = set(self.targets.values())
         last: dict[Var, int] = {}
         for index, equation in enumerate(equations):
             for atom in (*equation.inputs, *equation.outputs):
                 if type(atom) is Var:
                     last[atom] = index
         for var, index in last.items():
-            if var not in kept and var not in reused:
+            if var not in kept and var not in self._taken:
                 self.dropped[index].append(var)
 
 

@@ -158,13 +158,25 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                 return typed(x, y)
             if y_type is np.ndarray:
                 if _current() is tape:
-                    return function(x, tape.capture(y))
+                    variable = tape.atom(y)
+                    node = tape.node.children.get((primitive, x.variable, variable))
+                    if node is not None:
+                        tape.node = node
+                        tape.nodes.append(node)
+                        return Tracer(tape, node.outputs[0])
+                    return typed(x, Tracer(tape, variable))
             elif y_type in NUMBERS:
                 return with_number(tape, (typed, x.variable, y_type), typed, (x, y), y)
         elif y_type is Tracer and x_type is np.ndarray:
             tape = y.tape
             if _current() is tape:
-                return function(tape.capture(x), y)
+                variable = tape.atom(x)
+                node = tape.node.children.get((primitive, variable, y.variable))
+                if node is not None:
+                    tape.node = node
+                    tape.nodes.append(node)
+                    return Tracer(tape, node.outputs[0])
+                return typed(Tracer(tape, variable), y)
         elif y_type is Tracer and x_type in NUMBERS:
             return with_number(y.tape, (typed, x_type, y.variable), typed, (x, y), x)
         return with_others(x, y)
