@@ -134,7 +134,7 @@ class Derived(NamedTuple):
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """Python's cyclic collector stands still: what is made here stays, and looking through it takes half of the time."""
+    """Python's cyclic collector stands still: what is made here stays, and looking through it takes as long again."""
     enabled = gc.isenabled()
     gc.disable()
     try:

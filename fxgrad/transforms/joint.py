@@ -81,7 +81,7 @@ def _accumulate(sums: dict[Atom, Any], active: set[Atom], atoms: Sequence[Atom],
 
 
 class _Pull(NamedTuple):
-    """How cotangents go back through an equation: from its `reached` outputs, by `back`, to the variables `operands`."""
+    """How cotangents go back through an equation: from its `reached` outputs, by `back`, to its `operands`."""
 
     reached: tuple[bool, ...]
     operands: list[Var]
