@@ -39,10 +39,16 @@ class Definitions:
             return None
         return [Tracer(value.tape, atom) if type(atom) is Var else atom for atom in made[1]]
 
-    def maker(self, value: Any) -> Primitive | None:
-        """The primitive that made `value`; None if no equation did."""
-        made = self._made.get(value.variable) if type(value) is Tracer else None
-        return None if made is None else made[0]
+    def any_made_by(self, makers: set[Primitive], atoms: Sequence[Atom]) -> bool:
+        """Whether one of `atoms` is a literal or was made by one of `makers`."""
+        made = self._made
+        for atom in atoms:  # no `any`: this runs for every operation of a derived program
+            if type(atom) is Literal:
+                return True
+            maker = made.get(atom)  # type: ignore[arg-type]
+            if maker is not None and maker[0] in makers:
+                return True
+        return False
 
     def params_of(self, value: Any) -> dict[str, Any]:
         """The parameters of the equation that made `value`."""
@@ -58,12 +64,19 @@ class Rewrites:
 
     def __init__(self) -> None:
         self._entries: dict[Primitive, list[Rewrite]] = {}
+        self._makers: dict[Primitive, set[Primitive] | None] = {}
 
-    def register(self, *primitives: Primitive) -> Callable[[Rewrite], Rewrite]:
-        """A decorator that enters its function for each of `primitives`."""
+    def register(self, *primitives: Primitive, makers: Sequence[Primitive] | None = None,
+                 ) -> Callable[[Rewrite], Rewrite]:
+        """A decorator that enters its function for each of `primitives`.
+
+        With `makers` it is only asked where an operand is a literal, or was made by one of them.
+        """
         def enter(rewrite: Rewrite) -> Rewrite:
             for primitive in primitives:
                 self._entries.setdefault(primitive, []).append(rewrite)
+                before = self._makers.setdefault(primitive, set())
+                self._makers[primitive] = None if makers is None or before is None else before.union(makers)
             return rewrite
         return enter
 
@@ -72,6 +85,9 @@ class Rewrites:
         """The outputs that the first fitting rewrite gives, or None."""
         entries = self._entries.get(primitive)
         if entries is None:
+            return None
+        makers = self._makers[primitive]
+        if makers is not None and not definitions.any_made_by(makers, atoms):
             return None
         inputs = [Tracer(tape, atom) if type(atom) is Var else atom for atom in atoms]
         for rewrite in entries:
@@ -161,13 +177,16 @@ def _ordered(pair: list[Atom]) -> list[Atom]:
 
 def live_equations(program: Program) -> list[Equation]:
     """The equations that an output depends on, and those with effects, in order."""
-    wanted = {atom for atom in program.outputs if type(atom) is Var}
-    kept: list[Equation] = []
-    for equation in reversed(program.equations):
-        if not wanted.isdisjoint(equation.outputs) or is_effectful(equation.primitive, equation.params):
-            kept.append(equation)
-            wanted.update(atom for atom in equation.inputs if type(atom) is Var)
-    return kept[::-1]
+    live: list[Equation] | None = program.memo.get("live")
+    if live is None:
+        wanted: set[Atom] = {*program.outputs}
+        kept = []
+        for equation in reversed(program.equations):
+            if not wanted.isdisjoint(equation.outputs) or is_effectful(equation.primitive, equation.params):
+                kept.append(equation)
+                wanted.update(equation.inputs)
+        live = program.memo["live"] = program.equations if len(kept) == len(program.equations) else kept[::-1]
+    return live
 
 
 def without_repetition(program: Program) -> Program:
@@ -194,8 +213,10 @@ def without_repetition(program: Program) -> Program:
 
 def without_dead_code(program: Program) -> Program:
     """The same program without the equations that neither have effects nor are needed for an output."""
-    return Program(program.inputs, live_equations(program), program.outputs, program.captured, program.constants,
+    live = Program(program.inputs, live_equations(program), program.outputs, program.captured, program.constants,
                    program.signature)
+    live.memo["live"] = live.equations
+    return live
 
 
 def simplify(program: Program) -> Program:

@@ -14,7 +14,7 @@ import numpy as np
 from fxgrad import config
 from fxgrad.core.avals import Literal
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Atom, Equation, Program, Var
+from fxgrad.core.program import Atom, Equation, Program
 from fxgrad.core.simplify import live_equations
 from fxgrad.core.tape import aval_of, infer
 from fxgrad.errors import FxgradError
@@ -76,13 +76,17 @@ def owned(value: Any) -> Any:
 
 def interpret(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """The reference: calls the kernels one by one, and at check level 2 verifies what they return."""
-    environment: dict[Var, Any] = dict(zip(program.inputs, map(concrete, inputs), strict=True))
+    environment: dict[Atom, Any] = dict(zip(program.inputs, map(concrete, inputs), strict=True))
+    checks = config.check_level >= 2
     for equation in live_equations(program):
-        values = [_read(environment, atom) for atom in equation.inputs]
+        values = [atom.value if type(atom) is Literal else environment[atom] for atom in equation.inputs]
         outputs = equation.primitive.numpy(*values, **equation.params)
-        if config.check_level >= 2:
+        if checks:
             _check_values(equation, outputs)
-        environment.update(zip(equation.outputs, outputs, strict=True))
+        if len(outputs) == 1:
+            environment[equation.outputs[0]] = outputs[0]
+        else:
+            environment.update(zip(equation.outputs, outputs, strict=True))
     given = {id(value) for value in inputs}
     return [_unaliased(_read(environment, atom), given) for atom in program.outputs]
 
@@ -91,7 +95,7 @@ def _unaliased(value: Any, given: set[int]) -> Any:
     return value.copy() if id(value) in given and type(value) is np.ndarray else value
 
 
-def _read(environment: dict[Var, Any], atom: Atom) -> Any:
+def _read(environment: dict[Atom, Any], atom: Atom) -> Any:
     return atom.value if isinstance(atom, Literal) else environment[atom]
 
 

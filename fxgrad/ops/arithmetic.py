@@ -49,7 +49,7 @@ neg_p = unary("neg", numpy=np.negative, accepts="numeric", tangent=lambda t, out
 neg = operation(neg_p)
 
 
-@rewrites.register(neg_p)
+@rewrites.register(neg_p, makers=(neg_p,))
 def _neg_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     return folded(neg_p, inputs) or known.inputs_if(inputs[0], neg_p)
 
@@ -65,7 +65,7 @@ sub_p = binary("sub", numpy=np.subtract, public="subtract", transpose=_sub_trans
 sub = operation(sub_p)
 
 
-@rewrites.register(sub_p)
+@rewrites.register(sub_p, makers=(neg_p,))
 def _sub_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """x - 0 is x, and x - (-y) is x + y, exactly."""
     x, y = inputs
@@ -75,7 +75,7 @@ def _sub_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) 
     return folded(sub_p, inputs) or ([add(x, negated[0])] if negated else None)
 
 
-@rewrites.register(add_p)
+@rewrites.register(add_p, makers=(neg_p,))
 def _add_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """x + (-y) is x - y, exactly; x + 0 is not x where x is -0."""
     x, y = inputs
@@ -100,7 +100,7 @@ mul = operation(mul_p)
 simplify.commutative.add(mul_p)
 
 
-@rewrites.register(mul_p)
+@rewrites.register(mul_p, makers=(neg_p,))
 def _mul_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Factors 1 and -1 vanish; signs move outward, so that products which differ in sign alone are shared."""
     x, y = inputs

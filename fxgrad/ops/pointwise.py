@@ -156,10 +156,8 @@ def _joined(name: str, avals: Sequence[Aval], dtype: DType) -> Aval:
 
 def _leave_out_broadcasts(primitive: Primitive) -> None:
     """Enters the rewrite that takes operands before they were broadcast, since the operation broadcasts by itself."""
-    @rewrites.register(primitive)
+    @rewrites.register(primitive, makers=(space.broadcast_to_p, space.reshape_p))
     def without_needless_broadcasts(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-        if not space.any_broadcast(known, inputs):
-            return None
         scalars = [space.repeated_scalar(known, value) for value in inputs]
         if primitive in exactly_rounded and any(aval_of(value).shape for value in inputs) and \
                 all(scalar is not None for scalar in scalars):

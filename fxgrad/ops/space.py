@@ -90,15 +90,6 @@ def _broadcast_rewrite(known: Definitions, inputs: list[Any], params: dict[str, 
     return [broadcast_to(inner[0], params["shape"])]
 
 
-def any_broadcast(known: Definitions, inputs: Sequence[Any]) -> bool:
-    """Whether `without_broadcast` or `repeated_scalar` may find anything; for most operations they do not."""
-    for value in inputs:  # no `any`: this runs for every operation of a derived program
-        maker = known.maker(value)
-        if maker is broadcast_to_p or maker is reshape_p:
-            return True
-    return False
-
-
 def without_broadcast(known: Definitions, inputs: list[Any]) -> list[Any] | None:
     """Operands of an elementwise operation without broadcasts that the operation does by itself; None if none were."""
     shape = broadcast_shapes("", *(aval_of(value).shape for value in inputs))
