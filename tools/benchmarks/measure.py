@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks.workload import OURS, Peer, Peers
 
-SAMPLE_SECONDS = 0.001
-"""How long one turn of a peer lasts: quick calls are repeated to fill it."""
+SAMPLE_SECONDS = 0.01
+"""How long one turn of a peer lasts: quick calls are repeated to fill it, since they are made in loops."""
 
 PEER_SECONDS = 2.0
 """How long all turns of a peer may last together: slow ones get fewer turns, but at least `FEWEST`."""

@@ -34,9 +34,9 @@ def recording(again: bool, small: bool) -> Peers:
     loss, theirs = problem.loss(np), problem.loss(jnp)
     # jax remembers jaxprs by the identity of the function, so every call is given a function of its own.
     return {"fxgrad": Peer(lambda: record(x, loss), lambda traced: run(traced.program, [*traced.captured, x]),
-                           prepare=nothing if again else fxgrad.clear_caches),
+                           prepare=None if again else fxgrad.clear_caches),
             "jax": Peer(lambda: jax.make_jaxpr(lambda x: theirs(x))(x), lambda jaxpr: jaxpr_as_fun(jaxpr)(x),
-                        prepare=nothing)}
+                        prepare=None if again else nothing)}
 
 
 def transforming(small: bool) -> Peers:
