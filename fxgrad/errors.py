@@ -23,9 +23,10 @@ user's function is being traced end with the user's own line.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -153,17 +154,17 @@ class ProgramSyntaxError(FxgradError, ValueError):
     """Text that does not parse as a program; the message gives line and column."""
 
 
-def _is_internal(code: CodeType) -> bool:
-    return code.co_filename.startswith(_PACKAGE) or code.co_filename == "<fxgrad>"
+@functools.lru_cache(maxsize=4096)
+def _is_users(filename: str) -> bool:
+    return not filename.startswith((_PACKAGE, "<__array_function__")) and filename != "<fxgrad>" and \
+        "site-packages" not in filename
 
 
 def user_frame() -> FrameType | None:
     """The innermost frame on the stack that runs neither fxgrad's nor NumPy's nor jax's code."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        code = frame.f_code
-        if not _is_internal(code) and "site-packages" not in code.co_filename \
-                and not code.co_filename.startswith("<__array_function__"):
+        if _is_users(frame.f_code.co_filename):
             return frame
         frame = frame.f_back
     return None

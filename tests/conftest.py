@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
-from importlib.metadata import version
 
 # Before anything imports NumPy, jax or fxgrad, which read these once. Threads: the test workers share the cores.
 os.environ.setdefault("FXGRAD_CHECK", "3")
@@ -13,18 +12,28 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Most of the time of the tests goes to XLA, which compiles thousands of programs of a few numbers each. It optimizes
-# their machine code little; with JAX_DISABLE_MOST_OPTIMIZATIONS=0 XLA_FLAGS="" it compiles as for users.
+# their machine code little here; with JAX_DISABLE_MOST_OPTIMIZATIONS=0 it compiles as for users.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-if version("jaxlib").startswith("0.10."):  # where the new way to emit fusions was an option, and slow
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 import hypothesis
 import pytest
 
-# No deadline: the first run of an example compiles. In continuous integration the same examples every time.
-hypothesis.settings.register_profile("local", deadline=None, print_blob=True)
-hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, database=None)
-hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
+QUICK_EXAMPLES = 20
+"""So many random cases a test draws in the quick tier that draws 100 in the slow one."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Sets how random cases are drawn."""
+    # No deadline: the first run of an example compiles. In continuous integration the same examples every time.
+    repeatable = {"derandomize": True, "database": None} if os.environ.get("CI") else {}
+    count = QUICK_EXAMPLES if is_quick(config) else 100
+    hypothesis.settings.register_profile("tier", deadline=None, print_blob=True, max_examples=count, **repeatable)
+    hypothesis.settings.load_profile("tier")
+
+
+def is_quick(config: pytest.Config) -> bool:
+    """Whether slow tests are left out of this run."""
+    return "not slow" in config.option.markexpr
 
 
 @pytest.fixture

@@ -140,7 +140,11 @@ def run(call: Callable[[], Any], seen: Seen) -> Seen:
     return list(seen)
 
 
-@pytest.mark.parametrize("transformation", TRANSFORMATIONS)
+QUICK = {"jit", "grad", "vmap"}
+
+
+@pytest.mark.parametrize("transformation", [
+    pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in TRANSFORMATIONS])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_how_often_and_when(name: str, transformation: str) -> None:
     function, transform = FUNCTIONS[name], TRANSFORMATIONS[transformation]

@@ -37,28 +37,37 @@ def agree(ours: Any, theirs: Any, tolerance: float = 2e-5) -> None:
 def compare(ours: Callable[..., Any], theirs: Callable[..., Any], *args: Any, tolerance: float = 2e-5,
             second: bool = True) -> None:
     """Value, jit, jvp, vjp, second order and vmap of two functions of arrays."""
-    agree(ours(*args), theirs(*args), tolerance)
-    agree(fxgrad.jit(ours)(*args), theirs(*args), tolerance)
     tangents = tuple(drawn(*arg.shape, dtype=arg.dtype, seed=5 + place) for place, arg in enumerate(args))
-    agree(fxgrad.jvp(ours, args, tangents), jax.jvp(theirs, args, tangents), tolerance)
     out, pull = fxgrad.vjp(ours, *args)
-    jax_out, jax_pull = jax.vjp(theirs, *args)
     cotangents = jax.tree.map(lambda x: drawn(*x.shape, dtype=x.dtype, seed=9), out)
-    agree(pull(cotangents), jax_pull(jax.tree.map(jnp.asarray, cotangents)), tolerance)
-    agree(out, jax_out, tolerance)
     every = tuple(range(len(args)))
 
     def energy(function: Callable[..., Any], square: Any) -> Callable[..., Any]:
         return lambda *values: square(function(*values))
 
     ours_energy, theirs_energy = (energy(ours, lambda y: fnp.sum(y ** 3)), energy(theirs, lambda y: jnp.sum(y ** 3)))
-    if second:
-        agree(fxgrad.jvp(fxgrad.grad(ours_energy, every), args, tangents),
-              jax.jvp(jax.grad(theirs_energy, every), args, tangents), 50 * tolerance)
     batch = tuple(np.stack([arg, 2 * arg, -arg], 1) for arg in args)
-    for axes in {tuple(1 if place == only else None for place in every) for only in every} | {(1,) * len(args)}:
-        given = [value if axis else arg for value, arg, axis in zip(batch, args, axes, strict=True)]
-        agree(fxgrad.vmap(ours, in_axes=axes)(*given), jax.vmap(theirs, in_axes=axes)(*given), tolerance)
+    choices = sorted({tuple(1 if place == only else None for place in every) for only in every} | {(1,) * len(args)},
+                     key=str)
+    batches = [[value if axis else arg for value, arg, axis in zip(batch, args, axes, strict=True)]
+               for axes in choices]
+
+    @jax.jit  # one program to compile
+    def expected(args: Any, tangents: Any, cotangents: Any, batches: Any) -> Any:
+        moved = jax.jvp(jax.grad(theirs_energy, every), args, tangents) if second else None
+        batched = [jax.vmap(theirs, in_axes=axes)(*given) for axes, given in zip(choices, batches, strict=True)]
+        return jax.jvp(theirs, args, tangents), jax.vjp(theirs, *args)[1](cotangents), moved, batched
+
+    forward, back, moved, batched = expected(args, tangents, cotangents, batches)
+    agree(ours(*args), forward[0], tolerance)
+    agree(fxgrad.jit(ours)(*args), forward[0], tolerance)
+    agree(fxgrad.jvp(ours, args, tangents), forward, tolerance)
+    agree(pull(cotangents), back, tolerance)
+    agree(out, forward[0], tolerance)
+    if second:
+        agree(fxgrad.jvp(fxgrad.grad(ours_energy, every), args, tangents), moved, 50 * tolerance)
+    for axes, given, wanted in zip(choices, batches, batched, strict=True):
+        agree(fxgrad.vmap(ours, in_axes=axes)(*given), wanted, tolerance)
 
 
 CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {

@@ -50,19 +50,26 @@ def same(ours: Any, theirs: Any, tolerance: float = 1e-5) -> None:
 
 def compare(ours: Callable[..., Any], theirs: Callable[..., Any], *args: Any, tolerance: float = 2e-5) -> None:
     """Value, jit, jvp, gradient, second derivative and vmap of two functions of arrays."""
-    expected = theirs(*args)
-    same(ours(*args), expected, tolerance)
-    same(fxgrad.jit(ours)(*args), expected, tolerance)
     tangents = tuple(drawn(*arg.shape, dtype=arg.dtype, seed=3 + place) for place, arg in enumerate(args))
-    same(fxgrad.jvp(ours, args, tangents), jax.jvp(theirs, args, tangents), tolerance)
-    every = tuple(range(len(args)))
-    weights = drawn(*expected.shape, dtype=expected.dtype, seed=7)
-    gradient = fxgrad.grad(lambda *values: fnp.sum(fnp.real(ours(*values) * weights)), every)
-    jax_gradient = jax.grad(lambda *values: jnp.sum(jnp.real(theirs(*values) * weights)), every)
-    same(gradient(*args), jax_gradient(*args), tolerance)
-    same(fxgrad.jvp(gradient, args, tangents)[1], jax.jvp(jax_gradient, args, tangents)[1], 10 * tolerance)
     batch = [np.stack([arg, arg[..., ::-1]], 1) for arg in args]
-    same(fxgrad.vmap(ours, in_axes=1)(*batch), jax.vmap(theirs, in_axes=1)(*batch), tolerance)
+    every = tuple(range(len(args)))
+    result = ours(*args)
+    weights = drawn(*result.shape, dtype=result.dtype, seed=7)
+
+    @jax.jit  # one program to compile
+    def expected(args: Any, tangents: Any, batch: Any) -> Any:
+        gradient = jax.grad(lambda *values: jnp.sum(jnp.real(theirs(*values) * weights)), every)
+        return (jax.jvp(theirs, args, tangents), jax.jvp(gradient, args, tangents),
+                jax.vmap(theirs, in_axes=1)(*batch))
+
+    forward, (first, second), batched = expected(args, tangents, batch)
+    same(result, forward[0], tolerance)
+    same(fxgrad.jit(ours)(*args), forward[0], tolerance)
+    same(fxgrad.jvp(ours, args, tangents), forward, tolerance)
+    gradient = fxgrad.grad(lambda *values: fnp.sum(fnp.real(ours(*values) * weights)), every)
+    same(gradient(*args), first, tolerance)
+    same(fxgrad.jvp(gradient, args, tangents)[1], second, 10 * tolerance)
+    same(fxgrad.vmap(ours, in_axes=1)(*batch), batched, tolerance)
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -76,7 +83,7 @@ def test_activations_are_jaxs(name: str) -> None:
 def test_activations_at_kinks_and_beyond(name: str) -> None:
     ours, theirs = getattr(nn, name), getattr(jax.nn, name)
     same(ours(KINKS), theirs(KINKS))
-    same(fxgrad.vmap(fxgrad.grad(ours))(KINKS), jax.vmap(jax.grad(theirs))(KINKS))
+    same(fxgrad.vmap(fxgrad.grad(ours))(KINKS), jax.jit(jax.vmap(jax.grad(theirs)))(KINKS))
     far = np.array([np.nan, np.inf, -np.inf], "float32")
     same(ours(far), theirs(far))
 
@@ -239,8 +246,8 @@ def test_attention_is_jaxs(case: str) -> None:
     same(fxgrad.jit(lambda *args: nn.dot_product_attention(*args, **options))(*args), expected)
     weights = drawn(*expected.shape, seed=6)
     same(fxgrad.grad(lambda *args: fnp.sum(nn.dot_product_attention(*args, **options) * weights), (0, 1, 2))(*args),
-         jax.grad(lambda *args: jnp.sum(jax.nn.dot_product_attention(*args, **options) * weights), (0, 1, 2))(*args),
-         5e-5)
+         jax.jit(jax.grad(lambda *args: jnp.sum(jax.nn.dot_product_attention(*args, **options) * weights),
+                          (0, 1, 2)))(*args), 5e-5)
 
 
 @pytest.mark.slow

@@ -99,7 +99,8 @@ def test_derivatives(name: str, args: tuple[Any, ...], places: tuple[int, ...]) 
 
     chosen = [args[place] for place in places]
     with jax.enable_x64(True):
-        expected = jax.jvp(within(theirs_of(name)), chosen, tangents)
+        theirs = within(theirs_of(name))
+        expected = jax.jit(lambda *chosen: jax.jvp(theirs, chosen, tuple(tangents)))(*chosen)
     tolerance = 10 * WEAKER.get(name, 1e-10)
     got = fxgrad.jvp(within(function), chosen, tangents)
     close(got, expected, tolerance)
@@ -134,7 +135,8 @@ def test_ends_of_pairs(name: str) -> None:
     with jax.enable_x64(True):
         expected = np.asarray(theirs_of(name)(x, y))
     both = np.isfinite(x) & np.isfinite(y) if name in ("betaln", "beta", "kl_div", "rel_entr") else x == x  # noqa: PLR0124
-    np.testing.assert_allclose(getattr(fxgrad.scipy.special, name)(x, y)[both], expected[both], rtol=1e-10)
+    # Of betaln(1, 1), which is 0, newer versions of jax make a rounding error.
+    np.testing.assert_allclose(getattr(fxgrad.scipy.special, name)(x, y)[both], expected[both], rtol=1e-10, atol=2e-15)
 
 
 def test_derivatives_of_products_with_logarithms_at_zero() -> None:
@@ -206,7 +208,8 @@ def test_derivatives_that_are_not_there() -> None:
 
 def test_names_of_jax() -> None:
     theirs = {name for name in dir(jax.scipy.special) if not name.startswith("_")}
-    assert theirs == set(fxgrad.scipy.special.__all__)
+    newer = {"erfcinv"}  # which jax has got since 0.10
+    assert theirs | newer == set(fxgrad.scipy.special.__all__) | newer
 
 
 def test_bessel_functions_of_whole_orders() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from fxgrad.ops import xla_kernels
 from fxgrad.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import eq
+from fxgrad.ops.comparison import eq, gt
 from fxgrad.ops.exponential import exp, log, square
 from fxgrad.ops.gamma import by_xla, no_derivative
 from fxgrad.ops.pointwise import operation
@@ -48,12 +48,20 @@ wofz_p = by_xla("wofz", 1, [lambda t, out, z: mul(t, add(mul(mul(z, -2.0), out),
                 xla=special("wofz"), accepts="complex")
 erfcx, dawsn, owens_t, wofz = map(operation, (erfcx_p, dawsn_p, owens_t_p, wofz_p))
 
-# --- exponential, sine and Fresnel integrals (DLMF 6.2, 7.2, 8.19.13) ----------------------------------------------
+# --- exponential, sine and Fresnel integrals (DLMF 6.2, 7.2, 8.19) ----------------------------------------------
+
+
+def _expn_tangent(t: Any, out: Any, n: Any, x: Any) -> Any:
+    """-E(n - 1, x): by recurrence (8.19.12) where that order is negative, for which newer versions of jax give NaN."""
+    positive = gt(n, 0.0)
+    known = expn(where(positive, sub(n, 1.0), 0.0), x)
+    recurrent = div(add(exp(neg(x)), mul(sub(1.0, n), out)), x)
+    return neg(mul(t, where(positive, known, recurrent)))
+
 
 exp1_p = by_xla("exp1", 1, [lambda t, out, x: neg(mul(t, div(exp(neg(x)), x)))], xla=special("exp1"))
 expi_p = by_xla("expi", 1, [lambda t, out, x: mul(t, div(exp(x), x))], xla=special("expi"))
-expn_p = by_xla("expn", 2, [no_derivative("expn(n, x)", "n"),
-                            lambda t, out, n, x: neg(mul(t, expn(sub(n, 1.0), x)))],
+expn_p = by_xla("expn", 2, [no_derivative("expn(n, x)", "n"), _expn_tangent],
                 xla=lambda lax, n, x: special("expn")(lax, lax.convert_element_type(n, np.int32), x))
 
 

@@ -14,16 +14,8 @@ from tests.comparison.checks import Item, compare, refusal, value_items
 from tests.comparison.exceptions import DIFFERENT, WITHOUT_CASE
 from tests.comparison.libraries import LIBRARIES, functions
 
-COMPILED_LONG = {"random", "scipy.special"}
-
-
-def grouped(slow: set[str]) -> Any:
-    return pytest.mark.parametrize(("library", "names"), [
-        pytest.param(library, names, id=f"{library}-{names[0]}", marks=[pytest.mark.slow] * (library in slow))
-        for library, names in runs.groups()])
-
-
-GROUPS, QUICK = grouped(set()), grouped(COMPILED_LONG)
+GROUPS = pytest.mark.parametrize(("library", "names"), [
+    pytest.param(library, names, id=f"{library}-{names[0]}") for library, names in runs.groups()])
 WIDER = tuple(dtype for dtype in runs.DTYPES if dtype != "float32")
 
 
@@ -45,7 +37,8 @@ def test_exceptions_are_of_functions_that_have_none() -> None:
         assert not CASES[library].get(name), f"{label} has a case now"
 
 
-@QUICK
+@pytest.mark.slow
+@GROUPS
 def test_values_in_float32(library: str, names: list[str]) -> None:
     assert_none(runs.unknown(runs.value_problems(library, names, ("float32",))))
 

@@ -23,17 +23,17 @@ BATCH = np.stack([X, -X, 0.5 * X + 0.1])
 
 
 @functools.cache
-def expected(name: str) -> dict[str, Any]:
-    """Value, gradient, Hessian, and the first two for a batch, from jax's forward mode."""
+def expected(name: str, second: bool) -> dict[str, Any]:
+    """Value and gradient, also for a batch, from jax's forward mode; or the Hessian."""
     base = functools.partial(BASES[name], JAX)
     first = jax.jacfwd(base)
 
-    def everything(x: Any, batch: Any) -> dict[str, Any]:
-        return {"value": base(x), "first": first(x), "second": jax.jacfwd(first)(x), "values": jax.vmap(base)(batch),
-                "firsts": jax.vmap(first)(batch)}
+    def firsts(x: Any, batch: Any) -> dict[str, Any]:
+        return {"value": base(x), "first": first(x), "values": jax.vmap(base)(batch), "firsts": jax.vmap(first)(batch)}
 
     with jax.enable_x64(True):
-        return jax.tree.map(np.asarray, jax.jit(everything)(X, BATCH))
+        results = jax.jit(jax.jacfwd(first))(X) if second else jax.jit(firsts)(X, BATCH)
+        return jax.tree.map(np.asarray, {"second": results} if second else results)
 
 
 WAYS: dict[str, tuple[str, Callable[[Callable[[Any], Any]], Any]]] = {
@@ -58,7 +58,7 @@ WAYS: dict[str, tuple[str, Callable[[Callable[[Any], Any]], Any]]] = {
     "hvp": ("second", lambda f: np.array([hvp(f, (X,), (row,)) for row in np.eye(3)])),
     "jit of reverse over reverse": ("second", lambda f: jit(jacrev(grad(f)))(X)),
 }
-QUICK = {"un-jitted", "vmap", "grad", "reverse over reverse"}
+QUICK = {"un-jitted", "vmap", "grad"}
 
 
 @pytest.mark.parametrize("way", [pytest.param(way, marks=[pytest.mark.slow] * (way not in QUICK)) for way in WAYS])
@@ -67,7 +67,7 @@ def test_equal_to_jax(name: str, way: str) -> None:
     what, apply = WAYS[way]
     with jax.enable_x64(True):
         result = apply(functools.partial(BASES[name], FXGRAD))
-    np.testing.assert_allclose(result, expected(name)[what], rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(result, expected(name, what == "second")[what], rtol=1e-8, atol=1e-8)
 
 
 # --- reverse mode without a bound on the steps ----------------------------------------------------------------

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.errors import ConcretizationError, DTypeError, IndexingError, MutationError, ShapeError
+from tests.tiers import examples
 
 Shape = tuple[int, ...]
 SHAPES = st.lists(st.integers(0, 4), min_size=1, max_size=4).map(tuple)
@@ -84,20 +85,20 @@ def check(shape: Shape, index: Any) -> None:
     np.testing.assert_array_equal(gradient, by_hand)
 
 
+@examples(150)
 @given(cases())
-@settings(max_examples=150)
 def test_any_index(case: tuple[Shape, Any]) -> None:
     check(*case)
 
 
+@examples(40)
 @given(masks())
-@settings(max_examples=40)
 def test_any_mask(case: tuple[Shape, Any]) -> None:
     check(*case)
 
 
+@examples(100)
 @given(cases(), st.sampled_from(["set", "add", "multiply", "min", "max", "subtract"]))
-@settings(max_examples=100)
 def test_any_update(case: tuple[Shape, Any], method: str) -> None:
     shape, index = case
     x = counted(shape)

@@ -226,8 +226,9 @@ def test_binomial_and_multinomial() -> None:
         compare(of_ours("binomial", n, p, shape, "float64"), of_jax("binomial", n, p, shape, "float64"))
     shares = np.array([0.2, 0.3, 0.0, 0.5])
     compare(of_ours("multinomial", 20.0, shares, dtype="float64"), of_jax("multinomial", 20.0, shares, dtype="float64"))
+    batch = (2, 4) if jax.__version_info__ < (0, 11) else (2,)  # newer versions of jax do not count the categories
     compare(of_ours("multinomial", np.array([5.0, 50.0]), shares, shape=(2, 4), dtype="float64"),
-            of_jax("multinomial", np.array([5.0, 50.0]), shares, shape=(2, 4), dtype="float64"))
+            of_jax("multinomial", np.array([5.0, 50.0]), shares, shape=batch, dtype="float64"))
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
@@ -270,8 +271,8 @@ def test_derivatives_in_the_parameters(name: str, parameters: tuple[float, ...])
 
     with jax.enable_x64(True):
         sampler = getattr(jax.random, name)
-        theirs = jax.grad(lambda *parameters: sampler(jax.random.key(4), *parameters, dtype="float64"), places)(
-            *map(jax.numpy.asarray, typed))
+        theirs = jax.jit(jax.grad(lambda *parameters: sampler(jax.random.key(4), *parameters, dtype="float64"),
+                                  places))(*typed)
     for got in (fxgrad.grad(ours, places)(*typed), fxgrad.jit(fxgrad.grad(ours, places))(*typed)):
         np.testing.assert_allclose(got, theirs, rtol=1e-9, atol=1e-12)
 
@@ -279,20 +280,20 @@ def test_derivatives_in_the_parameters(name: str, parameters: tuple[float, ...])
 def test_derivatives_of_vectors() -> None:
     alpha, weights = np.array([0.5, 2.0, 1.0]), np.array([1.0, -2.0, 3.0])
     with jax.enable_x64(True):
-        expected = jax.grad(lambda alpha: weights @ jax.random.dirichlet(jax.random.key(4), alpha, dtype="float64"))(
-            jax.numpy.asarray(alpha))
+        expected = jax.jit(jax.grad(lambda alpha: weights @ jax.random.dirichlet(
+            jax.random.key(4), alpha, dtype="float64")))(alpha)
     got = fxgrad.grad(lambda alpha: weights @ fxgrad.random.dirichlet(fxgrad.random.key(4), alpha, dtype="float64"))(
         alpha)
     np.testing.assert_allclose(got, expected, rtol=1e-9)
     cov = np.array([[2.0, 0.5], [0.5, 1.0]])
     with jax.enable_x64(True):
-        expected = jax.grad(lambda cov: jax.random.multivariate_normal(jax.random.key(4), np.zeros(2), cov).sum())(
-            jax.numpy.asarray(cov))
+        expected = jax.jit(jax.grad(lambda cov: jax.random.multivariate_normal(
+            jax.random.key(4), np.zeros(2), cov).sum()))(cov)
     got = fxgrad.grad(lambda cov: fxgrad.numpy.sum(fxgrad.random.multivariate_normal(
         fxgrad.random.key(4), np.zeros(2), cov)))(cov)
     np.testing.assert_allclose(got, expected, rtol=1e-9)
 
 
 def test_all_samplers_of_jax_are_here() -> None:
-    theirs = {name for name in dir(jax.random) if not name.startswith("_")} - {"random_gamma_p"}
+    theirs = {name for name in dir(jax.random) if not name.startswith("_")} - {"random_gamma_p", "Key"}  # no samplers
     assert theirs == set(fxgrad.random.__all__)

@@ -19,14 +19,10 @@ catalogue, measure, report, workload = (
 
 PEERS = {"fxgrad": workload.Peer(lambda: 2.0), "jax": workload.Peer(lambda: np.float32(2.0))}
 
-COMPILING = {"second order", "per example", "un-jitted model", "lower", "closure", "compiled", "scan", "while"}
-"""Groups of workloads that take XLA seconds to compile."""
-
 
 @pytest.mark.filterwarnings("default")  # the peers' own code has some
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=pytest.mark.slow if found.group in COMPILING else ()) for name, found in
-    catalogue.WORKLOADS.items()])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", catalogue.WORKLOADS)
 def test_peers_compute_the_same(name, fresh_tables):
     found = catalogue.WORKLOADS[name]
     with jax.enable_x64(found.wide):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 
 from tests.comparison.arguments import A, Case, whole
@@ -55,7 +56,8 @@ CASES: dict[str, list[Case]] = {
     "roots": [Case(np.array([1.0, -3.0, 2.0], np.float32), dtypes=("float32",), strip_zeros=False,
                    seen=lambda x: x.sum())],
     "vander": [Case(A(3), 3)],
-    "cross": [Case(A(2, 3), A(2, 3)), Case(A(2), A(3))],
+    # Newer versions of jax refuse vectors in the plane.
+    "cross": [Case(A(2, 3), A(2, 3)), *([Case(A(2), A(3))] if jax.__version_info__ < (0, 11) else [])],
     "dot": [Case(A(2, 3), A(3, 2)), Case(A(3), A(3)), Case(A(2, 3), A(2, 3, 2))],
     "matmul": [Case(A(2, 3), A(3, 2)), Case(A(3), A(3)), Case(A(4, 2, 3), A(3, 2)), Case(A(3), A(4, 3, 2))],
     "inner": [Case(A(2, 3), A(4, 3))],
