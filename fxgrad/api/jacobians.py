@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-import numpy as np
-
 from fxgrad import dtypes, tree
 from fxgrad.api.arguments import (
     Argnums,
@@ -26,6 +24,7 @@ from fxgrad.core.program import Program
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, trace
 from fxgrad.errors import ArgumentError, DTypeError, at_user_line, function_name
+from fxgrad.numpy.creation import eye
 from fxgrad.ops.join import concatenate
 from fxgrad.ops.shape import slice_in_dim
 from fxgrad.ops.space import full, instantiate, move_axis, reshape, zeros
@@ -241,10 +240,9 @@ def _in_chunks(apply: Callable[[Sequence[Any], int | None], list[Any]], sources:
 
 def _basis(avals: Sequence[Aval], start: int, stop: int) -> list[Any]:
     """Rows `start` to `stop` of the identity matrix over all elements of `avals`, cut into their shapes."""
-    identity, offset, pieces = np.eye(stop - start, _total(avals), k=start, dtype=np.bool_), 0, []
+    offset, pieces = 0, []
     for aval in avals:
-        columns = identity[:, offset:offset + aval.size]
-        pieces.append(columns.reshape(stop - start, *aval.shape).astype(aval.dtype))
+        pieces.append(reshape(eye(stop - start, aval.size, start - offset, aval.dtype), (stop - start, *aval.shape)))
         offset += aval.size
     return pieces
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import ArrayKernel
-from fxgrad.core.program import Atom, Equation, Program, Var
+from fxgrad.core.program import Atom, Equation, Program, Var, is_effectful
 from fxgrad.core.simplify import live_equations
 from fxgrad.core.snippets import Snippet, snippets
 from fxgrad.core.tape import aval_of
@@ -45,11 +45,11 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
         return [v1]
     <BLANKLINE>
     """
-    equations = live_equations(program)
+    equations, constants = _without_constants(live_equations(program))
     calls = [snippets.of(equation.primitive, [atom.aval for atom in equation.inputs], equation.params)
              for equation in equations]
     storage = _Storage(program, equations, calls)
-    writer = _Writer(program)
+    writer = _Writer(program, constants)
     for index, (equation, call) in enumerate(zip(equations, calls, strict=True)):
         target = storage.targets.get(index)
         if target is not None:
@@ -61,7 +61,7 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
         writer.drop(storage.dropped[index])
     returned, borrowed = [], []
     made = {equation.outputs[0] for equation, call in zip(equations, calls, strict=True) if call and call.owned}
-    given: set[Atom] = set(program.inputs)
+    given: set[Atom] = {*program.inputs, *constants}
     for index, atom in enumerate(program.outputs):
         copied = type(atom) is Var and atom in given and atom.aval.shape
         returned.append(writer.value(atom) + (".copy()" if copied else ""))
@@ -76,6 +76,30 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
     return "\n".join(lines) + "\n", writer.namespace
 
 
+_LARGEST = 2**16
+"""Elements of a constant that is kept with the code."""
+
+
+def _without_constants(equations: Sequence[Equation]) -> tuple[list[Equation], dict[Atom, Any]]:
+    """The equations that depend on inputs, have effects or make large arrays; and the values of the others."""
+    constants: dict[Atom, Any] = {}
+    kept = []
+    with np.errstate(all="ignore"):
+        for equation in equations:
+            if all(type(atom) is Literal or atom in constants for atom in equation.inputs) and sum(
+                    var.aval.size for var in equation.outputs) <= _LARGEST and not is_effectful(
+                    equation.primitive, equation.params):
+                values = [atom.value if type(atom) is Literal else constants[atom] for atom in equation.inputs]
+                results = equation.primitive.numpy(*values, **equation.params)
+                for var, result in zip(equation.outputs, results, strict=True):
+                    if type(result) is np.ndarray:
+                        result.flags.writeable = False  # so that a result which is one of them is copied
+                    constants[var] = result
+            else:
+                kept.append(equation)
+    return kept, constants
+
+
 class _Storage:
     """Which operations write into which variable's array (`targets`), and which variables end after an operation.
 
@@ -86,7 +110,7 @@ class _Storage:
     def __init__(self, program: Program, equations: Sequence[Equation], calls: Sequence[Snippet | None]) -> None:
         self.targets: dict[int, Var] = {}
         self.dropped: list[list[Var]] = [[] for _ in equations]
-        self._sharing: dict[Var, frozenset[Var]] = {var: frozenset([var]) for var in program.inputs}
+        self._sharing: dict[Atom, frozenset[Var]] = {var: frozenset([var]) for var in program.inputs}
         self._contiguous: set[Var] = set()
         self._free: dict[Aval, list[Var]] = {}
         self._taken: set[Var] = set()
@@ -102,7 +126,7 @@ class _Storage:
 
     def _follow(self, equation: Equation, call: Snippet | None) -> None:
         """Notes whose memory the outputs share, and whether they are new arrays in row-major order."""
-        operands = [atom for atom in equation.inputs if type(atom) is Var]
+        operands = [atom for atom in equation.inputs if type(atom) is Var and atom in self._sharing]
         if call is not None and call.owned:
             out = equation.outputs[0]
             self._sharing[out] = frozenset([out])
@@ -117,15 +141,14 @@ class _Storage:
     def _ends(self, program: Program, equations: Sequence[Equation]) -> dict[Var, int]:
         """After which operation the memory of each variable is needed no more."""
         end: dict[Var, int] = {}
+        nobody: frozenset[Var] = frozenset()  # for literals and constants
         for index, equation in enumerate(equations):
             for atom in (*equation.inputs, *equation.outputs):
-                if type(atom) is Var:
-                    for owner in self._sharing[atom]:
-                        end[owner] = index
+                for owner in self._sharing.get(atom, nobody):
+                    end[owner] = index
         for atom in program.outputs:
-            if type(atom) is Var:
-                for owner in self._sharing[atom]:
-                    end[owner] = len(equations)
+            for owner in self._sharing.get(atom, nobody):
+                end[owner] = len(equations)
         return end
 
     def _allocate(self, index: int, equation: Equation, call: Snippet | None) -> None:
@@ -161,7 +184,7 @@ class _Storage:
         last: dict[Var, int] = {}
         for index, equation in enumerate(equations):
             for atom in (*equation.inputs, *equation.outputs):
-                if type(atom) is Var:
+                if type(atom) is Var and atom in self._sharing:
                     last[atom] = index
         for var, index in last.items():
             if var not in kept and var not in self._taken:
@@ -175,7 +198,8 @@ def _memory(var: Var) -> Aval:
 class _Writer:
     """Names for variables, kernels and constants, and the lines of the function."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, constants: dict[Atom, Any]) -> None:
+        self._constants = constants
         self.lines: list[str] = []
         self.namespace: dict[str, Any] = {"scalar": concrete}
         self._names: dict[Var, str] = {var: f"x{index}" for index, var in enumerate(program.inputs)}
@@ -191,8 +215,10 @@ class _Writer:
         self._names[var] = self._names[other]
 
     def value(self, atom: Atom) -> str:
-        """The Python name of a variable, or of a literal's hoisted value."""
-        return self.object(atom, atom.value, "c") if isinstance(atom, Literal) else self.name(atom)
+        """The Python name of a variable, or of a hoisted value."""
+        if isinstance(atom, Literal):
+            return self.object(atom, atom.value, "c")
+        return self.object(atom, self._constants[atom], "c") if atom in self._constants else self.name(atom)
 
     def operand(self, atom: Atom, among_arrays: bool) -> str:
         """As `value`; but among arrays a literal is an array of shape (), which ufuncs take up faster."""

@@ -169,3 +169,19 @@ def test_generated_code_runs_in_many_threads_at_once() -> None:
     assert len(results) == 80
     for (k, _), result in results.items():
         np.testing.assert_array_equal(result, expected[k])
+
+
+def test_what_depends_on_no_input_is_computed_once_and_stays_as_it_is() -> None:
+    def f(x):
+        mask = fnp.tril(fnp.ones((3, 3)))
+        return x * mask, mask, mask.T
+
+    x = np.arange(9.0).reshape(3, 3)
+    program = fxgrad.make_program(f)(x)
+    assert "select" not in generate(program)[0]
+    for _ in range(3):
+        results = program(x)
+        np.testing.assert_array_equal(results[0], np.tril(x))
+        np.testing.assert_array_equal(results[1], np.tril(np.ones((3, 3))))
+        for result in results:
+            result[...] = -1.0  # the caller's own
