@@ -54,7 +54,10 @@ def both(build: Callable[[Any, Any, Any], Callable[..., Any]], *args: Any, rtol:
         wanted = build(jax, jnp, jax.lax)(*args)
     for one, two, three in zip(*map(jax.tree.leaves, (got, again, wanted)), strict=True):
         np.testing.assert_allclose(one, three, rtol, 1e-12)
-        np.testing.assert_array_equal(one, two)
+        if isinstance(one, jax.Array):  # what the first executable has for constants, the second takes as arguments
+            np.testing.assert_allclose(one, two, 4 * np.finfo(np.float64).eps, 0.0)
+        else:
+            np.testing.assert_array_equal(one, two)
         assert one.dtype == three.dtype
 
 
