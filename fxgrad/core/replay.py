@@ -124,7 +124,7 @@ def _part(tape: Tape, arg: Any) -> Any:
     if kind in _BY_VALUE:
         return kind, arg
     if kind in _SIGNED:
-        return kind, arg or str(arg)  # as 0.0 and -0.0 are
+        return kind, _told(arg)
     if kind is Tracer:
         return arg.variable if arg.tape is tape else None
     if kind in _SEQUENCES:
@@ -134,6 +134,11 @@ def _part(tape: Tape, arg: Any) -> Any:
         parts = [_part(tape, each) for each in (arg.start, arg.stop, arg.step)]
         return None if None in parts else (kind, *parts)
     return None
+
+
+def _told(number: Any) -> Any:
+    """A number such that those of other signs of zero are not equal to it."""
+    return number if number and type(number) is not complex else repr(number)
 
 
 def _learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -170,7 +175,7 @@ def with_number(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[
     if current.get() is not tape or not tape.interned or (type(number) is int and not -2**31 <= number < 2**31):
         return function(*args)
     if tape.literals:  # numbers are part of the program
-        key = (*key, number or str(number))
+        key = (*key, _told(number))
     call = tape.node.calls.get(key)
     if call is None:
         return _learn(tape, key, function, args, {})

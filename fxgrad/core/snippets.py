@@ -18,13 +18,15 @@ class Snippet(NamedTuple):
 
     Where the result is `owned` it shares no memory with an operand. `{out}` is the place where `, name` of an array
     of the type of the result may stand, to be written to, and `{named_out}` that of `, out=name`; with `in_place` it
-    may be an operand. The value must be equal to the kernel's own to the bit.
+    may be an operand. It is in row-major order if all operands are, or always if `row_major` says so. The value must be
+    equal to the kernel's own to the bit.
     """
 
     text: str
     objects: Mapping[str, Any] = _NOTHING
     owned: bool = True
     in_place: bool = False
+    row_major: bool = False
 
     def of(self, *operands: int) -> Snippet:
         """The same of other operands, given by their numbers."""

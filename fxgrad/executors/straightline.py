@@ -130,8 +130,9 @@ class _Storage:
         if call is not None and call.owned:
             out = equation.outputs[0]
             self._sharing[out] = frozenset([out])
-            if out.aval.ndim <= 1 or not call.in_place or any(
-                    atom in self._contiguous and atom.aval.shape == out.aval.shape for atom in operands):
+            # Of several elementwise operands one of the full shape decides; a reduction has one operand.
+            deciding = [atom for atom in operands if not call.in_place or atom.aval.shape == out.aval.shape]
+            if out.aval.ndim <= 1 or call.row_major or not self._contiguous.isdisjoint(deciding):
                 self._contiguous.add(out)
         else:
             shared = frozenset().union(*(self._sharing[atom] for atom in operands))

@@ -54,7 +54,8 @@ def _broadcast_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet
     shape, dtype = params["shape"], avals[0].dtype
     if math.prod(shape) > 2**16:
         return Snippet(f"broadcast_to({{0}}, {shape})", {"broadcast_to": np.broadcast_to}, owned=False)
-    return Snippet(f"spread({{0}}, {shape}, {dtype.name})", {"spread": _spread, dtype.name: dtype})
+    return Snippet(f"spread({{0}}, {shape}, {dtype.name})", {"spread": _spread, dtype.name: dtype},
+                   row_major=True)
 
 
 def broadcast_to(x: Any, shape: Shape) -> Any:

@@ -36,7 +36,8 @@ def test_a_library_function_runs_once_for_equal_arguments() -> None:
 
 
 @pytest.mark.usefixtures("fresh_tables")
-@pytest.mark.parametrize(("first", "second"), [(1, 1.0), (1, True), (0.0, -0.0), (2, 2j), ((0, 1), [0, 1])])
+@pytest.mark.parametrize(("first", "second"), [
+    (1, 1.0), (1, True), (0.0, -0.0), (2, 2j), (complex(1.0, 0.0), complex(1.0, -0.0)), ((0, 1), [0, 1])])
 def test_equal_arguments_of_other_types_are_other_calls(first: Any, second: Any) -> None:
     seen = []
     keep, calls = counted(lambda x, argument: (seen.append(repr(argument)), fnp.add(x, x))[1])

@@ -185,3 +185,14 @@ def test_what_depends_on_no_input_is_computed_once_and_stays_as_it_is() -> None:
         np.testing.assert_array_equal(results[1], np.tril(np.ones((3, 3))))
         for result in results:
             result[...] = -1.0  # the caller's own
+
+
+def test_a_sum_of_columns_is_no_place_for_a_product() -> None:
+    """The sum of an array in column-major order is in that order, and `dot` writes to row-major arrays alone."""
+    def f(x, y):
+        return (fnp.sum(x, axis=0) @ y) @ y  # the sum is laid out as the caller's array, and ends at the first product
+
+    x, y = np.random.default_rng(0).normal(size=(2, 3, 5, 5))
+    for first in (x, np.asfortranarray(x), x.transpose(0, 2, 1)):
+        expected, got = both_ways(fxgrad.make_program(f)(first, y[0]), [first, y[0]])
+        assert_same_bits(got, expected)
