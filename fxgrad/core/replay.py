@@ -67,9 +67,7 @@ def remembered(function: Callable[..., Any], captures: bool = False) -> Callable
                 return function(*args, **options)
         call = tape.node.calls.get(key)
         if type(call) is interning.Node:
-            tape.node = call
-            tape.nodes.append(call)
-            return Tracer(tape, call.outputs[0])
+            return tape.step(call)
         return tape.replay(call) if call is not None else _learn(tape, key, function, args, options)
     return wrapper
 
@@ -180,7 +178,7 @@ def with_number(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[
     if call is None:
         return _learn(tape, key, function, args, {})
     if type(call) is interning.Node:
-        return tape.replay(([call], (), call.outputs[0]))
+        return tape.step(call)
     nodes, captured, output = call
     tape.nodes += nodes
     tape.node = nodes[-1]

@@ -189,6 +189,12 @@ class Tape:
         self.nodes.append(interning.Step(equation, equation.outputs))
         return equation.outputs
 
+    def step(self, node: interning.Node) -> Tracer:
+        """Goes on to a node that follows this one; returns the tracer of its first output."""
+        self.node = node
+        self.nodes.append(node)
+        return Tracer(self, node.outputs[0])
+
     def replay(self, call: interning.Call) -> Any:
         """Takes the remembered steps of a call again; returns its result."""
         nodes, captured, outputs = call

@@ -161,9 +161,7 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                     variable = tape.atom(y)
                     node = tape.node.children.get((primitive, x.variable, variable))
                     if node is not None:
-                        tape.node = node
-                        tape.nodes.append(node)
-                        return Tracer(tape, node.outputs[0])
+                        return tape.step(node)
                     return typed(x, Tracer(tape, variable))
             elif y_type in NUMBERS:
                 return with_number(tape, (typed, x.variable, y_type), typed, (x, y), y)
@@ -173,9 +171,7 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                 variable = tape.atom(x)
                 node = tape.node.children.get((primitive, variable, y.variable))
                 if node is not None:
-                    tape.node = node
-                    tape.nodes.append(node)
-                    return Tracer(tape, node.outputs[0])
+                    return tape.step(node)
                 return typed(Tracer(tape, variable), y)
         elif y_type is Tracer and x_type in NUMBERS:
             return with_number(y.tape, (typed, x_type, y.variable), typed, (x, y), x)
