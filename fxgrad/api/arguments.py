@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fxgrad import dtypes, tree
-from fxgrad.control.flat import check_leaf, indexed_names, leaf_aval, nth
+from fxgrad.control.flat import check_leaf, indexed_names, leaf_aval, nth, transformation
 from fxgrad.core.avals import Aval, array_aval
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tracer import Tracer
@@ -17,17 +16,6 @@ from fxgrad.errors import ArgumentError, DTypeError, TreeError, at_user_line, fu
 from fxgrad.tree import TreeDef
 
 Argnums = int | Sequence[int]
-
-
-def transformation(what: str, function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorates the wrapper that `what(function)` returns: name, docstring and signature are the function's."""
-    if not callable(function):
-        raise ArgumentError(at_user_line(
-            f"{what} takes a function, got a {type(function).__name__}. Write {what}(f)(x), not {what}(f(x))"))
-    try:
-        return functools.wraps(function)
-    except AttributeError:
-        return lambda wrapper: wrapper
 
 
 _ONE_LEAF = tree.structure((0,))

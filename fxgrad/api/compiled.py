@@ -6,9 +6,10 @@ import functools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol, cast
 
 import jax
+import numpy as np
 
 from fxgrad import tree
 from fxgrad.api.arguments import transformation
@@ -22,6 +23,7 @@ from fxgrad.api.executables import (
     KeysMet,
     OtherSignature,
     Unprepared,
+    WideMet,
     argument_avals,
     aval_from_jax,
     bind_captured,
@@ -35,7 +37,7 @@ from fxgrad.config import default_float
 from fxgrad.control.call import jit_call_p
 from fxgrad.control.flat import Traced, leaf_aval, trace_flat
 from fxgrad.core.avals import Aval, keys_to_jax
-from fxgrad.core.program import has_effects
+from fxgrad.core.program import has_effects, needs_x64
 from fxgrad.core.tape import axes_in_scope, bind, current, innermost_for, takes_literals
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
@@ -62,7 +64,54 @@ def jit(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] | None =
     >>> float(fast(np.array([1.0, 2.0])))
     6.0
     """
-    return Jitted(fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline)
+    state = _State(fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline)
+    static = state.static
+
+    # A function with attributes, since Python calls it faster than an object.
+    @transformation("jit", fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        version = state.version
+        if current.get() is not None or default_float() is not version.default:
+            return state.call(args, kwargs)
+        scope = None
+        try:
+            if not _needs_scope(version.narrow, static, args, kwargs):
+                return version.executable(*args, **kwargs) if kwargs else version.executable(*args)
+            try:
+                scope = idle_scopes.pop()  # used again, since making one takes as long as entering it
+            except IndexError:
+                scope = x64()
+            with scope:
+                return version.executable(*args, **kwargs)
+        except Unprepared as unprepared:
+            reason = type(unprepared)
+        except (ValueError, TypeError, UnsupportedError):
+            reason = state.explained(version, args, kwargs)
+        finally:
+            if scope is not None:
+                idle_scopes.append(scope)
+        return state.call_again(reason, version, args, kwargs)
+
+    jitted = cast(Jitted, call)
+    jitted.lower, jitted.trace, jitted.clear_cache = (  # type: ignore[method-assign]
+        state.lower, state.trace, state.clear_cache)
+    return jitted
+
+
+class Jitted(Protocol):
+    """A compiled function: call it, or look at its stages with `lower` and `trace`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The outputs, computed by XLA, or recorded if a transformation is under way."""
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text()`, `compile()`."""
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """jax's `Traced` stage for these arguments, with the jaxpr of the emitted operations."""
+
+    def clear_cache(self) -> None:
+        """Forgets all compiled versions."""
 
 
 class _Version:
@@ -71,10 +120,11 @@ class _Version:
     `own` are the executables of its own, by the bits that Python integers among the arguments need, whose width jax
     does not tell; an executable keeps to a slow path for arguments at which it once raised, so that of 0 bits gets no
     integer twice. It is `careful` once integers were met. `by_signature` has what it shares with other functions, if
-    it does, and `only` the one thing that it shares while all arguments were of one kind.
+    it does, and `only` the one thing that it shares while all arguments were of one kind. `narrow` are the types of
+    arguments with which nothing of 64 bits is computed, as far as is known, so that calls need no x64 scope.
     """
 
-    __slots__ = ("by_signature", "careful", "default", "executable", "given_keys", "only", "own")
+    __slots__ = ("by_signature", "careful", "default", "executable", "given_keys", "narrow", "only", "own")
 
     def __init__(self, default: DType | None) -> None:
         self.default = default
@@ -83,10 +133,39 @@ class _Version:
         self.by_signature: BySignature | None = None
         self.executable: Executable = _nothing
         self.careful = self.given_keys = False
+        self.narrow: frozenset[Any] = frozenset()
 
     def use(self, executable: Executable) -> None:
         """Calls `executable` from now on."""
         self.executable = KeysConverted(executable) if self.given_keys else executable
+
+
+_NARROW_DTYPES: frozenset[Any] = frozenset(map(np.dtype, (
+    "bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "float32", "complex64")))
+_NARROW_TYPES = frozenset({bool, float, complex, *(dtype.type for dtype in _NARROW_DTYPES)})
+"""Python's numbers are as wide as the default dtype; integers as wide as they need, so they are not among these."""
+
+
+def _needs_scope(narrow: frozenset[Any], static: StaticArguments, args: tuple[Any, ...], kwargs: dict[str, Any],
+                 ) -> bool:
+    """Whether a call is to be made in the x64 scope: not if all arguments are of the types `narrow`, or NumPy arrays of
+    at most 32 bits. (jax's own arrays keep their dtype without a scope, so that the trace may look at it.)
+    """
+    if narrow and len(args) <= _FEW:
+        for arg in static.dynamic(args) if static.any else args:
+            if type(arg) not in narrow and (type(arg) is not np.ndarray or arg.dtype not in _NARROW_DTYPES):
+                break
+        else:
+            for name in kwargs:
+                if name not in static.names:
+                    break
+            else:
+                return False
+    return not jax.config.jax_enable_x64  # type: ignore[attr-defined]
+
+
+_FEW = 12
+"""To look at more arguments than these takes longer than to enter the scope."""
 
 
 def _nothing(*_: Any, **__: Any) -> Any:
@@ -98,40 +177,18 @@ _handed_over: ContextVar[tuple[Any, Traced] | None] = ContextVar("handed_over", 
 """A jitted function and its trace, made before jax asks for it in the same call."""
 
 
-class Jitted:
-    """A compiled function: call it, or look at its stages with `lower` and `trace`."""
+class _State:
+    """What a jitted function knows of its calls."""
 
     def __init__(self, fun: Callable[..., Any], static_argnums: Any, static_argnames: Any, donate_argnums: Any,
                  donate_argnames: Any, inline: bool) -> None:
-        transformation("jit", fun)(self)
         self._fun = fun
-        self._static = StaticArguments(fun, static_argnums, static_argnames)
-        self._options = {"static_argnums": static_argnums, "static_argnames": tuple(sorted(self._static.names)),
+        self.static = StaticArguments(fun, static_argnums, static_argnames)
+        self._options = {"static_argnums": static_argnums, "static_argnames": tuple(sorted(self.static.names)),
                          "donate_argnums": donate_argnums, "donate_argnames": donate_argnames, "inline": inline}
         self._donates = donate_argnums is not None or donate_argnames is not None
-        self._version = _NO_VERSION
+        self.version = _NO_VERSION
         self._versions: dict[DType, _Version] = {}
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The outputs, computed by XLA, or recorded if a transformation is under way."""
-        version = self._version
-        if current.get() is not None or default_float() is not version.default:
-            return self._call(args, kwargs)
-        # The x64 scope is written out here, and its object used again, since both count on this path.
-        try:
-            scope = idle_scopes.pop()
-        except IndexError:
-            scope = x64()
-        try:
-            with scope:
-                return version.executable(*args, **kwargs)
-        except Unprepared as unprepared:
-            reason = type(unprepared)
-        except (ValueError, TypeError, UnsupportedError):
-            reason = self._explained(version, args, kwargs)
-        finally:
-            idle_scopes.append(scope)
-        return self._call_again(reason, version, args, kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text()`, `compile()`."""
@@ -146,18 +203,12 @@ class Jitted:
         for version in self._versions.values():
             for executable in version.own.values():
                 executable.clear_cache()
-        self._version = _NO_VERSION
+        self.version = _NO_VERSION
         self._versions = {}
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
-
-    def __repr__(self) -> str:
-        return f"<jit of {function_name(self._fun)}>"
 
     # --- calls that are not as those before -------------------------------------------------------------
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call inside a transformation, or the first one under this default dtype."""
         if current.get() is not None:
             traced, inputs = self._recorded(args, kwargs)
@@ -168,15 +219,14 @@ class Jitted:
         version = self._versions.get(default)
         if version is not None:
             if version.only is not None:
-                with x64():
-                    version.use(version.only.settled())
-            self._version = version
+                version.use(version.only.settled())
+            self.version = version
             return self._run(version, args, kwargs)
         version = _Version(default)
         traced_first = self._prepare(version, args, kwargs)
         self._versions[default] = version
         if version.only is None:
-            self._version = version
+            self.version = version
         token = _handed_over.set(None if traced_first is None else (self, traced_first))
         try:
             return self._run(version, args, kwargs)
@@ -185,19 +235,21 @@ class Jitted:
 
     def _run(self, version: _Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
-            with x64():
+            with x64(_needs_scope(version.narrow, self.static, args, kwargs)):
                 return version.executable(*args, **kwargs)
         except Unprepared as unprepared:
             reason = type(unprepared)
         except (ValueError, TypeError, UnsupportedError):
-            reason = self._explained(version, args, kwargs)
-        return self._call_again(reason, version, args, kwargs)
+            reason = self.explained(version, args, kwargs)
+        return self.call_again(reason, version, args, kwargs)
 
-    def _call_again(self, reason: type[Unprepared], version: _Version, args: tuple[Any, ...], kwargs: dict[str, Any],
+    def call_again(self, reason: type[Unprepared], version: _Version, args: tuple[Any, ...], kwargs: dict[str, Any],
                     ) -> Any:
         """A call that what was prepared did not fit."""
         if reason is OtherSignature:
             self._add_signature(version, args, kwargs)
+        elif reason is WideMet:
+            version.narrow = frozenset()
         elif reason is KeysMet:
             version.given_keys = True
             version.use(version.executable)
@@ -206,11 +258,11 @@ class Jitted:
             self._use_own(version)
         return self._run(version, args, kwargs)
 
-    def _explained(self, version: _Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> type[Unprepared]:
+    def explained(self, version: _Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> type[Unprepared]:
         """Called where jax raised an error: what there is to prepare, or raises the error, in our words if it can."""
         if not version.given_keys and _given_keys(args, kwargs):
             return KeysMet
-        self._static.explain(args, kwargs)
+        self.static.explain(args, kwargs)
         raise  # noqa: PLE0704  (the error under way)
 
     # --- which executable ---------------------------------------------------------------------------------
@@ -221,12 +273,15 @@ class Jitted:
         Returns the trace of the function if it is still of use.
         """
         version.given_keys = _given_keys(args, kwargs)
-        split = self._static.split(args, kwargs)
+        split = self.static.split(args, kwargs)
         avals = argument_avals(split.leaves)
         traced = None
         if avals is not None:
             version.careful = any(map(weak_integer, avals))
             traced = self._traced(split, avals, args, kwargs)
+            if not (needs_x64(traced.program) or version.careful or version.given_keys):
+                version.narrow = _NARROW_TYPES.union(type(leaf) for leaf in split.leaves if isinstance(leaf, jax.Array)
+                                                     and not is_jax_tracer(leaf))
             if self._may_share(split, traced):
                 owner = traced.program.memo.setdefault("jitted by", weakref.ref(self))()
                 if owner is not self:
@@ -244,7 +299,7 @@ class Jitted:
                kwargs: dict[str, Any]) -> None:
         """Calls the executable of the program from now on, for arguments such as these."""
         first = version.by_signature is None
-        by_signature = version.by_signature = version.by_signature or BySignature(self._static)
+        by_signature = version.by_signature = version.by_signature or BySignature(self.static)
         signature = by_signature.signature(split, avals, args, kwargs)
         try:
             bound = bind_captured(traced, split.structure, function_name(self._fun), self._options["inline"])
@@ -252,16 +307,16 @@ class Jitted:
         except TypeError:  # there are containers, or static arguments, that have no equality
             self._use_own(version)
             return
-        simple = first and not self._static.any and not version.careful
+        simple = first and not self.static.any and not version.careful
         version.only = bound if simple else None
         version.use(bound if simple else by_signature)
 
     def _add_signature(self, version: _Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Prepares a function that shares executables for arguments of other types than before."""
-        split = self._static.split(args, kwargs)
+        split = self.static.split(args, kwargs)
         avals = argument_avals(split.leaves)
         if avals is None:
-            self._static.explain(args, kwargs)
+            self.static.explain(args, kwargs)
         by_signature = version.by_signature
         if avals is None or by_signature is None or by_signature.signature(split, avals, args, kwargs) in by_signature:
             self._use_own(version)
@@ -297,7 +352,7 @@ class Jitted:
 
     def _traced_by_jax(self, bits: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What jax traces: our own trace of the function, emitted as `lax` calls."""
-        split = self._static.split(args, kwargs)
+        split = self.static.split(args, kwargs)
         avals = [aval_from_jax(leaf, bits == 64) for leaf in split.leaves]
         if not bits and any(map(weak_integer, avals)):
             raise IntegerMet
@@ -310,17 +365,17 @@ class Jitted:
     def _traced(self, split: Split, avals: Sequence[Aval], args: tuple[Any, ...], kwargs: dict[str, Any],
                 **options: Any) -> Traced:
         return trace_flat(lambda *tracers: split.rebuild(tracers), avals, "jit", self._fun, staging=True,
-                          names=lambda: self._static.leaf_names(args, kwargs), **options)
+                          names=lambda: self.static.leaf_names(args, kwargs), **options)
 
     def _recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Traced, list[Any]]:
         """The trace within a transformation, and all inputs of its program: what it closed over may be a tracer."""
-        split = self._static.split(args, kwargs)
+        split = self.static.split(args, kwargs)
         avals = []
         for index, leaf in enumerate(split.leaves):
             aval = leaf_aval(leaf)
             if aval is None:
                 raise ArgumentError(at_user_line(
-                    f"jit: {self._static.leaf_names(args, kwargs)[index]} is a {type(leaf).__name__}, where an array "
+                    f"jit: {self.static.leaf_names(args, kwargs)[index]} is a {type(leaf).__name__}, where an array "
                     "or a number is needed. Make the argument static with static_argnums"))
             avals.append(aval)
         traced = self._traced(split, avals, args, kwargs, literals=takes_literals())

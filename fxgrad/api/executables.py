@@ -18,10 +18,10 @@ from fxgrad import tree
 from fxgrad.api.static_arguments import Split, StaticArguments
 from fxgrad.control.flat import Traced, leaf_aval
 from fxgrad.core.avals import Aval, check_dtype, keys_to_jax
-from fxgrad.core.program import Program
+from fxgrad.core.program import Program, needs_x64
 from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType, from_jax, is_key
-from fxgrad.executors.xla import emit
+from fxgrad.executors.xla import emit, x64
 from fxgrad.tree import TreeDef
 
 Executable = Callable[..., Any]
@@ -40,12 +40,21 @@ class KeysMet(Unprepared):
     """NumPy's arrays of random keys are among the arguments, which jax does not take as they are."""
 
 
+class WideMet(Unprepared):
+    """Something of 64 bits is computed from arguments that did not look like it, and there is no x64 scope."""
+
+
 class OtherSignature(Unprepared):
     """The arguments are of other types than those of the shared executable."""
 
 
 def computed(program: Program, captured: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
-    """The outputs of `program` within jax's trace, its inputs being of the dtypes that it expects, and never weak."""
+    """The outputs of `program` within jax's trace, its inputs being of the dtypes that it expects, and never weak.
+
+    Raises `WideMet` if jax is not in the x64 scope that the program needs.
+    """
+    if not jax.config.jax_enable_x64 and needs_x64(program):  # type: ignore[attr-defined]
+        raise WideMet
     avals = program.in_avals[program.captured:]
     values = [leaf if is_key(aval.dtype) or (leaf.dtype == aval.dtype and not leaf.weak_type) else
               jax.lax.convert_element_type(leaf, aval.dtype) for leaf, aval in zip(leaves, avals, strict=True)]
@@ -206,8 +215,9 @@ class Bound:
         """The same for many calls: the captured arrays are put on the device, once."""
         if isinstance(self._executable, functools.partial):
             return self._executable
-        on_device = [[jax.numpy.asarray(each) if isinstance(each, np.ndarray | np.generic) else each for each in part]
-                     for part in self._captured]
+        with x64():
+            on_device = [[jax.numpy.asarray(each) if isinstance(each, np.ndarray | np.generic) else each
+                          for each in part] for part in self._captured]
         self._executable = functools.partial(self._executable, tuple(on_device))
         return self._executable
 

@@ -29,7 +29,7 @@ class Split(NamedTuple):
 class StaticArguments:
     """Those of `fun` at the positions `numbers` and of the `names`, given either way."""
 
-    __slots__ = ("_fun", "_numbers", "_positions", "any", "names")
+    __slots__ = ("_dynamic", "_fun", "_numbers", "_positions", "any", "names")
 
     def __init__(self, fun: Callable[..., Any], numbers: int | Sequence[int] | None,
                  names: str | Iterable[str] | None) -> None:
@@ -38,6 +38,7 @@ class StaticArguments:
         self.names = frozenset(_tuple(names)) | self._names_of_numbers()
         self.any = bool(self._numbers or self.names)
         self._positions: dict[int, set[int]] = {}
+        self._dynamic: dict[int, list[int]] = {}
 
     def _names_of_numbers(self) -> set[str]:
         if not self._numbers:
@@ -55,6 +56,14 @@ class StaticArguments:
             self._positions[count] = known
         return known
 
+    def dynamic(self, args: tuple[Any, ...]) -> list[Any]:
+        """The positional arguments that are not static."""
+        count = len(args)
+        if count not in self._dynamic:
+            static = self.positions(count)
+            self._dynamic[count] = [position for position in range(count) if position not in static]
+        return [args[position] for position in self._dynamic[count]]
+
     def split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Split:
         """The dynamic arguments, and the call of the function with other leaves in their places."""
         if not self.any:
@@ -64,8 +73,7 @@ class StaticArguments:
                 given, named = tree.unflatten(structure, values)
                 return self._fun(*given, **named)
             return Split(args, kwargs, leaves, structure, call)
-        static = self.positions(len(args))
-        dynamic = tuple(arg for position, arg in enumerate(args) if position not in static)
+        static, dynamic = self.positions(len(args)), tuple(self.dynamic(args))
         keywords = {key: value for key, value in kwargs.items() if key not in self.names}
         leaves, structure = tree.flatten((dynamic, keywords))
 

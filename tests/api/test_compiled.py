@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -161,3 +162,63 @@ def test_errors_in_the_function_come_through() -> None:
 
     with pytest.raises(KeyError, match="mine"):
         f(1.0)
+
+
+# --- without the x64 scope -----------------------------------------------------------------------------------------
+
+
+def wide_array() -> jax.Array:
+    with jax.enable_x64(True):
+        return jnp.full(3, 1.0 + 1e-12)
+
+
+def narrow_calls(function: Any) -> None:
+    """Calls with 32-bit arguments, after which no scope is entered any more."""
+    for _ in range(3):
+        assert function(jnp.ones(3, "float32")).dtype == np.float32
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["own executable", "shared executable"])
+@pytest.mark.parametrize("value", [np.full(3, 1.0 + 1e-12), wide_array(), np.float64(1.0 + 1e-12), [1.0 + 1e-12] * 3],
+                         ids=["NumPy", "jax", "scalar", "list"])
+def test_wide_arguments_after_narrow_ones_keep_their_digits(value: Any, again: bool) -> None:
+    def make() -> Any:
+        return fxgrad.jit(lambda x: (x if hasattr(x, "dtype") else np.stack(x)) - np.float32(1.0))
+
+    if again:
+        narrow_calls(make())
+    function = make()
+    narrow_calls(function)
+    for _ in range(2):
+        result = function(value)
+        if type(value) is list:  # Python floats are of the default dtype
+            assert result.dtype == np.float32
+        else:
+            assert result.dtype == np.float64
+            np.testing.assert_allclose(np.asarray(result), 1e-12, rtol=1e-3)
+    narrow_calls(function)
+
+
+def test_integers_after_narrow_arguments() -> None:
+    function = fxgrad.jit(lambda x: x + 1)
+    narrow_calls(function)
+    assert int(function(2**40)) == 2**40 + 1
+    assert function(5).dtype == np.int32
+    assert int(function(np.int64(2**40))) == 2**40 + 1
+    narrow_calls(function)
+
+
+def test_wide_results_of_narrow_arguments() -> None:
+    function = fxgrad.jit(lambda x: x.astype("float64") / 3 if x.ndim == 2 else x / 3)
+    narrow_calls(function)
+    result = function(np.ones((2, 2), "float32"))
+    assert result.dtype == np.float64
+    assert np.asarray(result)[0, 0] == 1 / 3
+    narrow_calls(function)
+
+
+def test_static_and_named_arguments_without_a_scope() -> None:
+    function = fxgrad.jit(lambda x, power, *, sign: sign * x**power, static_argnums=1, static_argnames="sign")
+    for power, sign in [(2, 1), (3, -1), (2, 1)]:
+        np.testing.assert_array_equal(function(np.full(2, 2.0, "float32"), power, sign=sign), sign * 2.0**power)
+    assert function(np.full(2, 0.1), 2, sign=1).dtype == np.float64
