@@ -39,6 +39,11 @@ class Selected:
         return indexed_names(self._function, self._args, self.positions)()
 
     @property
+    def is_leaf(self) -> bool:
+        """Whether one argument is selected, which is one array."""
+        return self.structure is _ONE_LEAF
+
+    @property
     def is_first_leaf(self) -> bool:
         """Whether the first argument is selected and is one array."""
         return self.structure is _ONE_LEAF and self.positions == (0,)
@@ -98,6 +103,8 @@ def caller(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         if len(args) == 1 and not kwargs:
             return function
         return lambda leaf: function(leaf, *args[1:], **kwargs)
+    if selected.positions == (0,):
+        return lambda *leaves: function(*tree.unflatten(selected.structure, leaves), *args[1:], **kwargs)
 
     def call(*leaves: Any) -> Any:
         arguments = list(args)
@@ -110,9 +117,9 @@ def caller(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 def leaf_avals(what: str, selected: Selected) -> list[Aval]:
     """The types of the selected leaves; raises `ArgumentError` for a leaf that is no array and no number."""
     avals = []
-    for index, leaf in enumerate(selected.leaves):
+    for leaf in selected.leaves:
         aval = array_aval(leaf) if type(leaf) is np.ndarray else leaf_aval(leaf)
-        avals.append(check_leaf(leaf, what, nth(selected.names, index)) if aval is None else aval)
+        avals.append(aval or check_leaf(leaf, what, nth(selected.names, len(avals))))
     return avals
 
 
@@ -154,10 +161,20 @@ def with_aux(what: str, function: Any, output: Any) -> tuple[Any, Any]:
 class Aux:
     """Auxiliary output on its way through a trace: arrays travel as program outputs, everything else waits here."""
 
-    __slots__ = ("_leaves", "_structure")
+    __slots__ = ("_leaves", "_structure", "out_tree")
 
-    def collect(self, aux: Any) -> list[Any]:
-        """The traced leaves of `aux`, to be made outputs of the program."""
+    out_tree: TreeDef
+    """The tree of the main output."""
+
+    def apart(self, what: str, function: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+        """`call`, a call of `function`, with the traced leaves of the auxiliary output after the main output."""
+        def with_auxiliary(*leaves: Any) -> Any:
+            output, aux = with_aux(what, function, call(*leaves))
+            self.out_tree = tree.structure(output)
+            return output, self._collect(aux)
+        return with_auxiliary
+
+    def _collect(self, aux: Any) -> list[Any]:
         leaves, self._structure = tree.flatten(aux)
         traced = [leaf for leaf in leaves if type(leaf) is Tracer]
         self._leaves = [_TRACED if type(leaf) is Tracer else leaf for leaf in leaves]

@@ -20,13 +20,23 @@ from fxgrad.api.arguments import (
     select,
     tangent_leaf,
     transformation,
-    with_aux,
 )
-from fxgrad.control.flat import Traced, described_aval, just, nth, trace_flat
+from fxgrad.control.flat import (
+    LEAF,
+    Traced,
+    described_aval,
+    just,
+    nth,
+    origin_of,
+    record_flat,
+    trace_flat,
+    traced,
+)
 from fxgrad.core.avals import Aval
+from fxgrad.core.interning import remember
 from fxgrad.core.interpreter import Derived, derive, run
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, is_tracing
+from fxgrad.core.tape import Beginnings, Tape, aval_of, is_tracing, new_tape
 from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line, function_name
 from fxgrad.ops.space import instantiate
 from fxgrad.transforms.forward import has_tangent
@@ -54,9 +64,11 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
     >>> fxgrad.grad(loss)(np.array([0.0, 1.0]))
     array([0.        , 1.38177329])
     """
+    differentiate = _Differentiation("grad", fun, argnums, has_aux, holomorphic, allow_int)
+
     @transformation("grad", fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        _, result, aux = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int, False, args, kwargs)
+        _, result, aux = differentiate(args, kwargs)
         return (result, aux) if has_aux else result
     return gradient
 
@@ -72,67 +84,103 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
     >>> float(value), float(slope)
     (8.0, 12.0)
     """
+    differentiate = _Differentiation("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int)
+
     @transformation("value_and_grad", fun)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        value, result, aux = _value_and_grad("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, True,
-                                             args, kwargs)
+        value, result, aux = differentiate(args, kwargs)
         return ((value, aux), result) if has_aux else (value, result)
     return value_and_gradient
 
 
-def _value_and_grad(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
-                    allow_int: bool, with_value: bool, args: tuple[Any, ...], kwargs: dict[str, Any],
-                    ) -> tuple[Any, Any, Any]:
-    selected = select(what, fun, argnums, args)
-    avals = leaf_avals(what, selected)
-    check_differentiable(what, selected, avals, holomorphic=holomorphic, allow_int=allow_int)
-    traced, aux = trace_differentiated(what, fun, has_aux, args, kwargs, selected, avals)
-    program, captured, out_tree, known, forced = traced
-    with_outputs = with_value or has_aux
-    # What follows from the program alone is remembered on it.
-    key = ("value_and_grad", holomorphic, with_outputs, known, out_tree)
-    derived: Derived | None = program.memo.get(key)
-    if derived is None:
-        _check_scalar(what, fun, traced, holomorphic)
-        wrt = traced.wrt([has_tangent(aval) for aval in avals])
-        derived = grad_program(program, wrt, with_outputs, known)
-        if not derived.holds_once:
-            program.memo[key] = derived
-    outputs = derived([*captured, *selected.leaves, *forced])
-    count = len(program.outputs) if with_outputs else 0
-    gradients = outputs[count:]
-    if len(gradients) < len(avals):
-        remaining = iter(gradients)
-        gradients = [gradient_leaf(next(remaining) if has_tangent(aval) else None, aval) for aval in avals]
-    return (outputs[0] if with_value else None, selected.rebuild(gradients),
-            aux.restore(outputs[1:count]) if aux is not None else None)
+class _Differentiation:
+    """`grad` or `value_and_grad` (`what`) of one function."""
+
+    __slots__ = ("_allow_int", "_argnums", "_beginnings", "_fun", "_has_aux", "_holomorphic", "_key", "_what",
+                 "_with_value")
+
+    def __init__(self, what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
+                 allow_int: bool) -> None:
+        self._what, self._fun, self._argnums, self._has_aux = what, fun, argnums, has_aux
+        self._holomorphic, self._allow_int, self._with_value = holomorphic, allow_int, what == "value_and_grad"
+        self._key = "value_and_grad", holomorphic, self._with_value or has_aux
+        self._beginnings = Beginnings(fun)
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+        """The value (None for `grad`), the gradient, and the auxiliary output."""
+        what, fun = self._what, self._fun
+        selected = select(what, fun, self._argnums, args)
+        avals = leaf_avals(what, selected)
+        tape = self._tape(selected, avals)
+        call, aux = caller(fun, args, kwargs, selected), None
+        if self._has_aux:
+            aux = Aux()
+            call = aux.apart(what, fun, call)
+        leaves, out_tree = record_flat(tape, call, what, fun)
+        # All that follows from what was recorded is remembered where the recording ends.
+        place = (self._key, leaves[0].variable) if out_tree is LEAF and tape.is_plain(leaves[0]) else None
+        found: Derived | None = tape.node.calls.get(place)
+        forced: Sequence[Any] = ()
+        if found is None:
+            found, forced = self._derived(traced(tape, leaves, aux.out_tree if aux is not None else out_tree), avals)
+            if place is not None and not found.holds_once:
+                remember(tape.node, place, found)
+        outputs = found([*tape.captured, *selected.leaves, *forced])
+        count = len(leaves) if self._key[2] else 0
+        gradients = outputs[count:] if count else outputs
+        if len(gradients) < len(avals):
+            remaining = iter(gradients)
+            gradients = [gradient_leaf(next(remaining) if has_tangent(aval) else None, aval) for aval in avals]
+        return (outputs[0] if self._with_value else None, selected.rebuild(gradients),
+                aux.restore(outputs[1:count]) if aux is not None else None)
+
+    def _tape(self, selected: Selected, avals: Sequence[Aval]) -> Tape:
+        """A tape for a call with these arguments; raises `DTypeError` if they cannot be differentiated in."""
+        key = avals[0] if selected.is_leaf else (selected.structure, *avals)
+        tape = self._beginnings.tape(key, selected.leaves, selected.names)
+        if tape is None:
+            check_differentiable(self._what, selected, avals, holomorphic=self._holomorphic, allow_int=self._allow_int)
+            tape = known_tape(self._fun, selected, avals)
+            self._beginnings.add(key, tape)
+        return tape
+
+    def _derived(self, traced: Traced, avals: Sequence[Aval]) -> tuple[Derived, Sequence[Any]]:
+        """The joint program of what was traced, and the values that it takes beside the captured ones and arguments."""
+        program, _, out_tree, known, forced = traced
+        key = (*self._key, known, out_tree)
+        derived: Derived | None = program.memo.get(key)
+        if derived is None:
+            _check_scalar(self._what, self._fun, traced, self._holomorphic)
+            wrt = traced.wrt([has_tangent(aval) for aval in avals])
+            derived = grad_program(program, wrt, self._key[2], known)
+            if not derived.holds_once:
+                program.memo[key] = derived
+        return derived, forced
+
+
+def known_tape(fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval]) -> Tape:
+    """A tape for a call of `fun` with known values of the selected arguments."""
+    return new_tape(avals, staging=False, values=selected.leaves, name=fun, input_names=selected.names,
+                    origin=origin_of(fun))
 
 
 def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args: tuple[Any, ...],
                          kwargs: dict[str, Any], selected: Selected, avals: Sequence[Aval],
                          ) -> tuple[Traced, Aux | None]:
     """Traces a call with known values; traced auxiliary leaves become further outputs of the program."""
-    call = caller(fun, args, kwargs, selected)
-    if not has_aux:
-        return trace_flat(call, avals, what, fun, values=selected.leaves, names=selected.names), None
-    aux = Aux()
-    trees: list[Any] = []
+    call, aux = caller(fun, args, kwargs, selected), None
+    if has_aux:
+        aux = Aux()
+        call = aux.apart(what, fun, call)
+    tape = known_tape(fun, selected, avals)
+    leaves, out_tree = record_flat(tape, call, what, fun)
+    return traced(tape, leaves, out_tree if aux is None else aux.out_tree), aux
 
-    def with_auxiliary(*leaves: Any) -> Any:
-        output, more = with_aux(what, fun, call(*leaves))
-        trees.append(tree.structure(output))
-        return output, aux.collect(more)
-
-    traced = trace_flat(with_auxiliary, avals, what, fun, values=selected.leaves, names=selected.names)
-    return traced._replace(out_tree=trees[0]), aux
-
-
-_LEAF = tree.structure(0)
 
 
 def _check_scalar(what: str, fun: Any, traced: Traced, holomorphic: bool) -> None:
     name = function_name(fun)
-    if traced.out_tree != _LEAF:
+    if traced.out_tree != LEAF:
         raise ArgumentError(at_user_line(
             f"{what} needs a function that returns one scalar, and {name} returned a container "
             f"({traced.out_tree}). Return the scalar alone; has_aux=True allows (scalar, anything)"))

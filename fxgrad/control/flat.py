@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Container, Iterable, Sequence
 from types import FunctionType
@@ -13,7 +14,7 @@ from fxgrad import dtypes, tree
 from fxgrad.core.avals import Aval, array_aval, check_dtype, struct_aval
 from fxgrad.core.effects import after_forcing, repeated_effect
 from fxgrad.core.program import Program
-from fxgrad.core.tape import record
+from fxgrad.core.tape import Tape, new_tape
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
 from fxgrad.tree import TreeDef
@@ -26,6 +27,17 @@ def origin_of(function: Any) -> Any:
     innermost = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function
     code = getattr(innermost, "__code__", None)
     return getattr(type(innermost).__call__, "__code__", None) if code is None and callable(innermost) else code
+
+
+def transformation(what: str, function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorates the wrapper that `what(function)` returns: name, docstring and signature are the function's."""
+    if not callable(function):
+        raise ArgumentError(at_user_line(
+            f"{what} takes a function, got a {type(function).__name__}. Write {what}(f)(x), not {what}(f(x))"))
+    try:
+        return functools.wraps(function)
+    except AttributeError:
+        return lambda wrapper: wrapper
 
 
 def leaf_aval(value: Any) -> Aval | None:
@@ -93,7 +105,7 @@ class Traced(NamedTuple):
         return (*[False] * self.program.captured, *chosen)
 
 
-_LEAF = tree.structure(0)
+LEAF = tree.structure(0)
 
 
 def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, function: Any, *,
@@ -103,23 +115,28 @@ def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, fu
     """Traces `call`, which takes flat tracers and returns any container of arrays.
 
     `function` is the user's own, `what` the public name of the transformation, both for messages; `options` are those
-    of `core.tape.record`.
+    of `core.tape.new_tape`.
     """
-    out_tree = _LEAF
+    tape = new_tape(in_avals, staging=staging, values=values, name=function, input_names=names,
+                    origin=origin_of(function), intern=intern, literals=literals, **options)
+    return traced(tape, *record_flat(tape, call, what, function))
 
-    def flat(*tracers: Tracer) -> list[Any]:
-        nonlocal out_tree
-        output = call(*tracers)
-        if type(output) is Tracer:
-            return [output]
-        leaves, out_tree = tree.flatten(output)
-        for index, leaf in enumerate(leaves):
-            if leaf_aval(leaf) is None:
-                _refuse_output(what, function_name(function), out_tree, index, leaf)
-        return leaves
 
-    program, tape = record(flat, in_avals, staging=staging, values=values, name=function, input_names=names,
-                           origin=origin_of(function), intern=intern, literals=literals, **options)
+def record_flat(tape: Tape, call: Callable[..., Any], what: str, function: Any) -> tuple[list[Any], TreeDef]:
+    """Runs `call`, as in `trace_flat`, on `tape`; returns the leaves and the tree of the output."""
+    output = tape.run(call, tree.flatten)
+    if type(output) is Tracer:
+        return [output], LEAF
+    leaves, out_tree = output
+    for index, leaf in enumerate(leaves):
+        if leaf_aval(leaf) is None:
+            _refuse_output(what, function_name(function), out_tree, index, leaf)
+    return leaves, out_tree
+
+
+def traced(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> Traced:
+    """What was traced, once a call is recorded and has returned `leaves`."""
+    program = tape.finish(leaves)
     known, forced = tape.forced()
     if known:
         program, known = after_forcing(program, known)

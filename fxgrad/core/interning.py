@@ -43,6 +43,8 @@ Call = tuple[list[Step], Sequence[Any], Any]
 
 _roots: dict[Any, tuple[Node, Any]] = {}  # with the origin, so that its id stays its own
 _recorded = 0
+epoch = 0
+"""How often the table was emptied: a root that was found before is of an earlier table."""
 
 
 def root(origin: Any, in_avals: tuple[Aval, ...], scope: Mapping[str, int], settings: Any) -> Node:
@@ -96,8 +98,8 @@ def segment(steps: Sequence[Step], start: int) -> Segment:
     return found
 
 
-def remember(node: Node, key: Any, call: Call | Step) -> None:
-    """Enters the steps of a call at `node`."""
+def remember(node: Node, key: Any, call: Any) -> None:
+    """Enters at `node` the steps of a call, or something else that follows from what was recorded."""
     _count()
     node.calls[key] = call
 
@@ -118,9 +120,10 @@ def clear() -> None:
     >>> recorded_operations()
     0
     """
-    global _recorded
+    global _recorded, epoch
     _roots.clear()
     _recorded = 0
+    epoch += 1
 
 
 def recorded_operations() -> int:

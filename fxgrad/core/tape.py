@@ -108,6 +108,37 @@ def takes_literals() -> bool:
     return tape is not None and tape.literals
 
 
+class Beginnings:
+    """Where recordings of calls of one function begin, by the types of its inputs, found again in less time.
+
+    For calls with known values and no transformation around them.
+    """
+
+    __slots__ = ("_function", "_known")
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self._known: dict[Any, tuple[interning.Node, int, Any]] = {}
+
+    def tape(self, key: Any, values: Sequence[Any], input_names: InputNames) -> Tape | None:
+        """A tape for a call such as the one that was entered under `key`, if there was one."""
+        known = self._known.get(key)
+        if known is None or known[1] != interning.epoch or known[2] is not config.default_float() or (
+                current.get() is not None):
+            return None
+        return Tape(known[0], False, values, self._function, input_names)
+
+    def add(self, key: Any, tape: Tape) -> None:
+        """Enters the tape of a call."""
+        if tape.parent is None:
+            if len(self._known) >= _BEGINNINGS:
+                self._known.clear()
+            self._known[key] = tape.root, interning.epoch, config.default_float()
+
+
+_BEGINNINGS = 64
+
+
 def aval_of(value: Any) -> Aval:
     """The type of an operand of any kind; raises `ArgumentError` for what is not an array or a number."""
     if type(value) is Tracer:
@@ -157,14 +188,23 @@ class Tape:
         self.captured: list[Any] = []
         self._identified: dict[int, tuple[Var, Any, Any]] = {}
 
+    def run(self, function: Callable[..., Any], flatten: Callable[[Any], Any] | None = None) -> Any:
+        """What `function` returns for tracers of the inputs; its operations are recorded.
+
+        What is no tracer goes through `flatten`, which may be the user's code too.
+        """
+        token = current.set(self)
+        try:
+            output = function(*[Tracer(self, var) for var in self.root.outputs])
+            return output if flatten is None or type(output) is Tracer else flatten(output)
+        finally:
+            current.reset(token)
+            self.closed = True
+
     @property
     def name(self) -> str:
         """What messages call the function that is traced."""
         return errors.function_name(self._function)
-
-    def inputs(self) -> list[Tracer]:
-        """The tracers to call the function with."""
-        return [Tracer(self, var) for var in self.root.outputs]
 
     def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any],
                source: Source | None = None) -> list[Any]:
@@ -188,6 +228,11 @@ class Tape:
         equation = _equation(primitive, atoms, params, source, avals)
         self.nodes.append(interning.Step(equation, equation.outputs))
         return equation.outputs
+
+    def is_plain(self, output: Any) -> bool:
+        """Whether all there is to a recording, which ended with `output`, are operations of interned programs."""
+        return (type(output) is Tracer and output.tape is self and self.parent is None and self.interned
+                and self._environment is None)
 
     def step(self, node: interning.Node) -> Tracer:
         """Goes on to a node that follows this one; returns the tracer of its first output."""
@@ -384,16 +429,24 @@ def trace(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **op
     return program, tape.captured
 
 
-def record(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], *, staging: bool,
-           values: Sequence[Any] | None = None, name: Any = "function", input_names: InputNames | None = None,
-           origin: Any = None, intern: bool = True, literals: bool = False, tape_class: type[Tape] = Tape,
-           axes: Mapping[str, int] = _NO_AXES) -> tuple[Program, Tape]:
+def record(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **options: Any) -> tuple[Program, Tape]:
     """Calls `function` with tracers; returns the program, and the tape, which holds what was captured.
 
-    `function` takes as many positional tracers as there are `in_avals` and returns a flat sequence; `name` is what
-    messages call it, or the user's function that has that name.
-    `origin` tells functions apart whose programs would otherwise be shared (a code object). `axes` are the mapped axes
-    that the function may speak over, sizes by name.
+    `function` takes as many positional tracers as there are `in_avals` and returns a flat sequence; `options` are
+    those of `new_tape`.
+    """
+    tape = new_tape(in_avals, **options)
+    return tape.finish(tape.run(function)), tape
+
+
+def new_tape(in_avals: Sequence[Aval], *, staging: bool, values: Sequence[Any] | None = None, name: Any = "function",
+             input_names: InputNames | None = None, origin: Any = None, intern: bool = True, literals: bool = False,
+             tape_class: type[Tape] = Tape, axes: Mapping[str, int] = _NO_AXES) -> Tape:
+    """A tape for a function of inputs of these types.
+
+    `name` is what messages call the function, or the user's function that has that name. `origin` tells functions
+    apart whose programs would otherwise be shared (a code object). `axes` are the mapped axes that the function may
+    speak over, sizes by name.
     """
     avals = tuple(in_avals)
     if intern:
@@ -403,14 +456,7 @@ def record(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], *, 
         root = interning.root(origin, avals, {**scope, **axes} if axes else scope, settings)
     else:
         root = interning.fresh_root(avals)
-    tape = tape_class(root, staging, values, name, input_names, intern, literals, axes)
-    token = current.set(tape)
-    try:
-        program = tape.finish(function(*tape.inputs()))
-    finally:
-        current.reset(token)
-        tape.closed = True
-    return program, tape
+    return tape_class(root, staging, values, name, input_names, intern, literals, axes)
 
 
 def is_tracing() -> bool:

@@ -7,6 +7,7 @@ same kernels in the same order, so the results are equal to the bit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 import numpy as np
@@ -39,17 +40,11 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """A program on NumPy values. The results own their memory: none is an input or a view of one."""
-    return _quietly(program, inputs)
-
-
-# As a decorator the scope costs half of what it does as a block.
-@np.errstate(all="ignore")
-def _quietly(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    outputs = call(program, inputs)
-    borrowed = program.memo.get("numpy_borrowed")
-    for index in range(len(outputs)) if borrowed is None else borrowed:
-        outputs[index] = owned(outputs[index])
-    return outputs
+    runner: Runner | None = program.memo.get("numpy_alone")
+    if runner is not None:
+        return runner(*inputs)
+    with np.errstate(all="ignore"):
+        return [*map(owned, call(program, inputs))]
 
 
 def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
@@ -115,6 +110,40 @@ def _generated(program: Program) -> Runner:
     if runner is None:
         source, namespace = generate(program)
         exec(compile(source, "<fxgrad>", "exec"), namespace)  # the source is our own, made of names and numbers
-        program.memo["numpy_borrowed"] = namespace["borrowed"]
+        program.memo["numpy_alone"] = _alone(namespace["run"], namespace["borrowed"])
         runner = program.memo["numpy"] = namespace["run"]
     return runner
+
+
+def _alone(runner: Runner, borrowed: Sequence[int]) -> Runner:
+    """A runner for a program that is not part of another one; the outputs at `borrowed` may be views."""
+    def quietly(*inputs: Any) -> list[Any]:
+        token = variable.set(silence)
+        try:
+            outputs = runner(*inputs)
+        finally:
+            variable.reset(token)
+        for index in borrowed:
+            outputs[index] = owned(outputs[index])
+        return outputs
+
+    if _setting is None:
+        return lambda *inputs: [*map(owned, np.errstate(all="ignore")(runner)(*inputs))]
+    variable, silence = _setting
+    return quietly
+
+
+def _silent_setting() -> tuple[ContextVar[Any], Any] | None:
+    """The context variable that `np.errstate` sets, and what it sets in order to be silent.
+
+    To set it takes a third of what `np.errstate` takes, on every call. None if NumPy keeps its setting otherwise.
+    """
+    outside = copy_context()
+    with np.errstate(all="ignore"):
+        for variable, value in copy_context().items():
+            if variable not in outside or outside[variable] is not value:
+                return variable, value
+    return None
+
+
+_setting = _silent_setting()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -228,6 +229,7 @@ def _slice_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]
 
 # --- pad ----------------------------------------------------------------------------------------------------------
 
+Index = tuple[builtins.slice, ...]
 PaddingConfig = tuple[tuple[int, int, int], ...]
 """For each axis what is put before, behind, and between any two elements; the first two may be negative."""
 
@@ -246,9 +248,11 @@ def _pad_abstract(x: Aval, value: Aval, *, padding_config: PaddingConfig) -> lis
     return [Aval(shape, x.dtype, x.weak and value.weak)]
 
 
-def _pad_numpy(x: Any, value: Any, *, padding_config: PaddingConfig) -> Any:
+@functools.lru_cache(maxsize=4096)
+def _pad_regions(extents: Shape, padding_config: PaddingConfig) -> tuple[Shape, Index, Index]:
+    """The padded shape, which elements stay, and where they go."""
     shape, sources, targets = [], [], []
-    for extent, (low, high, interior) in zip(x.shape, padding_config, strict=True):
+    for extent, (low, high, interior) in zip(extents, padding_config, strict=True):
         step = interior + 1
         size = low + high + extent + max(extent - 1, 0) * interior
         first = max(0, -(low // step))  # the first element that is not cut off; the ceiling of -low / step
@@ -258,10 +262,33 @@ def _pad_numpy(x: Any, value: Any, *, padding_config: PaddingConfig) -> Any:
         sources.append(builtins.slice(first, end))
         targets.append(builtins.slice(begin, max(begin + (end - first - 1) * step + 1, begin), step)
                        if end > first else builtins.slice(0, 0))
+    return tuple(shape), tuple(sources), tuple(targets)
+
+
+def _pad_numpy(x: Any, value: Any, *, padding_config: PaddingConfig) -> Any:
+    shape, sources, targets = _pad_regions(x.shape, padding_config)
     out = np.empty(shape, x.dtype)
     out[...] = value
-    out[tuple(targets)] = x[tuple(sources)]
+    out[targets] = x[sources]
     return out
+
+
+def _pad_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
+    """A function that has the regions at hand; where nothing is cut off, there is no need to take a part of `x`."""
+    aval, config = avals[0], params["padding_config"]
+    if aval.dtype.names is not None or any(low < 0 or high < 0 for low, high, _ in config):
+        return None
+    shape, _, targets = _pad_regions(aval.shape, config)
+    dtype = aval.dtype
+
+    def padded(x: Any, value: Any) -> Any:
+        out = np.empty(shape, dtype)
+        out.fill(value)
+        out[targets] = x
+        return out
+
+    name = "_".join(map(str, ("pad", dtype.name, *aval.shape, "by", *(part for parts in config for part in parts))))
+    return Snippet(f"{name}({{0}}, {{1}})", {name: padded}, row_major=True)
 
 
 def _pad_transpose(cotangents: list[Any], inputs: list[Any], *, padding_config: PaddingConfig) -> list[Any]:
@@ -298,6 +325,7 @@ def _pad_batch(size: int, values: list[Any], axes: list[int | None], *,
 pad_p = linear_many(
     "pad", abstract=_pad_abstract, numpy=_pad_numpy, transpose=_pad_transpose, batch=_pad_batch,
     xla=lambda lax, x, value, *, padding_config: lax.pad(x, value, padding_config))
+snippets.register(pad_p)(_pad_snippet)
 
 
 def pad(x: Any, value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from typing import Any, NamedTuple
 
 import jax
@@ -253,3 +254,74 @@ def test_twenty_thousand_equations() -> None:
     assert np.isfinite(grad(f)(1.0))
     assert np.isfinite(fxgrad.jvp(f, (1.0,), (1.0,))[1])
     assert len(str(program).splitlines()) > 20_000
+
+
+# --- what is remembered of calls -----------------------------------------------------------------------------------
+
+
+def test_one_function_called_with_arguments_of_many_kinds() -> None:
+    slope = grad(lambda x: np.sum(np.asarray(2.0) * x * x) if getattr(x, "ndim", 0) < 2 else np.sum(np.sin(x)))
+    for _ in range(3):
+        for value in (np.ones(3), np.ones(3, "float32"), np.ones((2, 2)), 3.0, np.float64(3.0), np.zeros(0)):
+            expected = np.cos(value) if np.ndim(value) == 2 else 4.0 * np.asarray(value)
+            given = slope(value)
+            np.testing.assert_allclose(given, expected, rtol=1e-6)
+            assert given.dtype == (np.float32 if type(value) is float else value.dtype)
+
+
+def test_calls_are_forgotten_with_the_tables_and_with_the_default_dtype() -> None:
+    slope = value_and_grad(lambda p: np.sum(p["a"] ** 2) * p["b"])
+    given = {"a": np.arange(3.0), "b": 2.0}
+    for _ in range(3):
+        for dtype in ("float32", "float64"):
+            with fxgrad.default_dtype(dtype):
+                value, gradient = slope(given)
+            assert (float(value), float(gradient["b"]), gradient["b"].dtype) == (10.0, 5.0, np.dtype(dtype))
+        fxgrad.clear_caches()
+
+
+def test_a_call_inside_another_transformation_after_one_outside() -> None:
+    slope = grad(lambda x: x ** 3)
+    assert [float(slope(2.0)) for _ in range(3)] == [12.0] * 3
+    assert [float(grad(slope)(2.0)) for _ in range(3)] == [12.0] * 3
+    assert float(fxgrad.vmap(slope)(np.array([2.0]))[0]) == 12.0
+    assert float(slope(2.0)) == 12.0
+
+
+def test_what_python_decides_on_values_is_decided_at_each_call() -> None:
+    slope = grad(lambda x: x * x if x > 0 else -x)
+    assert [float(slope(value)) for value in (3.0, -3.0, 3.0, -3.0)] == [6.0, -1.0, 6.0, -1.0]
+
+
+def test_the_output_of_a_shared_prefix_decides() -> None:
+    which = ["sin"]
+
+    def f(x: Any) -> Any:
+        s = np.sin(x)
+        c = s * x
+        return s if which[0] == "sin" else c
+
+    slope = grad(f)
+    for name, expected in [("sin", np.cos(0.5)), ("product", np.sin(0.5) + 0.5 * np.cos(0.5))] * 3:
+        which[0] = name
+        np.testing.assert_allclose(slope(np.float64(0.5)), expected)
+
+
+def test_functions_that_keep_their_argument_or_return_it() -> None:
+    assert [float(grad(lambda x: x)(2.0)) for _ in range(3)] == [1.0] * 3
+    assert [float(grad(lambda x: np.float32(3.0))(2.0)) for _ in range(3)] == [0.0] * 3
+
+
+def test_the_calls_remembered_for_a_function_are_bounded() -> None:
+    slope = grad(lambda x: np.sum(x * x))
+    for size in range(200):
+        assert slope(np.ones(size)).shape == (size,)
+    np.testing.assert_array_equal(slope(np.ones(3)), 2.0)
+
+
+def test_nothing_warns_on_the_way() -> None:
+    slope = grad(lambda x: np.sum(np.log(x) / x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(4):
+            assert np.isinf(slope(np.zeros(3))).all()
