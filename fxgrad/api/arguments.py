@@ -116,7 +116,7 @@ def caller(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
 def leaf_avals(what: str, selected: Selected) -> list[Aval]:
     """The types of the selected leaves; raises `ArgumentError` for a leaf that is no array and no number."""
-    avals = []
+    avals: list[Aval] = []
     for leaf in selected.leaves:
         aval = array_aval(leaf) if type(leaf) is np.ndarray else leaf_aval(leaf)
         avals.append(aval or check_leaf(leaf, what, nth(selected.names, len(avals))))

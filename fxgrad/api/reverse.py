@@ -64,7 +64,7 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
     >>> fxgrad.grad(loss)(np.array([0.0, 1.0]))
     array([0.        , 1.38177329])
     """
-    differentiate = _Differentiation("grad", fun, argnums, has_aux, holomorphic, allow_int)
+    differentiate = _Differentiation("grad", fun, argnums, has_aux, holomorphic, allow_int).differentiate
 
     @transformation("grad", fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -84,7 +84,7 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
     >>> float(value), float(slope)
     (8.0, 12.0)
     """
-    differentiate = _Differentiation("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int)
+    differentiate = _Differentiation("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int).differentiate
 
     @transformation("value_and_grad", fun)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
@@ -106,7 +106,7 @@ class _Differentiation:
         self._key = "value_and_grad", holomorphic, self._with_value or has_aux
         self._beginnings = Beginnings(fun)
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+    def differentiate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         """The value (None for `grad`), the gradient, and the auxiliary output."""
         what, fun = self._what, self._fun
         selected = select(what, fun, self._argnums, args)
@@ -125,7 +125,7 @@ class _Differentiation:
             found, forced = self._derived(traced(tape, leaves, aux.out_tree if aux is not None else out_tree), avals)
             if place is not None and not found.holds_once:
                 remember(tape.node, place, found)
-        outputs = found([*tape.captured, *selected.leaves, *forced])
+        outputs = run(found.program, [*found.captured, *tape.captured, *selected.leaves, *forced])
         count = len(leaves) if self._key[2] else 0
         gradients = outputs[count:] if count else outputs
         if len(gradients) < len(avals):

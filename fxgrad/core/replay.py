@@ -53,14 +53,20 @@ def remembered(function: Callable[..., Any], captures: bool = False) -> Callable
             return function(*args, **options)
         key: Any = None
         first, last = args[0], args[-1]
-        if type(first) is Tracer and first.tape is tape and len(args) <= 2 and not options:  # as `_key`, in less time
-            if type(last) is Tracer:
-                if last.tape is tape:
-                    key = (function, first.variable, last.variable, len(args))
-            elif type(last) in _BY_VALUE:
-                key = (function, first.variable, type(last), last)
-            elif type(last) is slice and _is_plain(last):
-                key = (function, first.variable, slice, last.start, last.stop, last.step)
+        if len(args) <= 2 and not options:  # as `_key`, in less time
+            if type(first) is Tracer:
+                if first.tape is tape:
+                    if type(last) is Tracer:
+                        if last.tape is tape:
+                            key = (function, first.variable, last.variable, len(args))
+                    elif type(last) in _BY_VALUE:
+                        key = (function, first.variable, type(last), last)
+                    elif type(last) is slice and _is_plain(last):
+                        key = (function, first.variable, slice, last.start, last.stop, last.step)
+                    elif captures and type(last) is np.ndarray:
+                        key = (function, first.variable, tape.atom(last), 2)
+            elif captures and type(first) is np.ndarray and type(last) is Tracer and last.tape is tape:
+                key = (function, tape.atom(first), last.variable, 2)
         if key is None:
             key = _key(tape, function, args, options, captures)
             if key is None:

@@ -280,10 +280,12 @@ class Tape:
         known = self._identified.get(id(value))
         if known is not None and (known[1] is value or is_unchanged(known[1], value)):
             return known[0]
-        captured = value
-        if type(value) is np.ndarray and (value.flags.writeable or not is_frozen(value)):
-            captured = value.copy()  # the function may change it before the program runs, or before its next use
-        var = self._capture(captured, aval_of(value))
+        captured, aval = value, None
+        if type(value) is np.ndarray:
+            aval = array_aval(value)
+            if value.flags.writeable or not is_frozen(value):
+                captured = value.copy()  # the function may change it before the program runs, or before its next use
+        var = self._capture(captured, aval or aval_of(value))
         self._identified[id(value)] = var, captured, value  # known by its id, so it must live as long
         return var
 
