@@ -155,7 +155,8 @@ class ProgramSyntaxError(FxgradError, ValueError):
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_users(filename: str) -> bool:
+def is_users(filename: str) -> bool:
+    """Whether a file is neither fxgrad's nor NumPy's nor jax's nor another library's."""
     return not filename.startswith((_PACKAGE, "<__array_function__")) and filename != "<fxgrad>" and \
         "site-packages" not in filename
 
@@ -164,7 +165,7 @@ def user_frame() -> FrameType | None:
     """The innermost frame on the stack that runs neither fxgrad's nor NumPy's nor jax's code."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if _is_users(frame.f_code.co_filename):
+        if is_users(frame.f_code.co_filename):
             return frame
         frame = frame.f_back
     return None

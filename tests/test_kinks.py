@@ -11,8 +11,8 @@ import pytest
 from jax import lax
 
 from fxgrad.core.avals import array_aval
+from fxgrad.core.recording import trace
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import trace
 from fxgrad.ops import arithmetic, exponential, parts
 from fxgrad.ops.choose import clamp, select_n, where
 from fxgrad.ops.cumulative import cumlogsumexp, cummax, cummin, cumprod, linear_recurrence

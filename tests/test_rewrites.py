@@ -11,8 +11,8 @@ import pytest
 from fxgrad.core.avals import Aval, Literal, array_aval
 from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program
+from fxgrad.core.recording import trace
 from fxgrad.core.simplify import simplify
-from fxgrad.core.tape import trace
 from fxgrad.ops import arithmetic, exponential, parts
 from fxgrad.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
 from fxgrad.ops.choose import select_n

@@ -338,8 +338,9 @@ class custom_vjp(_WithRule):  # noqa: N801  (a decorator, named as in jax)
 class _UserVjp(_CapturedInputs):
     """The rule of one call of a `custom_vjp` function."""
 
-    def forward(self, primals: Flat) -> tuple[list[Any], list[Any], Any]:
-        """Calls the user's forward pass on containers."""
+    def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
+        """Calls the user's forward pass on containers, which is the same whatever is `moving`."""
+        del moving
         result = self.owner.forward(*self.call.arguments([_plain(primal) for primal in primals[self.captured:]]))
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise ArgumentError(at_user_line(

@@ -21,8 +21,9 @@ from fxgrad.control.flat import Traced
 from fxgrad.core.avals import Aval
 from fxgrad.core.interpreter import Derived, derive, evaluate
 from fxgrad.core.program import Program
+from fxgrad.core.recording import trace
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, trace
+from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, DTypeError, at_user_line, function_name
 from fxgrad.numpy.creation import eye
 from fxgrad.ops.join import concatenate

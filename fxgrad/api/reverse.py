@@ -35,8 +35,9 @@ from fxgrad.control.flat import (
 from fxgrad.core.avals import Aval
 from fxgrad.core.interning import remember
 from fxgrad.core.interpreter import Derived, derive, run
+from fxgrad.core.recording import Beginnings, new_tape
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import Beginnings, Tape, aval_of, is_tracing, new_tape
+from fxgrad.core.tape import Tape, aval_of, is_tracing
 from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line, function_name
 from fxgrad.ops.space import instantiate
 from fxgrad.transforms.forward import has_tangent

@@ -65,7 +65,7 @@ class _Joined(NamedTuple):
     programs: Branches
 
 
-def _joined(parts: Sequence[Derived]) -> _Joined:
+def joined_branches(parts: Sequence[Derived]) -> _Joined:
     """The programs of `parts` with what each of them captured as inputs of all."""
     captured = [value for part in parts for value in part.captured]
     programs, before = [], 0
@@ -84,7 +84,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, branches: Branches) -> tupl
     if apart(primals, tangents):
         return _split_jvp(index, operands, tangents[1:], branches)
     reached = [any(marks) for marks in zip(*(dual_program(branch, wrt).extra for branch in branches), strict=True)]
-    joined = _joined([dual_program(branch, wrt, tuple(reached)) for branch in branches])
+    joined = joined_branches([dual_program(branch, wrt, tuple(reached)) for branch in branches])
     results = bind(cond_p, index, *joined.captured, *operands, *present(tangents[1:]), branches=joined.programs)
     count = len(branches[0].outputs)
     return results[:count], spread(branches[0].out_avals, reached, results[count:])
@@ -100,7 +100,7 @@ def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: B
              for part in linear]
     slots = _slots([[var.aval.strong() for var in part.saved] for part in parts])
     places = [_places(slots, part.saved) for part in parts]
-    known = _joined([Derived(_filled(part.forward, count, slots, place), one.captured, None)
+    known = joined_branches([Derived(_filled(part.forward, count, slots, place), one.captured, None)
                      for part, place, one in zip(parts, places, linear, strict=True)])
     results = bind(cond_p, index, *known.captured, *operands, branches=known.programs)
     outputs, saved = results[:count], results[count:]
@@ -114,7 +114,7 @@ def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: B
         positions = (*range(own + shared), *(own + shared + slot for slot in place),
                      *range(own + shared + len(slots), len(avals)))
         halves.append(Derived(rewired(part.tangent, avals, positions), one.captured, None))
-    moved = _joined(halves)
+    moved = joined_branches(halves)
     out_tangents = bind(cond_p, index, *moved.captured, *operands, *saved, *present(tangents),
                         branches=moved.programs)
     return outputs, spread(branches[0].out_avals, reached, out_tangents)
@@ -152,7 +152,7 @@ def _filled(program: Program, count: int, slots: Sequence[Aval], places: tuple[i
 def _transpose(cotangents: list[Any], inputs: list[Any], *, branches: Branches) -> list[Any]:
     index, *operands = inputs
     linear = are_linear(operands)
-    joined = _joined([transposed(branch, linear) for branch in branches])
+    joined = joined_branches([transposed(branch, linear) for branch in branches])
     results = iter(bind(cond_p, index, *joined.captured, *others(operands, linear), *map(instantiate, cotangents),
                         branches=joined.programs))
     return [None, *(next(results) if marked else None for marked in linear)]
@@ -168,7 +168,7 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, branches: Br
     batched = [any(marks) for marks in zip(
         *(batched_program(branch, size, in_axes, open_axes).extra for branch in branches), strict=True)]
     out_axes = tuple(0 if marked else None for marked in batched)
-    joined = _joined([batched_program(branch, size, in_axes, out_axes) for branch in branches])
+    joined = joined_branches([batched_program(branch, size, in_axes, out_axes) for branch in branches])
     return bind(cond_p, index, *joined.captured, *operands, branches=joined.programs), list(out_axes)
 
 

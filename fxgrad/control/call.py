@@ -15,8 +15,9 @@ from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
 from fxgrad.core.interpreter import Derived
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program, needs_x64
+from fxgrad.core.recording import trace
 from fxgrad.core.symbolic import Linear, Zero
-from fxgrad.core.tape import aval_of, bind, innermost_for, trace
+from fxgrad.core.tape import aval_of, bind, innermost_for
 from fxgrad.dtypes import DType
 from fxgrad.errors import ProgramError
 from fxgrad.executors import numpy as numpy_executor

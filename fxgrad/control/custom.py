@@ -10,18 +10,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fxgrad.control.call import check_arguments
+from fxgrad.control.wiring import chosen, moving, present
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
+from fxgrad.core.recording import trace
 from fxgrad.core.symbolic import Linear, Zero
-from fxgrad.core.tape import aval_of, bind, trace
+from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import LinearityError, UnsupportedError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import instantiate, reduce_sum
 from fxgrad.transforms.batch import Batch, Batched, batched_axis, batched_program, batching_over, put_axis
 from fxgrad.transforms.cost import cost
-from fxgrad.transforms.forward import forward
+from fxgrad.transforms.forward import forward, has_tangent, spread
 from fxgrad.transforms.transpose import backward
 
 Flat = Sequence[Any]
@@ -42,8 +44,11 @@ class VjpRule(Protocol):
 
     name: str
 
-    def forward(self, primals: Flat) -> tuple[list[Any], list[Any], Any]:
-        """Outputs, residuals, and what `backward` needs to know of the residuals' structure."""
+    def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
+        """Outputs, residuals, and what `backward` needs to know of the residuals' structure.
+
+        `moving` says of which primals cotangents will be asked for.
+        """
         ...
 
     def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
@@ -146,15 +151,19 @@ class BatchedJvpRule(ByValue):
         """Outputs and tangents with the batch axis first."""
         rule, size, axes, axis_name = self._key
         count = len(primals)
-        given = [instantiate(tangent) for tangent in tangents]
+        marks = moving(tangents)
+        reached: list[bool] = []
 
         def both(*values: Any) -> list[Any]:
-            outputs, out_tangents = rule.jvp(values[:count], values[count:])
-            return [*outputs, *map(instantiate, out_tangents)]
+            avals = [aval_of(value) for value in values[:count]]
+            outputs, out_tangents = rule.jvp(values[:count], spread(avals, marks, values[count:]))
+            reached[:] = moving(out_tangents)
+            return [*outputs, *present(out_tangents)]
 
-        results = [put_axis(result, size, 0)
-                   for result in _apply_batched(both, size, [*primals, *given], [*axes, *axes], axis_name)]
-        return results[:len(results) // 2], results[len(results) // 2:]
+        results = [put_axis(result, size, 0) for result in _apply_batched(
+            both, size, [*primals, *present(tangents)], [*axes, *chosen(axes, marks)], axis_name)]
+        outputs, along = results[:len(reached)], results[len(reached):]
+        return outputs, spread([aval_of(output) for output in outputs], reached, along)
 
 
 # --- custom_vjp -------------------------------------------------------------------------------------------
@@ -162,13 +171,14 @@ class BatchedJvpRule(ByValue):
 
 def _custom_vjp_jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: VjpRule,
                     ) -> tuple[list[Any], list[Any]]:
-    outputs, residuals, structure = rule.forward(primals)
-    moving = tuple(type(tangent) is not Zero for tangent in tangents)
-    present = [tangent for tangent in tangents if type(tangent) is not Zero]
+    marks = moving(tangents)
+    outputs, residuals, structure = rule.forward(primals, marks)
     out_avals = tuple(aval.strong() for aval in program.out_avals)
-    out_tangents = bind(custom_vjp_tangent_p, *residuals, *present, rule=rule, structure=structure, moving=moving,
-                        in_avals=tuple(aval_of(primal).strong() for primal in primals), out_avals=out_avals)
-    return outputs, out_tangents
+    out_tangents = bind(custom_vjp_tangent_p, *residuals, *present(tangents), rule=rule, structure=structure,
+                        moving=marks, in_avals=tuple(aval_of(primal).strong() for primal in primals),
+                        out_avals=out_avals)
+    return outputs, [tangent if has_tangent(aval) else Zero(aval)
+                     for tangent, aval in zip(out_tangents, out_avals, strict=True)]
 
 
 def _custom_vjp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: VjpRule,
@@ -194,13 +204,13 @@ class BatchedVjpRule(ByValue):
                  axis_name: str | None) -> None:
         super().__init__(rule, size, axes, avals, axis_name)
 
-    def forward(self, primals: Flat) -> tuple[list[Any], list[Any], Any]:
+    def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
         """As the rule's, for batches."""
         rule, size, axes, _, axis_name = self._key
         shape: list[Any] = []
 
         def both(*values: Any) -> list[Any]:
-            outputs, residuals, structure = rule.forward(values)
+            outputs, residuals, structure = rule.forward(values, moving)
             shape[:] = [len(outputs), structure]
             return [*outputs, *residuals]
 

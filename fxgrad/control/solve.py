@@ -11,8 +11,9 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.interpreter import Derived, bind
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register
 from fxgrad.core.program import Program
+from fxgrad.core.recording import trace
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, takes_literals, trace
+from fxgrad.core.tape import aval_of, takes_literals
 from fxgrad.errors import LinearityError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 from fxgrad import config
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.program import Equation, Program, Var, axes_used, has_effects, not_installed
+from fxgrad.core.recording import trace
 from fxgrad.core.replay import inlined
 from fxgrad.core.simplify import SimplifyingTape, without_dead_code
 from fxgrad.core.sources import sources
-from fxgrad.core.tape import Tape, bind, bind_equation, current, innermost_for, read, trace
+from fxgrad.core.tape import Tape, bind, bind_equation, current, innermost_for, read
 from fxgrad.core.tracer import Tracer
 
 __all__ = ["Derived", "Interpreter", "bind", "derive", "evaluate", "run"]

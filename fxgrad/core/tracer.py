@@ -128,7 +128,8 @@ class Tracer:
             raise AttributeError("__jax_array__")
         raise errors.UnsupportedError(errors.at_user_line(
             f"a jax function was called on a traced array of fxgrad ({self.aval}), which it cannot trace. "
-            "Use the function of the same name in fxgrad.numpy"))
+            "Wrap the function that calls it, and pass the array as an argument: fxgrad.from_jax(f)(x); or use the "
+            "function of the same name in fxgrad.numpy"))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         shown = _shown_index(index)

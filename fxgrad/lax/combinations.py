@@ -10,7 +10,8 @@ from fxgrad import tree
 from fxgrad.control.call import named_call_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
-from fxgrad.core.tape import aval_of, bind, trace
+from fxgrad.core.recording import trace
+from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.numpy.operands import as_array
 from fxgrad.ops.space import reshape

@@ -12,7 +12,8 @@ from fxgrad import dtypes
 from fxgrad.control.loop import bind_while
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
-from fxgrad.core.tape import aval_of, trace
+from fxgrad.core.recording import trace
+from fxgrad.core.tape import aval_of
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, at_user_line
 from fxgrad.numpy.arithmetic import multiply, subtract

@@ -152,7 +152,7 @@ def _div_snippet(avals: Sequence[Aval], _: dict[str, Any]) -> Snippet | None:
 simplify.exactly_rounded.update((sub_p, mul_p, div_p))
 
 
-@rewrites.register(div_p)
+@rewrites.register(div_p, makers=(neg_p,))
 def _div_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """x / 1 is x, and signs move outward as in products."""
     x, y = inputs

@@ -45,6 +45,8 @@ def _select_numpy(which: Any, *cases: Any) -> Any:
 
 
 def _select_xla(lax: Any, which: Any, *cases: Any) -> list[Any]:
+    if not which.shape:
+        return [lax.select_n(which, *align(lax, *cases))]
     return [lax.select_n(*align(lax, which, *cases))]
 
 

@@ -223,7 +223,7 @@ def dot_general(x: Any, y: Any, dimension_numbers: Any, precision: str | None = 
                 preferred_element_type=preferred_element_type)[0]
 
 
-@rewrites.register(dot_general_p)
+@rewrites.register(dot_general_p, makers=(transpose_p,))
 def _dot_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """A transposed operand is contracted along other axes instead, where its free axes and the sums stay in order."""
     contract, batch = params["dimension_numbers"]

@@ -25,13 +25,16 @@ from fxgrad.ops.families import broadcast_shapes, check_kind, check_same_dtype, 
 from fxgrad.ops.space import broadcast_to, unbroadcast
 
 
-def align(lax: Any, *values: Any, scalars: bool = True) -> list[Any]:
-    """Jax values broadcast to one shape, as XLA's elementwise operations need them; scalars only if `scalars` says."""
+def align(lax: Any, *values: Any, to_shape: bool = True) -> list[Any]:
+    """Jax values broadcast to one shape, as XLA's elementwise operations need them.
+
+    Without `to_shape` only to one rank, and scalars stay what they are: the functions of `lax` do the rest.
+    """
     shapes = {value.shape for value in values}
-    if len(shapes) == 1 or (not scalars and len(shapes) == 2 and () in shapes):
+    if len(shapes) == 1 or (not to_shape and len({len(shape) for shape in shapes} - {0}) < 2):
         return list(values)
     shape = broadcast_shapes("broadcast", *shapes)
-    return [value if value.shape == shape or not (scalars or value.shape) else
+    return [value if value.shape == shape or not (to_shape or 0 < value.ndim < len(shape)) else
             lax.broadcast_in_dim(value, shape, tuple(range(len(shape) - value.ndim, len(shape))))
             for value in values]
 
@@ -98,8 +101,8 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: str | 
         return [_joined(shown, avals, dtype)]
 
     emitted = lax_function(xla)
-    # The functions of `lax` broadcast scalars by themselves, as one equation less for jax to trace.
-    aligned = functools.partial(align, scalars=False) if isinstance(xla, str) else align
+    # The functions of `lax` broadcast scalars and axes of size 1 by themselves: fewer equations for jax to trace.
+    aligned = functools.partial(align, to_shape=not isinstance(xla, str))
 
     def xla_rule(lax: Any, *values: Any, **params: Any) -> list[Any]:
         return [emitted(lax, *(aligned(lax, *values) if arity > 1 else values), **params)]

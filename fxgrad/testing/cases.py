@@ -11,8 +11,9 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal, array_aval
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
+from fxgrad.core.recording import trace
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import bind, trace
+from fxgrad.core.tape import bind
 from fxgrad.errors import FxgradError
 from fxgrad.ops.space import instantiate
 from fxgrad.testing.numbers import TOLERANCES, LawError, described, direction, mismatch, widened

@@ -11,8 +11,9 @@ import numpy as np
 from fxgrad import dtypes, tree
 from fxgrad.control.flat import leaf_aval, origin_of
 from fxgrad.core.avals import Literal
+from fxgrad.core.recording import trace
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, trace
+from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.ops.space import instantiate
 from fxgrad.testing.numbers import DIFFERENCES, LawError, described, difference, direction, inner, mismatch, widened

@@ -15,8 +15,8 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval, array_aval, keys_to_jax, to_numpy
 from fxgrad.core.interpreter import run
 from fxgrad.core.primitive import NO_TANGENT, Absent, Cost, Primitive
+from fxgrad.core.recording import trace
 from fxgrad.core.symbolic import Linear, Zero
-from fxgrad.core.tape import trace
 from fxgrad.errors import FxgradError, LinearityError
 from fxgrad.ops.space import instantiate
 from fxgrad.show import equal, from_json, parse, program_text, to_json

@@ -7,17 +7,20 @@ backward (residuals and cotangents of outputs -> cotangents of operands). The jo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import compress
+from typing import Any
 
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.interpreter import Derived, batched_axis, derive
 from fxgrad.core.primitive import NO_TANGENT
 from fxgrad.core.program import Atom, Equation, Program, Var, holds_programs
-from fxgrad.core.simplify import SimplifyingTape, simplify, without_dead_code, without_repetition
+from fxgrad.core.recording import trace
+from fxgrad.core.simplify import SimplifyingTape, Template, simplify, without_dead_code, without_repetition
 from fxgrad.core.sources import sources
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind_equation, current, infer, read, trace
+from fxgrad.core.tape import current, infer
 from fxgrad.core.tracer import Tracer
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import instantiate
@@ -46,159 +49,182 @@ def joint(program: Program, primals: Sequence[Any], cotangents: Sequence[Any], w
 
     `cotangents` belong to the outputs and may be `Zero`.
     """
-    environment: dict[Var, Any] = dict(zip(program.inputs, primals, strict=True))
-    active: set[Atom] = {var for var, marked in zip(program.inputs, wrt, strict=True) if marked}
-    steps: list[tuple[Equation, _Pull]] = []
-    with sources() as at:
-        for equation in program.equations:
-            at(equation)
-            values = [read(environment, atom) for atom in equation.inputs]
-            if active.isdisjoint(equation.inputs) or equation.primitive.jvp is NO_TANGENT:
-                outputs = bind_equation(equation, values)
-            else:
-                outputs, pull = _forward(equation, values, active)
-                active.update(var for var, reached in zip(equation.outputs, pull.reached, strict=True) if reached)
-                steps.append((equation, pull))
-            environment.update(zip(equation.outputs, outputs, strict=True))
-        sums: dict[Atom, Any] = {}
-        _accumulate(sums, active, program.outputs, cotangents)
-        for equation, pull in reversed(steps):
-            arriving = [sums.pop(var, None) for var in equation.outputs]
-            if any(cotangent is not None for cotangent in arriving):
-                at(equation)
-                reaching = [Zero(var.aval) if cotangent is None else cotangent for var, cotangent, reached
-                            in zip(equation.outputs, arriving, pull.reached, strict=True) if reached]
-                _accumulate(sums, active, pull.operands, pull.back(reaching))
-    gradients = [instantiate(sums.get(var, Zero(var.aval)))
-                 for var, marked in zip(program.inputs, wrt, strict=True) if marked]
-    return [read(environment, atom) for atom in program.outputs], gradients
-
-
-def _accumulate(sums: dict[Atom, Any], active: set[Atom], atoms: Sequence[Atom], cotangents: Sequence[Any]) -> None:
-    for atom, cotangent in zip(atoms, cotangents, strict=True):
-        if atom in active and type(cotangent) is not Zero:
-            sums[atom] = cotangent if atom not in sums else add(sums[atom], cotangent)
-
-
-class _Pull(NamedTuple):
-    """How cotangents go back through an equation: from its `reached` outputs, by `back`, to its `operands`."""
-
-    reached: tuple[bool, ...]
-    operands: list[Var]
-    back: Callable[[Sequence[Any]], Sequence[Any]]
-
-
-def _forward(equation: Equation, values: Sequence[Any], active: set[Atom]) -> tuple[list[Any], _Pull]:
-    """The outputs of an equation, and the way back to its active operands."""
-    given = {atom: value for atom, value in zip(equation.inputs, values, strict=True) if type(atom) is Var}
-    wrt = [var for var in given if var in active]  # an operand that stands twice is one
-    rules = _rules(equation, given, wrt)
-    if rules is None:
-        alone = Program([*given], [equation], equation.outputs)
-        outputs, residuals, split = linearize_in_place(alone, [*given.values()], [var in active for var in given])
-        return outputs, _Pull(split.reached, wrt, lambda reaching: pull_back(split, residuals, reaching))
-    results = _record(rules.forward, given.values())
-    count = len(equation.outputs)
-    return results[:count], _Pull(rules.split.reached, wrt, lambda reaching: rules.back(results[count:], reaching))
-
-
-def _record(program: _Closed, values: Iterable[Any]) -> list[Any]:
-    """Applies the operations of a small program, which was found for values of these types, to others.
-
-    Each is simplified by what is known of the values here.
-    """
     tape = current.get()
     assert type(tape) is SimplifyingTape
-    inner = program.program
-    environment: dict[Any, Any] = dict(zip(inner.inputs, [*program.captured, *values], strict=True))
-    for equation in inner.equations:
-        operands = [atom if type(atom) is Literal else environment[atom] for atom in equation.inputs]
-        outputs = equation.outputs
-        results = tape.record(equation.primitive, operands, equation.params, None, [var.aval for var in outputs])
-        if len(results) == 1:
-            environment[outputs[0]] = results[0]
+    # On the way there are no tracers, but the variables and literals that they stand for.
+    environment: dict[Atom, Any] = dict(zip(program.inputs, map(tape.atom, primals), strict=True))
+    active: set[Atom] = {var for var, marked in zip(program.inputs, wrt, strict=True) if marked}
+    sums: dict[Atom, Any] = {}
+    with sources() as at:
+        steps = _forward(tape, program, environment, active, at)
+        reaching = [(atom, cotangent) for atom, cotangent in zip(program.outputs, cotangents, strict=True)
+                    if atom in active]
+        _accumulate(tape, sums, [atom for atom, _ in reaching], _bare(tape, [value for _, value in reaching]))
+        for equation, way, residuals, operands in reversed(steps):
+            arriving = _arriving(sums, equation.outputs, way.reached)
+            if arriving is not None:
+                at(equation)
+                _accumulate(tape, sums, operands, way.back(tape, residuals, arriving))
+    gradients = [instantiate(tape.value_of(sums.get(var, Zero(var.aval))))
+                 for var, marked in zip(program.inputs, wrt, strict=True) if marked]
+    return [tape.value_of(environment.get(atom, atom)) for atom in program.outputs], gradients
+
+
+def _forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, Any], active: set[Atom],
+             at: Callable[[Equation], None]) -> list[_Step]:
+    """Records the equations of `program` and what their ways back need; those that cotangents go back through."""
+    steps: list[_Step] = []
+    unrepeatable = batched_axis.get() is not None
+    way: _Rules | _Once
+    for equation in program.equations:
+        at(equation)
+        inputs, variables = equation.inputs, equation.outputs
+        values = [*map(environment.get, inputs, inputs)]  # literals stand for themselves
+        if active.isdisjoint(inputs) or equation.primitive.jvp is NO_TANGENT:
+            outputs = tape.outputs_of(equation.primitive, values, equation.params, equation.source)
         else:
-            environment.update(zip(outputs, results, strict=True))
-    return [atom if type(atom) is Literal else environment[atom] for atom in inner.outputs]
+            given = dict(zip(inputs, values))  # noqa: B905  (an operand that stands twice is one)
+            if Literal in map(type, inputs):
+                given = {atom: value for atom, value in given.items() if type(atom) is Var}
+            marks = [*map(active.__contains__, given)]
+            rules = None if unrepeatable else _rules(equation, given, marks)
+            if rules is None:
+                outputs, residuals, way = _once(tape, equation, given, marks)
+            else:
+                outputs, way = tape.instantiate(rules.forward, [*given.values()]), rules
+                residuals = outputs[len(variables):]
+            active.update(variables if False not in way.reached else compress(variables, way.reached))
+            steps.append((equation, way, residuals, [*compress(given, marks)]))
+        if len(variables) == 1:
+            environment[variables[0]] = outputs[0]
+        else:
+            environment.update(zip(variables, outputs))  # noqa: B905  (residuals may follow)
+    return steps
+
+
+def _arriving(sums: dict[Atom, Any], variables: list[Var], reached: Sequence[bool]) -> list[Any] | None:
+    """The cotangents of those outputs of an equation that are reached, taken from `sums`; None if there are none."""
+    if len(variables) == 1:
+        cotangent = sums.pop(variables[0], None)
+        return None if cotangent is None else [cotangent]
+    cotangents = [sums.pop(var, None) for var in variables]
+    if cotangents.count(None) == len(cotangents):
+        return None
+    return [Zero(var.aval) if cotangent is None else cotangent
+            for var, cotangent, marked in zip(variables, cotangents, reached, strict=True) if marked]
+
+
+def _accumulate(tape: SimplifyingTape, sums: dict[Atom, Any], atoms: Sequence[Atom], cotangents: Sequence[Any]) -> None:
+    for atom, cotangent in zip(atoms, cotangents, strict=True):
+        if type(cotangent) is not Zero:
+            before = sums.get(atom)
+            if before is None:
+                sums[atom] = cotangent
+            else:
+                sums[atom], = tape.instantiate(_sum(before.aval, cotangent.aval), [before, cotangent])
+
+
+def _bare(tape: SimplifyingTape, values: Sequence[Any]) -> list[Any]:
+    """The variables that tracers stand for, in their place; literals and symbolic zeros stay."""
+    return [value if type(value) is Zero else tape.atom(value) for value in values]
+
+
+class _Once:
+    """The way back through an operation whose rules may do what no program can repeat."""
+
+    __slots__ = ("reached", "split")
+
+    def __init__(self, split: Split) -> None:
+        self.split, self.reached = split, split.reached
+
+    def back(self, tape: SimplifyingTape, residuals: Sequence[Any], reaching: Sequence[Any]) -> list[Any]:
+        """The cotangents of the operands, given those of the outputs that are reached."""
+        return _bare(tape, pull_back(self.split, residuals, [tape.value_of(cotangent) for cotangent in reaching]))
+
+
+def _once(tape: SimplifyingTape, equation: Equation, given: dict[Atom, Any], marks: list[bool],
+          ) -> tuple[list[Any], list[Any], _Once]:
+    """The outputs of an equation, its residuals, and the way back."""
+    alone = Program([*given], [equation], equation.outputs)  # type: ignore[list-item]
+    outputs, residuals, split = linearize_in_place(alone, [tape.value_of(atom) for atom in given.values()], marks)
+    return _bare(tape, outputs), residuals, _Once(split)
 
 
 # --- what is known of operations ------------------------------------------------------------------------------------
 
 
-class _Closed(NamedTuple):
-    """A program with the arrays that its rules made."""
-
-    program: Program
-    captured: list[Any]
-
-
 class _Rules:
     """Both directions of one operation on operands of given types."""
 
-    __slots__ = ("_backward", "forward", "split")
+    __slots__ = ("_backward", "_split", "forward", "reached")
 
-    def __init__(self, forward: _Closed, split: Split) -> None:
-        self.forward, self.split = forward, split
-        self._backward: dict[Any, tuple[_Closed, list[Zero | None]]] = {}
+    def __init__(self, forward: Template, split: Split) -> None:
+        self.forward, self._split, self.reached = forward, split, split.reached
+        self._backward: dict[Any, tuple[Template, list[Zero | None]]] = {}
 
-    def back(self, residuals: Sequence[Any], reaching: Sequence[Any]) -> list[Any]:
+    def back(self, tape: SimplifyingTape, residuals: Sequence[Any], reaching: Sequence[Any]) -> Sequence[Any]:
         """The cotangents of the operands, given those of the outputs that are reached."""
-        present = [value for value in reaching if type(value) is not Zero]
-        key = tuple([aval_of(value) if type(value) is not Zero else None for value in reaching])
+        key = reaching[0].aval if len(reaching) == 1 else tuple(
+            [None if type(value) is Zero else value.aval for value in reaching])
         known = self._backward.get(key)
         if known is None:
-            known = self._backward[key] = self._found(residuals, reaching, present)
-        closed, zeros = known
-        results = iter(_record(closed, [*residuals, *present]))
-        return [next(results) if zero is None else zero for zero in zeros]
+            known = self._backward[key] = self._found(residuals, reaching)
+        template, zeros = known
+        results = tape.instantiate(template, [*residuals, *[value for value in reaching if type(value) is not Zero]])
+        if len(results) == len(zeros):
+            return results
+        remaining = iter(results)
+        return [next(remaining) if zero is None else zero for zero in zeros]
 
-    def _found(self, residuals: Sequence[Any], reaching: Sequence[Any], present: Sequence[Any],
-               ) -> tuple[_Closed, list[Zero | None]]:
+    def _found(self, residuals: Sequence[Any], reaching: Sequence[Any]) -> tuple[Template, list[Zero | None]]:
         zeros: list[Zero | None] = []
+        present = [value for value in reaching if type(value) is not Zero]
 
         def build(*values: Any) -> list[Any]:
             arriving = iter(values[len(residuals):])
-            results = pull_back(self.split, values[:len(residuals)],
+            results = pull_back(self._split, values[:len(residuals)],
                                 [value if type(value) is Zero else next(arriving) for value in reaching])
             zeros.extend(result if type(result) is Zero else None for result in results)
             return [result for result in results if type(result) is not Zero]
 
-        return _closed(build, [*map(aval_of, (*residuals, *present))]), zeros
+        return _template(build, [value.aval for value in (*residuals, *present)]), zeros
 
+
+_Step = tuple[Equation, _Rules | _Once, list[Any], list[Atom]]
+"""An equation that cotangents go back through: its way back, the residuals, and the operands that it leads to."""
 
 _known: dict[Any, _Rules | None] = {}
 _LIMIT = 4096
 
 
-def _rules(equation: Equation, given: dict[Var, Any], wrt: Sequence[Var]) -> _Rules | None:
+def _rules(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]) -> _Rules | None:
     """What is known of an operation, found if it is new; None if its rules may do what no program can repeat."""
     primitive, params = equation.primitive, equation.params
-    if primitive.effectful or primitive.collective or holds_programs(params) or batched_axis.get() is not None:
-        return None
     # Operands are known by their places, and those that cotangents go to by their number.
     if len(given) == len(equation.inputs):
-        pattern: list[Any] = [var in wrt for var in given]
+        pattern: Sequence[Any] = marks
     else:
-        place: dict[Atom, Any] = {var: (number, var in wrt) for number, var in enumerate(given)}
+        place: dict[Atom, Any] = {var: (number, marks[number]) for number, var in enumerate(given)}
         pattern = [atom if type(atom) is Literal else place[atom] for atom in equation.inputs]
-    avals = [value.variable.aval if type(value) is Tracer else aval_of(value) for value in given.values()]
-    key = (primitive, *pattern, *avals, *params.items())
+    avals = [value.aval for value in given.values()]
+    key = (primitive, *pattern, *avals, *params.items()) if params else (primitive, *pattern, *avals)
     try:
         return _known[key]
     except KeyError:
+        if primitive.effectful or primitive.collective or holds_programs(params):
+            return None
         if len(_known) >= _LIMIT:
             _known.clear()
-        rules = _known[key] = _found(equation, given, wrt, avals)
+        rules = _known[key] = _found(equation, given, marks, avals)
         return rules
 
 
-def _found(equation: Equation, given: dict[Var, Any], wrt: Sequence[Var], avals: list[Aval]) -> _Rules | None:
+def _found(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool], avals: list[Aval]) -> _Rules | None:
     primitive, params = equation.primitive, equation.params
     variables: dict[Atom, Var] = dict(zip(given, map(Var, avals), strict=True))
     inputs = [atom if type(atom) is Literal else variables[atom] for atom in equation.inputs]
     outputs = [*map(Var, infer(primitive, [atom.aval for atom in inputs], params))]
     program = Program([*variables.values()], [Equation(primitive, inputs, params, outputs)], outputs)
-    marks = [var in wrt for var in given]
     splits: list[Split] = []
 
     def build(*primals: Any) -> list[Any]:
@@ -206,13 +232,19 @@ def _found(equation: Equation, given: dict[Var, Any], wrt: Sequence[Var], avals:
         splits.append(split)
         return [*results, *residuals]
 
-    forward = _closed(build, avals)
+    forward = _template(build, avals)
     if any(type(value) is Tracer for value in forward.captured):
         return None
     return _Rules(forward, splits[0])
 
 
-def _closed(build: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> _Closed:
+def _template(build: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> Template:
     program, captured = trace(build, avals, staging=True, intern=False, literals=True, tape_class=SimplifyingTape,
                               name="rules of an operation")
-    return _Closed(without_dead_code(program), captured)
+    return Template(without_dead_code(program), captured)
+
+
+@lru_cache(_LIMIT)
+def _sum(aval: Aval, other: Aval) -> Template:
+    """The addition of cotangents of these types."""
+    return _template(lambda first, second: [add(first, second)], [aval, other])

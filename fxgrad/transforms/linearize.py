@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from fxgrad.core.interpreter import Derived, derive
 from fxgrad.core.program import Program
+from fxgrad.core.recording import trace
 from fxgrad.core.simplify import SimplifyingTape, without_dead_code
 from fxgrad.core.symbolic import Linear, Zero
-from fxgrad.core.tape import trace
 from fxgrad.transforms.forward import forward, spread
 from fxgrad.transforms.transpose import backward
 

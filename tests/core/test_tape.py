@@ -14,7 +14,7 @@ import fxgrad
 from fxgrad import config
 from fxgrad.core import interning
 from fxgrad.core.avals import Aval
-from fxgrad.core.tape import trace
+from fxgrad.core.recording import trace
 from fxgrad.errors import LeakedTracerError
 
 F64 = Aval((3,), np.dtype(np.float64))

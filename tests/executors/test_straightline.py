@@ -13,8 +13,9 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.core.avals import array_aval
 from fxgrad.core.program import Program
+from fxgrad.core.recording import trace
 from fxgrad.core.snippets import snippets
-from fxgrad.core.tape import bind, trace
+from fxgrad.core.tape import bind
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors.straightline import generate
 from fxgrad.ops.arithmetic import neg_p

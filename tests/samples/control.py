@@ -13,7 +13,7 @@ from fxgrad.control.custom import custom_jvp_p, custom_vjp_p, custom_vjp_tangent
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
-from fxgrad.core.tape import trace
+from fxgrad.core.recording import trace
 from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import instantiate
@@ -40,7 +40,8 @@ class Rule:
         (x, y), (dx, dy) = primals, map(instantiate, tangents)
         return body(x, y), [add(mul(mul(cos(x), dx), y), mul(sin(x), dy)), add(dx, dy)]
 
-    def forward(self, primals: Sequence[Any]) -> tuple[list[Any], list[Any], Any]:
+    def forward(self, primals: Sequence[Any], moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
+        del moving
         return body(*primals), list(primals), "structure"
 
     def backward(self, structure: Any, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:

@@ -15,7 +15,7 @@ from fxgrad.control.sweep import sweep_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
-from fxgrad.core.tape import trace
+from fxgrad.core.recording import trace
 from fxgrad.ops.arithmetic import div, mul, name_p, sub
 from fxgrad.ops.comparison import lt
 from fxgrad.ops.pointwise import add, scalar_like

@@ -1,0 +1,80 @@
+"""Recording calls: the tape on which a function is called, and the program that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fxgrad import config
+from fxgrad.core import interning
+from fxgrad.core.avals import Aval
+from fxgrad.core.program import Program
+from fxgrad.core.tape import NO_AXES, InputNames, Tape, current, innermost_for
+
+
+def trace(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **options: Any,
+          ) -> tuple[Program, list[Any]]:
+    """As `record`, returning the program and the values of its captured inputs."""
+    program, tape = record(function, in_avals, **options)
+    return program, tape.captured
+
+
+def record(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **options: Any) -> tuple[Program, Tape]:
+    """Calls `function` with tracers; returns the program, and the tape, which holds what was captured.
+
+    `function` takes as many positional tracers as there are `in_avals` and returns a flat sequence; `options` are
+    those of `new_tape`.
+    """
+    tape = new_tape(in_avals, **options)
+    return tape.finish(tape.run(function)), tape
+
+
+def new_tape(in_avals: Sequence[Aval], *, staging: bool, values: Sequence[Any] | None = None, name: Any = "function",
+             input_names: InputNames | None = None, origin: Any = None, intern: bool = True, literals: bool = False,
+             tape_class: type[Tape] = Tape, axes: Mapping[str, int] = NO_AXES) -> Tape:
+    """A tape for a function of inputs of these types.
+
+    `name` is what messages call the function, or the user's function that has that name. `origin` tells functions
+    apart whose programs would otherwise be shared (a code object). `axes` are the mapped axes that the function may
+    speak over, sizes by name.
+    """
+    avals = tuple(in_avals)
+    if intern:
+        outer = current.get()
+        scope = NO_AXES if outer is None else outer.scope
+        settings = (staging, literals, outer is None or innermost_for(()) is None, config.default_float())
+        root = interning.root(origin, avals, {**scope, **axes} if axes else scope, settings)
+    else:
+        root = interning.fresh_root(avals)
+    return tape_class(root, staging, values, name, input_names, intern, literals, axes)
+
+
+class Beginnings:
+    """Where recordings of calls of one function begin, by the types of its inputs, found again in less time.
+
+    For calls with known values and no transformation around them.
+    """
+
+    __slots__ = ("_function", "_known")
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self._known: dict[Any, tuple[interning.Node, int, Any]] = {}
+
+    def tape(self, key: Any, values: Sequence[Any], input_names: InputNames) -> Tape | None:
+        """A tape for a call such as the one that was entered under `key`, if there was one."""
+        known = self._known.get(key)
+        if known is None or known[1] != interning.epoch or known[2] is not config.default_float() or (
+                current.get() is not None):
+            return None
+        return Tape(known[0], False, values, self._function, input_names)
+
+    def add(self, key: Any, tape: Tape) -> None:
+        """Enters the tape of a call."""
+        if tape.parent is None:
+            if len(self._known) >= _BEGINNINGS:
+                self._known.clear()
+            self._known[key] = tape.root, interning.epoch, config.default_float()
+
+
+_BEGINNINGS = 64
