@@ -11,6 +11,7 @@ from fxgrad import (
     errors,
     executors,
     image,
+    interop,
     lax,
     nn,
     numpy,
@@ -36,6 +37,7 @@ from fxgrad.core.interpreter import Interpreter, bind
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
 from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.simplify import simplify
+from fxgrad.interop import from_jax, import_jaxpr, to_jax
 from fxgrad.lax import associative_scan, cond, fori_loop, map, scan, switch, while_loop  # noqa: A004  (jax's name)
 from fxgrad.ops.space import instantiate
 from fxgrad.show import parse
@@ -50,9 +52,9 @@ __all__ = [
     "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "Primitive", "Program", "ShapeDtypeStruct", "TODO",
     "Var", "associative_scan", "bind", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "cond",
     "cost", "custom_jvp", "custom_vjp", "debug", "default_dtype", "dtypes", "errors", "eval_shape", "executors",
-    "fori_loop", "grad", "hessian", "hvp", "image", "instantiate", "io_callback", "jacfwd", "jacobian", "jacrev",
-    "jit", "jvp", "lax", "linear_transpose", "linearize", "make_jaxpr", "make_program", "map", "nn", "numpy", "parse",
-    "print_saved_residuals", "pure_callback", "random", "remat", "saved_residuals", "scan", "scipy", "segment",
-    "set_default_dtype", "show", "simplify", "stop_gradient", "switch", "testing", "tree", "value_and_grad",
-    "value_and_jacobian", "vjp", "vmap", "while_loop",
+    "fori_loop", "from_jax", "grad", "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop",
+    "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "make_jaxpr",
+    "make_program", "map", "nn", "numpy", "parse", "print_saved_residuals", "pure_callback", "random", "remat",
+    "saved_residuals", "scan", "scipy", "segment", "set_default_dtype", "show", "simplify", "stop_gradient", "switch",
+    "testing", "to_jax", "tree", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop",
 ]

@@ -19,14 +19,17 @@ import hypothesis
 import pytest
 
 QUICK_EXAMPLES = 20
-"""So many random cases a test draws in the quick tier that draws 100 in the slow one."""
+"""So many random cases a test draws in the quick tier that draws 100 in the slow one.
+
+FXGRAD_EXAMPLES=1000 in the environment has it draw 1000.
+"""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Sets how random cases are drawn."""
     # No deadline: the first run of an example compiles. In continuous integration the same examples every time.
     repeatable = {"derandomize": True, "database": None} if os.environ.get("CI") else {}
-    count = QUICK_EXAMPLES if is_quick(config) else 100
+    count = int(os.environ.get("FXGRAD_EXAMPLES", QUICK_EXAMPLES if is_quick(config) else 100))
     hypothesis.settings.register_profile("tier", deadline=None, print_blob=True, max_examples=count, **repeatable)
     hypothesis.settings.load_profile("tier")
 

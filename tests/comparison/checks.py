@@ -56,30 +56,35 @@ def varied(array: Any) -> Any:
     return np.stack([array, array])
 
 
-def value_items(library: str, name: str, case: Case, dtypes: Sequence[str]) -> list[Item]:
-    """The call itself, in each dtype."""
+Bridge = Callable[[Callable[..., Any], bool], Callable[..., Any]]
+"""What makes of jax's function (in its mode of 64 bits, or not) the one of ours that is compared with it."""
+
+
+def both_functions(library: str, name: str, case: Case, dtype: str, bridge: Bridge | None) -> tuple[Any, Any]:
+    """jax's function and ours: that of the same name, or what `bridge` makes of jax's."""
     ours, theirs = LIBRARIES[library]
-    return [Item(f"{library}.{name} in {dtype}", "values", case.function(theirs, name, dtype),
-                 case.function(ours, name, dtype), case.arrays(dtype), case.tolerance, dtype == "float64")
+    function = case.function(theirs, name, dtype)
+    return function, bridge(function, dtype == "float64") if bridge else case.function(ours, name, dtype)
+
+
+def value_items(library: str, name: str, case: Case, dtypes: Sequence[str], bridge: Bridge | None = None,
+                ) -> list[Item]:
+    """The call itself, in each dtype."""
+    return [Item(f"{library}.{name} in {dtype}", "values", *both_functions(library, name, case, dtype, bridge),
+                 case.arrays(dtype), case.tolerance, dtype == "float64")
             for dtype in dtypes if dtype in case.dtypes]
 
 
-def derived_items(library: str, name: str, case: Case) -> list[Item]:
+def derived_items(library: str, name: str, case: Case, bridge: Bridge | None = None) -> list[Item]:
     """Derivatives in float64, and batches."""
     dtype = "float64" if "float64" in case.dtypes else case.dtypes[0]
-    ours, theirs = LIBRARIES[library]
-    f, g, args = case.function(theirs, name, dtype), case.function(ours, name, dtype), case.arrays(dtype)
+    f, g = both_functions(library, name, case, dtype, bridge)
+    args = case.arrays(dtype)
     label, x64 = f"{library}.{name} in {dtype}", dtype == "float64"
     places = [place for place, arg in enumerate(args) if arg.dtype.kind in "fc" and place not in case.fixed]
     items = []
     if places and "derivatives" not in case.without:
-        moved = [args[place] for place in places]
-        random = np.random.default_rng(1)
-        tangents = [random.standard_normal(arg.shape).astype(arg.dtype) for arg in moved]
-        items.append(Item(label, "jvp", _jvp(jax, _of(f, args, places)), _jvp(fxgrad, _of(g, args, places)),
-                          [*moved, *tangents], 10 * case.tolerance, x64))
-        items.append(Item(label, "vjp", _vjp(jax, _of(f, args, places)), _vjp(fxgrad, _of(g, args, places)), moved,
-                          10 * case.tolerance, x64))
+        items += derivative_items(label, f, g, args, places, case.tolerance, x64)
     if args and "vmap" not in case.without:
         items.append(Item(label, "vmap", jax.vmap(f), fxgrad.vmap(g), [*map(varied, args)], case.tolerance,
                           x64))
@@ -88,6 +93,17 @@ def derived_items(library: str, name: str, case: Case) -> list[Item]:
             items.append(Item(label, "vmap", jax.vmap(f, axes), fxgrad.vmap(g, axes), [varied(args[0]), *args[1:]],
                               case.tolerance, x64))
     return items
+
+
+def derivative_items(label: str, theirs: Callable[..., Any], ours: Callable[..., Any], args: Sequence[Any],
+                     places: Sequence[int], tolerance: float = 1.0, x64: bool = False) -> list[Item]:
+    """Derivatives of two functions in the arguments at `places`, along random directions."""
+    moved = [args[place] for place in places]
+    random = np.random.default_rng(1)
+    tangents = [random.standard_normal(arg.shape).astype(arg.dtype) for arg in moved]
+    f, g = _of(theirs, args, places), _of(ours, args, places)
+    return [Item(label, "jvp", _jvp(jax, f), _jvp(fxgrad, g), [*moved, *tangents], 10 * tolerance, x64),
+            Item(label, "vjp", _vjp(jax, f), _vjp(fxgrad, g), moved, 10 * tolerance, x64)]
 
 
 def _of(function: Callable[..., Any], args: Sequence[Any], places: Sequence[int]) -> Callable[..., Any]:

@@ -36,6 +36,13 @@ def functions(library: str) -> list[str]:
             and not isinstance(getattr(ours, name), type | ModuleType)]
 
 
+def importable(library: str) -> list[str]:
+    """The public functions of jax's: those that we have too, and those that we have not."""
+    theirs = LIBRARIES[library][1]
+    return functions(library) + [name for name in absent(library) if callable(getattr(theirs, name))
+                                 and not isinstance(getattr(theirs, name), type)]
+
+
 def absent(library: str) -> list[str]:
     """The public functions of jax's that we have not."""
     ours, theirs = LIBRARIES[library]

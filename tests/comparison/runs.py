@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tests.comparison.arguments import DTYPES
 from tests.comparison.cases import CASES
 from tests.comparison.checks import (
+    Bridge,
     Item,
     Problem,
     compare,
@@ -23,33 +24,36 @@ GROUP = 30
 """So many functions are compiled as one program."""
 
 
-def groups() -> list[tuple[str, list[str]]]:
+def groups(names: Callable[[str], list[str]] = functions) -> list[tuple[str, list[str]]]:
     """All functions of all libraries, in groups."""
-    return [(library, functions(library)[begin:begin + GROUP]) for library in LIBRARIES
-            for begin in range(0, len(functions(library)), GROUP)]
+    return [(library, names(library)[begin:begin + GROUP]) for library in LIBRARIES
+            for begin in range(0, len(names(library)), GROUP)]
 
 
-def _all(library: str, names: Sequence[str], dtypes: Sequence[str]) -> list[Item]:
+def all_items(library: str, names: Sequence[str], dtypes: Sequence[str] = DTYPES, bridge: Bridge | None = None,
+              ) -> list[Item]:
+    """The calls of these functions that can be traced."""
     return [item for name in names for case in CASES[library].get(name, []) if not case.static
-            for item in value_items(library, name, case, dtypes)]
+            for item in value_items(library, name, case, dtypes, bridge)]
 
 
-def value_problems(library: str, names: Sequence[str], dtypes: Sequence[str] = DTYPES) -> list[Problem]:
-    """Values and dtypes."""
-    static = [problem for name in names for case in CASES[library].get(name, []) if case.static
+def value_problems(library: str, names: Sequence[str], dtypes: Sequence[str] = DTYPES, bridge: Bridge | None = None,
+                   ) -> list[Problem]:
+    """Values and dtypes; with a bridge, of what can be traced."""
+    static = [problem for name in names for case in CASES[library].get(name, []) if case.static and bridge is None
               for problem in static_problems(library, name, case)]
-    return static + compare(_all(library, names, dtypes))
+    return static + compare(all_items(library, names, dtypes, bridge))
 
 
-def derived_problems(library: str, names: Sequence[str]) -> list[Problem]:
+def derived_problems(library: str, names: Sequence[str], bridge: Bridge | None = None) -> list[Problem]:
     """Derivatives and batches."""
     return compare([item for name in names for case in CASES[library].get(name, []) if not case.static
-                    for item in derived_items(library, name, case)])
+                    for item in derived_items(library, name, case, bridge)])
 
 
-def jit_problems(library: str, names: Sequence[str]) -> list[Problem]:
+def jit_problems(library: str, names: Sequence[str], bridge: Bridge | None = None) -> list[Problem]:
     """Compiled results, in float32 and complex64."""
-    return compiled_problems(_all(library, names, ("float32", "complex64")))
+    return compiled_problems(all_items(library, names, ("float32", "complex64"), bridge))
 
 
 def unknown(problems: Sequence[Problem]) -> list[str]:

@@ -1,0 +1,275 @@
+"""One equation of jax's as a parameter of ours: how to compute it, and what jax derives of it, imported."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, gensym, jaxpr_as_fun
+
+from fxgrad import dtypes, tree
+from fxgrad.control.wiring import Marks, are_linear, chosen, moving, others, present
+from fxgrad.core.avals import Aval, struct_of
+from fxgrad.core.symbolic import Zero
+from fxgrad.core.tape import aval_of, axes_in_scope
+from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.interop.importing import Imported, aval_of_jax, imported
+from fxgrad.interop.settings import Settings
+from fxgrad.ops.space import instantiate
+from fxgrad.transforms.forward import has_tangent
+
+
+class JaxCall:
+    """An equation of jax's, by value: two of the same primitive, types, parameters and settings are equal.
+
+    Its methods apply what jax derives of it: each derivative is traced by jax once, imported, and remembered.
+    """
+
+    __slots__ = (
+        "_derived",
+        "_hash",
+        "_key",
+        "_structs",
+        "_trees",
+        "compiled",
+        "function",
+        "in_avals",
+        "name",
+        "out_avals",
+        "settings",
+    )
+
+    def __init__(self, equation: JaxprEqn, name: str | None = None) -> None:
+        self.name = name or equation.primitive.name
+        self.settings = Settings.now()
+        self.in_avals = tuple(aval_of_jax(var.aval) for var in equation.invars)
+        self.out_avals = tuple(aval_of_jax(var.aval) for var in equation.outvars)
+        self.function = _alone(equation)
+        self.compiled: Callable[..., list[Any]] = jax.jit(self.function)
+        avals: list[Any] = [var.aval for var in equation.invars]
+        self._structs = [_struct(aval.shape, aval) for aval in avals]
+        self._key = (equation.primitive, self.in_avals, self.settings,
+                     *((key, comparable(value)) for key, value in sorted(equation.params.items())))
+        self._hash = hash(self._key)
+        self._derived: dict[Hashable, Imported] = {}
+        self._trees: dict[Hashable, Any] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, JaxCall) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    def __call__(self, *values: Any) -> list[Any]:
+        """The outputs, as jax computes or traces them."""
+        with self.settings.scope():
+            return self.function(*values)
+
+    # --- what jax derives -----------------------------------------------------------------------------------
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Outputs and their tangents, computed together."""
+        marks = moving(tangents)
+
+        def both(*values: Any) -> list[Any]:
+            given, along = values[:len(marks)], values[len(marks):]
+            outputs, out_tangents = jax.jvp(self._of(given, marks), tuple(chosen(given, marks)), along)
+            return [*outputs, *self._inexact(out_tangents)]
+
+        results = self._import(("jvp", marks), both, [*self._structs, *chosen(self._structs, marks)])(
+            [*primals, *present(tangents)])
+        return self._with_tangents(results[:len(self.out_avals)], results[len(self.out_avals):])
+
+    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """As `jvp`, with what depends on the tangents apart from what does not."""
+        marks = moving(tangents)
+
+        def known(*values: Any) -> list[Any]:
+            outputs, linear = jax.linearize(self._of(values, marks), *chosen(values, marks))
+            residuals, self._trees["linear", marks] = tree.flatten(linear)
+            return [*outputs, *residuals]
+
+        results = self._import(("linearize", marks), known, self._structs)(primals)
+        outputs, residuals = results[:len(self.out_avals)], results[len(self.out_avals):]
+        structs = [struct_for_jax(aval_of(residual)) for residual in residuals]
+
+        def along(*values: Any) -> list[Any]:
+            linear = tree.unflatten(self._trees["linear", marks], values[:len(structs)])
+            return self._inexact(linear(*values[len(structs):]))
+
+        moved = self._import(("linear", marks), along, [*structs, *chosen(self._structs, marks)])
+        return self._with_tangents(outputs, moved([*residuals, *present(tangents)]))
+
+    def pull(self, primals: Sequence[Any], marks: Marks) -> tuple[list[Any], list[Any]]:
+        """Outputs, and the residuals that `pull_back` needs for the cotangents of the inputs that are marked."""
+        def forwards(*values: Any) -> list[Any]:
+            outputs, back = jax.vjp(self._of(values, marks), *chosen(values, marks))
+            residuals, self._trees["back", marks] = tree.flatten(back)
+            return [*outputs, *residuals]
+
+        results = self._import(("pull", marks), forwards, self._structs)(primals)
+        return results[:len(self.out_avals)], results[len(self.out_avals):]
+
+    def pull_back(self, marks: Marks, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        """The cotangents of the inputs that are marked; None for the others."""
+        structs = [struct_for_jax(aval_of(residual)) for residual in residuals]
+
+        def backwards(*values: Any) -> Any:
+            back = tree.unflatten(self._trees["back", marks], values[:len(structs)])
+            return back(self._cotangents(values[len(structs):]))
+
+        moved = self._import(("pull back", marks), backwards, [*structs, *self._out_structs()])
+        found = iter(moved([*residuals, *self._inexact([*map(instantiate, cotangents)])]))
+        return [next(found) if marked else None for marked in marks]
+
+    def transpose(self, cotangents: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+        """The cotangents of the linear inputs; None for the others."""
+        linear = are_linear(inputs)
+        count = linear.count(False)
+
+        def back(*values: Any) -> Any:
+            known = iter(values[:count])
+            function = self._of([None if marked else next(known) for marked in linear], linear)
+            transposed = jax.linear_transpose(lambda *given: self._inexact(function(*given)),
+                                              *chosen(self._structs, linear))
+            return transposed([*values[count:]])
+
+        moved = self._import(("transpose", linear), back, [*others(self._structs, linear), *self._out_structs()])
+        found = iter(moved([*others(inputs, linear), *self._inexact([*map(instantiate, cotangents)])]))
+        return [next(found) if marked else None for marked in linear]
+
+    def batch(self, size: int, values: Sequence[Any], axes: Sequence[int | None], name: str | None) -> list[Any]:
+        """The outputs for a batch, which is along their first axis; `name` is what collectives call it."""
+        structs = [struct if axis is None else _struct((*struct.shape[:axis], size, *struct.shape[axis:]), struct)
+                   for struct, axis in zip(self._structs, axes, strict=True)]
+        mapped: Any = jax.vmap(lambda *given: self.function(*given), tuple(axes), axis_name=name, axis_size=size)
+        return self._import(("batch", size, tuple(axes), name), mapped, structs)(values)
+
+    # --- the means ------------------------------------------------------------------------------------------
+
+    @property
+    def differentiable(self) -> Marks:
+        """Which inputs have derivatives."""
+        return tuple(has_tangent(aval) for aval in self.in_avals)
+
+    def _import(self, key: Hashable, function: Callable[..., Any], structs: Sequence[Any]) -> Imported:
+        """The program of `function`, of inputs like `structs`."""
+        axes = axes_in_scope()
+        known = self._derived.get((key, *axes.items()))
+        if known is not None:
+            return known
+        try:
+            with self.settings.scope():
+                found = imported(jax.make_jaxpr(function, axis_env=[*axes.items()])(*structs))
+        except NotImplementedError as error:
+            if isinstance(error, UnsupportedError):
+                raise
+            what = key if isinstance(key, str) else key[0]  # type: ignore[index]
+            raise UnsupportedError(at_user_line(
+                f"{self.name} is computed by jax, which has no rule for what is asked of it ({what}): "
+                f"{str(error).split(chr(10))[0]}")) from None
+        if not found.holds_once:
+            self._derived[key, *axes.items()] = found
+        return found
+
+    def _of(self, values: Sequence[Any], marks: Marks) -> Callable[..., list[Any]]:
+        """The call as a function of the inputs that are marked."""
+        def function(*given: Any) -> list[Any]:
+            remaining = iter(given)
+            return self.function(*(next(remaining) if marked else value
+                                   for value, marked in zip(values, marks, strict=True)))
+        return function
+
+    def _inexact(self, outputs: Sequence[Any]) -> list[Any]:
+        return [output for output, aval in zip(outputs, self.out_avals, strict=True) if has_tangent(aval)]
+
+    def _out_structs(self) -> list[Any]:
+        return [struct_for_jax(aval.strong()) for aval in self._inexact(self.out_avals)]
+
+    def _cotangents(self, given: Sequence[Any]) -> list[Any]:
+        """Cotangents of all outputs, given those of the inexact ones."""
+        found = iter(given)
+        return [next(found) if has_tangent(aval) else np.zeros(aval.shape, dtypes.float0) for aval in self.out_avals]
+
+    def _with_tangents(self, outputs: list[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        found = iter(tangents)
+        return outputs, [next(found) if has_tangent(aval) else Zero(aval) for aval in self.out_avals]
+
+
+def _alone(equation: JaxprEqn) -> Callable[..., list[Any]]:
+    """The function that one equation computes of its operands."""
+    new: Any = gensym()
+    inputs, outputs = [new(var.aval) for var in equation.invars], [new(var.aval) for var in equation.outvars]
+    names = DebugInfo("jax_call", equation.primitive.name, tuple(f"x{index}" for index in range(len(inputs))),
+                      tuple(f"[{index}]" for index in range(len(outputs))))
+    only = equation.replace(invars=inputs, outvars=outputs)
+    function: Callable[..., list[Any]] = jaxpr_as_fun(
+        ClosedJaxpr(Jaxpr([], inputs, outputs, [only], equation.effects, names), ()))
+    return function if not any(map(_says_nothing, (*inputs, *outputs))) else _with_float0(function, inputs)
+
+
+def _says_nothing(var: Any) -> bool:
+    return getattr(var.aval, "dtype", None) == dtypes.float0
+
+
+def _with_float0(function: Callable[..., list[Any]], inputs: Sequence[Any]) -> Callable[..., list[Any]]:
+    """`function`, of which inputs and outputs of float0 stand as bools in programs."""
+    def wrapper(*values: Any) -> list[Any]:
+        given = [np.zeros(value.shape, dtypes.float0) if _says_nothing(var) else value
+                 for value, var in zip(values, inputs, strict=True)]
+        return [jax.numpy.zeros(output.shape, bool) if output.dtype == dtypes.float0 else output
+                for output in function(*given)]
+    return wrapper
+
+
+def _struct(shape: Sequence[int], like: Any) -> Any:
+    build: Any = jax.ShapeDtypeStruct
+    return build(tuple(shape), like.dtype, weak_type=bool(getattr(like, "weak_type", False)))
+
+
+def struct_for_jax(aval: Aval) -> Any:
+    """The type of a value of ours, as jax describes it."""
+    if dtypes.is_key(aval.dtype):
+        return jax.ShapeDtypeStruct(aval.shape, _key_dtype())
+    return struct_of(aval)
+
+
+@functools.cache
+def _key_dtype() -> Any:
+    return jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32")).dtype
+
+
+def number_of(leaf: Any) -> Any:
+    """One of the numbers with a dtype that jax makes of Python's, as an array; any other leaf as it is."""
+    return jax.numpy.asarray(leaf) if isinstance(leaf, int | float | complex) and hasattr(leaf, "dtype") and \
+        not isinstance(leaf, np.generic) else leaf
+
+
+class _Itself:
+    """An object that is equal to itself alone."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def comparable(value: Any) -> Hashable:
+    """Something to compare any object by: its type and itself, or itself alone if it cannot be hashed."""
+    try:
+        hash(value)
+    except TypeError:
+        return _Itself(value)
+    return type(value), value

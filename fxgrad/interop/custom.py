@@ -1,0 +1,70 @@
+"""Functions of jax's with rules of their own become `custom_jvp` and `custom_vjp`; the rules are imported when used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jax.extend.core import JaxprEqn
+
+from fxgrad.control.custom import ByValue, Flat, custom_jvp_p, custom_vjp_p
+from fxgrad.control.wiring import apart
+from fxgrad.core.tape import bind
+from fxgrad.interop.calls import JaxCall
+from fxgrad.interop.importing import closed, imports, nested
+
+
+def name_of(jaxpr: Any) -> str:
+    """The name of the function that a jaxpr was traced from."""
+    return str(closed(jaxpr).jaxpr.debug_info.func_src_info).split(" ", maxsplit=1)[0]
+
+
+class JaxJvp(ByValue):
+    """The jvp rule of a function of jax's. Constants of the program come first, and have no tangents."""
+
+    __slots__ = ()
+
+    def __init__(self, call: JaxCall) -> None:
+        super().__init__(call)
+
+    def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
+        """Outputs and tangents as jax has them, which calls the user's rule."""
+        call: JaxCall = self._key[0]
+        front = len(primals) - len(call.in_avals)
+        rule = call.linearize if apart(primals, tangents) else call.jvp
+        return rule(primals[front:], tangents[front:])
+
+
+class JaxVjp(ByValue):
+    """The vjp rule of a function of jax's, `front` being the number of constants, which have no cotangents."""
+
+    __slots__ = ()
+
+    def __init__(self, call: JaxCall, front: int) -> None:
+        super().__init__(call, front)
+
+    def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
+        """Outputs and residuals as jax has them, which calls the user's forward pass."""
+        call, front = self._key
+        marks = tuple(moving[front:])
+        return *call.pull(primals[front:], marks), marks
+
+    def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
+        """The cotangents of the user's backward pass; `structure` says which primals have one."""
+        call, front = self._key
+        return [*[None] * front, *call.pull_back(structure, residuals, cotangents)]
+
+
+@imports("custom_jvp_call")
+def _custom_jvp(equation: JaxprEqn, *operands: Any) -> list[Any]:
+    inner = equation.params["call_jaxpr"]
+    program, constants = nested(inner)
+    return bind(custom_jvp_p, *constants, *operands, program=program, rule=JaxJvp(JaxCall(equation, name_of(inner))))
+
+
+@imports("custom_vjp_call", "custom_vjp_call_jaxpr")
+def _custom_vjp(equation: JaxprEqn, *operands: Any) -> list[Any]:
+    inner = equation.params.get("call_jaxpr") or equation.params["fun_jaxpr"]
+    program, constants = nested(inner)
+    rule = JaxVjp(JaxCall(equation, name_of(inner)), len(constants))
+    return bind(custom_vjp_p, *constants, *operands, program=program, rule=rule)

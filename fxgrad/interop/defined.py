@@ -1,0 +1,29 @@
+"""jax's primitives that are defined by a function of simpler ones (jax.experimental.hijax), such as nonzero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from fxgrad import dtypes
+from fxgrad.core.tape import aval_of
+from fxgrad.interop.importing import aval_of_jax, imports, inlined
+from fxgrad.interop.matching import parameters
+
+
+@imports("call_hi_primitive")
+def _defined(equation: Any, *operands: Any) -> Any:
+    """What it is defined as, unless it has derivatives: those it has by rules of its own, which only jax knows."""
+    definition, = parameters(equation, "_prim")
+    outputs = [aval_of_jax(var.aval) for var in equation.outvars]
+    if definition.effects or any(dtypes.is_inexact(aval.dtype) for aval in outputs):
+        return NotImplemented
+    structure = jax.tree.structure(definition.in_avals)
+
+    def flat(*values: Any) -> list[Any]:
+        return jax.tree.leaves(definition.expand(*jax.tree.unflatten(structure, values)))
+
+    structs = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype, weak_type=aval_of(operand).weak)
+               for var, operand in zip(equation.invars, operands, strict=True)]
+    return inlined(jax.make_jaxpr(flat)(*structs), operands)

@@ -1,0 +1,162 @@
+"""Emission of programs into a trace of jax's, so that jax runs them and fxgrad's rules differentiate them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_derivatives import SymbolicZero
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from fxgrad import dtypes
+from fxgrad.core.avals import Aval, keys_to_jax
+from fxgrad.core.primitive import NO_TANGENT
+from fxgrad.core.program import Equation, Program, needs_x64, subprograms
+from fxgrad.executors.xla import compiled, emit, x64
+from fxgrad.interop.calls import struct_for_jax
+from fxgrad.transforms.batch import batched_program
+from fxgrad.transforms.forward import has_tangent
+from fxgrad.transforms.linearize import linearized
+from fxgrad.transforms.transpose import transposed
+
+
+def applied(program: Program, values: Sequence[Any], linear: bool = False) -> list[Any]:
+    """The outputs of `program`, in the trace of jax's that is under way, on values of jax's or NumPy's.
+
+    One that is `linear` in tangents is such that jax can transpose it.
+    """
+    with x64(needs_x64(program)):
+        given = [jnp.asarray(keys_to_jax(value), None if dtypes.is_key(aval.dtype) else aval.dtype)
+                 for value, aval in zip(values, program.in_avals, strict=True)]
+        if linear and (_needs_transpose(program) or not _is_plain(program)):  # jax transposes the body of a custom_jvp
+            outputs: list[Any] = linear_p.bind(*given, program=program)
+            return outputs
+        return _exported(program)(*given)
+
+
+def _exported(program: Program) -> Callable[..., list[Any]]:
+    """The program as a function of jax's, kept on it; with a rule if jax's own derivative would not be ours."""
+    function: Callable[..., list[Any]] | None = program.memo.get("to_jax")
+    if function is None:
+        def fxgrad_program(*values: Any) -> list[Any]:  # the name stands in jaxprs
+            return emit(program, values)
+
+        function = program.memo["to_jax"] = fxgrad_program if _is_plain(program) else _with_rule(
+            program, fxgrad_program)
+    return function
+
+
+def _with_rule(program: Program, emitted: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """`emitted` with the derivative that fxgrad takes of `program`: what is known, and what is linear in the tangents.
+
+    Both are programs that are exported in turn, so that jax may differentiate the first again, and transpose the
+    second.
+    """
+    function: Any = jax.custom_jvp(emitted)
+
+    def fxgrad_rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        moving = [has_tangent(aval) and not isinstance(tangent, SymbolicZero)
+                  for aval, tangent in zip(program.in_avals, tangents, strict=True)]
+        return differentiated(program, primals, tangents, moving)
+
+    function.defjvp(fxgrad_rule, symbolic_zeros=True)
+    return function
+
+
+def differentiated(program: Program, primals: Sequence[Any], tangents: Sequence[Any], moving: Sequence[bool],
+                   ) -> tuple[list[Any], list[Any]]:
+    """The outputs of `program` and their tangents, as operations of jax's."""
+    if not any(moving):
+        return applied(program, primals), [_zero(aval) for aval in program.out_avals]
+    known = linearized(program, tuple(moving))
+    results = applied(known.program, [*known.captured, *primals])
+    outputs, residuals = results[:len(program.outputs)], results[len(program.outputs):]
+    linear, reached = known.extra
+    present = [tangent for tangent, moves in zip(tangents, moving, strict=True) if moves]
+    found = iter(applied(linear, [*residuals, *present], linear=True))
+    return outputs, [next(found) if there else _zero(aval)
+                     for aval, there in zip(program.out_avals, reached, strict=True)]
+
+
+def _zero(aval: Aval) -> Any:
+    return jnp.zeros(aval.shape, aval.dtype) if has_tangent(aval) else np.zeros(aval.shape, dtypes.float0)
+
+
+# --- linear programs that jax could not transpose -------------------------------------------------------------------
+
+linear_p: Any = Primitive("fxgrad_linear")
+"""A linear program as one operation of jax's: derivatives, transposes and batches are those that fxgrad has for it."""
+linear_p.multiple_results = True
+
+
+def _needs_transpose(program: Program) -> bool:
+    """Whether jax could not transpose what a linear program is emitted as.
+
+    It cannot go back through loops of unknown length, nor through a tangent that is known by its backward pass alone.
+    """
+    return any(equation.primitive.name in ("for", "sweep", "while", "custom_vjp_tangent") or
+               any(map(_needs_transpose, subprograms(equation.params))) for equation in program.equations)
+
+
+def _abstract(*_: Any, program: Program) -> list[Any]:
+    structs = map(struct_for_jax, program.out_avals)
+    return [jax.core.ShapedArray(struct.shape, struct.dtype) for struct in structs]
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program) -> tuple[list[Any], list[Any]]:
+    return differentiated(program, primals, tangents, [type(tangent) is not ad.Zero for tangent in tangents])
+
+
+def _transpose(cotangents: Sequence[Any], *inputs: Any, program: Program) -> list[Any]:
+    linear = tuple(map(ad.is_undefined_primal, inputs))
+    back = transposed(program, linear)
+    given = [jnp.zeros(aval.shape, aval.dtype) if type(cotangent) is ad.Zero else cotangent
+             for cotangent, aval in zip(cotangents, program.out_avals, strict=True)]
+    known = [value for value, marked in zip(inputs, linear, strict=True) if not marked]
+    found = iter(applied(back.program, [*back.captured, *known, *given], linear=True))
+    return [next(found) if marked else None for marked in linear]
+
+
+def _batch(values: Sequence[Any], axes: Sequence[int | None], *, program: Program) -> tuple[list[Any], list[int]]:
+    size = next(value.shape[axis] for value, axis in zip(values, axes, strict=True) if axis is not None)
+    batch = batched_program(program, size, tuple(axes))
+    outputs = applied(batch.program, [*batch.captured, *values], linear=True)
+    return outputs, [0] * len(outputs)
+
+
+linear_p.def_impl(lambda *values, program: compiled(program)(*values))
+linear_p.def_abstract_eval(_abstract)
+mlir.register_lowering(linear_p, mlir.lower_fun(lambda *values, program: emit(program, values), multiple_results=True))
+ad.primitive_jvps[linear_p] = _jvp
+ad.primitive_transposes[linear_p] = _transpose
+batching.primitive_batchers[linear_p] = _batch
+
+
+# --- programs that jax differentiates as fxgrad does ------------------------------------------------------------------
+
+
+def _is_plain(program: Program) -> bool:
+    """Whether jax differentiates all that `program` is emitted as just as fxgrad does."""
+    return all(map(_is_plain_equation, program.equations))
+
+
+def _is_plain_equation(equation: Equation) -> bool:
+    primitive = equation.primitive
+    if primitive.name in ALIKE:
+        return all(map(_is_plain, subprograms(equation.params)))
+    return primitive.jvp is NO_TANGENT and not any(has_tangent(var.aval) for var in equation.outputs)
+
+
+ALIKE = frozenset([
+    "add", "sub", "mul", "div", "neg", "square", "integer_pow", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log1p",
+    "logistic", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asinh", "atan", "erf", "erfc", "real", "imag", "complex",
+    "conj", "select_n", "convert_element_type", "broadcast_to", "broadcast_in_dim", "reshape", "transpose", "rev",
+    "slice", "pad", "tile", "concatenate", "stack", "split", "unstack", "copy", "name", "reduce_sum", "cumsum",
+    "dot_general", "conv_general_dilated", "gather", "scatter_add", "dynamic_slice", "dynamic_update_slice", "fft",
+    "optimization_barrier", "jax_call", "named_call", "jit_call",
+])
+"""Operations that jax differentiates by the same formula, at every point: no kinks, no choice of a branch or a sign."""

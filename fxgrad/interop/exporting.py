@@ -1,0 +1,54 @@
+"""`to_jax`: a function of fxgrad's as one that jax traces, and that fxgrad's rules differentiate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fxgrad import tree
+from fxgrad.control.flat import leaf_aval, trace_flat, transformation
+from fxgrad.core.avals import check_dtype
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import function_name
+from fxgrad.interop.calls import number_of
+from fxgrad.interop.emission import applied
+
+
+def to_jax(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn`, a function written for fxgrad, as one of jax's: jax may jit, vmap and shard it, and differentiate it.
+
+    It is traced for the types of its arguments, as under `jit`, and becomes operations of `jax.lax`. Its derivatives
+    of every order are those that fxgrad has for it, rules of `custom_jvp` and `custom_vjp` among them. Arguments and
+    results are containers of arrays and numbers; other leaves among the arguments, such as strings and functions, are
+    handed on as they are. 64-bit dtypes are kept. It may close over values that jax traces.
+
+    Raises `ArgumentError` if `fn` is no function or returns something that is no array, and what fxgrad raises for
+    functions that need values to be traced (`ConcretizationError`).
+
+    >>> import fxgrad, fxgrad.numpy as fnp, jax
+    >>> f = fxgrad.to_jax(lambda x: fnp.sum(fnp.sin(x) * 2))
+    >>> print(jax.jit(jax.grad(f))(jax.numpy.array([0.0, 1.0])))
+    [2.        1.0806046]
+    """
+    @transformation("to_jax", fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure = tree.flatten((args, kwargs))
+        leaves = [*map(number_of, leaves)]
+        if any(type(leaf) is Tracer for leaf in leaves):
+            return fn(*args, **kwargs)  # it is fxgrad that traces the call
+        avals = [leaf_aval(leaf) for leaf in leaves]
+        for leaf, aval in zip(leaves, avals, strict=True):
+            if aval is None:
+                check_dtype(leaf, f"to_jax: an argument of {function_name(fn)}")
+        values = [leaf for leaf, aval in zip(leaves, avals, strict=True) if aval is not None]
+
+        def call(*tracers: Any) -> Any:
+            given = iter(tracers)
+            again, keywords = tree.unflatten(structure, [leaf if aval is None else next(given)
+                                                         for leaf, aval in zip(leaves, avals, strict=True)])
+            return fn(*again, **keywords)
+
+        traced = trace_flat(call, [aval for aval in avals if aval is not None], "to_jax", fn, staging=True)
+        outputs = applied(traced.program, [*traced.captured, *values])
+        return tree.unflatten(traced.out_tree, outputs)
+    return wrapper

@@ -1,0 +1,187 @@
+"""`from_jax`: a function of jax's as one that fxgrad traces, runs and differentiates."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.extend.core import get_opaque_trace_state
+
+from fxgrad import config, dtypes, tree
+from fxgrad.control.flat import leaf_aval, transformation
+from fxgrad.core.avals import Aval, check_dtype
+from fxgrad.core.tape import axes_in_scope, current, innermost_for
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import LeakedTracerError, UnsupportedError, at_user_line, function_name
+from fxgrad.interop.calls import comparable, number_of, struct_for_jax
+from fxgrad.interop.importing import Imported, imported
+from fxgrad.interop.settings import Settings
+from fxgrad.tree import TreeDef
+
+_OUTSIDE = get_opaque_trace_state()
+"""What jax says of its traces where there are none."""
+LIMIT = 256
+"""Programs that one function remembers, for arguments of different types."""
+
+
+def from_jax(fn: Callable[..., Any], static_argnums: int | Sequence[int] = (),
+             static_argnames: str | Iterable[str] = ()) -> Callable[..., Any]:
+    """`fn`, a function of jax arrays, as one of fxgrad's: it may be transformed, and called in functions that are.
+
+    It is traced by jax for the types of its arguments, and its operations become fxgrad's, which from then on
+    differentiate, batch, print and run it; what fxgrad has no counterpart for is an operation `jax_call`, whose rules
+    are jax's. Arguments are containers of arrays and numbers; other leaves, such as strings and functions, and the
+    arguments of `static_argnums` and `static_argnames` are handed to `fn` as they are, and tell programs apart. Of
+    NumPy arrays the results are NumPy's, of jax arrays jax's; 64-bit dtypes are kept. Programs are remembered.
+
+    `fn` may not use traced arrays of fxgrad's that it closes over: pass them as arguments (`UnsupportedError`). Raises
+    `ArgumentError` if `fn` is no function, and what jax raises for arguments that `fn` cannot be called with.
+
+    >>> import fxgrad, jax.numpy as jnp
+    >>> f = fxgrad.from_jax(lambda x: jnp.sum(jnp.sin(x) * 2))
+    >>> import numpy as np
+    >>> fxgrad.grad(f)(np.array([0.0, 1.0]))
+    array([2.        , 1.08060461])
+    """
+    memory: OrderedDict[Hashable, _Known] = OrderedDict()
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = frozenset([static_argnames] if isinstance(static_argnames, str) else static_argnames)
+
+    @transformation("from_jax", fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        call = _Call(fn, args, kwargs, numbers, names)
+        if call.is_jaxs_own():
+            return fn(*args, **kwargs)
+        key = call.key()
+        known = None if key is None else memory.get(key)
+        if known is None:
+            known = call.traced()
+            if key is not None and not known.program.holds_once:
+                memory[key] = known
+                if len(memory) > LIMIT:
+                    memory.popitem(last=False)
+        return known.results(known.program(call.values))
+    return wrapper
+
+
+class _Static(NamedTuple):
+    """A leaf that is no array and no number, handed on as it is."""
+
+    value: Any
+
+
+class _Known(NamedTuple):
+    """What is remembered of a traced call: the program, and the results, with the static leaves in their places."""
+
+    program: Imported
+    out_tree: TreeDef
+    out_static: list[_Static | None]
+
+    def results(self, values: Sequence[Any]) -> Any:
+        """The container of results."""
+        found = iter(values)
+        return tree.unflatten(self.out_tree, [next(found) if static is None else static.value
+                                              for static in self.out_static])
+
+
+class _Call:
+    """One call: the arrays and numbers among the leaves of its arguments, and all that is static."""
+
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+                 numbers: Sequence[int], names: frozenset[str]) -> None:
+        self._fn, self._args, self._kwargs = fn, args, kwargs
+        self._positions = {number % len(args) for number in numbers if -len(args) <= number < len(args)}
+        self._names = names.intersection(kwargs)
+        leaves, self._structure = tree.flatten((
+            [arg for position, arg in enumerate(args) if position not in self._positions],
+            {name: value for name, value in kwargs.items() if name not in self._names}))
+        self.values: list[Any] = []
+        self.avals: list[Aval] = []
+        self._static: list[_Static | None] = []
+        for leaf in leaves:
+            aval, value = leaf_aval(leaf), leaf
+            if aval is None:
+                value, aval = self._other_leaf(leaf)
+            if aval is not None:
+                self.values.append(value)
+                self.avals.append(aval)
+            self._static.append(None if aval is not None else _Static(leaf))
+
+    def _other_leaf(self, leaf: Any) -> tuple[Any, Aval | None]:
+        """A leaf that is no array and no number of the usual classes; raises `DTypeError` for an array of others."""
+        check_dtype(leaf, f"from_jax: an argument of {function_name(self._fn)}")
+        number = number_of(leaf)
+        return number, None if number is leaf else leaf_aval(number)
+
+    def is_jaxs_own(self) -> bool:
+        """Whether jax is tracing the code around, and nothing of fxgrad's is: then there is nothing to import."""
+        return get_opaque_trace_state() != _OUTSIDE and innermost_for(self.values) is None
+
+    def settings(self) -> Settings:
+        """Those of the caller, but for 64-bit arguments, which are not narrowed."""
+        now = Settings.now()
+        return now._replace(wide=now.wide or any(dtypes.is_64bit(aval.dtype) for aval in self.avals))
+
+    def key(self) -> Hashable | None:
+        """What the program follows from; None if that cannot be told."""
+        key = (self._structure, len(self._args), config.default_float(), Settings.now(), *self.avals,
+               *[None if leaf is None else comparable(leaf.value) for leaf in self._static])
+        if self._positions or self._names:
+            key += (*((position, comparable(self._args[position])) for position in sorted(self._positions)),
+                    *((name, comparable(self._kwargs[name])) for name in sorted(self._names)))
+        axes = axes_in_scope()
+        if axes:
+            key += (*axes.items(),)
+        try:
+            hash(key)
+        except TypeError:
+            return None  # a container of a class of the user's whose structure cannot be hashed
+        return key
+
+    def traced(self) -> _Known:
+        """The program of this call."""
+        found: list[Any] = []
+
+        def flat(*values: Any) -> list[Any]:
+            args, kwargs = self._rebuilt(values)
+            leaves, structure = tree.flatten(self._fn(*args, **kwargs))
+            static = [None if _is_array(leaf) else _Static(leaf) for leaf in leaves]
+            found[:] = structure, static
+            return [leaf for leaf in leaves if _is_array(leaf)]
+
+        axes = [*axes_in_scope().items()]
+        structs = [struct_for_jax(aval) for aval in self.avals]
+        token = current.set(None)  # operations of fxgrad's on tracers of jax's are jax's to record
+        try:
+            with self.settings().scope():
+                jaxpr = jax.make_jaxpr(flat, axis_env=axes)(*structs)
+        except LeakedTracerError:
+            raise self._closes_over() from None
+        finally:
+            current.reset(token)
+        with self.settings().scope():
+            program = imported(jaxpr)
+        structure, static = found
+        if any(leaf is not None and type(leaf.value) is Tracer for leaf in static):
+            raise self._closes_over()
+        return _Known(program, structure, static)
+
+    def _rebuilt(self, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        given = iter(values)
+        args, kwargs = tree.unflatten(self._structure, [next(given) if static is None else static.value
+                                                        for static in self._static])
+        for position in sorted(self._positions):
+            args.insert(position, self._args[position])
+        return args, kwargs | {name: self._kwargs[name] for name in self._names}
+
+    def _closes_over(self) -> UnsupportedError:
+        return UnsupportedError(at_user_line(
+            f"from_jax: {function_name(self._fn)} closes over a traced array of fxgrad's, which jax cannot trace. Pass "
+            "it as an argument"))
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, jax.Array | np.ndarray | np.generic | bool | int | float | complex)

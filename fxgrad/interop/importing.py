@@ -1,0 +1,251 @@
+"""Importing jaxprs: programs of jax, equation by equation, as programs of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+from jax.extend.core import Literal as JaxLiteral
+
+from fxgrad import dtypes
+from fxgrad.core.avals import Aval, Literal, to_numpy
+from fxgrad.core.interpreter import run
+from fxgrad.core.program import Program, Source, not_installed
+from fxgrad.core.recording import trace
+from fxgrad.core.simplify import SimplifyingTape, without_dead_code
+from fxgrad.core.sources import equation_source
+from fxgrad.core.tape import aval_of, axes_in_scope
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import DTypeError, UnsupportedError, at_user_line, is_users
+from fxgrad.executors.xla import is_jax, x64
+from fxgrad.ops.space import convert
+
+Rule = Callable[..., Any]
+"""(equation of jax's, *operands) -> the output, or a list of the outputs.
+
+NotImplemented, or a `DTypeError` or `UnsupportedError`, says that the equation has no counterpart.
+"""
+
+rules: dict[str, Rule] = {}
+"""What becomes of jax's primitives, by their names."""
+
+opaque_hook: Rule = not_installed
+"""The rule of equations that have no counterpart; set by `fxgrad.interop.opaque`."""
+
+
+def imports(*names: str) -> Callable[[Rule], Rule]:
+    """A decorator that enters a rule for jax's primitives of these names."""
+    def enter(rule: Rule) -> Rule:
+        for name in names:
+            if name in rules:
+                raise ValueError(f"there is a rule for {name} already")
+            rules[name] = rule
+        return rule
+    return enter
+
+
+class Imported(NamedTuple):
+    """An imported program, and the constants that are its first inputs: for NumPy, and as jax had them."""
+
+    program: Program
+    constants: list[Any]
+    originals: list[Any]
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """Runs the program, or records it; the constants are jax's where one of the inputs is."""
+        constants = self.originals if self.originals and any(map(_is_on_device, inputs)) else self.constants
+        return run(self.program, [*constants, *inputs])
+
+    @property
+    def holds_once(self) -> bool:
+        """Whether a tracer of jax's is among the constants, which is right for one call only."""
+        return any(is_jax_tracer(constant) for constant in self.constants)
+
+
+def is_jax_tracer(value: Any) -> bool:
+    """Whether a value belongs to a trace of jax's."""
+    return isinstance(value, jax.core.Tracer)
+
+
+def _is_on_device(value: Any) -> bool:
+    """Whether a value is jax's, or traced with one that is."""
+    if type(value) is Tracer:
+        return value.tape.values is not None and any(map(_is_on_device, value.tape.values))
+    return is_jax(value)
+
+
+def import_jaxpr(jaxpr: ClosedJaxpr) -> Program:
+    """The program that computes what `jaxpr` does, as `jax.make_jaxpr` returns it.
+
+    Each of its equations becomes operations of fxgrad, those of the jaxprs inside included; one that has no
+    counterpart becomes an operation `jax_call`, whose rules are jax's. The constants are those of `jaxpr`, as NumPy
+    arrays. Raises `UnsupportedError` for inputs, outputs and constants of dtypes that fxgrad does not have.
+
+    >>> import fxgrad, jax, jax.numpy as jnp
+    >>> program = fxgrad.import_jaxpr(jax.make_jaxpr(lambda x: jnp.sin(x) * 2)(1.0))
+    >>> [str(equation.primitive) for equation in program.equations]
+    ['sin', 'mul']
+    >>> round(float(program(1.0)), 4)
+    1.6829
+    """
+    dtypes_met = {str(getattr(var.aval, "dtype", "")) for var in _variables(jaxpr)}
+    with x64(not dtypes_met.isdisjoint(("float64", "int64", "uint64", "complex128"))):
+        program, constants, _ = imported(jaxpr)
+    return Program(program.inputs, program.equations, program.outputs, len(constants), constants)
+
+
+def _variables(jaxpr: ClosedJaxpr) -> Iterator[Any]:
+    inner = jaxpr.jaxpr
+    yield from (*inner.constvars, *inner.invars, *(var for equation in inner.eqns for var in equation.outvars))
+
+
+def imported(jaxpr: ClosedJaxpr) -> Imported:
+    """As `import_jaxpr`, with the constants apart; settings of jax's hold for what is derived later."""
+    state = _State()
+    token = _under_way.set(state)
+    try:
+        program, constants = nested(jaxpr)
+    finally:
+        _under_way.reset(token)
+    return Imported(program, constants, [state.original(constant) for constant in constants])
+
+
+class _State:
+    """Jaxprs and constants met while one jaxpr is imported, so that each is imported once."""
+
+    def __init__(self) -> None:
+        self._programs: dict[Any, tuple[Any, Program, list[Any]]] = {}
+        self._arrays: dict[int, tuple[Any, Any]] = {}
+        self._originals: dict[int, Any] = {}
+
+    def program(self, jaxpr: Any, axes: Mapping[str, int]) -> tuple[Program, list[Any]]:
+        key = id(jaxpr), (*axes.items(),)
+        found = self._programs.get(key)
+        if found is None:
+            found = self._programs[key] = (jaxpr, *_program(closed(jaxpr), axes))
+        return found[1:]
+
+    def array(self, value: Any) -> Any:
+        known = self._arrays.get(id(value))
+        if known is None:
+            array = np.array(to_numpy(value) if is_jax(value) else value)
+            array.flags.writeable = False  # as the tape asks of arrays that it need not copy
+            known = self._arrays[id(value)] = value, array
+            self._originals[id(array)] = value
+        return known[1]
+
+    def original(self, array: Any) -> Any:
+        return self._originals.get(id(array), array)
+
+
+_under_way: ContextVar[_State | None] = ContextVar("import_under_way", default=None)
+
+
+def closed(jaxpr: Any) -> ClosedJaxpr:
+    """A jaxpr in a parameter, which may stand there without constants, as one with its constants."""
+    return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
+
+
+def nested(jaxpr: Any, axes: Mapping[str, int] | None = None) -> tuple[Program, list[Any]]:
+    """The program of a jaxpr inside another, and its constants, which are the first inputs of the program.
+
+    `axes` are mapped axes that it gets beside those around it, sizes by name.
+    """
+    state = _under_way.get() or _State()
+    return state.program(jaxpr, {**axes_in_scope(), **(axes or {})})
+
+
+def _program(jaxpr: ClosedJaxpr, axes: Mapping[str, int]) -> tuple[Program, list[Any]]:
+    avals = [aval_of_jax(var.aval) for var in jaxpr.jaxpr.invars]
+    recorded, captured = trace(lambda *values: inlined(jaxpr, values), avals, staging=True, intern=False,
+                               literals=True, name="a jaxpr", tape_class=SimplifyingTape, axes=axes)
+    return without_dead_code(recorded), captured
+
+
+def inlined(jaxpr: Any, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of a jaxpr in a parameter, recorded in its place."""
+    inner = closed(jaxpr)
+    constants = [_constant(value, var.aval) for value, var in
+                 zip(inner.consts, inner.jaxpr.constvars, strict=True)]
+    return evaluated(inner.jaxpr, [*constants, *inputs])
+
+
+def _constant(value: Any, aval: Any) -> Any:
+    """A constant of a jaxpr: a literal if it is a number, an array of NumPy's, or the tracer of jax's that it is."""
+    if is_jax_tracer(value):
+        return value
+    known = aval_of_jax(aval)
+    if known.dtype == dtypes.bool_:
+        value = np.asarray(value).astype(dtypes.bool_)
+    if not known.shape and not dtypes.is_key(known.dtype):
+        return Literal(np.asarray(value), known)
+    state = _under_way.get()
+    return value if state is None else state.array(value)
+
+
+_DTYPES = frozenset([*dtypes.SUPPORTED.values(), dtypes.key_dtype])
+
+
+def aval_of_jax(aval: Any) -> Aval:
+    """The type of a variable of jax's; tangents of integers (float0), which say nothing, become bools."""
+    dtype = dtypes.from_jax(aval.dtype) if hasattr(aval, "dtype") else None
+    if dtype == dtypes.float0:
+        return Aval(tuple(aval.shape), dtypes.bool_)
+    if dtype not in _DTYPES:
+        raise UnsupportedError(at_user_line(f"an imported function has a value of type {aval}, which fxgrad has not"))
+    return Aval(tuple(aval.shape), dtype, bool(getattr(aval, "weak_type", False)) and dtype != dtypes.bool_)
+
+
+def evaluated(jaxpr: Jaxpr, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of `jaxpr`, whose equations are applied to `inputs` (its constants first) as operations of ours."""
+    environment: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), inputs, strict=True))
+
+    def value(atom: Any) -> Any:
+        return _constant(atom.val, atom.aval) if isinstance(atom, JaxLiteral) else environment[atom]
+
+    outer = equation_source.get()
+    try:
+        for equation in jaxpr.eqns:
+            equation_source.set(source_of(equation) or outer)
+            outputs = applied(equation, [value(atom) for atom in equation.invars])
+            environment.update(zip(equation.outvars, outputs, strict=True))
+    finally:
+        equation_source.set(outer)
+    return [_typed(value(atom), aval_of_jax(atom.aval)) for atom in jaxpr.outvars]
+
+
+def source_of(equation: JaxprEqn) -> Source | None:
+    """The user's line that an equation of jax's comes from."""
+    traceback = equation.source_info.traceback
+    if traceback is None:
+        return None
+    frames: Iterable[Any] = zip(*traceback.raw_frames(), strict=True)
+    return next((Source(code, instruction) for code, instruction in frames if is_users(code.co_filename)), None)
+
+
+def applied(equation: JaxprEqn, operands: Sequence[Any]) -> list[Any]:
+    """The outputs of one equation of jax's."""
+    rule = rules.get(equation.primitive.name)
+    result = NotImplemented
+    if rule is not None:
+        with suppress(DTypeError, UnsupportedError):  # jax's own rules know more
+            result = rule(equation, *operands)
+    if result is NotImplemented:
+        result = opaque_hook(equation, *operands)
+    outputs = list(result) if isinstance(result, list | tuple) else [result]
+    for var, output in zip(equation.outvars, outputs, strict=True):
+        expected, given = aval_of_jax(var.aval), aval_of(output)
+        if (given.shape, given.dtype) != (expected.shape, expected.dtype):
+            raise AssertionError(f"{equation.primitive} was imported as {given}, where jax has {expected}; "
+                                 "this is a bug in fxgrad")
+    return outputs
+
+
+def _typed(value: Any, aval: Aval) -> Any:
+    """An output with the weakness that jax's has."""
+    return value if aval_of(value).weak == aval.weak else convert(value, aval.dtype, aval.weak)

@@ -1,0 +1,88 @@
+"""jax's operations at places that are computed: dynamic slices, gather and the scatters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jax.extend.core import ClosedJaxpr
+
+from fxgrad import lax
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import UnsupportedError
+from fxgrad.interop.importing import Rule, imports, inlined
+from fxgrad.interop.matching import parameters
+from fxgrad.lax.operands import integers
+from fxgrad.ops import dynamic
+from fxgrad.ops.space import convert
+
+
+def _starts(starts: Sequence[Any]) -> list[Any]:
+    """Start indices of one dtype, which ours must have."""
+    found = {aval_of(start).dtype for start in starts}
+    return list(starts) if len(found) < 2 else [convert(start, max(found, key=lambda dtype: dtype.itemsize))
+                                                for start in starts]
+
+
+@imports("dynamic_slice")
+def _dynamic_slice(equation: Any, x: Any, *starts: Any) -> Any:
+    sizes, = parameters(equation, "slice_sizes")
+    return dynamic.dynamic_slice(x, _starts(starts), integers(sizes))
+
+
+@imports("dynamic_update_slice")
+def _dynamic_update_slice(equation: Any, x: Any, update: Any, *starts: Any) -> Any:
+    parameters(equation)
+    return dynamic.dynamic_update_slice(x, update, _starts(starts))
+
+
+_WINDOWS = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
+
+
+def _checked(mode: Any) -> Any:
+    """A mode of jax's, if it is one of the three that fxgrad has."""
+    if mode.name not in lax.GatherScatterMode.__members__:
+        raise UnsupportedError(f"the mode {mode} has no counterpart")
+    return mode
+
+
+@imports("gather")
+def _gather(equation: Any, x: Any, indices: Any) -> Any:
+    numbers, is_sorted, unique, mode, sizes, fill = parameters(equation, *_WINDOWS, "slice_sizes", "fill_value")
+    return lax.gather(x, indices, numbers, integers(sizes), unique_indices=unique, indices_are_sorted=is_sorted,
+                      mode=_checked(mode), fill_value=None if fill is None else fill.item() if hasattr(fill, "item")
+                      else fill)
+
+
+def _scatter(name: str) -> Rule:
+    """The rule of a scatter whose combination of elements is known by its name."""
+    function = getattr(lax, name)
+
+    def rule(equation: Any, x: Any, indices: Any, updates: Any) -> Any:
+        numbers, is_sorted, unique, mode = parameters(equation, *_WINDOWS, ignored=("update_jaxpr", "update_consts"))
+        return function(x, indices, updates, numbers, indices_are_sorted=is_sorted, unique_indices=unique,
+                        mode=_checked(mode))
+
+    return rule
+
+
+for _combination in ("add", "sub", "mul", "min", "max"):
+    imports(f"scatter-{_combination}", f"scatter_{_combination}")(_scatter(f"scatter_{_combination}"))
+_set = _scatter("scatter")
+
+
+@imports("scatter")
+def _scatter_set(equation: Any, x: Any, indices: Any, updates: Any) -> Any:
+    """Updates put into their places; or, several of ours for one, a function of the user's applied to the elements."""
+    jaxpr = equation.params["update_jaxpr"]
+    if jaxpr is None:
+        return _set(equation, x, indices, updates)
+    _, unused = jaxpr.invars
+    if any(atom is unused for each in jaxpr.eqns for atom in each.invars) or jaxpr.outvars[0] is unused:
+        return NotImplemented  # jax.lax.scatter_apply makes functions of the old elements alone
+    numbers, is_sorted, unique, mode, constants = parameters(equation, *_WINDOWS, "update_consts",
+                                                             ignored=("update_jaxpr",))
+    function = ClosedJaxpr(jaxpr, constants)
+    return lax.scatter_apply(
+        x, indices, lambda old: inlined(function, [old, updates])[0], numbers,
+        update_shape=aval_of(updates).shape, indices_are_sorted=is_sorted, unique_indices=unique, mode=_checked(mode))

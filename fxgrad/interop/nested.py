@@ -1,0 +1,200 @@
+"""Equations of jax's that hold jaxprs: calls, loops, branches, checkpoints and solvers become ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Primitive, jaxpr_as_fun, primitives
+
+from fxgrad import checkpoint_policies as policies
+from fxgrad.control.branch import cond_p, joined_branches
+from fxgrad.control.call import jit_call_p, named_call_p
+from fxgrad.control.checkpoint import Policy, checkpoint_p, recompute_p
+from fxgrad.control.custom import ByValue
+from fxgrad.control.loop import bind_while
+from fxgrad.control.scan import scan
+from fxgrad.control.solve import linear_solve_p
+from fxgrad.core import primitive as ours
+from fxgrad.core.interpreter import Derived
+from fxgrad.core.program import Program
+from fxgrad.core.tape import bind
+from fxgrad.interop.custom import name_of
+from fxgrad.interop.importing import closed, imports, inlined, nested
+from fxgrad.ops.arithmetic import name_p
+
+# --- calls ------------------------------------------------------------------------------------------------------
+
+SMALL = 8
+"""Jitted functions of so many equations or fewer are put in place."""
+_OF_JAX = os.path.dirname(jax.__file__)
+
+
+@imports("jit", "pjit")
+def _jit(equation: JaxprEqn, *operands: Any) -> list[Any]:
+    """A jitted function stays a `jit_call`, or a `named_call` if it is jax's own, unless it is small or `inline=True`.
+
+    Those are put in place. Where an inner function puts its arrays, and whether it gives up those that it is handed, is
+    left out: it says nothing of the values.
+    """
+    inner, inline = equation.params["jaxpr"], equation.params.get("inline", False)
+    if equation_count(inner) <= SMALL or str(getattr(inline, "value", inline)) in ("True", "jax_early", "jax_late"):
+        return inlined(inner, operands)
+    program, constants = nested(inner)
+    is_jaxs_own = _OF_JAX in str(closed(inner).jaxpr.debug_info.func_src_info)
+    return bind(named_call_p if is_jaxs_own else jit_call_p, *constants, *operands, program=program,
+                name=equation.params["name"])
+
+
+def equation_count(jaxpr: Any) -> int:
+    """The number of equations, those of the jaxprs inside included."""
+    count = 0
+    for equation in jaxpr.eqns:
+        count += 1
+        for value in equation.params.values():
+            count += sum(equation_count(part) for part in (value if isinstance(value, tuple | list) else [value])
+                         if hasattr(part, "eqns"))
+    return count
+
+
+@imports("closed_call", "core_call", "core_closed_call")
+def _call(equation: JaxprEqn, *operands: Any) -> list[Any]:
+    return inlined(equation.params["call_jaxpr"], operands)
+
+
+# --- loops and branches -----------------------------------------------------------------------------------------
+
+
+@imports("scan")
+def _scan(equation: JaxprEqn, *operands: Any) -> list[Any]:
+    params = equation.params
+    if "num_consts" in params:
+        count, carry = params["num_consts"], params["num_carry"]
+    else:  # from jax 0.12 on a container of constants, carry and scanned inputs
+        count, carry, _ = (len([*part.vals]) for part in params["ft_in"].unpack())
+    program, constants = nested(params["jaxpr"])
+    return scan(program, [*constants, *operands[:count]], operands[count:count + carry], operands[count + carry:],
+                params["length"], params["reverse"], params["unroll"])
+
+
+@imports("while")
+def _while(equation: JaxprEqn, *operands: Any) -> list[Any]:
+    params = equation.params
+    first, second = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+    to_body = [*operands[first:second]]
+    goes_on, step = params["cond_jaxpr"], params["body_jaxpr"]
+    if goes_on.out_avals[0].shape:
+        goes_on, step = _of_any(goes_on, step, first)
+        to_body = [*operands[:second]]
+    condition, asked = nested(goes_on)
+    body, given = nested(step)
+    return bind_while(condition, [*asked, *operands[:first]], body, [*given, *to_body], operands[second:])
+
+
+def _of_any(condition: ClosedJaxpr, body: ClosedJaxpr, count: int) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+    """The condition and body of a loop that jax batched: it goes on as long as any example does, and moves only these.
+
+    The body is given the condition's constants, so many as `count`, before its own.
+    """
+    asked, moved = jaxpr_as_fun(condition), jaxpr_as_fun(body)
+    own = len(body.in_avals) - len(body.out_avals)
+
+    def any_goes_on(*values: Any) -> Any:
+        return asked(*values)[0].any()
+
+    def step(*values: Any) -> list[Any]:
+        to_condition, to_body, carry = values[:count], values[count:count + own], values[count + own:]
+        goes_on, = asked(*to_condition, *carry)
+        axes = range(goes_on.ndim)
+        return [jax.lax.select(jax.lax.broadcast_in_dim(goes_on, new.shape, axes), new, old)
+                for new, old in zip(moved(*to_body, *carry), carry, strict=True)]
+
+    return (jax.make_jaxpr(any_goes_on)(*condition.in_avals),
+            jax.make_jaxpr(step)(*condition.in_avals[:count], *body.in_avals))
+
+
+@imports("cond")
+def _cond(equation: JaxprEqn, index: Any, *operands: Any) -> list[Any]:
+    joined = joined_branches([Derived(*nested(branch), None) for branch in equation.params["branches"]])
+    return bind(cond_p, index, *joined.captured, *operands, branches=joined.programs)
+
+
+@imports("name")
+def _name(equation: JaxprEqn, operand: Any) -> list[Any]:
+    return bind(name_p, operand, name=equation.params["name"])
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------
+
+
+@imports("remat2", "checkpoint", "remat")
+def _checkpoint(equation: JaxprEqn, *operands: Any) -> list[Any]:
+    """Of a derivative that jax took already (`differentiated`), what is computed a second time is ours as well."""
+    params = equation.params
+    program, constants = nested(params["jaxpr"])
+    name = name_of(params["jaxpr"])
+    if params["differentiated"]:
+        if params["prevent_cse"]:
+            return bind(recompute_p, *constants, *operands, program=program, name=name)
+        return inlined(params["jaxpr"], operands)
+    settings: dict[str, Any] = {} if params["policy"] is None else {"policy": _policy(params["policy"])}
+    settings |= {} if params["prevent_cse"] else {"prevent_cse": False}
+    return bind(checkpoint_p, *constants, *operands, program=program, name=name, **settings)
+
+
+def _policy(policy: Any) -> Any:
+    """A policy of jax's as ours: the known ones by name, any other asked about the primitives that it knows."""
+    for name in ("everything_saveable", "nothing_saveable", "dots_saveable", "dots_with_no_batch_dims_saveable"):
+        if policy == getattr(jax.checkpoint_policies, name):
+            known: Policy = getattr(policies, name)
+            return known
+    return JaxPolicy(policy)
+
+
+class JaxPolicy(ByValue):
+    """A policy of jax's; it is asked about primitives of ours as if they were jax's of the same name."""
+
+    __slots__ = ()
+
+    def __init__(self, policy: Any) -> None:
+        super().__init__(policy)
+
+    @property
+    def name(self) -> str:
+        """The name of the policy."""
+        return getattr(self._key[0], "__name__", None) or type(self._key[0]).__name__
+
+    def __call__(self, primitive: ours.Primitive, *avals: Any, **params: Any) -> bool:
+        """Whether to keep what `primitive` computes; primitives that jax has not are not kept by a policy of names."""
+        answer = self._key[0](_jax_primitive(primitive.name), *avals, **params)
+        # Beside bools there are classes of answers, of which only one means no.
+        return bool(answer) and not type(answer).__name__.startswith("Recompute")
+
+
+def _jax_primitive(name: str) -> Any:
+    known = getattr(primitives, f"{name}_p", None)
+    return Primitive(name) if known is None else known
+
+
+# --- solvers ----------------------------------------------------------------------------------------------------
+
+
+@imports("custom_linear_solve")
+def _linear_solve(equation: JaxprEqn, *operands: Any) -> list[Any]:
+    lengths, jaxprs = equation.params["const_lengths"], equation.params["jaxprs"]
+    given: list[Sequence[Any]] = []
+    start = 0
+    for length in lengths:
+        given.append(operands[start:start + length])
+        start += length
+    programs: list[Program | None] = []
+    constants: list[Sequence[Any]] = []
+    for part in ("matvec", "solve", "vecmat", "transpose_solve"):
+        jaxpr = getattr(jaxprs, part)
+        program, own = (None, []) if jaxpr is None else nested(jaxpr)
+        programs.append(program)
+        constants.append(() if jaxpr is None else [*own, *given[jaxprs._fields.index(part)]])
+    return bind(linear_solve_p, *(value for part in constants for value in part), *operands[start:],
+                programs=tuple(programs), counts=tuple(map(len, constants)))

@@ -1,0 +1,75 @@
+"""Operations of jax's that fxgrad has no counterpart for: one equation each, whose rules are jax's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import JaxprEqn
+
+from fxgrad.control.call import check_arguments
+from fxgrad.control.wiring import apart
+from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
+from fxgrad.core.primitive import Cost, Primitive, register, total_bytes
+from fxgrad.core.tape import bind
+from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.interop import importing
+from fxgrad.interop.calls import JaxCall
+from fxgrad.transforms.batch import batched_axis
+
+
+def _abstract(*avals: Aval, call: JaxCall) -> list[Aval]:
+    check_arguments(call.name, call.in_avals, avals)
+    return [*call.out_avals]
+
+
+def _numpy(*values: Any, call: JaxCall) -> list[Any]:
+    with call.settings.scope(), jax.default_device(jax.local_devices(backend="cpu")[0]):
+        return [*map(to_numpy, call.compiled(*map(keys_to_jax, values)))]
+
+
+def _emit(_: Any, *values: Any, call: JaxCall) -> list[Any]:
+    return call(*values)
+
+
+def _jvp(primals: list[Any], tangents: list[Any], *, call: JaxCall) -> tuple[list[Any], list[Any]]:
+    return call.linearize(primals, tangents) if apart(primals, tangents) else call.jvp(primals, tangents)
+
+
+def _transpose(cotangents: list[Any], inputs: list[Any], *, call: JaxCall) -> list[Any]:
+    return call.transpose(cotangents, inputs)
+
+
+def _batch(size: int, values: list[Any], axes: list[int | None], *, call: JaxCall) -> tuple[list[Any], list[int]]:
+    outputs = call.batch(size, values, axes, batched_axis.get())
+    return outputs, [0] * len(outputs)
+
+
+def _cost(*avals: Aval, call: JaxCall) -> Cost:
+    """What jax does is not known; the least is an operation for each element of the outputs."""
+    return Cost(sum(aval.size for aval in call.out_avals), total_bytes(avals, call.out_avals))
+
+
+def _record(name: str, effectful: bool) -> Primitive:
+    return register(Primitive(name=name, abstract=_abstract, numpy=_numpy, xla=_emit, jvp=_jvp, transpose=_transpose,
+                              batch=_batch, cost=_cost, effectful=effectful))
+
+
+jax_call_p = _record("jax_call", effectful=False)
+"""An operation of jax's; its parameter has the equation. What jax derives of it is imported, native where it can be."""
+jax_effect_p = _record("jax_effect", effectful=True)
+"""The same for an operation that does something beside computing its outputs."""
+
+
+def opaque(equation: JaxprEqn, *operands: Any) -> Sequence[Any]:
+    """The outputs of an equation without a counterpart; raises `UnsupportedError` if it speaks over a mapped axis."""
+    kinds = {type(effect).__name__ for effect in equation.effects}
+    if "NamedAxisEffect" in kinds:
+        raise UnsupportedError(at_user_line(
+            f"{equation.primitive.name} over a mapped axis, with these settings, cannot be imported: fxgrad has no "
+            "counterpart, and jax could not be told of the axis"))
+    return bind(jax_effect_p if kinds else jax_call_p, *operands, call=JaxCall(equation))
+
+
+importing.opaque_hook = opaque

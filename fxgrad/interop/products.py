@@ -1,0 +1,57 @@
+"""jax's products of arrays: dot_general, products with groups of rows, convolution, and the Fourier transform."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from fxgrad import dtypes, lax
+from fxgrad.core.tape import aval_of
+from fxgrad.interop.importing import imports
+from fxgrad.interop.matching import parameters, precision_of
+from fxgrad.lax.operands import integers
+from fxgrad.ops.fft import fft
+
+
+def _preferred(dtype: Any, *operands: Any) -> Any:
+    """The dtype of sums and result; None if it is that of the operands, so that the program does not repeat it."""
+    if dtype is None or all(aval_of(operand).dtype == dtype for operand in operands):
+        return None
+    return dtypes.canonical(dtype)
+
+
+@imports("dot_general")
+def _dot_general(equation: Any, x: Any, y: Any) -> Any:
+    numbers, precision, dtype = parameters(equation, "dimension_numbers", "precision", "preferred_element_type")
+    return lax.dot_general(x, y, numbers, precision_of(precision), _preferred(dtype, x, y))
+
+
+@imports("ragged_dot_general")
+def _ragged_dot_general(equation: Any, x: Any, y: Any, sizes: Any) -> Any:
+    """Several of ours for one, for matrices whose rows are in groups: a product of rows masked for each group."""
+    numbers, precision, dtype = parameters(equation, "ragged_dot_dimension_numbers", "precision",
+                                         "preferred_element_type")
+    (contracted, batch), ragged = numbers.dot_dimension_numbers, (*numbers.lhs_ragged_dimensions,)
+    if [*map(tuple, contracted)] != [(1,), (1,)] or any(map(len, batch)) or ragged != (0,) or \
+            tuple(numbers.rhs_group_dimensions) != (0,):
+        return NotImplemented
+    precision = precision_of(precision)
+    if isinstance(precision, tuple):
+        return NotImplemented
+    return lax.ragged_dot(x, y, sizes, precision, _preferred(dtype, x, y))
+
+
+@imports("conv_general_dilated")
+def _conv(equation: Any, x: Any, kernel: Any) -> Any:
+    strides, padding, base, holes, numbers, features, batches, precision, dtype = parameters(
+        equation, "window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers",
+        "feature_group_count", "batch_group_count", "precision", "preferred_element_type")
+    return lax.conv_general_dilated(x, kernel, integers(strides), padding, base, holes, numbers, features, batches,
+                                    precision_of(precision), _preferred(dtype, x, kernel))
+
+
+@imports("fft")
+def _fft(equation: Any, x: Any) -> Any:
+    kind, lengths = parameters(equation, "fft_type", "fft_lengths")
+    return fft(x, jax.lax.FftType(kind).name.lower(), integers(lengths))

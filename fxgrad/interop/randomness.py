@@ -1,0 +1,58 @@
+"""jax's random keys and draws, of the generator threefry2x32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from fxgrad.core.primitive import registry
+from fxgrad.core.tape import bind
+from fxgrad.errors import UnsupportedError
+from fxgrad.interop.importing import imports
+from fxgrad.interop.matching import parameters, same
+from fxgrad.lax.operands import integers
+from fxgrad.ops import random
+from fxgrad.ops.samplers import random_gamma
+
+for _name in ("threefry2x32", "random_unwrap", "random_clone", "random_fold_in"):
+    same(registry[_name])
+
+
+def _check_partitionable() -> None:
+    """Raises unless each element's bits are the hash of its own counter: jax had, and still has, another order."""
+    if not jax.config.jax_threefry_partitionable:  # type: ignore[attr-defined]
+        raise UnsupportedError("jax_threefry_partitionable is off")
+
+
+@imports("random_seed")
+def _random_seed(equation: Any, seeds: Any) -> Any:
+    parameters(equation, ignored=("impl",))  # keys of other generators have types that fxgrad has not
+    return bind(random.random_seed_p, seeds)
+
+
+@imports("random_wrap")
+def _random_wrap(equation: Any, words: Any) -> Any:
+    parameters(equation, ignored=("impl",))
+    return bind(random.random_wrap_p, words)
+
+
+@imports("random_split")
+def _random_split(equation: Any, keys: Any) -> Any:
+    sizes, = parameters(equation, "shape")
+    _check_partitionable()
+    return bind(random.random_split_p, keys, shape=integers(sizes))
+
+
+@imports("random_bits")
+def _random_bits(equation: Any, keys: Any) -> Any:
+    sizes, width = parameters(equation, "shape", "bit_width")
+    _check_partitionable()
+    return bind(random.random_bits_p, keys, shape=integers(sizes), bit_width=int(width))
+
+
+@imports("random_gamma")
+def _random_gamma(equation: Any, keys: Any, shape_parameter: Any) -> Any:
+    logarithm, = parameters(equation, "log_space")
+    _check_partitionable()
+    return random_gamma(keys, shape_parameter, bool(logarithm))

@@ -1,0 +1,31 @@
+"""The settings of jax's under which a function was imported: what is derived of it later is derived under them too."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, NamedTuple
+
+import jax
+
+
+class Settings(NamedTuple):
+    """Whether jax keeps 64-bit dtypes, the precision of products where none is given, the order of random bits."""
+
+    wide: bool
+    precision: Any
+    partitionable: bool
+
+    @classmethod
+    def now(cls) -> Settings:
+        """Those in force."""
+        config: Any = jax.config  # its attributes are not declared
+        return cls(bool(config.jax_enable_x64), config.jax_default_matmul_precision,
+                   bool(config.jax_threefry_partitionable))
+
+    def scope(self) -> AbstractContextManager[Any]:
+        """A scope in which they hold."""
+        stack = ExitStack()
+        stack.enter_context(jax.enable_x64(self.wide))
+        stack.enter_context(jax.default_matmul_precision(self.precision))
+        stack.enter_context(jax.threefry_partitionable(self.partitionable))
+        return stack

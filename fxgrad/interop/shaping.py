@@ -1,0 +1,115 @@
+"""jax's operations that make arrays, change their shapes, move their elements, join them and take them apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fxgrad import dtypes
+from fxgrad.core.avals import Aval, Literal
+from fxgrad.interop.importing import aval_of_jax, imports
+from fxgrad.interop.matching import parameters
+from fxgrad.lax.operands import integers
+from fxgrad.ops import join, shape, space
+from fxgrad.ops.creation import iota
+
+
+@imports("broadcast_in_dim")
+def _broadcast_in_dim(equation: Any, x: Any) -> Any:
+    sizes, axes = parameters(equation, "shape", "broadcast_dimensions")
+    return shape.broadcast_in_dim(x, integers(sizes), integers(axes))
+
+
+@imports("reshape")
+def _reshape(equation: Any, x: Any) -> Any:
+    sizes, order = parameters(equation, "new_sizes", "dimensions")
+    return space.reshape(x if order is None else space.transpose(x, integers(order)), integers(sizes))
+
+
+@imports("squeeze", "expand_dims")
+def _squeeze(equation: Any, x: Any) -> Any:
+    parameters(equation, "dimensions")
+    return space.reshape(x, aval_of_jax(equation.outvars[0].aval).shape)
+
+
+@imports("transpose")
+def _transpose(equation: Any, x: Any) -> Any:
+    order, = parameters(equation, "permutation")
+    return space.transpose(x, integers(order))
+
+
+@imports("rev")
+def _rev(equation: Any, x: Any) -> Any:
+    axes, = parameters(equation, "dimensions")
+    return shape.rev(x, integers(axes))
+
+
+@imports("tile")
+def _tile(equation: Any, x: Any) -> Any:
+    counts, = parameters(equation, "reps")
+    return shape.tile(x, integers(counts))
+
+
+@imports("pad")
+def _pad(equation: Any, x: Any, value: Any) -> Any:
+    config, = parameters(equation, "padding_config")
+    return shape.pad(x, value, tuple(map(integers, config)))  # type: ignore[arg-type]
+
+
+@imports("slice")
+def _slice(equation: Any, x: Any) -> Any:
+    starts, limits, strides = parameters(equation, "start_indices", "limit_indices", "strides")
+    return shape.slice(x, integers(starts), integers(limits), None if strides is None else integers(strides))
+
+
+@imports("concatenate")
+def _concatenate(equation: Any, *arrays: Any) -> Any:
+    axis, = parameters(equation, "dimension")
+    return join.concatenate(arrays, int(axis))
+
+
+@imports("stack")
+def _stack(equation: Any, *arrays: Any) -> Any:
+    axis, = parameters(equation, "axis")
+    return join.stack(arrays, int(axis))
+
+
+@imports("unstack")
+def _unstack(equation: Any, x: Any) -> Any:
+    axis, = parameters(equation, "axis")
+    return join.unstack(x, int(axis))
+
+
+@imports("split")
+def _split(equation: Any, x: Any) -> Any:
+    sizes, axis = parameters(equation, "sizes", "axis")
+    return join.split(x, integers(sizes), int(axis))
+
+
+@imports("iota")
+def _iota(equation: Any) -> Any:
+    dtype, sizes, axis = parameters(equation, "dtype", "shape", "dimension")
+    return iota(dtypes.canonical(dtype), integers(sizes), int(axis))
+
+
+@imports("empty", "empty2")
+def _empty(equation: Any) -> Any:
+    """Zeros: a value that is not defined has no place in a program."""
+    parameters(equation, "shape", "dtype")
+    return space.zeros(aval_of_jax(equation.outvars[0].aval))
+
+
+@imports("device_put")
+def _device_put(equation: Any, *arrays: Any) -> Any:
+    """Nothing, if no device is named: then arrays are where they are."""
+    devices, sources = parameters(equation, "devices", "srcs", ignored=("copy_semantics",))
+    return NotImplemented if any(device is not None for device in (*devices, *sources)) else arrays
+
+
+@imports("platform_index")
+def _platform_index(equation: Any) -> Any:
+    """Which of several versions for platforms runs: known if none of them is for a platform that arrays are on."""
+    platforms, = parameters(equation, "platforms")
+    named = [name for group in platforms if group is not None for name in group]
+    if None not in platforms or not set(named).isdisjoint(("cpu", "cuda", "rocm", "gpu", "tpu")):
+        return NotImplemented
+    return Literal(list(platforms).index(None), Aval((), dtypes.int32))

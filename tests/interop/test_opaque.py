@@ -1,0 +1,119 @@
+"""Operations of jax's without a counterpart: one equation, with jax's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+import fxgrad
+from fxgrad.interop import importing
+from tests.interop.oracle import assert_close, check, draw, primitives
+
+X = draw(3)
+
+
+def primitive(name: str, function: Any) -> Any:
+    """A primitive of jax's that nobody knows, with a value and no derivative."""
+    made: Any = Primitive(name)
+    made.def_impl(jax.jit(function))
+    made.def_abstract_eval(lambda *avals: jax.core.ShapedArray(avals[0].shape, avals[0].dtype))
+    mlir.register_lowering(made, mlir.lower_fun(function, multiple_results=False))
+    return made
+
+
+wave_p = primitive("wave", lambda x, y: jnp.sin(x) * y)
+ad.defjvp(wave_p, lambda t, x, y: t * jnp.cos(x) * y, lambda t, x, y: turned_p.bind(t, x))
+batching.defbroadcasting(wave_p)
+turned_p = primitive("turned", lambda t, x: t * jnp.sin(x))
+ad.defbilinear(turned_p, lambda c, t, x: turned_p.bind(c, x), lambda c, t, x: c * t.aval.dtype.type(0))
+ad.primitive_jvps[turned_p] = lambda primals, tangents: (
+    turned_p.bind(*primals), turned_p.bind(jnp.asarray(ad.instantiate_zeros(tangents[0])), primals[1])
+    + primals[0] * jnp.cos(primals[1]) * ad.instantiate_zeros(tangents[1]))
+batching.defbroadcasting(turned_p)
+bare_p = primitive("bare", jnp.sin)
+
+
+@pytest.fixture
+def without_sin() -> Iterator[None]:
+    """sin and its derivative as operations that fxgrad does not have."""
+    hidden = {name: importing.rules.pop(name) for name in ("sin", "cos", "scan", "dot_general")}
+    yield
+    importing.rules.update(hidden)
+
+
+def test_primitive_with_rules() -> None:
+    check(lambda x, y: wave_p.bind(x, y) * y, X, X * 2)
+    assert primitives(lambda x, y: wave_p.bind(x, y) * y, X, X) == ["jax_call", "mul"]
+
+
+def test_known_operations_by_jaxs_rules(without_sin: None) -> None:
+    def function(x: Any, y: Any) -> Any:
+        total, steps = jax.lax.scan(lambda c, x: (c * jnp.sin(x), c * x), 1.0, x)
+        return jnp.dot(jnp.sin(x), y) * total + steps
+
+    assert primitives(function, X, X * 2) == ["jax_call", "jax_call", "jax_call", "mul", "add"]
+    check(function, X, X * 2)
+
+
+def test_integers_and_several_outputs(without_sin: None) -> None:
+    def function(n: Any, x: Any) -> Any:
+        return jax.lax.scan(lambda c, x: ((c[0] + n, c[1] * x), (c[0], c[1])), (jnp.int32(0), 1.0), x)
+
+    check(function, np.int32(2), X)
+
+
+def test_it_prints_and_says_what_it_is() -> None:
+    program = fxgrad.make_program(fxgrad.from_jax(lambda x: wave_p.bind(x, x)))(X)
+    assert "jax_call(x, x, call=<wave>)" in str(program).replace(": f64[3]", "")
+    equation, = program.equations
+    assert fxgrad.cost(program).flops == 3
+    assert equation.params["call"] == fxgrad.make_program(
+        fxgrad.from_jax(lambda x: wave_p.bind(x, x) + 1))(X).equations[0].params["call"]
+
+
+def test_equal_calls_are_one() -> None:
+    assert primitives(lambda x: wave_p.bind(x, x) + wave_p.bind(x, x), X) == ["jax_call", "add"]
+
+
+def test_what_jax_has_not() -> None:
+    function = fxgrad.from_jax(bare_p.bind)
+    assert_close(function(X), np.sin(X), "value")
+    with pytest.raises(fxgrad.errors.UnsupportedError, match=(
+            r"bare is computed by jax, which has no rule for what is asked of it \(linearize\): "
+            "Differentiation rule for 'bare' not implemented")):
+        fxgrad.grad(lambda x: function(x).sum())(X)
+    with pytest.raises(fxgrad.errors.UnsupportedError, match=r"\(batch\): Batching rule for 'bare' not implemented"):
+        fxgrad.vmap(function)(X)
+
+
+def test_shard_map() -> None:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("d",))
+    spec = jax.sharding.PartitionSpec("d")
+    sharded = jax.shard_map(lambda x: x * jax.lax.psum(x * x, "d"), mesh=mesh, in_specs=spec, out_specs=spec)
+    check(sharded, X)
+    assert primitives(sharded, X) == ["jax_call"]
+
+
+def test_effects_stay_as_often_as_written() -> None:
+    from jax.experimental import io_callback
+
+    seen: list[float] = []
+    rule = importing.rules.pop("io_callback")
+    try:
+        function = fxgrad.from_jax(lambda x: (
+            io_callback(lambda x: seen.append(float(x)), None, x, ordered=False), x * 2)[1])
+        program = fxgrad.make_program(function)(np.float32(1.0))
+    finally:
+        importing.rules["io_callback"] = rule
+    assert [equation.primitive.name for equation in program.equations] == ["jax_effect", "mul"]
+    for expected in ([1.0], [1.0, 1.0]):
+        assert float(program(np.float32(1.0))) == 2.0
+        jax.effects_barrier()
+        assert seen == expected

@@ -1,0 +1,143 @@
+"""The examples with models of other libraries: they run, and fxgrad's derivatives in them are jax's."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fxgrad
+
+pytestmark = pytest.mark.slow
+FOLDER = Path(__file__).resolve().parent.parent / "examples"
+
+
+def example(name: str) -> ModuleType:
+    """The module of an example."""
+    specification = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def assert_close(ours: Any, theirs: Any, rtol: float = 1e-4, atol: float = 1e-6) -> None:
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
+
+
+def equations(jaxpr: Any) -> int:
+    """The equations of a jaxpr of jax's, those of the jaxprs inside included."""
+    count = 0
+    for equation in jaxpr.eqns:
+        count += 1
+        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda leaf: hasattr(leaf, "eqns")):
+            if hasattr(value, "eqns"):
+                count += equations(getattr(value, "jaxpr", value))
+    return count
+
+
+def assert_not_larger(function: Any, *args: Any) -> None:
+    """Imported and handed back to jax, a function has no more equations than before."""
+    before = equations(jax.make_jaxpr(function)(*args).jaxpr)
+    after = equations(jax.make_jaxpr(fxgrad.to_jax(fxgrad.from_jax(function)))(*args).jaxpr)
+    assert after <= before, f"{after} equations, {before} before"
+
+
+def test_optax() -> None:
+    module = example("optax_training")
+    unjitted, _ = module.train(4, compiled=False)
+    compiled, params = module.train(60, compiled=True)
+    np.testing.assert_allclose(unjitted, compiled[:4], rtol=1e-4)
+    assert compiled[-1] < 0.5 * compiled[0]
+    x, y = module.spirals()
+
+    def loss(params: Any) -> Any:
+        first, second, last = (params[f"layer{number}"] for number in range(3))
+        hidden = jnp.tanh(jnp.tanh(x @ first["w"] + first["b"]) @ second["w"] + second["b"])
+        z = (hidden @ last["w"] + last["b"])[:, 0]
+        return jnp.mean(jnp.logaddexp(0.0, z) - y * z)
+
+    assert_close(fxgrad.grad(module.loss)(params, x, y), jax.grad(loss)(params))
+
+
+def test_equinox() -> None:
+    import equinox as eqx
+
+    module = example("equinox_model")
+    model, x, y = module.model_and_data()
+    arrays, static = eqx.partition(model, eqx.is_array)
+    loss = module.make_loss(static)
+    imported = fxgrad.from_jax(loss)
+    assert_close(fxgrad.grad(imported)(arrays, x, y), jax.grad(loss)(arrays, x, y))
+    assert_close(fxgrad.jit(fxgrad.grad(imported))(arrays, x, y), jax.grad(loss)(arrays, x, y))
+    program = fxgrad.make_program(fxgrad.grad(imported))(arrays, x, y)
+    assert "dot_general" in str(program)
+    assert "jax_call" not in str(program)
+    ours, _ = module.train(20, fxgrad.value_and_grad(imported), arrays, x, y)
+    theirs, _ = module.train(20, jax.value_and_grad(loss), arrays, x, y)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+    assert_not_larger(loss, arrays, x, y)
+
+
+def test_flax() -> None:
+    from flax import nnx
+
+    module = example("flax_model")
+    definition, state = nnx.split(module.Net(nnx.Rngs(0)))
+    images, labels = module.data()
+    images, labels = images[:64], labels[:64]
+    loss = module.make_loss(definition)
+    imported = fxgrad.from_jax(loss)
+    expected = jax.grad(loss)(state, images, labels)
+    assert_close(fxgrad.grad(imported)(state, images, labels), expected)
+    assert_close(fxgrad.jit(fxgrad.grad(imported))(state, images, labels), expected)
+    assert "jax_call" not in str(fxgrad.make_program(fxgrad.grad(imported))(state, images, labels))
+    ours, _ = module.train(2, fxgrad.jit(fxgrad.value_and_grad(imported)), state, images, labels)
+    theirs, _ = module.train(2, jax.jit(jax.value_and_grad(loss)), state, images, labels)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+    assert_not_larger(loss, state, images, labels)
+
+
+def test_scipy() -> None:
+    module = example("scipy_minimize")
+    for name, way in module.ways(module.rosenbrock).items():
+        result = module.solve(module.rosenbrock, way, 5)
+        assert result.fun < 1e-6, name
+    imported = fxgrad.from_jax(module.rosenbrock_in_jax)
+    result = module.solve(imported, module.ways(imported)["gradient and Hessian"], 5)
+    np.testing.assert_allclose(result.x, 1.0, atol=1e-6)
+    x = np.linspace(-1.0, 1.0, 5)
+    with jax.enable_x64(True):
+        expected = jax.hessian(module.rosenbrock_in_jax)(x)
+    assert_close(fxgrad.hessian(imported)(x), expected, 1e-10)
+    assert_not_larger(module.rosenbrock_in_jax, jnp.linspace(-1.0, 1.0, 5))
+
+
+def test_diffrax() -> None:
+    module = example("diffrax_solve")
+    observed = module.observations()
+    rates = np.array([0.8, 0.3, 0.6, 0.15], np.float32)
+    imported = fxgrad.from_jax(module.loss)
+    value, gradient = jax.jit(jax.value_and_grad(module.loss))(rates, observed)
+    assert_close(imported(rates, observed), value, 1e-3)
+    # Both choose the steps by errors near the rounding, so that they agree to the tolerance of the solver.
+    assert_close(fxgrad.jit(fxgrad.value_and_grad(imported))(rates, observed), (value, gradient), 1e-2)
+    assert_not_larger(module.loss, rates, observed)
+
+
+@pytest.mark.parametrize(("name", "arguments"), [
+    ("optax_training", ()), ("equinox_model", (10,)), ("flax_model", (1,)), ("scipy_minimize", ()),
+    ("diffrax_solve", (5,))])
+def test_examples_run(name: str, arguments: tuple[int, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    example(name).main(*arguments)
+    assert capsys.readouterr().out
