@@ -32,8 +32,9 @@ nothing that could be traced).
 
 `native`: all become operations of fxgrad. `opaque`: these become equations `jax_call`, which jax computes and derives,
 in the dtypes named; all others are native. `refused`: fxgrad has not the dtype. The tests hold each imported function
-to jax's: values, derivatives, `vmap` and `jit` (`tests/interop/test_native.py`). One thing differs: where a matrix has
-no such decomposition, NumPy arrays raise `numpy.linalg.LinAlgError`, as everywhere in fxgrad, and jax gives NaN.
+to jax's: values, derivatives, `vmap` and `jit` (`tests/comparison/test_comparison.py`). One thing differs: where a
+matrix has no such decomposition, NumPy arrays raise `numpy.linalg.LinAlgError`, as everywhere in fxgrad, and jax gives
+NaN.
 
 Of {met} equations {share:.2%} are native.
 """

@@ -106,7 +106,7 @@ def _variables(jaxpr: ClosedJaxpr) -> Iterator[Any]:
 
 def imported(jaxpr: ClosedJaxpr) -> Imported:
     """As `import_jaxpr`, with the constants apart; settings of jax's hold for what is derived later."""
-    state = _State()
+    state = State()
     token = _under_way.set(state)
     try:
         program, constants = nested(jaxpr)
@@ -115,7 +115,7 @@ def imported(jaxpr: ClosedJaxpr) -> Imported:
     return Imported(program, constants, [state.original(constant) for constant in constants])
 
 
-class _State:
+class State:
     """Jaxprs and constants met while one jaxpr is imported, so that each is imported once."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class _State:
         key = id(jaxpr), (*axes.items(),)
         found = self._programs.get(key)
         if found is None:
-            found = self._programs[key] = (jaxpr, *_program(closed(jaxpr), axes))
+            found = self._programs[key] = (jaxpr, *program_of(closed(jaxpr), axes))
         return found[1:]
 
     def array(self, value: Any) -> Any:
@@ -143,7 +143,7 @@ class _State:
         return self._originals.get(id(array), array)
 
 
-_under_way: ContextVar[_State | None] = ContextVar("import_under_way", default=None)
+_under_way: ContextVar[State | None] = ContextVar("import_under_way", default=None)
 
 
 def closed(jaxpr: Any) -> ClosedJaxpr:
@@ -156,11 +156,12 @@ def nested(jaxpr: Any, axes: Mapping[str, int] | None = None) -> tuple[Program, 
 
     `axes` are mapped axes that it gets beside those around it, sizes by name.
     """
-    state = _under_way.get() or _State()
+    state = _under_way.get() or State()
     return state.program(jaxpr, {**axes_in_scope(), **(axes or {})})
 
 
-def _program(jaxpr: ClosedJaxpr, axes: Mapping[str, int]) -> tuple[Program, list[Any]]:
+def program_of(jaxpr: ClosedJaxpr, axes: Mapping[str, int]) -> tuple[Program, list[Any]]:
+    """As `nested`, made anew, for all the axes in `axes`."""
     avals = [aval_of_jax(var.aval) for var in jaxpr.jaxpr.invars]
     recorded, captured = trace(lambda *values: inlined(jaxpr, values), avals, staging=True, intern=False,
                                literals=True, name="a jaxpr", tape_class=SimplifyingTape, axes=axes)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from tests.comparison.arguments import DTYPES
 from tests.comparison.cases import CASES
 from tests.comparison.checks import (
+    Answers,
     Bridge,
     Item,
     Problem,
@@ -38,17 +39,18 @@ def all_items(library: str, names: Sequence[str], dtypes: Sequence[str] = DTYPES
 
 
 def value_problems(library: str, names: Sequence[str], dtypes: Sequence[str] = DTYPES, bridge: Bridge | None = None,
-                   ) -> list[Problem]:
+                   answers: Answers | None = None) -> list[Problem]:
     """Values and dtypes; with a bridge, of what can be traced."""
     static = [problem for name in names for case in CASES[library].get(name, []) if case.static and bridge is None
               for problem in static_problems(library, name, case)]
-    return static + compare(all_items(library, names, dtypes, bridge))
+    return static + compare(all_items(library, names, dtypes, bridge), answers)
 
 
-def derived_problems(library: str, names: Sequence[str], bridge: Bridge | None = None) -> list[Problem]:
+def derived_problems(library: str, names: Sequence[str], bridge: Bridge | None = None, answers: Answers | None = None,
+                     ) -> list[Problem]:
     """Derivatives and batches."""
     return compare([item for name in names for case in CASES[library].get(name, []) if not case.static
-                    for item in derived_items(library, name, case, bridge)])
+                    for item in derived_items(library, name, case, bridge)], answers)
 
 
 def jit_problems(library: str, names: Sequence[str], bridge: Bridge | None = None) -> list[Problem]:

@@ -39,7 +39,8 @@ def origins(jaxpr: ClosedJaxpr) -> Origins:
     """The equations that are met while a jaxpr is imported, and those that no rule took.
 
     Small jaxprs, whose equations are put in place, and large ones, whose equations make programs inside, are walked
-    alike; a jaxpr inside an opaque equation is not.
+    alike, as often as they are called: whether two calls share one hangs on the caches of jax. A jaxpr inside an opaque
+    equation is not walked.
     """
     met: Counter[str] = Counter()
     opaque: Counter[str] = Counter()
@@ -53,7 +54,11 @@ def origins(jaxpr: ClosedJaxpr) -> Origins:
         opaque[equation.primitive.name] += 1
         return hook(equation, *operands)
 
-    with mock.patch.multiple(importing, applied=counted, opaque_hook=counted_hook):
+    def unshared(_: Any, jaxpr: Any, axes: Any) -> Any:
+        return importing.program_of(importing.closed(jaxpr), axes)
+
+    with (mock.patch.multiple(importing, applied=counted, opaque_hook=counted_hook),
+          mock.patch.object(importing.State, "program", unshared)):
         try:
             fxgrad.interop.import_jaxpr(jaxpr)
         except UnsupportedError as error:

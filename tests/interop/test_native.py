@@ -1,4 +1,8 @@
-"""jax's functions imported: each equals jax's in value, derivatives and batches, and almost all of it is native."""
+"""jax's functions imported: almost all of their operations become fxgrad's own, with all parameters.
+
+That each imported function equals jax's in value, derivatives and batches, is tested where fxgrad's own functions are
+compared with jax's: in `tests/comparison/test_comparison.py`.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,9 @@ import fxgrad
 from fxgrad import dtypes
 from fxgrad.executors.xla import emit
 from fxgrad.interop import import_jaxpr
-from tests.comparison import runs
-from tests.comparison.cases import CASES, jax_alone
-from tests.comparison.checks import Item, Problem, compare, compiled_problems, derivative_items, refusal
-from tests.comparison.exceptions import WITHOUT_CASE
-from tests.comparison.libraries import LIBRARIES, importable
+from tests.comparison.checks import Item, compare, compiled_problems, derivative_items, refusal
+from tests.comparison.libraries import LIBRARIES
 from tests.interop.origins import NOTHING, bridge, by_function, jaxpr_of, origins
-
-GROUPS = pytest.mark.parametrize(("library", "names"), [
-    pytest.param(library, names, id=f"{library}-{names[0]}") for library, names in runs.groups(importable)])
 
 
 def assert_none(problems: list[Any]) -> None:
@@ -32,49 +30,7 @@ def assert_none(problems: list[Any]) -> None:
 # --- all functions with generated arguments -----------------------------------------------------------------------
 
 
-REFUSED = {"lax.scaled_dot in float32": "fxgrad has no dtypes of 8 bits"}
-"""Known refusals, which are the same in all versions of jax."""
-UNDERIVED = {
-    "scipy.special.expn in float64": "in jax 0.10 its rule holds the order as a value of the trace, which is over when "
-                                     "derivatives are asked for; jax's derivative of its jitted function fails too",
-}
-"""Known refusals of derivatives, which newer versions of jax may have put right."""
-
-
-def assert_only(problems: list[Problem], library: str, names: list[str]) -> None:
-    """Nothing but what is refused goes wrong, and that does."""
-    assert_none([problem for problem in problems if problem.label not in REFUSED])
-    expected = {label for label in REFUSED if label.split(" ")[0] in {f"{library}.{name}" for name in names}}
-    assert expected <= {problem.label for problem in problems}, "it is taken now, so it is no exception"
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_every_function_has_a_case(library: str) -> None:
-    known = WITHOUT_CASE | jax_alone.WITHOUT_CASE
-    assert not [name for name in importable(library) if not CASES[library].get(name)
-                and f"{library}.{name}" not in known]
-
-
 @pytest.mark.slow
-@GROUPS
-def test_values(library: str, names: list[str]) -> None:
-    assert_only(runs.value_problems(library, names, bridge=bridge), library, names)
-
-
-@pytest.mark.slow
-@GROUPS
-def test_derivatives_and_batches(library: str, names: list[str]) -> None:
-    problems = runs.derived_problems(library, names, bridge)
-    underived = {(label, aspect) for label in UNDERIVED for aspect in ("jvp", "vjp")}
-    assert_only([each for each in problems if (each.label, each.aspect) not in underived], library, names)
-
-
-@pytest.mark.slow
-@GROUPS
-def test_compiled(library: str, names: list[str]) -> None:
-    assert_none(runs.jit_problems(library, names, bridge))
-
-
 def test_almost_all_equations_are_native() -> None:
     total = NOTHING
     for library in LIBRARIES:
@@ -183,6 +139,7 @@ def items(about: str) -> list[Item]:
     return [Item(about, "values", function, imported, args, 1.0, False), *moved]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("about", OTHERS)
 def test_other_operations(about: str) -> None:
     value = items(about)[0]

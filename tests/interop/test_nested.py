@@ -100,6 +100,7 @@ def test_equal_to_jax(name: str) -> None:
     assert [found for found in primitives(function, *args) if found in expected] == expected
 
 
+@pytest.mark.slow
 def test_nested_three_deep() -> None:
     check(deep, X, wanted=[name for name in EVERYTHING if name != "second"])
     assert primitives(deep, X) == ["jit_call"]
@@ -132,6 +133,7 @@ def test_while() -> None:
     assert "while" in primitives(steps, X)
 
 
+@pytest.mark.slow
 def test_rules_in_loops_are_those_of_the_steps() -> None:
     """The second derivative through a loop is that of its steps written out, rules that are no derivatives included."""
     def looped(x: Any) -> Any:
@@ -146,6 +148,7 @@ def test_rules_in_loops_are_those_of_the_steps() -> None:
     assert_close(fxgrad.grad(lambda x: (slope(x) ** 2).sum())(X), wanted, "second")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "kept"), [
     (None, 1), (jax.checkpoint_policies.nothing_saveable, 1), (jax.checkpoint_policies.dots_saveable, 2),
     (jax.checkpoint_policies.dots_with_no_batch_dims_saveable, 2),
@@ -171,6 +174,7 @@ def test_derivatives_that_jax_took() -> None:
     jax.grad, jax.vmap, lambda f: lambda x: jax.jvp(f, (x,), (x,)), lambda f: lambda x: jax.linearize(f, x)[1](x),
     lambda f: lambda x: jax.jvp(jax.grad(f), (x,), (x,)), lambda f: jax.vmap(jax.grad(f)), jax.hessian,
 ], ids=["grad", "vmap", "jvp", "linearize", "jvp of grad", "vmap of grad", "hessian"])
+@pytest.mark.slow
 def test_loops_that_jax_transformed(transformed: Any) -> None:
     def looped(x: Any) -> Any:
         return lax.scan(lambda c, y: (c * jnp.sin(y) * x.sum(), c * y), x.sum(), jnp.stack([x, x, x]).sum(-1))[1].sum()
@@ -181,6 +185,7 @@ def test_loops_that_jax_transformed(transformed: Any) -> None:
     assert not [name for name in primitives(function, x) if name.startswith("jax_")]
 
 
+@pytest.mark.slow
 def test_collectives() -> None:
     def entry(x: Any) -> Any:
         gathered = lax.all_gather(x, "i") + lax.all_gather(x[None], "i", tiled=True)

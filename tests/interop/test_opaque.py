@@ -53,6 +53,7 @@ def test_primitive_with_rules() -> None:
     assert primitives(lambda x, y: wave_p.bind(x, y) * y, X, X) == ["jax_call", "mul"]
 
 
+@pytest.mark.slow
 def test_known_operations_by_jaxs_rules(without_sin: None) -> None:
     def function(x: Any, y: Any) -> Any:
         total, steps = jax.lax.scan(lambda c, x: (c * jnp.sin(x), c * x), 1.0, x)
@@ -62,6 +63,7 @@ def test_known_operations_by_jaxs_rules(without_sin: None) -> None:
     check(function, X, X * 2)
 
 
+@pytest.mark.slow
 def test_integers_and_several_outputs(without_sin: None) -> None:
     def function(n: Any, x: Any) -> Any:
         return jax.lax.scan(lambda c, x: ((c[0] + n, c[1] * x), (c[0], c[1])), (jnp.int32(0), 1.0), x)
@@ -93,6 +95,7 @@ def test_what_jax_has_not() -> None:
         fxgrad.vmap(function)(X)
 
 
+@pytest.mark.slow
 def test_shard_map() -> None:
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("d",))
     spec = jax.sharding.PartitionSpec("d")

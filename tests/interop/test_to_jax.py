@@ -210,6 +210,7 @@ def test_effects(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "x is 2.0\n"
 
 
+@pytest.mark.slow
 def test_there_and_back() -> None:
     exported = fxgrad.to_jax(kinked(fnp))
     imported = fxgrad.from_jax(lambda x: exported(x) * 2)
