@@ -18,7 +18,7 @@ from fxgrad.tree import TreeDef
 Argnums = int | Sequence[int]
 
 
-_ONE_LEAF = tree.structure((0,))
+ONE_LEAF = tree.structure((0,))
 _LEAVES = frozenset({np.ndarray, float, np.float64, np.float32, Tracer})
 """Types that are leaves of any container."""
 
@@ -38,19 +38,9 @@ class Selected:
         """The names of the leaves, for messages."""
         return indexed_names(self._function, self._args, self.positions)()
 
-    @property
-    def is_leaf(self) -> bool:
-        """Whether one argument is selected, which is one array."""
-        return self.structure is _ONE_LEAF
-
-    @property
-    def is_first_leaf(self) -> bool:
-        """Whether the first argument is selected and is one array."""
-        return self.structure is _ONE_LEAF and self.positions == (0,)
-
     def rebuild(self, leaves: Sequence[Any]) -> Any:
         """Leaves as the container that `argnums` asked for: one argument, or a tuple of them."""
-        if self.single and self.structure is _ONE_LEAF:
+        if self.single and self.structure is ONE_LEAF:
             return leaves[0]
         arguments = tree.unflatten(self.structure, leaves)
         return arguments[0] if self.single else arguments
@@ -61,7 +51,7 @@ def select(what: str, function: Any, argnums: Argnums, args: tuple[Any, ...]) ->
     if type(argnums) is int and 0 <= argnums < len(args):  # by far the most frequent case
         arg = args[argnums]
         if type(arg) in _LEAVES:
-            return Selected([arg], _ONE_LEAF, (argnums,), True, function, args)
+            return Selected([arg], ONE_LEAF, (argnums,), True, function, args)
         leaves, structure = tree.flatten((arg,))
         return Selected(leaves, structure, (argnums,), True, function, args)
     single = isinstance(argnums, int | np.integer)
@@ -99,7 +89,8 @@ def static_positions(static_argnums: int | Sequence[int], count: int) -> set[int
 def caller(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], selected: Selected,
            ) -> Callable[..., Any]:
     """`function` of the flat leaves of the selected arguments, all others being as given."""
-    if selected.is_first_leaf:  # the most frequent case, worth a microsecond less on every call
+    # The most frequent case, worth a microsecond less on every call.
+    if selected.structure is ONE_LEAF and selected.positions == (0,):
         if len(args) == 1 and not kwargs:
             return function
         return lambda leaf: function(leaf, *args[1:], **kwargs)

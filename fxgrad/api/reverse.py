@@ -9,6 +9,7 @@ import numpy as np
 
 from fxgrad import dtypes, tree
 from fxgrad.api.arguments import (
+    ONE_LEAF,
     Argnums,
     Aux,
     Selected,
@@ -137,7 +138,7 @@ class _Differentiation:
 
     def _tape(self, selected: Selected, avals: Sequence[Aval]) -> Tape:
         """A tape for a call with these arguments; raises `DTypeError` if they cannot be differentiated in."""
-        key = avals[0] if selected.is_leaf else (selected.structure, *avals)
+        key = avals[0] if selected.structure is ONE_LEAF else (selected.structure, *avals)
         tape = self._beginnings.tape(key, selected.leaves, selected.names)
         if tape is None:
             check_differentiable(self._what, selected, avals, holomorphic=self._holomorphic, allow_int=self._allow_int)

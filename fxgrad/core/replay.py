@@ -59,10 +59,12 @@ def remembered(function: Callable[..., Any], captures: bool = False) -> Callable
                     if type(last) is Tracer:
                         if last.tape is tape:
                             key = (function, first.variable, last.variable, len(args))
+                    elif type(last) is slice:
+                        start, stop, step = last.start, last.stop, last.step
+                        if type(start) in _BOUNDS and type(stop) in _BOUNDS and type(step) in _BOUNDS:
+                            key = (function, first.variable, slice, start, stop, step)
                     elif type(last) in _BY_VALUE:
                         key = (function, first.variable, type(last), last)
-                    elif type(last) is slice and _is_plain(last):
-                        key = (function, first.variable, slice, last.start, last.stop, last.step)
                     elif captures and type(last) is np.ndarray:
                         key = (function, first.variable, tape.atom(last), 2)
             elif captures and type(first) is np.ndarray and type(last) is Tracer and last.tape is tape:

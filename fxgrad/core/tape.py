@@ -140,16 +140,24 @@ class Tape:
     # What most calls never touch stands on the class: a tape is made for every call of a transformed function.
     closed = False
     times_forced = 0
+    interned, literals = True, False
+    axes: Mapping[str, int] = NO_AXES
+    scope: Mapping[str, int] = NO_AXES
     _environment: dict[Var, Any] | None = None
     _done = _captured_done = 0
 
     def __init__(self, root: interning.Node, staging: bool, values: Sequence[Any] | None = None,
                  function: Any = "function", input_names: InputNames | None = None, interned: bool = True,
                  literals: bool = False, axes: Mapping[str, int] = NO_AXES) -> None:
-        self.interned, self.literals = interned, literals
         parent = self.parent = current.get()
-        self.axes = axes
-        self.scope: Mapping[str, int] = axes if parent is None else {**parent.scope, **axes} if axes else parent.scope
+        if not interned:
+            self.interned = False
+        if literals:
+            self.literals = True
+        if axes:
+            self.axes = self.scope = axes
+        if parent is not None:
+            self.scope = {**parent.scope, **axes} if axes else parent.scope
         self.root = self.node = root
         self.staging, self.values = staging, values
         self._function, self.input_names = function, input_names

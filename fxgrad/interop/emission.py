@@ -27,12 +27,13 @@ from fxgrad.transforms.transpose import transposed
 def applied(program: Program, values: Sequence[Any], linear: bool = False) -> list[Any]:
     """The outputs of `program`, in the trace of jax's that is under way, on values of jax's or NumPy's.
 
-    One that is `linear` in tangents is such that jax can transpose it.
+    One that is `linear` in tangents is such that jax can transpose it as fxgrad does. (Of a `custom_jvp` jax would
+    transpose the body, and loops of unknown length and tangents that only a backward pass is known of it cannot.)
     """
     with x64(needs_x64(program)):
         given = [jnp.asarray(keys_to_jax(value), None if dtypes.is_key(aval.dtype) else aval.dtype)
                  for value, aval in zip(values, program.in_avals, strict=True)]
-        if linear and (_needs_transpose(program) or not _is_plain(program)):  # jax transposes the body of a custom_jvp
+        if linear and not _is_plain(program):
             outputs: list[Any] = linear_p.bind(*given, program=program)
             return outputs
         return _exported(program)(*given)
@@ -86,20 +87,11 @@ def _zero(aval: Aval) -> Any:
     return jnp.zeros(aval.shape, aval.dtype) if has_tangent(aval) else np.zeros(aval.shape, dtypes.float0)
 
 
-# --- linear programs that jax could not transpose -------------------------------------------------------------------
+# --- linear programs that jax does not transpose as fxgrad does ------------------------------------------------------
 
 linear_p: Any = Primitive("fxgrad_linear")
 """A linear program as one operation of jax's: derivatives, transposes and batches are those that fxgrad has for it."""
 linear_p.multiple_results = True
-
-
-def _needs_transpose(program: Program) -> bool:
-    """Whether jax could not transpose what a linear program is emitted as.
-
-    It cannot go back through loops of unknown length, nor through a tangent that is known by its backward pass alone.
-    """
-    return any(equation.primitive.name in ("for", "sweep", "while", "custom_vjp_tangent") or
-               any(map(_needs_transpose, subprograms(equation.params))) for equation in program.equations)
 
 
 def _abstract(*_: Any, program: Program) -> list[Any]:
