@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -53,6 +54,15 @@ ruled = fxgrad.custom_vjp(lambda x: x)
 ruled.defvjp(lambda x: (x, None), lambda residuals, cotangent: cotangent)
 nonlinear_rule = fxgrad.custom_vjp(lambda x: x)
 nonlinear_rule.defvjp(lambda x: (x, x), lambda x, cotangent: (np.sin(cotangent),))
+
+alone_p = jax.extend.core.Primitive("alone")
+alone_p.def_impl(lambda x: x)
+alone_p.def_abstract_eval(lambda x: x)
+
+
+def without_derivative(x: Any) -> Any:
+    return alone_p.bind(jnp.asarray(x))
+
 
 def reused(key: Any) -> Any:
     return fxgrad.random.normal(key) + fxgrad.random.uniform(key)
@@ -144,6 +154,20 @@ CASES: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "static argument of checkpoint out of range": (
         errors.ArgumentError, lambda: grad(fxgrad.checkpoint(choose, static_argnums=3))(1.0, True)),
     "static argument out of range": (errors.ArgumentError, lambda: make_program(unit, static_argnums=3)(1.0)),
+    "from_jax of an array": (errors.ArgumentError, lambda: fxgrad.from_jax(ONES)),
+    "from_jax of a function that closes over a tracer": (
+        errors.UnsupportedError, lambda: grad(lambda x: fxgrad.from_jax(lambda y: jnp.sin(y) * x)(2.0))(3.0)),
+    "from_jax with an array of 8 bits": (
+        errors.DTypeError, lambda: fxgrad.from_jax(unit)(ONES.astype(jnp.float8_e4m3fn))),
+    "from_jax with 8 bits on the way": (
+        errors.UnsupportedError, lambda: fxgrad.from_jax(lambda x: x.astype(jnp.float8_e4m3fn))(ONES)),
+    "from_jax of what jax cannot differentiate": (
+        errors.UnsupportedError, lambda: jvp(fxgrad.from_jax(without_derivative), (1.0,), (1.0,))),
+    "import_jaxpr of a function": (errors.ArgumentError, lambda: fxgrad.import_jaxpr(unit)),
+    "to_jax of an array": (errors.ArgumentError, lambda: fxgrad.to_jax(ONES)),
+    "to_jax of a function that returns text": (errors.ArgumentError, lambda: fxgrad.to_jax(lambda x: "yes")(1.0)),
+    "to_jax of a function that asks for a value": (
+        errors.ConcretizationError, lambda: fxgrad.to_jax(lambda x: x if x > 0 else -x)(1.0)),
 }
 
 

@@ -44,7 +44,7 @@ def origin(found: dict[str, Origins]) -> str:
     """What one row says."""
     refused = {dtype: each.refused for dtype, each in found.items() if each.refused}
     if refused:
-        reasons = dict.fromkeys(reason.split(" has ", 1)[-1] for reason in refused.values())
+        reasons = dict.fromkeys(reason.split(" has ", 1)[-1].split(";")[0] for reason in refused.values())
         return f"refused in {', '.join(refused)}: {'; '.join(reasons)}"
     opaque = {dtype: ", ".join(sorted(each.opaque)) for dtype, each in found.items() if each.opaque}
     if opaque:

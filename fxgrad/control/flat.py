@@ -163,7 +163,12 @@ def _refuse_output(what: str, name: str, structure: TreeDef, index: int, leaf: A
         check_dtype(leaf, f"{what}: {names[index]} of {name}")
     raise ArgumentError(at_user_line(
         f"{what}: {name} returned a {type(leaf).__name__} at {names[index]}, where an array or a number is needed. "
-        "Return it with has_aux=True, or not at all"))
+        f"{'Return it with has_aux=True, or not at all' if what in _WITH_AUX else 'Leave it out'}"))
+
+
+_WITH_AUX = frozenset({"grad", "value_and_grad", "vjp", "jvp", "linearize", "jacfwd", "jacrev", "jacobian",
+                       "value_and_jacobian", "hessian"})
+"""Transformations of functions that may return something beside arrays."""
 
 
 def with_static(args: Sequence[Any], static: Container[int], dynamic: Iterable[Any]) -> list[Any]:

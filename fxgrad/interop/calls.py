@@ -173,7 +173,8 @@ class JaxCall:
             what = key if isinstance(key, str) else key[0]  # type: ignore[index]
             raise UnsupportedError(at_user_line(
                 f"{self.name} is computed by jax, which has no rule for what is asked of it ({what}): "
-                f"{str(error).split(chr(10))[0]}")) from None
+                f"{str(error).split(chr(10))[0]}. Give the function that calls it a rule, with jax.custom_jvp or "
+                "fxgrad.custom_jvp")) from None
         if not found.holds_once:
             self._derived[key, *axes.items()] = found
         return found

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fxgrad import tree
-from fxgrad.control.flat import leaf_aval, trace_flat, transformation
+from fxgrad.control.flat import indexed_names, leaf_aval, trace_flat, transformation
 from fxgrad.core.avals import check_dtype
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import function_name
@@ -48,7 +48,12 @@ def to_jax(fn: Callable[..., Any]) -> Callable[..., Any]:
                                                          for leaf, aval in zip(leaves, avals, strict=True)])
             return fn(*again, **keywords)
 
-        traced = trace_flat(call, [aval for aval in avals if aval is not None], "to_jax", fn, staging=True)
+        def names() -> list[str]:
+            every = [*indexed_names(fn, args)(), *(name for key in sorted(kwargs)
+                                                   for name in tree.leaf_names(kwargs[key], key))]
+            return [name for name, aval in zip(every, avals, strict=True) if aval is not None]
+
+        traced = trace_flat(call, [aval for aval in avals if aval is not None], "to_jax", fn, staging=True, names=names)
         outputs = applied(traced.program, [*traced.captured, *values])
         return tree.unflatten(traced.out_tree, outputs)
     return wrapper

@@ -21,7 +21,7 @@ from fxgrad.core.simplify import SimplifyingTape, without_dead_code
 from fxgrad.core.sources import equation_source
 from fxgrad.core.tape import aval_of, axes_in_scope
 from fxgrad.core.tracer import Tracer
-from fxgrad.errors import DTypeError, UnsupportedError, at_user_line, is_users
+from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError, at_user_line, is_users
 from fxgrad.executors.xla import is_jax, x64
 from fxgrad.ops.space import convert
 
@@ -84,7 +84,8 @@ def import_jaxpr(jaxpr: ClosedJaxpr) -> Program:
 
     Each of its equations becomes operations of fxgrad, those of the jaxprs inside included; one that has no
     counterpart becomes an operation `jax_call`, whose rules are jax's. The constants are those of `jaxpr`, as NumPy
-    arrays. Raises `UnsupportedError` for inputs, outputs and constants of dtypes that fxgrad does not have.
+    arrays. Raises `ArgumentError` if `jaxpr` is something else, and `UnsupportedError` for inputs, outputs and
+    constants of dtypes that fxgrad does not have.
 
     >>> import fxgrad, jax, jax.numpy as jnp
     >>> program = fxgrad.import_jaxpr(jax.make_jaxpr(lambda x: jnp.sin(x) * 2)(1.0))
@@ -93,6 +94,10 @@ def import_jaxpr(jaxpr: ClosedJaxpr) -> Program:
     >>> round(float(program(1.0)), 4)
     1.6829
     """
+    if not isinstance(jaxpr, ClosedJaxpr):
+        raise ArgumentError(at_user_line(
+            f"import_jaxpr takes what jax.make_jaxpr(f)(*args) returns, got a {type(jaxpr).__name__}. Write "
+            "import_jaxpr(jax.make_jaxpr(f)(*args)); from_jax(f) takes the function itself"))
     dtypes_met = {str(getattr(var.aval, "dtype", "")) for var in _variables(jaxpr)}
     with x64(not dtypes_met.isdisjoint(("float64", "int64", "uint64", "complex128"))):
         program, constants, _ = imported(jaxpr)
@@ -198,7 +203,10 @@ def aval_of_jax(aval: Any) -> Aval:
     if dtype == dtypes.float0:
         return Aval(tuple(aval.shape), dtypes.bool_)
     if dtype not in _DTYPES:
-        raise UnsupportedError(at_user_line(f"an imported function has a value of type {aval}, which fxgrad has not"))
+        raise UnsupportedError(at_user_line(
+            f"an imported function has a value of type {aval}, which fxgrad has not; it supports "
+            f"{', '.join(dtypes.SUPPORTED)} and keys of threefry2x32. Convert it inside the function, for example "
+            "x.astype('float32')"))
     return Aval(tuple(aval.shape), dtype, bool(getattr(aval, "weak_type", False)) and dtype != dtypes.bool_)
 
 

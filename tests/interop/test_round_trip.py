@@ -91,7 +91,7 @@ def assert_close(actual: Any, expected: Any, what: str) -> None:
 
 
 @pytest.mark.slow
-@examples(100)
+@examples(20)
 @given(structured(), st.integers(0, 1000))
 def test_values_and_second_derivatives_of_random_functions(recipe: Any, seed: int) -> None:
     x, y, v = np.random.default_rng(seed).uniform(-1.0, 1.0, (3, 2, 2))

@@ -261,13 +261,18 @@ def test_there_and_back_is_not_larger(function: Function, args: tuple[Any, ...])
 
 
 def alike_samples() -> list[Any]:
-    """The samples of the operations; in the quick tier a scalar and a matrix of each."""
+    """Samples of the operations: one for all dtypes and parameters, and in the quick tier a scalar and a matrix."""
     found = []
     for primitive, samples in all_samples().items():
+        met = set()
         for place, sample in enumerate(samples if primitive.name in ALIKE else []):
-            if "difference" in sample.without.get("jvp", "difference"):  # there is a derivative
-                marks = [pytest.mark.slow] if sample.slow or place not in (0, 3) else []
-                found.append(pytest.param(primitive, sample, id=f"{primitive}-{sample}", marks=marks))
+            kind = str([arg.dtype for arg in sample.args()]), str([*sample.params])
+            is_quick = place in (0, 3) and not sample.slow
+            # Where there is a derivative:
+            if "difference" in sample.without.get("jvp", "difference") and (is_quick or kind not in met):
+                met.add(kind)
+                found.append(pytest.param(primitive, sample, id=f"{primitive}-{sample}",
+                                          marks=[] if is_quick else [pytest.mark.slow]))
     return found
 
 
