@@ -62,17 +62,26 @@ def test_values(library: str, names: list[str]) -> None:
 @pytest.mark.slow
 @GROUPS
 def test_derivatives_and_batches(library: str, names: list[str]) -> None:
-    answers: Answers = {}
-    assert_none(runs.unknown(runs.derived_problems(library, own(library, names), answers=answers)))
+    assert_none(runs.unknown(runs.derived_problems(library, own(library, names))))
+
+
+@pytest.mark.long
+@GROUPS
+def test_derivatives_and_batches_of_imported_functions(library: str, names: list[str]) -> None:
     underived = {(label, aspect) for label in UNDERIVED for aspect in ("jvp", "vjp")}
-    imported = runs.derived_problems(library, names, bridge, answers)
-    assert_imported([each for each in imported if (each.label, each.aspect) not in underived], library, names)
+    problems = runs.derived_problems(library, names, bridge)
+    assert_imported([each for each in problems if (each.label, each.aspect) not in underived], library, names)
 
 
 @pytest.mark.slow
 @GROUPS
 def test_compiled(library: str, names: list[str]) -> None:
     assert_none(runs.unknown(runs.jit_problems(library, own(library, names))))
+
+
+@pytest.mark.long
+@GROUPS
+def test_imported_functions_compiled(library: str, names: list[str]) -> None:
     assert_none(runs.jit_problems(library, names, bridge=bridge))
 
 

@@ -272,7 +272,7 @@ def alike_samples() -> list[Any]:
             if "difference" in sample.without.get("jvp", "difference") and (is_quick or kind not in met):
                 met.add(kind)
                 found.append(pytest.param(primitive, sample, id=f"{primitive}-{sample}",
-                                          marks=[] if is_quick else [pytest.mark.slow]))
+                                          marks=[] if is_quick else [pytest.mark.long]))
     return found
 
 
