@@ -136,7 +136,7 @@ def test_other_operations(about: str) -> None:
     assert_none(compare([value]))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives_of_other_operations() -> None:
     every = [item for about in OTHERS for item in items(about)]
     assert_none(compare(every))

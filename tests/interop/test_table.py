@@ -21,6 +21,10 @@ def section_of(library: str) -> str:
     return section[1]
 
 
+SAME_JAX = pytest.mark.skipif(jax.__version__ != MADE_WITH, reason="the page is of another version of jax")
+
+
+@SAME_JAX
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_names_on_the_page_are_current(library: str) -> None:
     assert re.findall(r"^\| (\w+) \| \d", section_of(library), re.MULTILINE) == importable(library), \
@@ -28,7 +32,7 @@ def test_names_on_the_page_are_current(library: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(jax.__version__ != MADE_WITH, reason="the page is of another version of jax")
+@SAME_JAX
 def test_the_page_is_current_and_almost_all_is_native() -> None:
     """Without the numbers of equations, which hang on what jax has cached."""
     total = NOTHING
