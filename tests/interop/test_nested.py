@@ -93,6 +93,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], list[str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_equal_to_jax(name: str) -> None:
     function, args, expected = CASES[name]
