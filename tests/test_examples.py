@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import fxgrad
+from fxgrad.interop.nested import equation_count
 
 pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).resolve().parent.parent / "examples"
@@ -35,21 +36,10 @@ def assert_close(ours: Any, theirs: Any, rtol: float = 1e-4, atol: float = 1e-6)
         np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
 
 
-def equations(jaxpr: Any) -> int:
-    """The equations of a jaxpr of jax's, those of the jaxprs inside included."""
-    count = 0
-    for equation in jaxpr.eqns:
-        count += 1
-        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda leaf: hasattr(leaf, "eqns")):
-            if hasattr(value, "eqns"):
-                count += equations(getattr(value, "jaxpr", value))
-    return count
-
-
 def assert_not_larger(function: Any, *args: Any) -> None:
     """Imported and handed back to jax, a function has no more equations than before."""
-    before = equations(jax.make_jaxpr(function)(*args).jaxpr)
-    after = equations(jax.make_jaxpr(fxgrad.to_jax(fxgrad.from_jax(function)))(*args).jaxpr)
+    before = equation_count(jax.make_jaxpr(function)(*args).jaxpr)
+    after = equation_count(jax.make_jaxpr(fxgrad.to_jax(fxgrad.from_jax(function)))(*args).jaxpr)
     assert after <= before, f"{after} equations, {before} before"
 
 

@@ -45,6 +45,7 @@ from fxgrad.transforms.forward import has_tangent
 from fxgrad.transforms.joint import grad_program
 from fxgrad.transforms.linearize import Split, linearized, pull_back
 from fxgrad.transforms.transpose import transposed
+from fxgrad.tree import TreeDef
 
 
 def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
@@ -114,17 +115,13 @@ class _Differentiation:
         selected = select(what, fun, self._argnums, args)
         avals = leaf_avals(what, selected)
         tape = self._tape(selected, avals)
-        call, aux = caller(fun, args, kwargs, selected), None
-        if self._has_aux:
-            aux = Aux()
-            call = aux.apart(what, fun, call)
-        leaves, out_tree = record_flat(tape, call, what, fun)
+        leaves, out_tree, aux = _recorded(tape, what, fun, self._has_aux, args, kwargs, selected)
         # All that follows from what was recorded is remembered where the recording ends.
         place = (self._key, leaves[0].variable) if out_tree is LEAF and tape.is_plain(leaves[0]) else None
         found: Derived | None = tape.node.calls.get(place)
         forced: Sequence[Any] = ()
         if found is None:
-            found, forced = self._derived(traced(tape, leaves, aux.out_tree if aux is not None else out_tree), avals)
+            found, forced = self._derived(traced(tape, leaves, out_tree), avals)
             if place is not None and not found.holds_once:
                 remember(tape.node, place, found)
         outputs = run(found.program, [*found.captured, *tape.captured, *selected.leaves, *forced])
@@ -170,13 +167,20 @@ def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args
                          kwargs: dict[str, Any], selected: Selected, avals: Sequence[Aval],
                          ) -> tuple[Traced, Aux | None]:
     """Traces a call with known values; traced auxiliary leaves become further outputs of the program."""
-    call, aux = caller(fun, args, kwargs, selected), None
-    if has_aux:
-        aux = Aux()
-        call = aux.apart(what, fun, call)
     tape = known_tape(fun, selected, avals)
-    leaves, out_tree = record_flat(tape, call, what, fun)
-    return traced(tape, leaves, out_tree if aux is None else aux.out_tree), aux
+    leaves, out_tree, aux = _recorded(tape, what, fun, has_aux, args, kwargs, selected)
+    return traced(tape, leaves, out_tree), aux
+
+
+def _recorded(tape: Tape, what: str, fun: Callable[..., Any], has_aux: bool, args: tuple[Any, ...],
+              kwargs: dict[str, Any], selected: Selected) -> tuple[list[Any], TreeDef, Aux | None]:
+    """Records a call on `tape`: the leaves of the output and the auxiliary ones, and the tree of the output alone."""
+    call = caller(fun, args, kwargs, selected)
+    if not has_aux:
+        return *record_flat(tape, call, what, fun), None
+    aux = Aux()
+    leaves, _ = record_flat(tape, aux.apart(what, fun, call), what, fun)
+    return leaves, aux.out_tree, aux
 
 
 

@@ -153,11 +153,6 @@ class JaxCall:
 
     # --- the means ------------------------------------------------------------------------------------------
 
-    @property
-    def differentiable(self) -> Marks:
-        """Which inputs have derivatives."""
-        return tuple(has_tangent(aval) for aval in self.in_avals)
-
     def _import(self, key: Hashable, function: Callable[..., Any], structs: Sequence[Any]) -> Imported:
         """The program of `function`, of inputs like `structs`."""
         axes = axes_in_scope()
