@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fxgrad import tree
 from fxgrad.control.callback import debug_callback_p, host_function
 from fxgrad.core.tape import bind
@@ -23,8 +25,8 @@ _print = print
 def value(x: Any) -> Any:
     """The concrete value of `x` for looking at, never for computing with: derivatives do not flow through it.
 
-    A NumPy or jax array where the value is known (under `grad`, `jvp`, `vjp`, `linearize`), `x` itself if it
-    is no tracer. Raises `ConcretizationError` under `jit`, and on mapped arguments of `vmap`.
+    A NumPy array of its own, or a jax array, where the value is known (under `grad`, `jvp`, `vjp`, `linearize`), `x`
+    itself if it is no tracer. Raises `ConcretizationError` under `jit`, and on mapped arguments of `vmap`.
 
     >>> import fxgrad
     >>> seen = []
@@ -35,7 +37,8 @@ def value(x: Any) -> Any:
     >>> seen
     [6.0]
     """
-    return x.tape.force(x, "fxgrad.debug.value()") if type(x) is Tracer else x
+    # A copy, since the array goes into what is computed next.
+    return np.array(x.tape.force(x, "fxgrad.debug.value()")) if type(x) is Tracer else x
 
 
 def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:  # noqa: A001  (jax's name)

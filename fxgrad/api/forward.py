@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from fxgrad import tree
 from fxgrad.api.arguments import Argnums, gradient_leaf, leaf_avals, match_trees, select, tangent_leaf, transformation
 from fxgrad.api.reverse import trace_differentiated
@@ -112,10 +114,15 @@ class Linearized:
                  for index, (leaf, aval) in enumerate(zip(leaves, self._avals, strict=True))]
         present = [value for value in given if type(value) is not Zero]
         results = iter(run(self._split.linear, [*self._residuals, *present]))
-        outputs = [next(results) if reached else zeros(aval)
+        outputs = [next(results) if reached else _zeros(aval)
                    for aval, reached in zip(self._out_avals, self._split.reached, strict=False)]
         return tree.unflatten(self._out_tree, [gradient_leaf(value, aval) for value, aval in
                                                zip(outputs, self._out_avals, strict=True)])
 
     def __repr__(self) -> str:
         return f"<derivative of {self._name}, {len(self._residuals)} residuals>"
+
+
+def _zeros(aval: Aval) -> Any:
+    value = zeros(aval)
+    return value.copy() if type(value) is np.ndarray else value  # zeros of many places are one, which is read-only

@@ -6,7 +6,7 @@ same kernels in the same order, so the results are equal to the bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar, copy_context
 from typing import Any
 
@@ -39,12 +39,13 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """A program on NumPy values. The results own their memory: none is an input or a view of one."""
+    """A program on NumPy values. The results own their memory: none shares it with an input or with another result."""
     runner: Runner | None = program.memo.get("numpy_alone")
     if runner is not None:
         return runner(*inputs)
     with np.errstate(all="ignore"):
-        return [*map(owned, call(program, inputs))]
+        outputs = call(program, inputs)
+    return own(outputs, range(len(outputs)), inputs)
 
 
 def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
@@ -58,15 +59,28 @@ def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
     return interpret(program, inputs)
 
 
-def owned(value: Any) -> Any:
-    """`value` as a result: an array that is no view and can be written to, or a NumPy scalar for shape ()."""
-    if type(value) is np.ndarray:
-        if not value.shape:
-            return value[()]
-        # Inputs themselves were copied where they were returned; views are told by their base.
-        if value.base is not None or not value.flags.writeable:
-            return value.copy()
-    return value
+def own(outputs: list[Any], borrowed: Iterable[int], inputs: Sequence[Any]) -> list[Any]:
+    """`outputs` as results: those at `borrowed` are copied where their memory is not theirs alone.
+
+    Kernels may return an operand, or a view of one; views are told by their base, constants by being read-only.
+    Arrays of shape () become NumPy scalars.
+    """
+    for index in borrowed:
+        value = outputs[index]
+        if type(value) is np.ndarray:
+            if not value.shape:
+                outputs[index] = value[()]
+            elif value.base is not None or not value.flags.writeable or _is_among(value, inputs) or _is_among(
+                    value, outputs[:index]) or _is_among(value, outputs[index + 1:]):
+                outputs[index] = value.copy()
+    return outputs
+
+
+def _is_among(value: Any, others: Sequence[Any]) -> bool:
+    for other in others:  # noqa: SIM110  (a generator takes longer to begin than most of these to end)
+        if value is other:
+            return True
+    return False
 
 
 def interpret(program: Program, inputs: Sequence[Any]) -> list[Any]:
@@ -82,12 +96,7 @@ def interpret(program: Program, inputs: Sequence[Any]) -> list[Any]:
             environment[equation.outputs[0]] = outputs[0]
         else:
             environment.update(zip(equation.outputs, outputs, strict=True))
-    given = {id(value) for value in inputs}
-    return [_unaliased(_read(environment, atom), given) for atom in program.outputs]
-
-
-def _unaliased(value: Any, given: set[int]) -> Any:
-    return value.copy() if id(value) in given and type(value) is np.ndarray else value
+    return [_read(environment, atom) for atom in program.outputs]
 
 
 def _read(environment: dict[Atom, Any], atom: Atom) -> Any:
@@ -116,19 +125,17 @@ def _generated(program: Program) -> Runner:
 
 
 def _alone(runner: Runner, borrowed: Sequence[int]) -> Runner:
-    """A runner for a program that is not part of another one; the outputs at `borrowed` may be views."""
+    """A runner for a program that is not part of another one; the outputs at `borrowed` may be inputs or views."""
     def quietly(*inputs: Any) -> list[Any]:
         token = variable.set(silence)
         try:
             outputs = runner(*inputs)
         finally:
             variable.reset(token)
-        for index in borrowed:
-            outputs[index] = owned(outputs[index])
-        return outputs
+        return own(outputs, borrowed, inputs) if borrowed else outputs
 
     if _setting is None:
-        return lambda *inputs: [*map(owned, np.errstate(all="ignore")(runner)(*inputs))]
+        return lambda *inputs: own(np.errstate(all="ignore")(runner)(*inputs), borrowed, inputs)
     variable, silence = _setting
     return quietly
 

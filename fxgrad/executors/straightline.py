@@ -32,7 +32,7 @@ def concrete(value: Any) -> Any:
 def generate(program: Program) -> tuple[str, dict[str, Any]]:
     """Source of a function `run(*inputs)`, and the namespace of kernels and constants it needs.
 
-    `borrowed` there has the positions of the outputs that may be views, or arrays of shape ().
+    `borrowed` there has the positions of the outputs that may be inputs, constants, views or arrays of shape ().
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> program = fxgrad.make_program(lambda x: fnp.exp(fnp.sin(x) * x))(np.ones(3))

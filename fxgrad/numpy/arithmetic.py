@@ -14,6 +14,7 @@ from fxgrad.numpy.mathematics import isnan, without_bool
 from fxgrad.numpy.operands import (
     apply,
     as_array,
+    new_array,
     operand,
     operands,
     promoted,
@@ -111,7 +112,7 @@ def _power(x: Any, y: Any) -> Any:
         base = without_bool(operand(x))
         if type(base) in (int, float, complex):
             base = as_array(base)
-        return exponential.integer_pow(base, int(y))
+        return new_array(exponential.integer_pow(base, int(y)), base)
     x, y = promoted(*operands(x, y))
     dtype = aval_of(x).dtype
     if dtypes.is_inexact(dtype):
@@ -174,7 +175,7 @@ def clip(arr: Any, /, min: Any = None, max: Any = None, *, out: Any = None, a_mi
     refuse_complex("clip", result)
     if low is not None:
         result = maximum(low, result)
-    return as_array(result) if high is None else minimum(high, result)
+    return new_array(as_array(result), arr) if high is None else minimum(high, result)
 
 
 # --- functions of two -----------------------------------------------------------------------------------------------

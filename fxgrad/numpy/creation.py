@@ -27,6 +27,7 @@ from fxgrad.numpy.operands import (
     default_float,
     is_concrete,
     is_staging,
+    new_array,
     operand,
     promoted_inexact,
     shape_of,
@@ -350,7 +351,6 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     >>> [grid.shape for grid in meshgrid([1.0, 2.0], [3.0, 4.0, 5.0])]
     [(3, 2), (3, 2)]
     """
-    del copy  # arrays here are never views to write to
     if indexing not in ("xy", "ij"):
         raise ArgumentError(at_user_line(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}"))
     vectors = [array if shape_of(array) else reshape(array, (1,)) for array in map(asarray, xi)]
@@ -359,4 +359,5 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     sizes = [shape_of(vectors[place])[0] for place in order]
     placed = [reshape(vector, tuple(shape_of(vector)[0] if order[axis] == place else 1 for axis in range(len(sizes))))
               for place, vector in enumerate(vectors)]
-    return placed if sparse else [broadcast_to(vector, tuple(sizes)) for vector in placed]
+    grids = placed if sparse else [broadcast_to(vector, tuple(sizes)) for vector in placed]
+    return [new_array(grid, vector) for grid, vector in zip(grids, vectors, strict=True)] if copy else grids

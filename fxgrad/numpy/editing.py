@@ -22,6 +22,7 @@ from fxgrad.numpy.operands import (
     axis_of,
     concrete,
     constant,
+    new_array,
     promoted,
     refuse_out,
     shape_of,
@@ -115,7 +116,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     result = options[0]
     for place, option in enumerate(options[1:], 1):
         result = where(number >= place, option, result)
-    return broadcast_to(result, np.broadcast_shapes(shape_of(a), *map(shape_of, options)))
+    return new_array(broadcast_to(result, np.broadcast_shapes(shape_of(a), *map(shape_of, options))), options[0])
 
 
 # --- putting in and leaving out -----------------------------------------------------------------------------------

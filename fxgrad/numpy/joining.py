@@ -12,7 +12,7 @@ from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.numpy.creation import asarray
-from fxgrad.numpy.operands import as_dtype, axis_of, concrete, promoted, refuse_out, shape_of
+from fxgrad.numpy.operands import as_dtype, axis_of, concrete, new_array, promoted, refuse_out, shape_of
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, ravel
 from fxgrad.ops import join
 from fxgrad.ops.shape import slice_in_dim
@@ -47,7 +47,7 @@ def concatenate(arrays: Any, axis: int | None = 0, out: Any = None, dtype: Any =
         parts, axis = [ravel(part) for part in parts], 0
     if [part for part in parts if not shape_of(part)]:
         raise ShapeError(at_user_line("concatenate: scalars cannot be joined; use stack, or x.reshape(1)"))
-    return join.concatenate(parts, axis_of("concatenate", axis, len(shape_of(parts[0]))))
+    return new_array(join.concatenate(parts, axis_of("concatenate", axis, len(shape_of(parts[0])))), parts[0])
 
 
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:

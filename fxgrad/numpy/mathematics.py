@@ -19,6 +19,7 @@ from fxgrad.numpy.operands import (
     as_array,
     as_dtype,
     constant,
+    new_array,
     operand,
     promoted_inexact,
     refuse_complex,
@@ -103,7 +104,7 @@ def _rounding(operation: Function) -> Function:
     """The function that leaves integers alone."""
     def function(x: Any) -> Any:
         x = as_array(x)
-        return x if aval_of(x).dtype.kind in "iub" else operation(x)
+        return new_array(x, x) if aval_of(x).dtype.kind in "iub" else operation(x)
     return function
 
 
@@ -148,7 +149,7 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
         if decimals < 0:
             raise UnsupportedError(at_user_line("round: integers with decimals < 0 are not supported. "
                                                 "Write round(x.astype('float32'), decimals)"))
-        return a
+        return new_array(a, a)
     if decimals == 0:
         return _by_part(parts.round, a)
     factor = 10.0 ** (decimals if decimals > 0 else -decimals)
@@ -162,14 +163,15 @@ around = round
 
 
 def _positive(x: Any) -> Any:
-    return as_array(x)
+    x = as_array(x)
+    return new_array(x, x)
 
 
 def _absolute(x: Any) -> Any:
     if type(x) is Tracer and x.variable.aval.dtype.kind != "b":
         return parts.abs(x)
     x = operand(x)
-    return as_array(x) if aval_of(x).dtype.kind in "bu" else apply(parts.abs_p, x)
+    return new_array(as_array(x), x) if aval_of(x).dtype.kind in "bu" else apply(parts.abs_p, x)
 
 
 negative = _named("negative", unary(neg_p, "iufcbV"), "Each element with the other sign.")
@@ -213,7 +215,7 @@ def _imag(x: Any) -> Any:
 
 def _conj(x: Any) -> Any:
     x = as_array(x)
-    return parts.conj(x) if dtypes.is_complex(aval_of(x).dtype) else x
+    return parts.conj(x) if dtypes.is_complex(aval_of(x).dtype) else new_array(x, x)
 
 
 real = _named("real", _real, "The real part of each element.")
@@ -294,7 +296,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None
     x = as_array(x)
     dtype = aval_of(x).dtype
     if not dtypes.is_inexact(dtype):
-        return x
+        return new_array(x, x)
     if dtypes.is_complex(dtype):
         return complex_(*(nan_to_num(part(x), copy, nan, posinf, neginf) for part in (parts.real, parts.imag)))
     limits = ml_dtypes.finfo(dtype)

@@ -55,6 +55,14 @@ def _holds_arrays(values: Any) -> bool:
     return type(values) is Tracer or isinstance(values, jax.Array)
 
 
+def new_array(result: Any, given: Any) -> Any:
+    """`result`, copied if it is the NumPy array `given` or a view of it: for functions that give new arrays."""
+    if type(result) is np.ndarray and type(given) is np.ndarray and (result is given or (
+            result.base is not None and (result.base is given or result.base is given.base))):
+        return result.copy()
+    return result
+
+
 def as_array(value: Any) -> Any:
     """`operand(value)`, but Python numbers become NumPy scalars of their weak type."""
     value = operand(value)

@@ -13,7 +13,17 @@ from fxgrad.core.tracer import Tracer
 from fxgrad.errors import AxisError, ShapeError, at_user_line
 from fxgrad.numpy.arithmetic import remainder, subtract
 from fxgrad.numpy.creation import arange, lower_triangle
-from fxgrad.numpy.operands import as_array, as_shape, axis_of, common_shape, concrete, constant, refuse_out, shape_of
+from fxgrad.numpy.operands import (
+    as_array,
+    as_shape,
+    axis_of,
+    common_shape,
+    concrete,
+    constant,
+    new_array,
+    refuse_out,
+    shape_of,
+)
 from fxgrad.numpy.positions import addressed, take_along_one
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.shaping import ravel
@@ -36,14 +46,14 @@ def roll(a: Any, shift: Any, axis: int | Sequence[int] | None = None) -> Any:
     >>> roll([1, 2, 3], 1)
     array([3, 1, 2])
     """
-    a = as_array(a)
+    a = given = as_array(a)
     if axis is None:
-        return reshape(_rolled(ravel(a), shift, 0), shape_of(a))
+        return new_array(reshape(_rolled(ravel(a), shift, 0), shape_of(a)), given)
     axes = axis if isinstance(axis, Sequence) else [axis]
     shifts = shift if isinstance(shift, Sequence) else [shift] * len(axes)
     for each, at in zip(shifts, axes, strict=True):
         a = _rolled(a, each, axis_of("roll", at, len(shape_of(a))))
-    return a
+    return new_array(a, given)
 
 
 def _rolled(a: Any, shift: Any, axis: int) -> Any:
@@ -88,7 +98,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
         count = int(counts.reshape(()))
         wide = broadcast_to(reshape(a, (*sizes[:at + 1], 1, *sizes[at + 1:])),
                          (*sizes[:at + 1], count, *sizes[at + 1:]))
-        return reshape(wide, (*sizes[:at], sizes[at] * count, *sizes[at + 1:]))
+        return new_array(reshape(wide, (*sizes[:at], sizes[at] * count, *sizes[at + 1:])), a)
     if counts.shape != (sizes[at],):
         raise ShapeError(at_user_line(f"repeat: repeats of shape {counts.shape} for an axis of size {sizes[at]}; one "
                                       "number, or one for each element, is needed"))

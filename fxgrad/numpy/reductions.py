@@ -23,6 +23,7 @@ from fxgrad.numpy.operands import (
     as_dtype,
     axes_of,
     axis_of,
+    new_array,
     operand,
     refuse_out,
     shape_of,
@@ -60,7 +61,7 @@ def _accumulate(operation: Callable[..., Any], a: Any, axis: Axis, dtype: Any, k
     inner = dtypes.float32 if _narrow(wanted) else wanted
     if aval.dtype != inner:
         a = as_dtype(a, inner)
-    result = operation(a, axes) if axes else as_array(a)
+    result = operation(a, axes) if axes else new_array(as_array(a), a)
     if keepdims:
         result = reshape(result, kept_shape(aval.shape, axes))
     return convert(result, wanted) if inner != wanted else result
@@ -126,7 +127,7 @@ def _extremum(name: str, operation: Callable[..., Any], pair: Any, a: Any, axis:
     if initial is None and 0 in [shape[at] for at in axes]:
         raise ShapeError(at_user_line(f"{name}: an array of shape {shape} has no elements along axis {axis}, and "
                                       f"there is no {name} of none; give initial="))
-    result = operation(a, axes)
+    result = operation(a, axes) if axes else new_array(a, a)
     if keepdims:
         result = reshape(result, kept_shape(shape, axes))
     return result if initial is None else pair(result, initial)
@@ -212,7 +213,7 @@ def _test(name: str, operation: Callable[..., Any], a: Any, axis: Axis, keepdims
         a = choose(where, a, np.bool_(neutral))
     shape = shape_of(a)
     axes = axes_of(name, axis, len(shape))
-    result = operation(a, axes)
+    result = operation(a, axes) if axes else new_array(a, a)
     return reshape(result, kept_shape(shape, axes)) if keepdims else result
 
 

@@ -12,7 +12,7 @@ from fxgrad.core.tape import aval_of
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.numpy.arithmetic import divide, power
 from fxgrad.numpy.indexing import Plan, apply_basic, basic_shape, gather_form, getitem, planned
-from fxgrad.numpy.operands import as_array, common_type, is_concrete, operand, shape_of, typed
+from fxgrad.numpy.operands import as_array, common_type, is_concrete, new_array, operand, shape_of, typed
 from fxgrad.ops.index import Windows, scatter
 from fxgrad.ops.shape import rev
 from fxgrad.ops.space import broadcast_to, convert, reshape
@@ -178,7 +178,7 @@ def _update_basic(x: Any, plan: Plan, combine: str, values: Any) -> Any:
     kept = tuple(size for axis, size in enumerate(sizes) if axis not in plan.dropped)
     values = reshape(values, kept)
     if 0 in sizes:
-        return x
+        return new_array(x, x)
     if plan.reversed_axes:
         backward = [sum(other not in plan.dropped for other in range(axis)) for axis in plan.reversed_axes]
         values = rev(values, backward)

@@ -25,8 +25,13 @@ def on_cpu(rule: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     def numpy(*arrays: Any, **params: Any) -> list[Any]:
         with jax.enable_x64(True), jax.default_device(jax.local_devices(backend="cpu")[0]):
             outputs = compiled(tuple(params.items()))(*map(keys_to_jax, map(np.asarray, arrays)))
-            return [*map(to_numpy, outputs)]
+            return [*map(_of_its_own, map(to_numpy, outputs))]
     return numpy
+
+
+def _of_its_own(value: Any) -> Any:
+    """An array that can be written to: NumPy's view of one of jax's cannot."""
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def special(name: str) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from fxgrad.numpy.linalg.decompositions import qr, svdvals
 from fxgrad.numpy.linalg.operands import check, matrices, symmetrized
 from fxgrad.numpy.logic import greater, greater_equal, less, logical_and, where
 from fxgrad.numpy.mathematics import log
-from fxgrad.numpy.operands import as_array, common_shape, concrete, promoted_inexact, settled, shape_of
+from fxgrad.numpy.operands import as_array, common_shape, concrete, new_array, promoted_inexact, settled, shape_of
 from fxgrad.numpy.products import matmul
 from fxgrad.numpy.reductions import count_nonzero, prod, sum
 from fxgrad.numpy.shaping import moveaxis
@@ -265,4 +265,4 @@ def matrix_power(a: Any, n: int) -> Any:
             result = a if result is None else matmul(result, a, precision="highest")
         count >>= 1
         a = matmul(a, a, precision="highest") if count else a
-    return result
+    return new_array(result, a)
