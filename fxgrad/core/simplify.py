@@ -119,10 +119,11 @@ exactly_rounded: set[Primitive] = set()
 
 
 def is_literal(value: Any, number: float) -> bool:
-    """Whether `value` is a literal equal to `number`; `0` means the positive zero alone."""
+    """Whether `value` is a literal equal to `number`; `0` means the positive zero alone, in both parts."""
     if type(value) is not Literal or not bool(value.value == number):
         return False
-    return number != 0 or not bool(np.signbit(np.float64(complex(value.value).real)))
+    both = complex(value.value)
+    return number != 0 or not bool(np.signbit([both.real, both.imag]).any())
 
 
 class Template:

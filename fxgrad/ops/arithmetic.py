@@ -27,9 +27,19 @@ COVERED_BY = {"add_any": "add: sums of cotangents are sums like any other"}
 # --- exact algebra ------------------------------------------------------------------------------------------
 
 
+def is_complex(value: Any) -> bool:
+    """Whether products and quotients of `value` mix two parts, with infinities and signs of zeros of their own."""
+    return aval_of(value).dtype.kind == "c"
+
+
 def folded(primitive: Primitive, inputs: list[Any]) -> list[Any] | None:
-    """The result as a literal, if every input is one; for operations that NumPy and XLA round alike."""
+    """The result as a literal, if every input is one; for operations that NumPy and XLA round alike.
+
+    Products and quotients of complex numbers are not such.
+    """
     if any(type(value) is not Literal for value in inputs):
+        return None
+    if primitive in (mul_p, div_p) and is_complex(inputs[0]):
         return None
     aval = primitive.abstract(*(literal.aval for literal in inputs))[0]
     with np.errstate(all="ignore"):
@@ -102,8 +112,15 @@ simplify.commutative.add(mul_p)
 
 @rewrites.register(mul_p, makers=(neg_p,))
 def _mul_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """Factors 1 and -1 vanish; signs move outward, so that products which differ in sign alone are shared."""
+    """Factors 1 and -1 vanish; signs move outward, so that products which differ in sign alone are shared.
+
+    Of complex numbers only two signs vanish together: `(inf+1j) * 1.0` is `inf+nanj`, and the parts are differences
+    and sums, in which a sign that moves changes that of a zero.
+    """
     x, y = inputs
+    if is_complex(x):
+        first, second = known.inputs_if(x, neg_p), known.inputs_if(y, neg_p)
+        return [mul(first[0], second[0])] if first and second else None
     if type(x) is Literal or type(y) is Literal:
         for factor, literal in ((x, y), (y, x)):
             if is_literal(literal, 1) and keeps_type(factor, literal):
@@ -154,10 +171,14 @@ simplify.exactly_rounded.update((sub_p, mul_p, div_p))
 
 @rewrites.register(div_p, makers=(neg_p,))
 def _div_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """x / 1 is x, and signs move outward as in products."""
+    """x / 1 is x, and signs move outward as in products, but for integers: -x may be x, or wrap, or be divided by 0."""
     x, y = inputs
+    if is_complex(x):
+        return None
     if is_literal(y, 1) and keeps_type(x, y):
         return [x]
+    if dtypes.is_integer(aval_of(x).dtype):
+        return folded(div_p, inputs)
     above, below = known.inputs_if(x, neg_p), known.inputs_if(y, neg_p)
     if above and below:
         return [div(above[0], below[0])]

@@ -120,7 +120,7 @@ def reduced(aval: Aval, axes: tuple[int, ...]) -> Shape:
 
 def check_axes(name: str, aval: Aval, axes: Sequence[int]) -> None:
     """Raises `ShapeError` unless `axes` are distinct axes of `aval`, each counted from the front."""
-    if len(set(axes)) != len(axes) or any(not 0 <= axis < aval.ndim for axis in axes):
+    if len(set(axes)) != len(axes) or any(not (isinstance(axis, int) and 0 <= axis < aval.ndim) for axis in axes):
         raise ShapeError(f"{name}: axes {tuple(axes)} of an array of shape {aval.shape}; distinct axes from 0 to "
                          f"{aval.ndim - 1} are needed")
 
@@ -136,7 +136,8 @@ def reduction(name: str, *, numpy: Callable[..., Any], accepts: str, jvp: Rule, 
               xla: Callable[..., Any] | None = None, public: str | None = None) -> Primitive:
     """An operation that combines the elements along `axes` (a sorted tuple of non-negative ints) into one.
 
-    `numpy(array, axes)` returns an array of the same dtype.
+    `numpy(array, axes)` returns an array of the same dtype; it is not asked where there are no axes, since NumPy's
+    functions then combine every element with the neutral one.
     """
     shown = public or name
     lax_name = lax_function(xla or name)
@@ -156,8 +157,8 @@ def reduction(name: str, *, numpy: Callable[..., Any], accepts: str, jvp: Rule, 
         return Cost(aval.size, total_bytes([aval], abstract(aval, axes=axes)))
 
     primitive = register(Primitive(
-        name=name, abstract=abstract, numpy=ArrayKernel(lambda x, *, axes: numpy(x, axes)),
-        xla=lambda lax, x, *, axes: [lax_name(lax, x, axes=axes)],
+        name=name, abstract=abstract, numpy=ArrayKernel(lambda x, *, axes: numpy(x, axes) if axes else x.copy()),
+        xla=lambda lax, x, *, axes: [lax_name(lax, x, axes=axes) if axes else x],
         jvp=jvp, transpose=transpose, batch=batch, cost=cost))
     return primitive
 

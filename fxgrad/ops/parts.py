@@ -51,7 +51,8 @@ abs = operation(abs_p)
 
 @rewrites.register(abs_p)
 def _abs_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    negated = known.inputs_if(inputs[0], neg_p)
+    """|-x| is |x|, but for unsigned integers, of which -x is another number; and |x| has no sign to lose."""
+    negated = known.inputs_if(inputs[0], neg_p) if aval_of(inputs[0]).dtype.kind != "u" else None
     return [abs(negated[0])] if negated else [inputs[0]] if known.inputs_if(inputs[0], abs_p) else None
 
 

@@ -20,6 +20,7 @@ from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
+from fxgrad.errors import ArgumentError
 from fxgrad.ops import space
 from fxgrad.ops.families import broadcast_shapes, check_kind, check_same_dtype, is_linear, lax_function, rank_of
 from fxgrad.ops.space import broadcast_to, unbroadcast
@@ -87,6 +88,8 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: str | 
     results: dict[DType, DType] = {}  # by the dtypes that passed the checks, where these depend on nothing else
 
     def abstract(*avals: Aval, **params: Any) -> list[Aval]:
+        if len(avals) != arity:
+            raise ArgumentError(f"{shown} takes {arity} operand{'s' * (arity != 1)}, got {len(avals)}")
         dtype = None if params else results.get(avals[0].dtype)
         if dtype is None or not _of_one_dtype(avals):
             if params.keys() != parameters:

@@ -254,7 +254,7 @@ reduce_sum_p = reduction(
 def _sum_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
     """The kernel's call with what it takes by default left out; of narrow numbers the sum is of their own dtype."""
     aval, axes = avals[0], params["axes"]
-    if aval.dtype.kind not in "fc" or aval.dtype.itemsize == 2:
+    if aval.dtype.kind not in "fc" or aval.dtype.itemsize == 2 or not axes:
         return None
     axis = axes[0] if len(axes) == 1 else axes
     return Snippet(f"add_reduce({{0}}, {axis})" if aval.ndim > 1 else "add_reduce({0})", {"add_reduce": np.add.reduce})
@@ -316,7 +316,8 @@ def convert(x: Any, dtype: DType, weak: bool = False) -> Any:
     if aval.dtype == dtype and aval.weak == weak:
         return x
     if type(x) is Literal:
-        return Literal(x.value, Aval((), dtype, weak))
+        with np.errstate(all="ignore"):
+            return Literal(_convert_numpy(x.value, dtype=dtype, weak=weak), Aval((), dtype, weak))
     return bind(convert_element_type_p, x, dtype=dtype, weak=weak)[0]
 
 

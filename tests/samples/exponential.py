@@ -45,7 +45,7 @@ SAMPLES: dict[Primitive, list[Sample]] = {
     rsqrt_p: [*elementwise_samples(1, INEXACT, (0.2, 3)), Sample(np.array([0.0, -0.0, -1, np.inf]), without=SINGULAR)],
     cbrt_p: [*elementwise_samples(1, REAL, (0.2, 3)), *elementwise_samples(1, REAL, (-3, -0.2))],
     square_p: elementwise_samples(1, (*INEXACT, *INTEGER)),
-    integer_pow_p: [*powers(3), *powers(0), *powers(2), *powers(-2), *powers(7)],
+    integer_pow_p: [*powers(3), *powers(1), *powers(0), *powers(2), *powers(-2), *powers(7)],
     logaddexp_p: [
         *elementwise_samples(2, REAL),
         Sample(np.array([800.0, -800, 800]), np.array([-800.0, 800, 800.5])),
