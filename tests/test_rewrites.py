@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fxgrad
 from fxgrad.core.avals import Aval, Literal, array_aval
 from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program
@@ -141,3 +142,22 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_rewrite(name: str) -> None:
     check(*CASES[name])
+
+
+FUNCTIONS: list[tuple[Callable[..., Any], list[Any]]] = [
+    (lambda a, b: (-a) // b, [np.array([4, 6], np.uint8), np.array([3, 5], np.uint8)]),
+    (lambda a: np.abs(-a), [np.array([4, 6], np.uint8)]),
+    (lambda n: (-n) // -n, [np.array([1, -5, -(2**31)], np.int32)]),
+    (lambda z: z * (1.0 + 0j), [np.array([complex(np.inf, 1), complex(-0.0, -2.0)])]),
+    (lambda z: np.log(-z * (1 - 1j)).imag, [np.array([1 + 1j])]),
+]
+
+
+@pytest.mark.parametrize("case", range(len(FUNCTIONS)))
+def test_derived_programs_give_numpys_bits(case: int) -> None:
+    """Batches and derivatives are simplified while they are recorded."""
+    function, args = FUNCTIONS[case]
+    with np.errstate(all="ignore"):
+        expected = function(*args)
+        assert bits(fxgrad.vmap(function)(*args)) == bits(expected)
+        assert bits(fxgrad.jvp(function, tuple(args), tuple(map(np.zeros_like, args)))[0]) == bits(expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fxgrad.core import program as ir
 from fxgrad.core.avals import Literal
+from fxgrad.core.primitive import registry
 from fxgrad.core.program import Atom, Equation, Program, Var, subprograms
 from fxgrad.errors import FxgradError, ProgramError
 
@@ -42,6 +43,9 @@ def _check_equation(program: Program, index: int, equation: Equation, bound: set
         if "checked" not in inner.memo:
             check(inner)
             inner.memo["checked"] = True
+    for name, value in equation.params.items():
+        if _holds_float(value) and registry.get(equation.primitive.name) is equation.primitive:
+            raise _error(program, index, f"its parameter {name}={value!r} holds a float, where whole ones are needed")
     try:
         expected = list(equation.primitive.abstract(*(atom.aval for atom in equation.inputs), **equation.params))
     except (FxgradError, TypeError) as error:
@@ -53,6 +57,11 @@ def _check_equation(program: Program, index: int, equation: Equation, bound: set
         if var in bound:
             raise _error(program, index, f"its output ({var.aval}) is bound already")
         bound.add(var)
+
+
+def _holds_float(value: object) -> bool:
+    """Whether a parameter is a float, or a tuple that holds one: no operation of the library takes such."""
+    return isinstance(value, float) or (isinstance(value, tuple) and any(map(_holds_float, value)))
 
 
 def _error(program: Program, index: int, problem: str) -> ProgramError:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import fxgrad
 from fxgrad import Equation, Program, Var
-from fxgrad.errors import ProgramError
+from fxgrad.core.avals import array_aval
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.recording import trace
+from fxgrad.core.tape import bind
+from fxgrad.errors import FxgradError, ProgramError
 from fxgrad.ops.arithmetic import neg_p
 from fxgrad.ops.pointwise import add_p
 from fxgrad.ops.space import reduce_sum_p
+from tests.samples import all_samples
+
+SAMPLES = all_samples()
 
 
 def sound() -> Program:
@@ -89,3 +98,45 @@ def test_the_message_shows_the_neighbours_and_the_line() -> None:
     assert lines[1].startswith("  -> 0: ")
     assert lines[2].startswith("     1: ")
     assert "test_check.py" in lines[-1]
+
+
+def test_wrong_number_of_operands() -> None:
+    """Kernels would take the third for a place to write the result to."""
+    program = sound()
+    x, = program.inputs
+    for count, problem in ((1, "add takes 2 operands, got 1"), (3, "add takes 2 operands, got 3")):
+        with pytest.raises(ProgramError, match=problem):
+            Program([x], [Equation(add_p, [x] * count, {}, [Var(x.aval)])], [x]).check()
+
+
+@pytest.mark.parametrize("primitive", SAMPLES, ids=str)
+def test_floats_for_whole_numbers(primitive: Primitive) -> None:
+    """Whatever has a shape, an axis or a count: a float in its place is refused, before something runs."""
+    for sample in SAMPLES[primitive][:3]:
+        try:
+            program = trace(lambda *args, sample=sample: bind(primitive, *args, **sample.params),
+                            [array_aval(arg) for arg in sample.args()], staging=True, intern=False)[0]
+        except FxgradError:
+            continue  # under a named axis alone
+        equation = program.equations[-1]
+        for name, value in equation.params.items():
+            if floated(value) is not value:
+                wrong = Equation(equation.primitive, equation.inputs, {**equation.params, name: floated(value)},
+                                 equation.outputs)
+                with pytest.raises(ProgramError):
+                    Program(program.inputs, [*program.equations[:-1], wrong], program.outputs, program.captured).check()
+
+
+def floated(value: Any) -> Any:
+    """With floats in place of ints, in tuples too; the value itself if there are none."""
+    if type(value) is int:
+        return float(value)
+    return tuple(map(floated, value)) if type(value) is tuple and any(
+        floated(each) is not each for each in value) else value
+
+
+def test_no_axes() -> None:
+    """Parsed or not, jitted or not, a reduction over no axes is its operand, to the sign of a zero."""
+    program = fxgrad.parse("program f(x: f64[2]) { y: f64[2] = reduce_sum(x, axes=()) return y }")
+    for run in (program, program, program, fxgrad.jit(program)):
+        assert np.asarray(run(np.array([-0.0, 1.5]))).tobytes() == np.array([-0.0, 1.5]).tobytes()
