@@ -19,6 +19,10 @@ interning_limit: int = 200_000
 """Recorded operations kept for recognition before the table of programs is emptied."""
 
 
+traceback_filtering: bool = os.environ.get("FXGRAD_TRACEBACK_FILTERING", "on") != "off"
+"""Whether fxgrad's own frames are left out of the tracebacks of errors."""
+
+
 default_float: Callable[[], np.dtype[Any]] = _default_float.get  # no function of ours: every jitted call asks
 """The dtype of a Python float that meets no array: float32 unless `default_dtype` says otherwise."""
 
@@ -56,3 +60,51 @@ def _checked(dtype: Any) -> np.dtype[Any]:
         raise ValueError(f"the default dtype must be a real floating dtype, got {result.name}; "
                          'write for example "float32" or "float64"')
     return result
+
+
+def _switch(value: Any) -> bool:
+    if value in (True, "on", "auto", "remove_frames", "tracebackhide", "quiet_remove_frames"):
+        return True
+    if value in (False, "off"):
+        return False
+    raise ValueError(f"a setting that is on or off was given {value!r}; write True or False")
+
+
+def _set_filtering(value: Any) -> None:
+    global traceback_filtering
+    traceback_filtering = _switch(value)
+
+
+def _set_checks(value: Any) -> None:
+    global check_level
+    check_level = int(value)
+
+
+def _set_limit(value: Any) -> None:
+    global interning_limit
+    interning_limit = int(value)
+
+
+_SETTINGS: dict[str, Callable[[Any], None]] = {
+    "default_dtype": set_default_dtype,
+    "traceback_filtering": _set_filtering,
+    "check_level": _set_checks,
+    "interning_limit": _set_limit,
+    "enable_x64": lambda value: set_default_dtype("float64" if _switch(value) else "float32"),
+}
+
+
+def update(name: str, value: Any) -> None:
+    """Changes a setting: `default_dtype`, `traceback_filtering`, `check_level` or `interning_limit`.
+
+    jax's names are known where they mean something here: `jax_traceback_filtering`, and `jax_enable_x64`, which chooses
+    the dtype of arrays made without one, since arrays keep theirs in any case. Raises `ValueError` for all others.
+
+    >>> import fxgrad
+    >>> fxgrad.config.update("traceback_filtering", "on")
+    """
+    change = _SETTINGS.get(name.removeprefix("jax_"))
+    if change is None:
+        raise ValueError(f"{name} is no setting of fxgrad; it has {', '.join(sorted(_SETTINGS))}. Those of XLA are set "
+                         "with jax.config.update, and hold for fxgrad.jit")
+    change(value)

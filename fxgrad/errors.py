@@ -9,7 +9,7 @@ FxgradError
 ├── TreeError (ValueError)              a container (pytree) of the wrong structure
 ├── ConcretizationError (TypeError)     a Python value was asked of a tracer that has none
 ├── ArrayConversionError (TypeError)    a tracer was to become a NumPy array or a Python number
-├── MutationError (TypeError)           item assignment to a tracer
+├── MutationError (TypeError)           a change in place of a tracer
 ├── LeakedTracerError (RuntimeError)    a tracer used after its function had returned
 ├── UnsupportedError (NotImplementedError)   a NumPy or jax function that fxgrad cannot trace, or a missing rule
 ├── LinearityError (TypeError)          transposing something that is not linear
@@ -105,9 +105,10 @@ class ArrayConversionError(FxgradError, TypeError):
 
 
 class MutationError(FxgradError, TypeError):
-    """Item assignment to a tracer: `x[0] = 1`.
+    """A change in place of a tracer: `x[0] = 1`, `row *= 2` of a view, `x.sort()`, `out=x`.
 
-    Cause: traced arrays are values and cannot change. Cure: `x = x.at[0].set(1)`.
+    Cause: traced arrays are values and cannot change. `x += y` works where no other name would see the change.
+    Cure: `x = x.at[0].set(1)`; the message says what to write in the place of the user's own line.
     """
 
 
@@ -157,8 +158,12 @@ class ProgramSyntaxError(FxgradError, ValueError):
 @functools.lru_cache(maxsize=4096)
 def is_users(filename: str) -> bool:
     """Whether a file is neither fxgrad's nor NumPy's nor jax's nor another library's."""
-    return not filename.startswith((_PACKAGE, "<__array_function__")) and filename != "<fxgrad>" and \
-        "site-packages" not in filename
+    return not is_own(filename) and not filename.startswith("<__array_function__") and "site-packages" not in filename
+
+
+def is_own(filename: str) -> bool:
+    """Whether a file is fxgrad's, or code that it generated."""
+    return filename.startswith(_PACKAGE) or filename == "<fxgrad>"
 
 
 def user_frame() -> FrameType | None:
@@ -171,12 +176,48 @@ def user_frame() -> FrameType | None:
     return None
 
 
+Place = tuple[Any, int] | None
+Refused = tuple[FxgradError, Place]
+"""An error that says why a number was refused, and the code and line of the user's where that was."""
+
+
+def running_place() -> Place:
+    """The code and the line of the user's that are running."""
+    frame = user_frame()
+    return None if frame is None else (frame.f_code, frame.f_lineno)
+
+
+def stands_for(error: Exception, refused: Refused | None) -> bool:
+    """Whether `error` is what NumPy raised in the place of the error that refused it a number."""
+    return refused is not None and not isinstance(error, FxgradError) and _place_of(error) == refused[1]
+
+
+def _place_of(error: BaseException) -> Place:
+    """The code and the line of the user's innermost frame that an error came through."""
+    place = None
+    traceback = error.__traceback__
+    while traceback is not None:
+        if is_users(traceback.tb_frame.f_code.co_filename):
+            place = traceback.tb_frame.f_code, traceback.tb_lineno
+        traceback = traceback.tb_next
+    return place
+
+
 def user_line() -> str:
     """The user's own line as `file:line (in function)`, for the end of a message; "" if there is none."""
     frame = user_frame()
     if frame is None:
         return ""
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} (in {frame.f_code.co_name})"
+    return f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno} (in {frame.f_code.co_name})"
+
+
+def file_name(filename: str) -> str:
+    """What messages call a file: its name without folders, and a cell of a notebook as `In[2]`."""
+    notebook = sys.modules.get("IPython")
+    shell = notebook.get_ipython() if notebook is not None and hasattr(notebook, "get_ipython") else None
+    named = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    cell = named(filename) if named is not None else None
+    return str(cell[1]) if cell else os.path.basename(filename)
 
 
 def at_user_line(message: str) -> str:

@@ -18,7 +18,7 @@ NAMES = [path.relative_to(ROOT).as_posix() for path in FILES]
 # From the ground up. A module imports from its own layer and those below. A name stands for the module or package of
 # that name and all that is in it.
 LAYERS = [
-    ["errors", "config", "dtypes", "tree"],
+    ["errors", "written", "advice", "tracebacks", "config", "dtypes", "tree"],
     ["core"],
     ["ops"],
     ["transforms"],

@@ -18,6 +18,7 @@ from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.ops.join import concatenate
 from fxgrad.ops.shape import slice_in_dim
+from fxgrad.tracebacks import boundary
 from fxgrad.transforms.batch import batched_program, batching_over
 
 Axes = Any
@@ -56,6 +57,7 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
     _check_axis_name(axis_name, chunk_size)
 
     @transformation("vmap", fun)
+    @boundary
     def batched(*args: Any, **kwargs: Any) -> Any:
         call = _MappedCall(fun, in_axes, args, kwargs, axis_size)
         avals = [_without_axis(aval_of(value), axis) for value, axis in zip(call.values, call.axes, strict=True)]

@@ -42,6 +42,7 @@ from fxgrad.core.tape import axes_in_scope, bind, current, innermost_for, takes_
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
 from fxgrad.executors.xla import idle_scopes, x64
+from fxgrad.tracebacks import boundary
 
 
 def jit(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] | None = None,
@@ -208,6 +209,7 @@ class _State:
 
     # --- calls that are not as those before -------------------------------------------------------------
 
+    @boundary
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call inside a transformation, or the first one under this default dtype."""
         if current.get() is not None:
@@ -243,6 +245,7 @@ class _State:
             reason = self.explained(version, args, kwargs)
         return self.call_again(reason, version, args, kwargs)
 
+    @boundary
     def call_again(self, reason: type[Unprepared], version: _Version, args: tuple[Any, ...], kwargs: dict[str, Any],
                     ) -> Any:
         """A call that what was prepared did not fit."""
@@ -258,6 +261,7 @@ class _State:
             self._use_own(version)
         return self._run(version, args, kwargs)
 
+    @boundary
     def explained(self, version: _Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> type[Unprepared]:
         """Called where jax raised an error: what there is to prepare, or raises the error, in our words if it can."""
         if not version.given_keys and _given_keys(args, kwargs):

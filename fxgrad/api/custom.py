@@ -27,6 +27,7 @@ from fxgrad.core.tape import aval_of, bind, innermost_for
 from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
 from fxgrad.ops import arithmetic
 from fxgrad.ops.space import convert, instantiate
+from fxgrad.tracebacks import boundary
 
 
 class _Call:
@@ -235,6 +236,7 @@ class custom_jvp(_WithRule):  # noqa: N801  (a decorator, named as in jax)
         return [next(first) if position in self.nondiff else next(rest)
                 for position in range(len(nondiff) + len(primals))]
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the function itself."""
         call = self._call(self.rule is not None, "defjvp(rule)", args, kwargs)
@@ -323,6 +325,7 @@ class custom_vjp(_WithRule):  # noqa: N801  (a decorator, named as in jax)
         """Sets the two halves of the rule."""
         self.forward, self.backward = forward, backward
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the function itself."""
         call = self._call(self.forward is not None, "defvjp(forward, backward)", args, kwargs)

@@ -17,10 +17,12 @@ from fxgrad.core.program import Program
 from fxgrad.core.symbolic import Zero
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.ops.space import zeros
+from fxgrad.tracebacks import boundary
 from fxgrad.transforms.forward import ONE, has_tangent, jvp_program
 from fxgrad.transforms.linearize import Split, linearized
 
 
+@boundary
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False,
         argnums: Argnums | None = None) -> Any:
     """The output of `fun` and its derivative in the direction `tangents`: `(output, tangent)`, by forward mode.
@@ -67,6 +69,7 @@ def _is_one(tangent: Any) -> bool:
     return type(tangent) in (int, float) and tangent == 1
 
 
+@boundary
 def linearize(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, has_aux: bool = False) -> Any:
     """`fun(*primals)` and its derivative there as a linear function: `(output, linear[, aux])`.
 
@@ -107,6 +110,7 @@ class Linearized:
         linear = self._split.linear
         return Program(linear.inputs, linear.equations, linear.outputs, linear.captured, self._residuals)
 
+    @boundary
     def __call__(self, *tangents: Any) -> Any:
         """The tangent of the output; raises `TreeError` or `ArgumentError` unless `tangents` are like the primals."""
         leaves = match_trees("linearize", "the primals", self._in_tree, "the tangents", tangents)

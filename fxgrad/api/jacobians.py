@@ -29,6 +29,7 @@ from fxgrad.numpy.creation import eye
 from fxgrad.ops.join import concatenate
 from fxgrad.ops.shape import slice_in_dim
 from fxgrad.ops.space import full, instantiate, move_axis, reshape, zeros
+from fxgrad.tracebacks import boundary
 from fxgrad.transforms.batch import Batch, Batched, put_axis
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearize_in_place, pull_back
@@ -129,6 +130,7 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
         raise ArgumentError(at_user_line(f"{what}: chunk_size={chunk_size}; it must be at least 1, or None"))
 
     @transformation(what, fun)
+    @boundary
     def jacobian_function(*args: Any, **kwargs: Any) -> Any:
         selected = select(what, fun, argnums, args)
         avals = leaf_avals(what, selected)

@@ -15,6 +15,7 @@ from fxgrad.core.avals import struct_of
 from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program, Signature
 from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
+from fxgrad.tracebacks import boundary
 
 
 def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()) -> Callable[..., Program]:
@@ -30,6 +31,7 @@ def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = 
     1
     """
     @transformation("make_program", fun)
+    @boundary
     def traced_program(*args: Any, **kwargs: Any) -> Program:
         static = static_positions(static_argnums, len(args))
         traced, names, structure = trace_call("make_program", fun, args, kwargs, static)
@@ -95,6 +97,7 @@ def _typed(program: Program, values: Sequence[Any]) -> list[Any]:
     return result
 
 
+@boundary
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of `fun(*args, **kwargs)` without computing anything.
 

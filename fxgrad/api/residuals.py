@@ -26,6 +26,7 @@ from fxgrad.core.tape import aval_of, bind, innermost_for
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.ops import arithmetic
+from fxgrad.tracebacks import boundary
 from fxgrad.transforms.forward import has_tangent
 from fxgrad.transforms.linearize import linearized
 
@@ -64,6 +65,7 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
     settings |= {} if prevent_cse else {"prevent_cse": False}
 
     @transformation("checkpoint", fun)
+    @boundary
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         static = static_positions(static_argnums, len(args))
         dynamic = [arg for position, arg in enumerate(args) if position not in static]

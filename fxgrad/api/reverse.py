@@ -41,6 +41,7 @@ from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import Tape, aval_of, is_tracing
 from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line, function_name
 from fxgrad.ops.space import instantiate
+from fxgrad.tracebacks import boundary, shortened
 from fxgrad.transforms.forward import has_tangent
 from fxgrad.transforms.joint import grad_program
 from fxgrad.transforms.linearize import Split, linearized, pull_back
@@ -71,7 +72,10 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
 
     @transformation("grad", fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        _, result, aux = differentiate(args, kwargs)
+        try:
+            _, result, aux = differentiate(args, kwargs)
+        except Exception as error:  # noqa: BLE001  (raised again)
+            raise shortened(error)  # noqa: B904
         return (result, aux) if has_aux else result
     return gradient
 
@@ -91,7 +95,10 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
 
     @transformation("value_and_grad", fun)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        value, result, aux = differentiate(args, kwargs)
+        try:
+            value, result, aux = differentiate(args, kwargs)
+        except Exception as error:  # noqa: BLE001  (raised again)
+            raise shortened(error)  # noqa: B904
         return ((value, aux), result) if has_aux else (value, result)
     return value_and_gradient
 
@@ -207,6 +214,7 @@ def _check_scalar(what: str, fun: Any, traced: Traced, holomorphic: bool) -> Non
             f"{cure}"))
 
 
+@boundary
 def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, has_aux: bool = False) -> Any:
     """`fun(*primals)` and its pullback: `(output, pullback)`, or `(output, pullback, aux)` with `has_aux`.
 
@@ -243,6 +251,7 @@ class Pullback:
         self._residuals, self._out_tree = list(residuals), traced.out_tree
         self._out_avals = traced.program.out_avals
 
+    @boundary
     def __call__(self, cotangent: Any) -> Any:
         """The cotangents of the primals; raises `TreeError` or `ArgumentError` unless it fits the output."""
         names = tree.leaf_names(cotangent, "output")
@@ -288,6 +297,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
 
     _refuse_affine(fun, traced)
 
+    @boundary
     def transpose(cotangent: Any) -> tuple[Any, ...]:
         leaves = match_trees("linear_transpose", "the output", traced.out_tree, "the cotangent", cotangent)
         given = [tangent_leaf("linear_transpose", leaf, aval, lambda: "the output", "cotangent")

@@ -30,11 +30,13 @@ NUMBERS = frozenset({float, int, complex, np.float32, np.float64})
 _SEQUENCES = frozenset({tuple, list})
 
 
-def remembered(function: Callable[..., Any], captures: bool = False) -> Callable[..., Any]:
+def remembered(function: Callable[..., Any], captures: bool = False,
+               views: Callable[[Any, tuple[Any, ...]], Any] | None = None) -> Callable[..., Any]:
     """`function`, a library function of arrays and static arguments, with its calls on traced arrays remembered.
 
     What it records must follow from the types of its traced arguments, the values of the others and the settings of
     the tape. With `captures` it treats all arrays alike, and NumPy's among the arguments are captured before it runs.
+    `views(result, args)` is the result of a function that makes views of its argument in NumPy, with a note of that.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> calls = []
@@ -46,11 +48,13 @@ def remembered(function: Callable[..., Any], captures: bool = False) -> Callable
     >>> float(slope(3.0)), float(slope(5.0)), len(calls)
     (12.0, 20.0, 1)
     """
+    plain = function if views is None else lambda *args, **options: views(function(*args, **options), args)
+
     @functools.wraps(function)
     def wrapper(*args: Any, **options: Any) -> Any:
         tape = current.get()
         if tape is None or not tape.interned or not args:
-            return function(*args, **options)
+            return plain(*args, **options)
         key: Any = None
         first, last = args[0], args[-1]
         if len(args) <= 2 and not options:  # as `_key`, in less time
@@ -72,11 +76,13 @@ def remembered(function: Callable[..., Any], captures: bool = False) -> Callable
         if key is None:
             key = _key(tape, function, args, options, captures)
             if key is None:
-                return function(*args, **options)
+                return plain(*args, **options)
         call = tape.node.calls.get(key)
         if type(call) is interning.Node:
-            return tape.step(call)
-        return tape.replay(call) if call is not None else _learn(tape, key, function, args, options)
+            result = tape.step(call)
+        else:
+            result = tape.replay(call) if call is not None else _learn(tape, key, function, args, options)
+        return result if views is None else views(result, args)
     return wrapper
 
 
@@ -161,7 +167,8 @@ def _learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, 
             nodes = tape.nodes[start:]
             is_one_step = len(nodes) == 1 and not captured and outputs is nodes[0].outputs[0]
             interning.remember(node, key, nodes[0] if is_one_step else (nodes, captured, outputs))
-    return result
+    # A result that is the argument itself is a copy of it in NumPy, or is noted as a view.
+    return result.__copy__() if type(result) is Tracer and any(result is arg for arg in args) else result
 
 
 def _variables(tape: Tape, result: Any) -> Any:

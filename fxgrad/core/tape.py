@@ -141,6 +141,8 @@ class Tape:
     closed = False
     times_forced = 0
     interned, literals = True, False
+    refused: errors.Refused | None = None
+    owns_inputs = False  # whether nobody but the function has its inputs, so that it may write over them
     axes: Mapping[str, int] = NO_AXES
     scope: Mapping[str, int] = NO_AXES
     _environment: dict[Var, Any] | None = None
@@ -174,9 +176,19 @@ class Tape:
         try:
             output = function(*[Tracer(self, var) for var in self.root.outputs])
             return output if flatten is None or type(output) is Tracer else flatten(output)
+        except (TypeError, ValueError) as error:
+            if not errors.stands_for(error, self.refused):
+                raise
+            assert self.refused is not None
+            raise self.refused[0] from None
         finally:
             current.reset(token)
             self.closed = True
+
+    def refuse(self, refusal: errors.FxgradError) -> errors.FxgradError:
+        """`refusal`, an error to be raised, remembered since NumPy may raise another one in its place."""
+        self.refused = refusal, errors.running_place()
+        return refusal
 
     @property
     def name(self) -> str:
@@ -225,6 +237,8 @@ class Tape:
             self.node = nodes[-1]  # type: ignore[assignment]
             if captured:
                 self.captured += captured
+        elif type(outputs) is Var:  # nothing was done, and NumPy would have made a copy
+            return Tracer(self, outputs).__copy__()
         if type(outputs) is Var:
             return Tracer(self, outputs)
         return type(outputs)([Tracer(self, var) for var in outputs])
@@ -302,7 +316,7 @@ class Tape:
         if self.closed:
             raise leaked(tracer)
         if self.values is None:
-            raise self._unknown(tracer, use)
+            raise self.refuse(self._unknown(tracer, use))
         self.times_forced += 1
         value = self._run_prefix()[tracer.variable]
         if type(value) is Tracer:
@@ -364,7 +378,7 @@ class Tape:
         for node in self.nodes:
             if node.equation is not None and var in node.outputs and node.equation.source is not None:
                 source = node.equation.source
-                return f"{source.filename.rsplit('/', 1)[-1]}:{source.line} (in {source.code.co_name})"
+                return f"{errors.file_name(source.filename)}:{source.line} (in {source.code.co_name})"
         return ""
 
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fxgrad import errors
+from fxgrad.advice import called, conversion
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.program import Var
 from fxgrad.dtypes import DType
+from fxgrad.written import Assignment, item_assignment, running_call, written
 
 if TYPE_CHECKING:
     from fxgrad.core.tape import Tape
@@ -26,11 +30,13 @@ class Tracer:
     """
 
     # Slots: one is built for every recorded operation.
-    __slots__ = ("tape", "variable")
+    __slots__ = ("tape", "variable", "viewed")
     __array_priority__ = 1000
 
     tape: Tape
     variable: Var
+    viewed: Tracer | None
+    """What this would be a view of in NumPy, None for a copy; unset where that makes no difference."""
 
     def __init__(self, tape: Tape, variable: Var) -> None:
         self.tape, self.variable = tape, variable
@@ -91,34 +97,31 @@ class Tracer:
         if self.dtype.kind not in "iu" or self.shape:
             raise errors.ArrayConversionError(errors.at_user_line(
                 f"a traced {self.aval} cannot be used as an index or a size: only integer scalars can"))
-        return int(self.tape.force(self, "an index"))
+        return int(self.tape.force(self, called() or "an index"))
 
     def __int__(self) -> int:
-        if self.dtype.kind not in "iub":
-            raise _refusal(self, "int(x)", "np.floor(x) keeps it traced")
         if self.size != 1:
-            raise TypeError("only arrays of one element can be converted to Python integers")
+            raise TypeError(errors.at_user_line("only arrays of one element can be converted to Python integers"))
+        if self.dtype.kind == "c":
+            raise TypeError(errors.at_user_line(f"int() of a complex array ({self.aval}): write int(x.real)"))
         return int(self.tape.force(self, "int()").reshape(()))
 
     def __float__(self) -> float:
-        raise _refusal(self, "float(x)", "leave out float(): x itself can be used in arithmetic, and in "
-                       "place of y[0] = x for a NumPy array y write y = fxgrad.numpy.at(y)[0].set(x)")
+        raise _refusal(self, "float(x)", "Leave out float(): x itself can be used in arithmetic")
 
     def __complex__(self) -> complex:
-        raise _refusal(self, "complex(x)", "leave out complex(): x itself can be used in arithmetic")
+        raise _refusal(self, "complex(x)", "Leave out complex(): x itself can be used in arithmetic")
 
     def item(self, *_: Any) -> Any:
         """Refused: the result would be cut off from the derivative."""
-        raise _refusal(self, "x.item()", "leave out .item(): a 0-d x itself can be used in arithmetic")
+        raise _refusal(self, "x.item()", "Leave out .item(): a 0-d x itself can be used in arithmetic")
 
     def tolist(self) -> Any:
         """Refused: the result would be cut off from the derivative."""
         raise _refusal(self, "x.tolist()", "list(x) gives a list of traced rows")
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise _refusal(self, "np.asarray(x)", "call a function that fxgrad.numpy has; np.<function>(x) then works too; "
-                       "np.stack([x, y]) in place of np.array([x, y]), and fxgrad.numpy.take(a, x, axis=0) in place "
-                       "of a[x] for a NumPy array a")
+        raise _refusal(self, "np.asarray(x)", "Call a function that fxgrad.numpy has; np.<function>(x) then works too")
 
     @property
     def __jax_array__(self) -> Any:
@@ -133,16 +136,32 @@ class Tracer:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         shown = _shown_index(index)
+        assignment = item_assignment(written().statement, view=type(getattr(self, "viewed", None)) is Tracer)
+        call = running_call()
+        if assignment is None and call is not None and call.function.endswith("shuffle") and call.positional:
+            array = call.positional[0]
+            assignment = Assignment(call.text, f"{array} = {array}[np.random.permutation(len({array}))]")
+        done, instead = assignment or (f"item assignment x[{shown}] = ...", f"x = x.at[{shown}].set(...)")
         raise errors.MutationError(errors.at_user_line(
-            f"item assignment x[{shown}] = ... on a traced array ({self.aval}): traced arrays cannot change. "
-            f"Write x = x.at[{shown}].set(...)"))
+            f"{done} on a traced array ({self.aval}): traced arrays cannot change. Write {instead}"))
+
+    def __copy__(self) -> Tracer:
+        """An array of its own, of the same value."""
+        copied = Tracer(self.tape, self.variable)
+        copied.viewed = None
+        return copied
+
+    def __deepcopy__(self, _: Any) -> Tracer:
+        return self.__copy__()
 
     def __hash__(self) -> int:
         raise TypeError(errors.at_user_line(
             f"unhashable: a traced array ({self.aval}) cannot be a dictionary key, a set element or a static argument"))
 
     def __format__(self, spec: str) -> str:
-        return format(repr(self), spec) if not spec else repr(self)
+        """The value by `spec` where it is known; without a value, or without `spec`, as `repr`."""
+        known = self.tape.known_value(self) if spec else None
+        return repr(self) if known is None else format(np.asarray(known)[()], spec)
 
     def __repr__(self) -> str:
         known = self.tape.known_value(self)
@@ -158,7 +177,10 @@ def _shown_index(index: Any) -> str:
     return "..." if index is Ellipsis else repr(index) if isinstance(index, int | type(None)) else "i"
 
 
-def _refusal(tracer: Tracer, what: str, instead: str) -> errors.ArrayConversionError:
-    return errors.ArrayConversionError(errors.at_user_line(
-        f"{what} of a traced array ({tracer.aval}) would cut it off from the derivative without a word. "
-        f"Instead: {instead}; stop_gradient(x) cuts on purpose; fxgrad.debug.value(x) looks at the value"))
+def _refusal(tracer: Tracer, what: str, instead: str) -> errors.FxgradError:
+    found = conversion()
+    if found is not None:
+        what, instead = found
+    return tracer.tape.refuse(errors.ArrayConversionError(errors.at_user_line(
+        f"{what} would make numbers of a traced array ({tracer.aval}) and cut it off from the derivative without a "
+        f"word. {instead}. (stop_gradient(x) cuts on purpose, and fxgrad.debug.value(x) looks at the value)")))

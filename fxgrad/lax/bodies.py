@@ -12,7 +12,7 @@ from fxgrad.control.flat import Traced, check_leaf, just, trace_flat
 from fxgrad.control.wiring import rewired, with_output_types
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
-from fxgrad.core.tape import aval_of, takes_literals
+from fxgrad.core.tape import Tape, aval_of, takes_literals
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.ops.space import convert
 from fxgrad.tree import TreeDef
@@ -52,7 +52,11 @@ def trace_body(what: str, function: Callable[..., Any], call: Callable[..., Any]
     """Traces `call`, which applies the user's `function` to flat tracers; values are not known inside."""
     literals = takes_literals()
     return trace_flat(call, avals, what, function, staging=True, names=lambda: names, intern=not literals,
-                      literals=literals)
+                      literals=literals, tape_class=_BodyTape)
+
+
+class _BodyTape(Tape):
+    owns_inputs = True
 
 
 def leaf_paths(structure: TreeDef, root: str) -> list[str]:

@@ -16,10 +16,12 @@ from fxgrad.lax.bodies import check_function, flatten, join_branches, trace_body
 from fxgrad.ops.choose import clamp
 from fxgrad.ops.comparison import ne
 from fxgrad.ops.space import convert
+from fxgrad.tracebacks import boundary
 
 _NONE: Any = object()
 
 
+@boundary
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = _NONE,
          linear: Any = None) -> Any:  # noqa: ARG001  (jax has it, and gives it no meaning)
     """`true_fun(*operands)` where the scalar `pred` is true, and `false_fun(*operands)` where it is not.
@@ -50,6 +52,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     return _choose("cond", convert(number, dtypes.int32), (false_fun, true_fun), ("false_fun", "true_fun"), operands)
 
 
+@boundary
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NONE) -> Any:
     """`branches[index](*operands)`; an index out of range means the first or the last branch.
 

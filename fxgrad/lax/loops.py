@@ -22,12 +22,14 @@ from fxgrad.ops.join import concatenate
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.shape import slice_in_dim
 from fxgrad.ops.space import convert, reshape
+from fxgrad.tracebacks import boundary
 from fxgrad.transforms.batch import batched_program
 from fxgrad.tree import TreeDef
 
 Carry = Any
 
 
+@boundary
 def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Carry], init_val: Carry) -> Carry:
     """Repeats `value = body_fun(value)` from `init_val` on while `cond_fun(value)` is true; returns the last value.
 
@@ -67,6 +69,7 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
     return init.rebuild(outputs)
 
 
+@boundary
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], init_val: Carry, *,
               unroll: int | bool | None = None) -> Carry:
     """Repeats `value = body_fun(i, value)` for `i` from `lower` to `upper - 1`; returns the last value.
@@ -122,6 +125,7 @@ def _unrolled(what: str, unroll: int | bool, length: int) -> int:
     return int(unroll)
 
 
+@boundary
 def scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any = None, length: int | None = None,
          reverse: bool = False, unroll: int | bool = 1) -> tuple[Carry, Any]:
     """Applies `carry, y = f(carry, x)` to each entry `x` of `xs` along its first axis, from `carry = init` on.
@@ -180,6 +184,7 @@ def _length(entries: Flat, length: int | None) -> int:
     return next(iter(sizes.values()))
 
 
+@boundary
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:  # noqa: A001  (jax's name)
     """`f(x)` for each entry of `xs` along its first axis, one after the other, stacked.
 

@@ -16,6 +16,7 @@ from fxgrad.numpy import (
     creation,
     finding,
     indexing,
+    inplace,
     inspection,
     logic,
     mathematics,
@@ -27,6 +28,7 @@ from fxgrad.numpy import (
     statistics,
 )
 from fxgrad.numpy.updates import Updates
+from fxgrad.numpy.views import VIEWS, item, view
 from fxgrad.ops.join import unstack
 
 Function = Callable[..., Any]
@@ -45,6 +47,10 @@ _COMPARISONS: dict[str, Function] = {
     "le": logic.less_equal.function, "gt": logic.greater.function, "ge": logic.greater_equal.function,
 }
 
+_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
+            "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}
+"""Operators that have a form in place."""
+
 _UNARY: dict[str, Function] = {
     "neg": mathematics.negative.function, "pos": mathematics.positive.function, "abs": mathematics.absolute.function,
     "invert": logic.invert.function,
@@ -52,7 +58,7 @@ _UNARY: dict[str, Function] = {
 
 _METHODS: dict[str, Function] = {
     "all": reductions.all, "any": reductions.any, "argmax": reductions.argmax, "argmin": reductions.argmin,
-    "argsort": ordering.argsort, "astype": creation.astype, "clip": arithmetic.clip, "copy": creation.copy,
+    "argsort": ordering.argsort, "astype": creation.astype, "clip": arithmetic.clip,
     "conj": mathematics.conjugate.function, "conjugate": mathematics.conjugate.function,
     "cumprod": ordering.cumprod, "cumsum": ordering.cumsum, "diagonal": rearranging.diagonal, "dot": products.dot,
     "flatten": shaping.ravel, "max": reductions.max, "mean": statistics.mean, "min": reductions.min,
@@ -88,7 +94,8 @@ def _transpose(self: Any, *axes: Any) -> Any:
 def _iterate(self: Any) -> Iterator[Any]:
     if not self.shape:
         raise TypeError(at_user_line("iteration over a traced scalar (a 0-d array)"))
-    return iter(unstack(self, 0))
+    rows = unstack(self, 0)
+    return iter(view(rows, (self,)) if len(self.shape) > 1 else rows)
 
 
 def _contains(self: Any, value: Any) -> bool:
@@ -117,10 +124,10 @@ def _to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
 
 _PROPERTIES: dict[str, Function] = {
     "device": lambda self: inspection.DEVICE,
-    "T": remembered(shaping.transpose),
-    "mT": remembered(_matrix_transpose),
-    "real": lambda self: mathematics.real.function(self),
-    "imag": lambda self: mathematics.imag.function(self),
+    "T": remembered(shaping.transpose, views=view),
+    "mT": remembered(_matrix_transpose, views=view),
+    "real": lambda self: view(mathematics.real.function(self), (self,)),
+    "imag": lambda self: view(mathematics.imag.function(self), (self,)),
     "at": Updates,
 }
 
@@ -128,15 +135,20 @@ _PROPERTIES: dict[str, Function] = {
 def attach() -> None:
     """Gives `Tracer` the operators, methods and properties of arrays."""
     members: dict[str, Any] = {f"__{name}__": function for name, function in (_OPERATORS | _UNARY).items()}
+    members |= {f"__i{name}__": inplace.operator(symbol, _OPERATORS[name]) for name, symbol in _SYMBOLS.items()}
     members |= {f"__r{name}__": _reflected(function) for name, function in _OPERATORS.items()}
     members |= {f"__{name}__": _comparison(function) for name, function in _COMPARISONS.items()}
     members |= {name: property(function) for name, function in _PROPERTIES.items()}
-    members |= {name: remembered(function) for name, function in _METHODS.items()}
+    members |= {name: remembered(function, views=view if name in VIEWS else None)
+                for name, function in _METHODS.items()}
+    members |= inplace.changing_methods()
     members |= {
-        "__getitem__": remembered(indexing.getitem), "__iter__": _iterate, "__contains__": _contains,
+        "__getitem__": remembered(indexing.getitem, views=item), "__iter__": _iterate, "__contains__": _contains,
         "__round__": lambda self, digits=None: mathematics.round(self, digits or 0),
         "__array_namespace__": _array_namespace, "to_device": _to_device,
-        "reshape": remembered(_reshape), "transpose": remembered(_transpose),
+        "reshape": remembered(_reshape, views=view), "transpose": remembered(_transpose, views=view),
+        "copy": lambda self, order="C": self.__copy__(),
+        "sort": inplace.sorting(members["sort"]),
     }
     for name, member in members.items():
         setattr(Tracer, name, member)

@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.advice import conversion
 from fxgrad.core.replay import remembered
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.numpy.elementwise import Elementwise
+from fxgrad.numpy.inplace import CHANGING_FUNCTIONS, refuse_function, refuse_option, refuse_out, refuse_ufunc_at
 from fxgrad.numpy.ordering import cumprod, cumsum
+from fxgrad.numpy.views import VIEWS, view
 
 Function = Callable[..., Any]
 
@@ -23,8 +26,6 @@ _functions: dict[Any, Function] = {}
 _ACCUMULATED = {np.add: cumsum, np.multiply: cumprod}
 _IGNORED = frozenset({"subok", "casting", "device", "like"})
 """Options of NumPy's functions that mean nothing for traced arrays."""
-_IN_PLACE = {"copyto", "put", "put_along_axis", "fill_diagonal", "place", "putmask"}
-"""Functions of NumPy that change an argument; those of the same names here return a copy."""
 
 
 def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -36,11 +37,13 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
     function = _ufuncs.get(ufunc)
     if function is None:
         raise _unsupported(ufunc.__name__, method)
+    out = options.pop("out", None)
+    if out is not None and any(array is not None for array in out):
+        raise refuse_out(ufunc.__name__, out[0])
     if method == "__call__":
         return function(*inputs, **options)
     if method == "at":
-        raise UnsupportedError(at_user_line(f"np.{ufunc.__name__}.at changes its first argument, and traced arrays "
-                                            "cannot change. Write x = x.at[index].add(values), or set, multiply, ..."))
+        raise refuse_ufunc_at(ufunc.__name__, inputs[0])
     if method == "accumulate" and ufunc in _ACCUMULATED:
         options.setdefault("axis", 0)
         return _ACCUMULATED[ufunc](*inputs, **options)
@@ -55,9 +58,15 @@ def _array_function(_: Tracer, function: Any, __: Any, args: Sequence[Any], opti
     """`np.sum(x)` and all other functions that NumPy dispatches."""
     own = _functions.get(function)
     if own is None:
+        if function.__name__ in CHANGING_FUNCTIONS and function.__module__ == "numpy":
+            raise refuse_function(function.__name__, args, options)
         raise _unsupported(_name_of(function))
     if options:
+        if options.get("out") is not None:
+            raise refuse_option(_name_of(function), options["out"], "out")
         options = {key: value for key, value in options.items() if key not in _IGNORED}
+    if function is np.nan_to_num and not (args[1] if len(args) > 1 else options.get("copy", True)):
+        raise refuse_option("nan_to_num", args[0], "copy")
     return own(*args, **options)
 
 
@@ -68,10 +77,10 @@ def _name_of(function: Any) -> str:
 
 def _unsupported(name: str, method: str = "__call__") -> UnsupportedError:
     called = f"np.{name}" if method == "__call__" else f"np.{name}.{method}"
-    if name in _IN_PLACE:
-        return UnsupportedError(at_user_line(f"{called} changes its first argument, and traced arrays cannot change. "
-                                             "Write x = x.at[index].set(values)"))
     supported = {_name_of(function) for function in (*_functions, *_ufuncs)}
+    found = conversion()
+    if found is not None:
+        return UnsupportedError(at_user_line(f"{found.done} is not supported for traced arrays. {found.instead}"))
     near = difflib.get_close_matches(name, supported, 3, 0.5)
     hint = f". The nearest that is: {', '.join(f'np.{each}' for each in near)}" if near else \
         "; fxgrad.numpy lists what is"
@@ -88,6 +97,7 @@ def install(functions: dict[str, Function], np_module: str = "") -> None:
         theirs = getattr(module, name, None)
         if isinstance(theirs, np.ufunc):
             _ufuncs[theirs], _plain[theirs] = function, getattr(function, "function", function)
-        elif callable(theirs) and not isinstance(theirs, type) and function is not theirs and name not in _IN_PLACE:
-            _functions[theirs] = remembered(function)
+        elif callable(theirs) and not isinstance(theirs, type) and function is not theirs and (
+                name not in CHANGING_FUNCTIONS):
+            _functions[theirs] = remembered(function, views=view if name in VIEWS else None)
     Tracer.__array_ufunc__, Tracer.__array_function__ = _array_ufunc, _array_function  # type: ignore[attr-defined]

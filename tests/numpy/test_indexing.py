@@ -271,7 +271,7 @@ def test_item_assignment_names_at() -> None:
         x[0] = 1.0
         return np.sum(x)
 
-    assert "Write x = x.at[0].set(...)" in message(assign, X, error=MutationError)
+    assert "Write x = x.at[0].set(1.0)" in message(assign, X, error=MutationError)
 
 
 def test_take_of_floats() -> None:

@@ -1,0 +1,246 @@
+"""Changes in place: as in NumPy, or refused with what to write, which then works; never silently different."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import linecache
+import operator
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import grad, jit, value_and_grad, vmap
+from fxgrad.errors import ArrayConversionError, DTypeError, MutationError, ShapeError
+
+X = np.array([[0.3, -1.2, 2.0], [0.7, 0.1, -0.4], [1.1, 0.9, 0.2]])
+REFUSALS = MutationError, ArrayConversionError
+numbers = itertools.count()
+
+
+class Variant(NamedTuple):
+    """The body of a function of the matrix `x` that changes an array in place."""
+
+    body: str
+    refused: bool
+    aliased: bool = False
+    """Whether other names see the change, so that what the message says to write means something else."""
+
+
+VARIANTS: dict[str, Variant] = {
+    # What nobody else can see.
+    "fresh": Variant("y = x * 1.0\ny += 1.0\nreturn np.sum(y * x)", False),
+    "all operators": Variant(
+        "y = x * 1.0\ny += 1.0\ny -= 0.5\ny *= x\ny /= 3.0\ny **= 2\ny %= 0.7\nreturn np.sum(y * x)",
+                             False),
+    "matrix product": Variant("y = x * 1.0\ny @= x\nreturn np.sum(y)", False),
+    "copy": Variant("y = x.copy()\ny *= 2.0\nreturn np.sum(y * x)", False),
+    "np.copy": Variant("y = np.copy(x)\ny *= 2.0\nreturn np.sum(y * x)", False),
+    "copy.copy": Variant("y = copy.copy(x)\ny *= 2.0\nreturn np.sum(y * x)", False),
+    "copy.deepcopy": Variant("p = copy.deepcopy({'w': x})\np['w'] *= 2.0\nreturn np.sum(p['w'] * x)", False),
+    "astype": Variant("y = x.astype(np.float64)\ny *= 2.0\nreturn np.sum(y * x)", False),
+    "flatten": Variant("y = x[0].flatten()\ny *= 2.0\nreturn np.sum(y * x)", False),
+    "index array": Variant("y = x[[0, 2]]\ny *= 2.0\nreturn np.sum(y * x[:2])", False),
+    "mask": Variant("y = x[np.eye(3, dtype=bool)]\ny *= 2.0\nreturn np.sum(y * x)", False),
+    "in a loop": Variant("y = x * 1.0\nfor i in range(4):\n    y += y[i % 3] * 0.1\nreturn np.sum(y * x)", False),
+    "views that are gone": Variant("y = x * 1.0\ns = y[0, 0] + np.sum(y[1]) + np.sum(y.T[2])\ny += s\nreturn np.sum(y)",
+                                   False),
+    "attribute": Variant("o = type('O', (), {})()\no.y = x * 2.0\no.y += 1.0\nreturn np.sum(o.y * x)", False),
+    "item of a list": Variant("p = [x * 2.0]\np[0] += 1.0\nreturn np.sum(p[0] * x)", False),
+    "closure": Variant(
+        "y = x * 2.0\ndef change():\n    nonlocal y\n    y += 1.0\nchange()\nreturn np.sum(y * x)", False),
+    "argument of an inner function": Variant(
+        "def doubled(h):\n    h *= 2.0\n    return h\nreturn np.sum(doubled(x + 1.0))",
+                                             False),
+    "scalars": Variant(
+        "s = x[0, 0]\nt = s\nt += 1.0\ns *= 3.0\nfor row in x:\n    for entry in row:\n        t += entry\n"
+                       "return s + t", False),
+    "sum of a scalar": Variant("s = 0.0\nfor row in x:\n    s += np.sum(row)\nreturn s", False),
+    "a number becomes an array": Variant("s = np.sum(x)\ns += np.ones(3)\nreturn np.sum(s)", False),
+    "generator": Variant("y = x * 1.0\ny += sum(np.sin(row) for row in x)\nreturn np.sum(y)", False),
+    "choice on the right": Variant("y = x * 1.0\ny += x if x[0, 0] > 0 else 1.0\nreturn np.sum(y)", False),
+    "sorted copy": Variant("y = np.sort(x)\ny += 1.0\nreturn np.sum(y * x)", False),
+    # What others see.
+    "rows of a loop": Variant("y = x * 1.0\nfor row in y:\n    row *= 2.0\nreturn np.sum(y)", True, True),
+    "row": Variant("y = x * 1.0\ny[0] += 1.0\nreturn np.sum(y * y)", True),
+    "row by an operator": Variant("y = x * 1.0\ny[1] //= 0.3\nreturn np.sum(y * x)", True),
+    "slice": Variant("y = x * 1.0\ny[1:, ::2] -= x[1:, ::2] * 3.0\nreturn np.sum(y * y)", True),
+    "element": Variant("y = x * 1.0\ny[0, 1] *= 5.0\nreturn np.sum(y * x)", True),
+    "element of a row": Variant("y = x * 1.0\ny[0][1] = 5.0\nreturn np.sum(y * x)", True),
+    "element of a row, increased": Variant("y = x * 1.0\ny[0][1] += 5.0\nreturn np.sum(y * x)", True),
+    "element of an index": Variant("y = x * 1.0\nfor i in range(3):\n    y[i, i] = 0.0\nreturn np.sum(y * x)", True),
+    "mask assignment": Variant("y = x * 1.0\ny[y < 0] = 0.0\nreturn np.sum(y * x)", True),
+    "item of a dictionary": Variant("p = {'w': x * 1.0}\np['w'][0] += 1.0\nreturn np.sum(p['w'] * x)", True),
+    "named row": Variant("y = x * 1.0\nrow = y[0]\nrow += 1.0\nreturn np.sum(y)", True, True),
+    "transpose": Variant("y = x * 1.0\nz = y.T\nz += x\nreturn np.sum(y * x)", True, True),
+    "reshape": Variant("y = x * 1.0\nz = y.reshape(-1)\nz *= 3.0\nreturn np.sum(y)", True, True),
+    "ravel": Variant("y = x * 1.0\nz = np.ravel(y)\nz *= 3.0\nreturn np.sum(y)", True, True),
+    "diagonal of a part": Variant("y = x * 1.0\na, b = np.split(y, [1])\nb *= 3.0\nreturn np.sum(y)", True, True),
+    "view of a view": Variant("y = x * 1.0\nz = y.T[0]\nz *= 3.0\nreturn np.sum(y)", True, True),
+    "base of a view": Variant("y = x * 1.0\nrow = y[0]\ny *= 3.0\nreturn np.sum(row)", True, True),
+    "second name": Variant("y = x * 1.0\nz = y\nz *= 3.0\nreturn np.sum(y)", True, True),
+    "in a container": Variant("y = x * 1.0\np = [y]\ny *= 3.0\nreturn np.sum(p[0])", True, True),
+    "argument": Variant("x *= 3.0\nreturn np.sum(x)", True),
+    "leaf of an argument": Variant("w = {'w': x}['w']\nw -= 0.1 * w\nreturn np.sum(w * w)", True),
+    "argument of an inner function that has a name": Variant(
+        "def doubled(h):\n    h *= 2.0\n    return h\ny = x + 1.0\nz = doubled(y)\nreturn np.sum(y)", True, True),
+    "an array of NumPy's": Variant("y = np.ones((3, 3))\ny *= x\nreturn np.sum(y * y)", True),
+    # Methods and functions.
+    "sort": Variant("y = x[0] * 1.0\ny.sort()\nreturn np.sum(y * x)", True),
+    "sort along an axis": Variant("y = x * 1.0\ny.sort(axis=0)\nreturn np.sum(y * x)", True),
+    "partition": Variant("y = x * 1.0\ny.partition(1)\nreturn np.sum(np.sum(y, 1))", True),
+    "fill": Variant("y = x * 1.0\ny.fill(2.0)\nreturn np.sum(y * x)", True),
+    "put": Variant("y = x * 1.0\nnp.put(y, [0, 4], [7.0, 8.0])\nreturn np.sum(y * x)", True),
+    "put, the method": Variant("y = x * 1.0\ny.put([0, 4], [7.0, 8.0])\nreturn np.sum(y * x)", True),
+    "fill_diagonal": Variant("y = x * 1.0\nnp.fill_diagonal(y, 2.0)\nreturn np.sum(y * x)", True),
+    "copyto": Variant("y = x * 1.0\nnp.copyto(y, x[0])\nreturn np.sum(y * x)", True),
+    "copyto where": Variant("y = x * 1.0\nnp.copyto(y, 7.0, where=x > 0)\nreturn np.sum(y * x)", True),
+    "copyto an array of NumPy's": Variant("y = np.ones((3, 3))\nnp.copyto(y, x[0])\nreturn np.sum(y * x)", True),
+    "place": Variant("y = x * 1.0\nnp.place(y, np.eye(3) > 0, [7.0])\nreturn np.sum(y * x)", True),
+    "putmask": Variant("y = x * 1.0\nnp.putmask(y, x > 0, x * x)\nreturn np.sum(y * x)", True),
+    "put_along_axis": Variant("y = x * 1.0\nnp.put_along_axis(y, np.array([[0], [1], [2]]), 9.0, 1)\n"
+                              "return np.sum(y * x)", True),
+    "nan_to_num": Variant("y = np.log(np.abs(x)) * np.nan\nnp.nan_to_num(y, copy=False, nan=2.0)\nreturn np.sum(y * x)",
+                          True),
+    "out of a ufunc": Variant("y = x * 1.0\nnp.multiply(y, 2.0, out=y)\nreturn np.sum(y * x)", True),
+    "out of a ufunc in NumPy's array": Variant("y = np.empty((3, 3))\nnp.sin(x, out=y)\nreturn np.sum(y * x)", True),
+    "out of a function": Variant("y = x * 1.0\nnp.cumsum(x, axis=0, out=y)\nreturn np.sum(y * x)", True),
+    "add.at": Variant("y = x * 1.0\nnp.add.at(y, [0, 0, 1], 2.0)\nreturn np.sum(y * x)", True),
+    "maximum.at": Variant("y = x * 1.0\nnp.maximum.at(y, [0, 1], 0.5)\nreturn np.sum(y * x)", True),
+    "add.at of NumPy's array": Variant("y = np.zeros(3)\nnp.add.at(y, [0, 0, 1], x[0])\nreturn np.sum(y * x)", True),
+    "element of NumPy's array": Variant("y = np.zeros(3)\ny[1] = x[0, 0] * 2.0\nreturn np.sum(y * x)", True),
+    "row of NumPy's array": Variant("y = np.zeros((3, 3))\ny[1] = x[0] * 2.0\nreturn np.sum(y * x)", True),
+    "row of NumPy's array, increased": Variant("y = np.ones((3, 3))\ny[1] += x[0] * 2.0\nreturn np.sum(y * x)", True),
+}
+
+
+def compiled(lines: list[str]) -> Callable[[Any], Any]:
+    """The function of `x` that has these lines, with its source where tracebacks look for it."""
+    source = "def function(x):\n" + "".join(f"    {line}\n" for line in lines)
+    name = f"variant{next(numbers)}.py"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    space: dict[str, Any] = {"np": np, "fxgrad": fxgrad, "copy": copy}
+    exec(compile(source, name, "exec"), space)
+    function: Callable[[Any], Any] = space["function"]
+    return function
+
+
+def cured(variant: Variant, run: Callable[[Callable[[Any], Any]], Any]) -> Any:
+    """What `run` gives once each line that is refused is replaced by what its message says to write."""
+    lines = variant.body.split("\n")
+    for _ in range(5):
+        try:
+            return run(compiled(lines))
+        except REFUSALS as error:
+            found: Any = re.search(r"Write (.*?)(?:\. \(.*)?\n  at .*\.py:(\d+) ", str(error))
+            at = int(found[2]) - 2
+            indent = lines[at][:len(lines[at]) - len(lines[at].lstrip())]
+            lines[at] = indent + found[1]
+    raise AssertionError("\n".join(lines))
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variant(name: str) -> None:
+    variant = VARIANTS[name]
+    function = compiled(variant.body.split("\n"))
+    expected = function(X.copy())
+    if not variant.refused:
+        for _ in range(3):  # recorded, replayed, and in generated code
+            value, slope = value_and_grad(function)(X)
+            np.testing.assert_allclose(value, expected, rtol=1e-12)
+        step = 1e-6 * np.cos(np.arange(9.0)).reshape(3, 3)
+        difference = (function(X + step) - function(X - step)) / 2
+        np.testing.assert_allclose(np.sum(slope * step), difference, rtol=1e-5, atol=1e-12)
+        return
+    for _ in range(2):
+        with pytest.raises(REFUSALS):
+            grad(function)(X)
+    value = cured(variant, lambda function: value_and_grad(function)(X)[0])
+    if not variant.aliased:
+        np.testing.assert_allclose(value, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["fresh", "all operators", "copy", "in a loop", "scalars", "row", "second name",
+                                                 "argument",
+                                  "named row", "sort", "put", "element of NumPy's array"])
+def test_jit_and_vmap(name: str) -> None:
+    variant = VARIANTS[name]
+    function = compiled(variant.body.split("\n"))
+    expected = function(X.copy())
+    for run in (lambda f: jit(f)(X), lambda f: vmap(f)(X[None])[0], lambda f: vmap(grad(f))(X[None])[0]):
+        if variant.refused:
+            with pytest.raises(REFUSALS):
+                run(function)
+        value = cured(variant, run)
+        if np.ndim(value) == 0 and not variant.aliased:
+            np.testing.assert_allclose(value, expected, rtol=1e-12)
+
+
+def test_an_argument_that_is_a_number_is_rebound() -> None:
+    def function(x):
+        x += 1.0
+        x *= x
+        return x
+    assert float(grad(function)(2.0)) == 6.0
+    assert float(vmap(function)(np.array([2.0]))[0]) == 9.0
+    with pytest.raises(MutationError, match="belongs to the caller"):
+        grad(function)(np.array(2.0))
+
+
+def test_bodies_of_loops_own_their_carry() -> None:
+    def body(carry, x):
+        carry += x
+        return carry, None
+    total, _ = fxgrad.lax.scan(body, np.zeros(3), X)
+    np.testing.assert_allclose(total, X.sum(0))
+
+
+def test_the_dtype_and_the_shape_stay() -> None:
+    def widened(x):
+        y = x * np.float32(1)
+        y += np.ones(3)
+        assert y.dtype == np.float32
+        return np.sum(y)
+    assert grad(widened)(np.ones(3, np.float32)).dtype == np.float32
+
+    def integer(x):
+        y = np.argsort(x) + 0
+        y += x
+        return np.sum(y)
+    with pytest.raises(DTypeError, match=r"cannot change in place. Write x = x \+ y"):
+        grad(integer)(np.ones(3))
+
+    def grown(x):
+        y = x * 1.0
+        y += np.ones((2, 3))
+        return np.sum(y)
+    with pytest.raises(ShapeError, match=r"cannot change in place. Write x = x \+ y"):
+        grad(grown)(np.ones(3))
+
+
+def test_operators_as_functions() -> None:
+    def function(x):
+        return np.sum(operator.iadd(x * 1.0, 2.0))
+    np.testing.assert_array_equal(grad(function)(np.ones(3)), np.ones(3))
+    with pytest.raises(MutationError, match=r"x \+= y would change .* Write x = x \+ y"):
+        grad(lambda x: np.sum(operator.iadd(x, 2.0)))(np.ones(3))
+
+
+def test_shuffling() -> None:
+    def function(x):
+        y = x * 1.0
+        np.random.default_rng(0).shuffle(y)
+        return np.sum(y * x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(MutationError, match=r"Write y = y\[np.random.permutation\(len\(y\)\)\]"):
+            grad(function)(np.ones(3))
+
+
+def test_sort_with_its_result_used_is_a_copy() -> None:
+    np.testing.assert_array_equal(grad(lambda x: np.sum(x.sort()[:1]))(np.array([2.0, 1.0])), [0.0, 1.0])

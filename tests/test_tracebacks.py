@@ -1,0 +1,120 @@
+"""What users read of an error besides its message: a short traceback, and the names of cells of notebooks."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import config, errors
+
+X = np.ones((3, 2))
+
+
+def layer(x):
+    return np.sum(x.reshape(7))
+
+
+def loss(x):
+    return layer(x) * 2.0
+
+
+CALLS: dict[str, Callable[[], Any]] = {
+    "grad": lambda: fxgrad.grad(loss)(X),
+    "value_and_grad": lambda: fxgrad.value_and_grad(loss)(X),
+    "vjp": lambda: fxgrad.vjp(loss, X),
+    "jvp": lambda: fxgrad.jvp(loss, (X,), (X,)),
+    "linearize": lambda: fxgrad.linearize(loss, X),
+    "hessian": lambda: fxgrad.hessian(loss)(X),
+    "jit": lambda: fxgrad.jit(loss)(X),
+    "jit of grad": lambda: fxgrad.jit(fxgrad.grad(loss))(X),
+    "vmap": lambda: fxgrad.vmap(loss)(X),
+    "make_program": lambda: fxgrad.make_program(loss)(X),
+    "scan": lambda: fxgrad.lax.scan(lambda carry, x: (loss(x), carry), 0.0, X),
+}
+
+
+def frames_of(call: Callable[[], Any]) -> list[str]:
+    with pytest.raises(errors.ShapeError) as caught:
+        call()
+    return [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_frames_of_fxgrad_are_left_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = os.path.dirname(fxgrad.__file__)
+    for _ in range(2):
+        frames = frames_of(CALLS[name])
+        assert sum(package in frame for frame in frames) <= 3
+        assert frames[-1] == __file__  # it ends in the user's code
+    monkeypatch.setattr(config, "traceback_filtering", False)
+    assert sum(package in frame for frame in frames_of(CALLS[name])) > 4
+
+
+def test_the_users_frames_stay() -> None:
+    with pytest.raises(errors.ShapeError) as caught:
+        fxgrad.jit(fxgrad.grad(loss))(X)
+    names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert names[-2:] == ["loss", "layer"]
+
+
+def test_the_frame_of_a_mistake_of_ours_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    broken.__code__ = broken.__code__.replace(co_filename=os.path.join(os.path.dirname(fxgrad.__file__), "broken.py"))
+    with pytest.raises(ZeroDivisionError) as caught:
+        fxgrad.grad(broken)(1.0)
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "broken"
+
+
+NOTEBOOK = """
+import sys, traceback
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+run = lambda cell: shell.run_cell(cell, store_history=True, silent=False)
+run("import numpy as np, fxgrad")
+result = run("def f(x):\\n    y = x * 1.0\\n    y[0] = 2.0\\n    return y\\nfxgrad.grad(f)(np.ones(3))")
+print(result.error_in_exec, file=sys.stderr)
+print(len(traceback.extract_tb(result.error_in_exec.__traceback__)), file=sys.stderr)
+"""
+
+
+def test_cells_of_notebooks_have_their_numbers() -> None:
+    pytest.importorskip("IPython")
+    environment = {**os.environ, "IPYTHONDIR": os.devnull, "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True, env=environment,
+                          check=True)
+    assert "on a traced array (f64[3]): traced arrays cannot change. Write y = y.at[0].set(2.0)\n" in done.stderr
+    assert "  at In[2]:3 (in f)\n" in done.stderr
+    assert int(done.stderr.splitlines()[-1]) <= 5
+
+
+def test_cells_by_the_public_names_of_ipython(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Compiler:
+        def format_code_name(self, name: str) -> tuple[str, str] | None:
+            return ("Cell", "In[7]") if name == "<ipython-input-7-0123>" else None
+
+    class Shell:
+        compile = Compiler()
+
+    class Notebook:
+        get_ipython = staticmethod(Shell)
+
+    monkeypatch.setitem(sys.modules, "IPython", Notebook)
+    source = "def f(x):\n    return x[5]\n"
+    linecache.cache["<ipython-input-7-0123>"] = (len(source), None, source.splitlines(keepends=True), "")
+    space: dict[str, Any] = {}
+    exec(compile(source, "<ipython-input-7-0123>", "exec"), space)
+    with pytest.raises(errors.IndexingError, match=r"at In\[7\]:2 \(in f\)"):
+        fxgrad.grad(space["f"])(np.ones(3))
+    with pytest.raises(errors.IndexingError, match=r"at test_tracebacks\.py:"):
+        fxgrad.grad(lambda x: x[5])(np.ones(3))
