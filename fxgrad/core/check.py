@@ -44,7 +44,7 @@ def _check_equation(program: Program, index: int, equation: Equation, bound: set
             check(inner)
             inner.memo["checked"] = True
     for name, value in equation.params.items():
-        if _holds_float(value) and registry.get(equation.primitive.name) is equation.primitive:
+        if name != "fill_value" and _holds_float(value) and registry.get(equation.primitive.name) is equation.primitive:
             raise _error(program, index, f"its parameter {name}={value!r} holds a float, where whole ones are needed")
     try:
         expected = list(equation.primitive.abstract(*(atom.aval for atom in equation.inputs), **equation.params))
@@ -60,7 +60,7 @@ def _check_equation(program: Program, index: int, equation: Equation, bound: set
 
 
 def _holds_float(value: object) -> bool:
-    """Whether a parameter is a float, or a tuple that holds one: no operation of the library takes such."""
+    """Whether a parameter is a float, or a tuple that holds one: only numbers to fill with are such."""
     return isinstance(value, float) or (isinstance(value, tuple) and any(map(_holds_float, value)))
 
 

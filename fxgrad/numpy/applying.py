@@ -198,7 +198,7 @@ def apply_over_axes(func: Function, a: Any, axes: int | Sequence[int]) -> Any:
 
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
-    """For each element the value of the function (or the number) that belongs to the first condition true there.
+    """For each element the value of the function (or the number) that belongs to the last condition true there.
 
     One function more than conditions is for all other elements, which are otherwise 0. All functions are computed
     everywhere, in the dtype of `x`; other arguments are passed on to them. Raises `ArgumentError` for other numbers.
@@ -222,7 +222,6 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         return as_dtype(asarray(result), dtype)
 
     result = value(functions.pop()) if len(functions) > len(conditions) else constant(shape_of(x), 0, dtype)
-    # NumPy lets the last condition win, jax the first; conditions that exclude each other are the same to both.
-    for condition, function in zip(reversed(conditions), reversed(functions), strict=True):
+    for condition, function in zip(conditions, functions, strict=True):
         result = where(condition, value(function), result)
     return result

@@ -7,7 +7,7 @@ from typing import Any
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.numpy.arithmetic import clip, divide, multiply, subtract
+from fxgrad.numpy.arithmetic import clip, divide, maximum, multiply, subtract
 from fxgrad.numpy.mathematics import conjugate, imag, real, sqrt
 from fxgrad.numpy.operands import as_array, as_dtype, operands, promoted_inexact, settled, shape_of
 from fxgrad.numpy.products import matmul, outer
@@ -69,7 +69,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
             each = _weights(name, given, count, own)
             weights = each if weights is None else multiply(weights, each)
     if weights is None:
-        apart, weighted, divisor = subtract(x, mean(x, 1, keepdims=True)), None, float(count - less)
+        apart, weighted, divisor = subtract(x, mean(x, 1, keepdims=True)), None, max(float(count - less), 0.0)
     else:
         total = sum(weights)
         centre = divide(sum(multiply(x, weights), 1, keepdims=True), total)
@@ -79,7 +79,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
         if aweights is not None and less:
             squares = multiply(weights, _weights("aweights", aweights, count, own))
             correction = divide(multiply(less, sum(squares)), total)
-        divisor = subtract(total, correction)
+        divisor = maximum(subtract(total, correction), 0.0)
     product = divide(matmul(apart if weighted is None else weighted, conjugate(transpose(apart))), divisor)
     return as_dtype(reshape(product, ()) if shape_of(product) == (1, 1) else product, wanted)
 

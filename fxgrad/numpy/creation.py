@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.core.avals import Aval
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
@@ -23,6 +24,7 @@ from fxgrad.numpy.operands import (
     as_shape,
     axis_of,
     common_shape,
+    common_type,
     constant,
     default_float,
     is_concrete,
@@ -250,7 +252,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     num = operator.index(num)
     if num < 0:
         raise ArgumentError(at_user_line(f"linspace: num must not be negative, got {num}"))
-    start, stop = promoted_inexact(*(asarray(bound) for bound in (start, stop)))
+    start, stop = _bounds(dtype, start, stop)
     gaps = num - 1 if endpoint else num
     low, high = (broadcast_to(bound, common_shape("linspace", shape_of(start), shape_of(stop)))
                  for bound in (start, stop))
@@ -267,6 +269,19 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     return result, mul(sub(high, low), 1 / gaps) if gaps > 0 else constant(shape_of(low), math.nan, inner)
 
 
+def _bounds(dtype: Any, *bounds: Any) -> list[Any]:
+    """What is computed from, as inexact arrays of one dtype: numbers have all digits that the result may show."""
+    wanted = None if dtype is None else dtypes.canonical(dtype)
+    if wanted is None:
+        return promoted_inexact(*map(asarray, bounds))
+    inner = dtypes.float64 if wanted.kind in "biu" else wanted
+    if any(isinstance(bound, complex) for bound in bounds):
+        inner = dtypes.complex_dtype(inner)
+    arrays = [asarray(bound) if hasattr(bound, "dtype") else asarray(bound, inner) for bound in bounds]
+    common = common_type([aval_of(array) for array in arrays] + ([] if wanted.kind in "biu" else [Aval((), wanted)]))[0]
+    return [as_dtype(array, dtypes.inexact_dtype(common)) for array in arrays]
+
+
 def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
              axis: int = 0) -> Any:
     """Powers of `base` whose exponents are evenly spaced from `start` to `stop`.
@@ -274,7 +289,8 @@ def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: 
     >>> logspace(0.0, 2.0, 3)
     array([  1.,  10., 100.], dtype=float32)
     """
-    return as_dtype(power(asarray(base), linspace(start, stop, num, endpoint, axis=axis)), dtype)
+    start, stop, base = _bounds(dtype, start, stop, base)
+    return as_dtype(power(base, linspace(start, stop, num, endpoint, axis=axis)), dtype)
 
 
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
@@ -283,7 +299,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     >>> geomspace(1.0, 4.0, 3)
     array([1., 2., 4.], dtype=float32)
     """
-    start, stop = promoted_inexact(*(asarray(bound) for bound in (start, stop)))
+    start, stop = _bounds(dtype, start, stop)
     ratio = divide(stop, start)
     shape = shape_of(ratio)
     exponents = linspace(0.0, broadcast_to(1.0, shape) if shape else 1.0, num, endpoint, dtype=aval_of(start).dtype,

@@ -198,6 +198,8 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
     if mode not in _MODES:
         raise ArgumentError(at_user_line(f"put: mode must be None, 'raise', 'clip', 'wrap', got {mode!r}"))
     count = shape_of(places)[0]
+    if not count:
+        return new_array(a, a)
     if not shape_of(values)[0]:
         raise ShapeError(at_user_line("put: no values to put"))
     values = resize(values, (count,))

@@ -20,6 +20,7 @@ from fxgrad.numpy.operands import (
     as_dtype,
     axis_of,
     is_concrete,
+    new_array,
     operands,
     promoted,
     refuse_out,
@@ -27,7 +28,7 @@ from fxgrad.numpy.operands import (
     shape_of,
 )
 from fxgrad.numpy.positions import take_along_one
-from fxgrad.numpy.reductions import kept_shape, sum
+from fxgrad.numpy.reductions import kept_shape, sum, summing_dtype
 from fxgrad.numpy.shaping import ravel
 from fxgrad.ops import cumulative
 from fxgrad.ops import sort as sorting
@@ -249,7 +250,7 @@ def _cumulative(name: str, function: Callable[..., Any], first: int, x: Any, axi
     if axis is None and len(shape_of(x)) != 1:
         raise ArgumentError(at_user_line(f"{name}: axis must be given for an array of shape {shape_of(x)}"))
     at = axis_of(name, 0 if axis is None else axis, len(shape_of(x)))
-    result = function(x, at, dtype)
+    result = function(x, at, summing_dtype(aval_of(x).dtype) if dtype is None else dtype)
     if not include_initial:
         return result
     begin = full(kept_shape(shape_of(x), (at,)), first, aval_of(result).dtype)
@@ -257,7 +258,7 @@ def _cumulative(name: str, function: Callable[..., Any], first: int, x: Any, axi
 
 
 def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """As `cumsum`, with the sum of no elements in front if `include_initial`.
+    """As `cumsum`, with the sum of no elements in front if `include_initial`; small integers become 32 bits wide.
 
     >>> cumulative_sum([1, 2], include_initial=True)
     array([0, 1, 3])
@@ -266,7 +267,7 @@ def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, inc
 
 
 def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """As `cumprod`, with the product of no elements in front if `include_initial`.
+    """As `cumprod`, with the product of no elements in front if `include_initial`; dtypes as in `cumulative_sum`.
 
     >>> cumulative_prod([2, 3], include_initial=True)
     array([1, 2, 6])
@@ -280,7 +281,11 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     >>> diff([1, 4, 9])
     array([3, 5])
     """
+    if n < 0:
+        raise ArgumentError(at_user_line(f"diff: n={n}; the number of differences must not be negative"))
     at = axis_of("diff", axis, len(shape_of(as_array(a))))
+    if not n:
+        return new_array(as_array(a), a)  # as it is, without what is put at its ends
     given = [part for part in (prepend, a, append) if part is not None]
     parts = promoted(*operands(*given))
     shape = kept_shape(shape_of(parts[prepend is not None]), (at,))

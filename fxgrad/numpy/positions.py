@@ -13,7 +13,7 @@ from fxgrad.numpy.arithmetic import add, remainder
 from fxgrad.numpy.logic import less, where
 from fxgrad.numpy.operands import as_array, is_concrete, shape_of
 from fxgrad.ops.index import gather
-from fxgrad.ops.space import reshape
+from fxgrad.ops.space import convert, reshape
 from fxgrad.ops.windows import Windows
 
 
@@ -44,20 +44,36 @@ def addressed(name: str, indices: Any, extent: int, axis: int, mode: str | None)
             return np.zeros(shape_of(indices), np.int32), "promise_in_bounds"  # an empty list has a float dtype
         raise DTypeError(at_user_line(f"{name}: indices must be integers, got {dtype.name}; convert with "
                                       "indices.astype(int)"))
-    if mode == "promise_in_bounds":
-        return indices, mode
+    if mode == "promise_in_bounds" or (mode == "clip" and name != "take"):
+        return _from_the_front(indices, extent), mode
     if mode == "clip":
-        return indices, mode
+        return indices, mode  # NumPy's `take` then has no negative ones: they are clipped too
     if mode == "wrap":
-        return remainder(indices, max(extent, 1)), "promise_in_bounds"
+        return remainder(_roomy(indices, extent), max(extent, 1)), "promise_in_bounds"
     if mode in ("fill", "drop"):
-        return (indices if dtype.kind == "u" else where(less(indices, 0), add(indices, extent), indices)), "fill"
+        return _from_the_front(indices, extent), "fill"
     if mode not in (None, "raise"):
         raise ArgumentError(at_user_line(f"{name}: mode must be 'raise', 'clip', 'wrap', 'fill' or "
                                          f"'promise_in_bounds', got {mode!r}"))
     if is_concrete(indices):
         return in_range(name, indices, extent, axis), "promise_in_bounds"
     return indices, "checked"
+
+
+def _from_the_front(indices: Any, extent: int) -> Any:
+    """Integers of which the negative ones, which count from the end, are made to count from the front."""
+    dtype = aval_of(indices).dtype
+    if dtype.kind == "u":
+        return indices
+    indices = _roomy(indices, extent)
+    return where(less(indices, 0), add(indices, extent), indices)
+
+
+def _roomy(indices: Any, extent: int) -> Any:
+    """Integers in a dtype that has the number `extent` too."""
+    if extent <= np.iinfo(aval_of(indices).dtype).max:
+        return indices
+    return convert(indices, np.dtype(np.int32 if extent <= np.iinfo(np.int32).max else np.int64))
 
 
 def take_along_one(a: Any, indices: Any, axis: int, mode: str, fill_value: Any = None,

@@ -43,7 +43,7 @@ def _narrow(dtype: DType) -> bool:
     return dtype.itemsize == 2 and dtypes.is_floating(dtype)
 
 
-def _summing_dtype(dtype: DType) -> DType:
+def summing_dtype(dtype: DType) -> DType:
     """The dtype of a sum of such elements: integers narrower than 32 bits are widened."""
     if dtype.kind == "b":
         return dtypes.int32
@@ -57,7 +57,7 @@ def _accumulate(operation: Callable[..., Any], a: Any, axis: Axis, dtype: Any, k
     a = operand(a)
     aval = aval_of(a)
     axes = axes_of(operation.__name__.removeprefix("reduce_"), axis, aval.ndim)
-    wanted = _summing_dtype(aval.dtype) if dtype is None else dtypes.canonical(dtype)
+    wanted = summing_dtype(aval.dtype) if dtype is None else dtypes.canonical(dtype)
     inner = dtypes.float32 if _narrow(wanted) else wanted
     if aval.dtype != inner:
         a = as_dtype(a, inner)
@@ -88,7 +88,7 @@ def sum(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims:
     if not promote_integers and dtype is None and aval_of(operand(a)).dtype.kind in "iu":
         dtype = aval_of(operand(a)).dtype
     result = _accumulate(reduce_sum, a, axis, dtype, keepdims)
-    return result if initial is None else add(result, initial)
+    return result if initial is None else add(result, _first("sum", initial, result))
 
 
 def prod(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
@@ -104,7 +104,16 @@ def prod(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
     if not promote_integers and dtype is None and aval_of(operand(a)).dtype.kind in "iu":
         dtype = aval_of(operand(a)).dtype
     result = _accumulate(reductions.reduce_prod, a, axis, dtype, keepdims)
-    return result if initial is None else multiply(result, initial)
+    return result if initial is None else multiply(result, _first("prod", initial, result))
+
+
+def _first(name: str, initial: Any, like: Any) -> Any:
+    """The number that a reduction begins with, in the dtype of what it is combined with."""
+    initial = operand(initial)
+    if shape_of(initial):
+        raise ShapeError(at_user_line(f"{name}: initial must be a number, and has the shape {shape_of(initial)}. "
+                                      "Combine an array with the result instead"))
+    return as_dtype(initial, aval_of(like).dtype)
 
 
 def _like(a: Any, value: int) -> Any:
@@ -119,10 +128,12 @@ def _extremum(name: str, operation: Callable[..., Any], pair: Any, a: Any, axis:
     a = as_array(a)
     shape = shape_of(a)
     axes = axes_of(name, axis, len(shape))
+    if initial is not None:
+        initial = _first(name, initial, a)
     if where is not None:
         if initial is None:
             raise ArgumentError(at_user_line(f"{name}: where= needs initial=, the result where no element counts"))
-        a = choose(where, a, np.asarray(initial).astype(aval_of(a).dtype))
+        a = choose(where, a, initial)
         shape = shape_of(a)
     if initial is None and 0 in [shape[at] for at in axes]:
         raise ShapeError(at_user_line(f"{name}: an array of shape {shape} has no elements along axis {axis}, and "

@@ -27,13 +27,18 @@ from fxgrad.ops.arithmetic import div, mul, sub
 from fxgrad.ops.space import broadcast_to, convert, reduce_sum, reshape
 
 
-def _widened(a: Any, dtype: Any) -> tuple[Any, Any]:
-    """The array in the dtype to compute in, and the dtype of the result; narrow floats are added up in float32."""
+def _widened(a: Any, dtype: Any, keeps_complex: bool = False) -> tuple[Any, Any]:
+    """The array in the dtype to compute in, and the dtype of the result; narrow floats are added up in float32.
+
+    With `keeps_complex`, for real results of complex numbers, a real dtype is only that of the parts.
+    """
     a, = promoted_inexact(as_array(a))
     wanted = aval_of(a).dtype if dtype is None else dtypes.canonical(dtype)
     inner = dtypes.inexact_dtype(wanted)
     if inner.itemsize == 2:
         inner = dtypes.float32
+    if keeps_complex and dtypes.is_complex(aval_of(a).dtype):
+        inner = dtypes.complex_dtype(inner)
     return (a if aval_of(a).dtype == inner else as_dtype(a, inner)), wanted
 
 
@@ -102,7 +107,7 @@ def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: flo
     4.666666666666667
     """
     refuse_out("var", out)
-    x, wanted = _widened(a, dtype)
+    x, wanted = _widened(a, dtype, keeps_complex=True)
     wanted = dtypes.real_dtype(wanted)
     axes = axes_of("var", axis, len(shape_of(x)))
     less = ddof if correction is None else correction
@@ -110,7 +115,8 @@ def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: flo
         return _narrowed(_var(x, axes, less, keepdims), wanted)
     chosen = broadcast_to(np.bool_(True) if where is None else as_array(where), shape_of(x))
     count = sum(chosen, axes, keepdims=True)
-    centre = divide(sum(choose(chosen, x, 0.0), axes, keepdims=True), count) if mean is None else mean
+    x = choose(chosen, x, 0.0)  # before anything is computed of them: derivatives of what is left out may be NaNs
+    centre = divide(sum(x, axes, keepdims=True), count) if mean is None else mean
     squares = choose(chosen, _squared_modulus(subtract(x, centre)), 0.0)
     left = subtract(count, less)
     result = divide(sum(squares, axes, keepdims=True), choose(left > 0, left, math.nan))

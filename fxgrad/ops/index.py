@@ -158,6 +158,9 @@ def gather(x: Any, indices: Any, windows: Windows, slice_sizes: Sequence[int], m
     `fill_value` (a Python number) stands for what is out of range under the mode `fill`; by default NaN, the least
     or largest integer, True. `promises` holds `"sorted"`, `"unique"` where the caller knows this of the indices.
     """
+    if isinstance(fill_value, float | np.floating) and fill_value == 0 and np.signbit(fill_value):
+        # As a parameter it would be equal to 0.0, which stands for other programs.
+        return neg(gather(neg(x), indices, windows, slice_sizes, mode, 0.0, promises))
     return bind(gather_p, x, indices, **windows._asdict(), slice_sizes=tuple(slice_sizes), mode=mode,
                 fill_value=fill_value, promises=tuple(promises))[0]
 

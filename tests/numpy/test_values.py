@@ -1,0 +1,146 @@
+"""Values at the edges: negative and outside places, narrow dtypes, no elements, numbers out of range; on every path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad.errors import ArgumentError, ShapeError
+
+Function = Callable[..., Any]
+
+
+def paths(function: Function, *args: Any) -> list[Any]:
+    """The result by itself, compiled, batched, and called three times un-jitted under a transformation."""
+    batch = [np.stack([arg]) for arg in args]
+    mapped = fxgrad.vmap(function)
+    with np.errstate(all="ignore"):
+        return [function(*args), fxgrad.jit(function)(*args), *(mapped(*batch)[0] for _ in range(3))]
+
+
+def on_every_path(function: Function, args: tuple[Any, ...], expected: Any, *, exact: bool = True,
+                  dtype: Any = None) -> None:
+    for result in paths(function, *args):
+        got = np.asarray(result)
+        assert got.dtype == (np.asarray(expected).dtype if dtype is None else dtype)
+        if exact:
+            np.testing.assert_array_equal(got, expected)
+            if got.dtype.kind == "f":
+                there = ~np.isnan(got)
+                np.testing.assert_array_equal(np.signbit(got)[there], np.signbit(expected)[there])
+        else:
+            np.testing.assert_allclose(got, expected, rtol=4e-15 if got.dtype.itemsize >= 8 else 2e-6)
+
+
+X = np.array([1.0, 2.0, 3.0, 4.0])
+PLACES = np.array([-1, -6, 5], np.int32)
+
+
+def test_piecewise_takes_the_last_condition_that_holds() -> None:
+    on_every_path(lambda x: fnp.piecewise(x, [x > 0, x > 1.5], [10.0, 20.0]), (X,), np.array([10.0, 20, 20, 20]))
+    on_every_path(lambda x: fnp.piecewise(x, [x > 1, x > 2], [10.0, 20.0, 5.0]), (X,), np.array([5.0, 10, 20, 20]))
+
+
+@pytest.mark.parametrize("mode", ["clip", "fill", "drop", "wrap", "promise_in_bounds"])
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8])
+def test_negative_places(mode: str, dtype: Any) -> None:
+    """They count from the end, on every path; `take` alone clips them, as NumPy does."""
+    array = np.arange(200.0)
+    places = np.array([3, 100], dtype) if dtype == np.uint8 else np.array([-1, -100, 5], dtype)
+    expected = array[places.astype(int)]
+    on_every_path(lambda x, i: fnp.take_along_axis(x, i, 0, mode=mode), (array, places), expected)
+    if mode != "wrap":
+        on_every_path(lambda x, i: fnp.at(x)[i].get(mode=mode), (array, places), expected)
+        changed = array.copy()
+        changed[places.astype(int)] = -9.0
+        on_every_path(lambda x, i: fnp.at(x)[i].set(-9.0, mode=mode), (array, places), changed)
+
+
+@pytest.mark.parametrize("mode", ["clip", "fill", "drop"])
+def test_places_out_of_range(mode: str) -> None:
+    """As jax has them."""
+    on_every_path(lambda x, i: fnp.at(x)[i].get(mode=mode), (X, PLACES), np.asarray(jnp.asarray(X).at[PLACES].get(
+        mode=mode), np.float64))
+    on_every_path(lambda x, i: fnp.at(x)[i].set(9.0, mode=mode), (X, PLACES), np.asarray(jnp.asarray(X).at[PLACES].set(
+        9.0, mode=mode), np.float64))
+
+
+def test_put_of_negative_places() -> None:
+    on_every_path(lambda x, i: fnp.put(x, i, 9.0, inplace=False), (X, np.array([-1])), np.array([1.0, 2, 3, 9]))
+    on_every_path(lambda x, i: fnp.put(x, i, 9.0, inplace=False), (X, PLACES), np.array([9.0, 2, 3, 9]))
+    on_every_path(lambda x: fnp.put(x, [], [], inplace=False), (X,), X)
+    assert fnp.put(X, [], [], inplace=False) is not X
+
+
+def test_fill_values_keep_their_sign() -> None:
+    for fill in (0.0, -0.0, 0.0):
+        on_every_path(lambda x, i, fill=fill: fnp.take(x, i, mode="fill", fill_value=fill), (X, np.array([9])),
+                      np.array([fill]))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.complex128])
+@pytest.mark.parametrize("name", ["linspace", "logspace", "geomspace"])
+def test_spaces_are_computed_in_their_dtype(name: str, dtype: Any) -> None:
+    for bounds in ((0.1, 1.0), (3, 7), ([0.1, 0.2], 2.0)):
+        expected = getattr(np, name)(*bounds, 7, dtype=dtype)
+        def make(bounds: Any = bounds) -> Any:
+            return getattr(fnp, name)(*bounds, 7, dtype=dtype)
+
+        for result in (make(), fxgrad.jit(make)()):
+            got = np.asarray(result)
+            assert got.dtype == dtype
+            np.testing.assert_allclose(got, expected, rtol=1e-6 if dtype == np.float32 else 1e-14)
+
+
+def test_differences_of_order_0() -> None:
+    on_every_path(lambda x: fnp.diff(x, n=0, prepend=0.0, append=9.0), (X,), X)
+    assert fnp.diff(X, n=0) is not X
+    with pytest.raises(ArgumentError, match="diff: n=-1; the number of differences must not be negative"):
+        fnp.diff(X, n=-1)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16])
+def test_cumulative_sums_of_narrow_integers(dtype: Any) -> None:
+    """Unlike `cumsum`, they are widened."""
+    narrow = np.array([100, 100, 100], dtype)
+    wide = np.dtype(f"{np.dtype(dtype).kind}4")
+    on_every_path(lambda x: fnp.cumulative_sum(x), (narrow,), np.array([100, 200, 300], wide))
+    on_every_path(lambda x: fnp.cumulative_prod(x), (narrow,), np.array([100, 10000, 1000000], wide))
+
+
+def test_initial_numbers_are_of_the_results_dtype() -> None:
+    on_every_path(lambda x: fnp.max(x, initial=0), (np.array([True, False]),), np.array(True))
+    on_every_path(lambda x: fnp.min(x, initial=2.7), (np.array([3, 4], np.int32),), np.array(2, np.int32))
+    on_every_path(lambda x: fnp.sum(x, initial=2.5), (np.array([3, 4], np.int32),), np.array(9, np.int32))
+    for reduction in (fnp.sum, fnp.prod, fnp.max, fnp.min):
+        with pytest.raises(ShapeError, match=f"{reduction.__name__}: initial must be a number, and has the shape"):
+            reduction(np.ones((2, 3)), axis=1, initial=np.zeros((5, 2)))
+
+
+def test_variance_of_complex_numbers_in_a_real_dtype() -> None:
+    z = np.array([1 + 2j, 3.0])
+    on_every_path(lambda z: fnp.var(z, dtype=np.float64), (z,), np.array(np.var(z)))
+    on_every_path(lambda z: fnp.var(z, dtype=np.float32), (z,), np.float32(np.var(z)))
+    on_every_path(lambda z: fnp.std(z, dtype=np.float64), (z,), np.array(np.std(z)), exact=False)
+
+
+@pytest.mark.parametrize("name", ["nanvar", "nanstd", "nanmean", "nansum", "nanprod", "nanmax", "nanmin"])
+def test_derivatives_where_nans_are_left_out(name: str) -> None:
+    """They are those of what is left, and 0 where a NaN was."""
+    x = np.array([np.nan, 1.0, 2.0, 4.0])
+    ours, theirs = getattr(fnp, name), getattr(fnp, name.removeprefix("nan"))
+    np.testing.assert_allclose(fxgrad.grad(ours)(x), [0.0, *fxgrad.grad(theirs)(x[1:])], rtol=1e-12)
+    np.testing.assert_allclose(fxgrad.hessian(ours)(x)[1:, 1:], fxgrad.hessian(theirs)(x[1:]), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0), (1,), (2, 1), (0, 3)])
+def test_covariances_of_too_few(shape: tuple[int, ...]) -> None:
+    x = np.zeros(shape)
+    for result in (fnp.cov(x), fxgrad.jit(fnp.cov)(x)):
+        np.testing.assert_array_equal(result, np.full(jnp.cov(x).shape, np.nan))
