@@ -13,6 +13,7 @@ import numpy as np
 from fxgrad import tree
 from fxgrad.control.callback import debug_callback_p, host_function
 from fxgrad.core.tape import bind
+from fxgrad.core.told import Told
 from fxgrad.core.tracer import Tracer
 from fxgrad.debug_keys import check_key_reuse
 from fxgrad.errors import ArgumentError, at_user_line
@@ -94,7 +95,7 @@ def _look(what: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 @dataclass(frozen=True)
-class _Printer:
+class _Printer(Told):
     """A function that prints; equal ones print the same."""
 
     fmt: str

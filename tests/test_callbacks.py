@@ -509,3 +509,37 @@ def test_messages(call: Callable[[], Any], error: type[Exception], message: str)
     pattern = re.escape(message).replace("NUMBER", r"\d+")
     with pytest.raises(error, match=f"^{pattern}(\n  at .*)?$"):
         call()
+
+
+class Recorder:
+    """A callback that is equal to all others."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def __call__(self, x: Any) -> Any:
+        self.seen.append(x)
+        return x
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Recorder)
+
+    def __hash__(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fxgrad.jit, fxgrad.grad, fxgrad.vmap])
+def test_equal_callbacks_are_called_each_by_itself(wrap: Any) -> None:
+    recorders = [Recorder() for _ in range(3)]
+    x = np.ones(2, np.float32) if wrap is fxgrad.vmap else np.float32(1)
+    for _ in range(2):
+        for recorder in recorders:
+            def function(x: Any, recorder: Recorder = recorder) -> Any:
+                fxgrad.debug.callback(recorder, x)
+                given = fxgrad.pure_callback(recorder, fxgrad.ShapeDtypeStruct((), np.float32),
+                                             fxgrad.stop_gradient(x) * 2, vmap_method="sequential")
+                return x * fxgrad.stop_gradient(given) if wrap is not fxgrad.grad else x
+            jax.block_until_ready(wrap(function)(x))
+            jax.effects_barrier()
+    assert [len(recorder.seen) > 0 for recorder in recorders] == [True] * 3
+    assert len({len(recorder.seen) for recorder in recorders}) == 1

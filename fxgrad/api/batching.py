@@ -12,7 +12,7 @@ import numpy as np
 from fxgrad import tree
 from fxgrad.api.arguments import transformation
 from fxgrad.control.flat import check_leaf, just, parameter_names, trace_flat
-from fxgrad.core.avals import Aval
+from fxgrad.core.avals import Aval, plain
 from fxgrad.core.interpreter import run
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line, function_name
@@ -114,7 +114,7 @@ def _run(name: str, traced: Any, size: int, positions: tuple[int, ...], out_axes
             raise ArgumentError(at_user_line(
                 f"vmap: out_axes is None for {path} of {name}, which depends on mapped arguments, so its entries "
                 "differ. Write an int there, such as out_axes=0"))
-    return run(derived.program, [*derived.captured, *traced.captured, *values])
+    return plain(run(derived.program, [*derived.captured, *traced.captured, *values]))
 
 
 def _joined(parts: Sequence[list[Any]], axes: Sequence[int | None]) -> list[Any]:

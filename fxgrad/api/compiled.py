@@ -37,7 +37,7 @@ from fxgrad.config import default_float
 from fxgrad.control.call import jit_call_p
 from fxgrad.control.flat import Traced, leaf_aval, trace_flat
 from fxgrad.core.avals import Aval, keys_to_jax
-from fxgrad.core.program import has_effects, needs_x64
+from fxgrad.core.program import consults, has_effects, needs_x64
 from fxgrad.core.tape import axes_in_scope, bind, current, innermost_for, takes_literals
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
@@ -296,7 +296,7 @@ class _State:
 
     def _may_share(self, split: Split, traced: Traced) -> bool:
         """Whether what was traced is right for other calls, and its executable for other functions."""
-        return not self._donates and not has_effects(traced.program) and not any(
+        return not self._donates and not has_effects(traced.program) and not consults(traced.program) and not any(
             map(is_jax_tracer, (*split.leaves, *traced.captured)))
 
     def _share(self, version: _Version, split: Split, avals: Sequence[Aval], traced: Traced, args: tuple[Any, ...],

@@ -16,14 +16,17 @@ from fxgrad.control.flat import (
     check_leaf,
     leaf_aval,
     nth,
+    origin_of,
     parameter_names,
     refuse_repeated_effects,
     trace_flat,
     with_static,
 )
-from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.avals import Aval
+from fxgrad.core.consultation import consult
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind, innermost_for
+from fxgrad.core.told import told
 from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
 from fxgrad.ops import arithmetic
 from fxgrad.ops.space import convert, instantiate
@@ -122,18 +125,17 @@ class _CapturedInputs:
         self.owner = owner
         self.name = function_name(call.function)
 
-    def _key(self) -> Any:
-        return self.owner, self.program, self.call.structure, self.nondiff_key()
-
-    def nondiff_key(self) -> tuple[Any, ...]:
-        """The arguments that are not differentiated, as something to compare."""
-        return tuple(map(_identity, self.call.nondiff_args))
+        self._key = owner, traced.program, call.structure, *map(told, call.nondiff_args)
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._key() == other._key()
+        return type(other) is type(self) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash((type(self), self.owner, self.call.structure))
+        return hash(self._key)
+
+    def is_called_again(self, call: _Call) -> bool:
+        """Whether `call` is as the one that this is about, but for the differentiable arguments."""
+        return self._key[2:] == (call.structure, *map(told, call.nondiff_args))
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -147,14 +149,6 @@ class _CapturedInputs:
                 f"({self.out_tree}), and it returned {structure}"))
         return [_checked(leaf, aval, f"the {what} of {self.name}", like)
                 for leaf, aval in zip(leaves, self.out_avals, strict=True)]
-
-
-def _identity(value: Any) -> Any:
-    try:
-        hash(value)
-    except TypeError:
-        return id(value)
-    return value
 
 
 def _checked(value: Any, aval: Aval, who: str, what: str) -> Any:
@@ -267,38 +261,38 @@ class _Running(NamedTuple):
     def is_called_again(self, owner: custom_jvp, call: _Call) -> bool:
         """Whether `call` is of the same function on the same values."""
         mine = self.primals[self.rule.captured:]
-        return self.rule.owner is owner and self.rule.call.structure == call.structure and \
-            self.rule.nondiff_key() == tuple(map(_identity, call.nondiff_args)) and \
+        return self.rule.owner is owner and self.rule.is_called_again(call) and \
             all(a is b for a, b in zip(mine, call.leaves, strict=True))
 
 
 _running: ContextVar[_Running | None] = ContextVar("running_jvp_rule", default=None)
 
 
-def _plain(value: Any) -> Any:
-    """A value for user code, which knows arrays and numbers but no literals of programs."""
-    return value.value if type(value) is Literal else value
-
-
 class _UserJvp(_CapturedInputs):
     """The rule of one call of a `custom_jvp` function."""
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
+        """What the user's rule gives for the explicit inputs; those that are captured stand still."""
+        count = len(primals)
+        outputs, _ = consult(functools.partial(self._called, count), [*primals, *map(
+            instantiate, tangents[self.captured:])], origin_of(self.owner.rule), f"the jvp rule of {self.name}")
+        half = len(self.out_avals)
+        return outputs[:half], outputs[half:]
+
+    def _called(self, count: int, *values: Any) -> tuple[list[Any], None]:
         """Calls the user's rule on containers."""
         call, rule = self.call, self.owner.rule
-        given = [_plain(instantiate(tangent)) for tangent in tangents[self.captured:]]
-        values = [_plain(primal) for primal in primals[self.captured:]]
-        token = _running.set(_Running(self, [*primals[:self.captured], *values]))
+        token = _running.set(_Running(self, [*values[:count]]))
         try:
-            result = rule(*call.nondiff_args, call.dynamic(values), call.dynamic(given))
+            result = rule(*call.nondiff_args, call.dynamic(values[self.captured:count]), call.dynamic(values[count:]))
         finally:
             _running.reset(token)
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise ArgumentError(at_user_line(
                 f"the jvp rule of {self.name} must return a pair (output, output tangent), "
                 f"and it returned a {type(result).__name__}"))
-        return (self.flat_output("jvp rule", result[0]),
-                self.flat_output("jvp rule", result[1], "the output tangent"))
+        return [*self.flat_output("jvp rule", result[0]),
+                *self.flat_output("jvp rule", result[1], "the output tangent")], None
 
 
 class custom_vjp(_WithRule):  # noqa: N801  (a decorator, named as in jax)
@@ -342,9 +336,16 @@ class _UserVjp(_CapturedInputs):
     """The rule of one call of a `custom_vjp` function."""
 
     def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
-        """Calls the user's forward pass on containers, which is the same whatever is `moving`."""
+        """What the user's forward pass gives, which is the same whatever is `moving`."""
         del moving
-        result = self.owner.forward(*self.call.arguments([_plain(primal) for primal in primals[self.captured:]]))
+        results, structure = consult(self._passed_forward, primals, origin_of(self.owner.forward),
+                                     f"the forward pass of {self.name}")
+        count = len(self.out_avals)
+        return results[:count], results[count:], structure
+
+    def _passed_forward(self, *values: Any) -> tuple[list[Any], Any]:
+        """Calls the user's forward pass on containers."""
+        result = self.owner.forward(*self.call.arguments(values[self.captured:]))
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise ArgumentError(at_user_line(
                 f"the forward pass of {self.name} must return a pair (output, residuals), "
@@ -353,13 +354,20 @@ class _UserVjp(_CapturedInputs):
         for residual in residuals:
             if leaf_aval(residual) is None:
                 check_leaf(residual, f"the forward pass of {self.name}", lambda: "a residual")
-        return self.flat_output("forward pass", result[0]), residuals, structure
+        return [*self.flat_output("forward pass", result[0]), *residuals], structure
 
     def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
+        """What the user's backward pass gives."""
+        count = len(residuals)
+        results, _ = consult(functools.partial(self._passed_back, structure, count), [*residuals, *cotangents],
+                             origin_of(self.owner.backward), f"the backward pass of {self.name}")
+        return [*[None] * self.captured, *results]
+
+    def _passed_back(self, structure: Any, count: int, *values: Any) -> tuple[list[Any], None]:
         """Calls the user's backward pass on containers."""
         call = self.call
-        cotangent = tree.unflatten(self.out_tree, [_plain(value) for value in cotangents])
-        saved = tree.unflatten(structure, [_plain(value) for value in residuals])
+        cotangent = tree.unflatten(self.out_tree, values[count:])
+        saved = tree.unflatten(structure, values[:count])
         result = self.owner.backward(*call.nondiff_args, saved, cotangent)
         arguments = call.dynamic(call.leaves)
         if not isinstance(result, tuple | list) or len(result) != len(arguments):
@@ -367,10 +375,10 @@ class _UserVjp(_CapturedInputs):
                 f"the backward pass of {self.name} must return a tuple with one cotangent for each of its "
                 f"{len(arguments)} differentiable arguments, and it returned "
                 f"{f'{len(result)} of them' if isinstance(result, tuple | list) else f'a {type(result).__name__}'}"))
-        found: list[Any] = [None] * self.captured
+        found: list[Any] = []
         for given, argument in zip(result, arguments, strict=True):
             found.extend(self._argument_cotangents(given, argument))  # the leaves of `argument` are avals
-        return found
+        return found, None
 
     def _argument_cotangents(self, given: Any, argument: Any) -> list[Any]:
         leaves, structure = tree.flatten(argument)

@@ -11,7 +11,7 @@ from fxgrad import tree
 from fxgrad.api.arguments import Argnums, gradient_leaf, leaf_avals, match_trees, select, tangent_leaf, transformation
 from fxgrad.api.reverse import trace_differentiated
 from fxgrad.control.flat import just, nth
-from fxgrad.core.avals import Aval
+from fxgrad.core.avals import Aval, plain
 from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program
 from fxgrad.core.symbolic import Zero
@@ -54,8 +54,8 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
              for original, value in zip(given, values, strict=True)]
     present = [value for value, mark in zip(values, marks, strict=True) if mark is True]
     wrt = (*[False] * traced.program.captured, *marks)
-    outputs = jvp_program(traced.program, wrt, traced.known)(
-        [*traced.captured, *selected.leaves, *present, *traced.forced])
+    outputs = plain(jvp_program(traced.program, wrt, traced.known)(
+        [*traced.captured, *selected.leaves, *present, *traced.forced]))
     count, main = len(traced.program.outputs), traced.out_tree.num_leaves
     output = tree.unflatten(traced.out_tree, outputs[:main])
     tangent = tree.unflatten(traced.out_tree, [
@@ -89,10 +89,10 @@ def linearize(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = 
     derived = linearized(traced.program, traced.wrt([has_tangent(aval) for aval in avals]), traced.known)
     values = derived([*traced.captured, *selected.leaves, *traced.forced])
     count, main = len(traced.program.outputs), traced.out_tree.num_leaves
-    output = tree.unflatten(traced.out_tree, values[:main])
+    output = tree.unflatten(traced.out_tree, plain(values[:main]))
     linear = Linearized(fun, derived.extra, values[count:], avals, traced.program.out_avals[:main],
                         selected.structure, traced.out_tree)
-    return (output, linear) if aux is None else (output, linear, aux.restore(values[main:count]))
+    return (output, linear) if aux is None else (output, linear, aux.restore(plain(values[main:count])))
 
 
 class Linearized:
@@ -117,7 +117,7 @@ class Linearized:
         given = [tangent_leaf("linearize", leaf, aval, just(f"tangent {index}"))
                  for index, (leaf, aval) in enumerate(zip(leaves, self._avals, strict=True))]
         present = [value for value in given if type(value) is not Zero]
-        results = iter(run(self._split.linear, [*self._residuals, *present]))
+        results = iter(plain(run(self._split.linear, [*self._residuals, *present])))
         outputs = [next(results) if reached else _zeros(aval)
                    for aval, reached in zip(self._out_avals, self._split.reached, strict=False)]
         return tree.unflatten(self._out_tree, [gradient_leaf(value, aval) for value, aval in
@@ -128,5 +128,5 @@ class Linearized:
 
 
 def _zeros(aval: Aval) -> Any:
-    value = zeros(aval)
+    value, = plain([zeros(aval)])
     return value.copy() if type(value) is np.ndarray else value  # zeros of many places are one, which is read-only

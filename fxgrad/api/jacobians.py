@@ -18,7 +18,7 @@ from fxgrad.api.arguments import (
 from fxgrad.api.forward import jvp
 from fxgrad.api.reverse import grad, trace_differentiated
 from fxgrad.control.flat import Traced
-from fxgrad.core.avals import Aval
+from fxgrad.core.avals import Aval, plain
 from fxgrad.core.interpreter import Derived, derive, evaluate
 from fxgrad.core.program import Program
 from fxgrad.core.recording import trace
@@ -271,7 +271,7 @@ def _range(avals: Sequence[Aval], index: int) -> tuple[int, int]:
 
 def _assemble(traced: Traced, selected: Selected, aux: Aux | None, values: list[Any], main: int, with_value: bool,
               ) -> Any:
-    count, width = len(traced.program.outputs), len(selected.leaves)
+    values, count, width = plain(values), len(traced.program.outputs), len(selected.leaves)
     blocks = values[count:]
     rows = [selected.rebuild(blocks[index * width:(index + 1) * width]) for index in range(main)]
     matrix = tree.unflatten(traced.out_tree, rows)

@@ -11,7 +11,7 @@ from fxgrad import tree
 from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.control.flat import Traced, described_aval, just, parameter_names, trace_flat, with_static
 from fxgrad.core import program as ir
-from fxgrad.core.avals import struct_of
+from fxgrad.core.avals import plain, struct_of
 from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program, Signature
 from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
@@ -66,7 +66,7 @@ def call_program(program: Program, args: tuple[Any, ...]) -> Any:
     if program.signature is None or program.signature.in_tree is None:
         if len(args) != expected:
             raise ArgumentError(at_user_line(f"the program takes {expected} inputs, got {len(args)}"))
-        outputs = run(program, _typed(program, args))
+        outputs = plain(run(program, _typed(program, args)))
         return outputs[0] if len(outputs) == 1 else outputs
     leaves, structure = tree.flatten((args, {}))
     if structure != program.signature.in_tree:
@@ -76,7 +76,7 @@ def call_program(program: Program, args: tuple[Any, ...]) -> Any:
             raise TreeError(at_user_line(
                 f"the program {program.signature.name} takes {', '.join(program.signature.input_names)} "
                 f"(structure {program.signature.in_tree}), got the structure {structure}"))
-    outputs = run(program, _typed(program, leaves))
+    outputs = plain(run(program, _typed(program, leaves)))
     return tree.unflatten(program.signature.out_tree, outputs) if program.signature.out_tree is not None else outputs
 
 

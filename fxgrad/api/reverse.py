@@ -33,7 +33,7 @@ from fxgrad.control.flat import (
     trace_flat,
     traced,
 )
-from fxgrad.core.avals import Aval
+from fxgrad.core.avals import Aval, plain
 from fxgrad.core.interning import remember
 from fxgrad.core.interpreter import Derived, derive, run
 from fxgrad.core.recording import Beginnings, new_tape
@@ -127,11 +127,13 @@ class _Differentiation:
         place = (self._key, leaves[0].variable) if out_tree is LEAF and tape.is_plain(leaves[0]) else None
         found: Derived | None = tape.node.calls.get(place)
         forced: Sequence[Any] = ()
-        if found is None:
+        if found is None or (found.consulted and not found.holds):
             found, forced = self._derived(traced(tape, leaves, out_tree), avals)
             if place is not None and not found.holds_once:
                 remember(tape.node, place, found)
         outputs = run(found.program, [*found.captured, *tape.captured, *selected.leaves, *forced])
+        if tape.parent is not None:  # which recorded it
+            outputs = plain(outputs)
         count = len(leaves) if self._key[2] else 0
         gradients = outputs[count:] if count else outputs
         if len(gradients) < len(avals):
@@ -155,7 +157,7 @@ class _Differentiation:
         program, _, out_tree, known, forced = traced
         key = (*self._key, known, out_tree)
         derived: Derived | None = program.memo.get(key)
-        if derived is None:
+        if derived is None or (derived.consulted and not derived.holds):
             _check_scalar(self._what, self._fun, traced, self._holomorphic)
             wrt = traced.wrt([has_tangent(aval) for aval in avals])
             derived = grad_program(program, wrt, self._key[2], known)
@@ -238,8 +240,8 @@ def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, 
     count = len(traced.program.outputs)
     main = traced.out_tree.num_leaves
     pullback = Pullback(function_name(fun), derived.extra, values[count:], traced, selected, avals)
-    output = tree.unflatten(traced.out_tree, values[:main])
-    return (output, pullback) if aux is None else (output, pullback, aux.restore(values[main:count]))
+    output = tree.unflatten(traced.out_tree, plain(values[:main]))
+    return (output, pullback) if aux is None else (output, pullback, aux.restore(plain(values[main:count])))
 
 
 class Pullback:
@@ -270,7 +272,7 @@ class Pullback:
         present = [value for value in reaching if type(value) is not Zero]
         inputs = [*self._residuals, *present]
         key = ("pullback", tuple(type(value) is Zero for value in reaching))
-        results = iter(derive(split.linear, key, build, [aval_of(value) for value in inputs])(inputs))
+        results = iter(plain(derive(split.linear, key, build, [aval_of(value) for value in inputs])(inputs)))
         return self._selected.rebuild(
             [gradient_leaf(next(results) if has_tangent(aval) else None, aval) for aval in self._avals])
 
@@ -302,7 +304,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
         leaves = match_trees("linear_transpose", "the output", traced.out_tree, "the cotangent", cotangent)
         given = [tangent_leaf("linear_transpose", leaf, aval, lambda: "the output", "cotangent")
                  for leaf, aval in zip(leaves, traced.program.out_avals, strict=True)]
-        results = transposed(traced.program, traced.wrt())([*traced.captured, *map(instantiate, given)])
+        results = plain(transposed(traced.program, traced.wrt())([*traced.captured, *map(instantiate, given)]))
         arguments: tuple[Any, ...] = tree.unflatten(selected.structure, results)
         return arguments
     return transpose

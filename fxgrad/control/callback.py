@@ -7,7 +7,6 @@ own, on either executor.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +19,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
+from fxgrad.core.told import told
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line, function_name
 from fxgrad.executors import callbacks
 from fxgrad.ops.space import move_axis, reshape
@@ -37,30 +37,31 @@ class HostFunction(ByValue):
     `constants` are leaves that are no arrays, by their position among all; `out_tree` is that of the results.
     """
 
-    __slots__ = ()
+    __slots__ = ("_constants", "_function")
 
     def __init__(self, function: Callable[..., Any], what: str, in_tree: Any, constants: tuple[tuple[int, Any], ...],
                  results: Avals, out_tree: Any) -> None:
-        super().__init__(function, what, in_tree, constants, results, out_tree)
+        super().__init__(told(function), what, in_tree, told(constants), results, out_tree)
+        self._function, self._constants = function, constants
 
     @property
     def name(self) -> str:
         """The name of the user's function."""
-        return function_name(self._key[0])
+        return function_name(self._function)
 
     def returning(self, results: Avals) -> HostFunction:
         """The same function, with results of other types."""
-        function, what, in_tree, constants, _, out_tree = self._key
-        return HostFunction(function, what, in_tree, constants, results, out_tree)
+        _, what, in_tree, _, _, out_tree = self._key
+        return HostFunction(self._function, what, in_tree, self._constants, results, out_tree)
 
     def __call__(self, *values: Any) -> list[Any]:
         """The leaves of the results, of the types declared; raises where they are not."""
-        function, what, in_tree, constants, results, out_tree = self._key
+        _, what, in_tree, _, results, out_tree = self._key
         leaves = [np.array(value)[()] for value in values]  # the function may keep and change them
-        for position, constant in constants:
+        for position, constant in self._constants:
             leaves.insert(position, constant)
         args, kwargs = tree.unflatten(in_tree, leaves)
-        returned = function(*args, **kwargs)
+        returned = self._function(*args, **kwargs)
         if what in LOOKING:
             return []
         found, structure = tree.flatten(returned)
@@ -101,8 +102,7 @@ def host_function(what: str, function: Callable[..., Any], args: tuple[Any, ...]
             raise ArgumentError(at_user_line(f"{what}: {names[position]} is a {type(leaf).__name__}, which is not "
                                              f"hashable. Pass it as text, str(...), or by closure"))
     values = [leaf for leaf in leaves if leaf_aval(leaf) is not None]
-    known = function if _is_hashable(function) else functools.partial(function)  # equal to itself alone
-    return HostFunction(known, what, in_tree, constants, results, out_tree), values
+    return HostFunction(function, what, in_tree, constants, results, out_tree), values
 
 
 def _is_hashable(value: Any) -> bool:

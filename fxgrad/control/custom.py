@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fxgrad.control.call import check_arguments
-from fxgrad.control.wiring import chosen, moving, present
+from fxgrad.control.wiring import added, chosen, moving, present
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.recording import trace
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.core.tape import aval_of, bind
+from fxgrad.core.told import Told
 from fxgrad.errors import LinearityError, UnsupportedError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
@@ -83,7 +84,23 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, ru
 
 def _custom_jvp_jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: JvpRule,
                     ) -> tuple[list[Any], list[Any]]:
-    return rule.jvp(primals, tangents)
+    explicit, through = _captured_apart(primals, tangents, program, rule)
+    outputs, out_tangents = rule.jvp(primals, explicit)
+    return outputs, added(out_tangents, through)
+
+
+def _captured_apart(primals: list[Any], tangents: list[Any], program: Program, rule: Any,
+                    ) -> tuple[list[Any], Sequence[Any]]:
+    """The tangents without those of captured inputs, and the tangents of the outputs that these make.
+
+    Rules speak of the arguments alone; in what it closes over, the function is differentiated as it is.
+    """
+    captured = getattr(rule, "captured", 0)
+    if all(type(tangent) is Zero for tangent in tangents[:captured]):
+        return tangents, [Zero(aval) for aval in program.out_avals]
+    zeros = [Zero(aval_of(primal)) for primal in primals]
+    _, through = forward(program, primals, [*tangents[:captured], *zeros[captured:]])
+    return [*zeros[:captured], *tangents[captured:]], through
 
 
 def _custom_jvp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: JvpRule,
@@ -116,7 +133,7 @@ def _apply_batched(function: Callable[..., Sequence[Any]], size: int, values: Fl
                                          *(Batched(value, axis) for value, axis in zip(values, axes, strict=True))])
 
 
-class ByValue:
+class ByValue(Told):
     """Rules made by batching are equal if what they were made of is, so that programs are found again."""
 
     __slots__ = ("_key",)
@@ -137,6 +154,11 @@ class ByValue:
     def name(self) -> str:
         """The name of the user's function."""
         return str(self._key[0].name)
+
+    @property
+    def captured(self) -> int:
+        """How many of the inputs the function closed over."""
+        return getattr(self._key[0], "captured", 0)
 
 
 class BatchedJvpRule(ByValue):
@@ -171,14 +193,15 @@ class BatchedJvpRule(ByValue):
 
 def _custom_vjp_jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: VjpRule,
                     ) -> tuple[list[Any], list[Any]]:
+    tangents, through = _captured_apart(primals, tangents, program, rule)
     marks = moving(tangents)
     outputs, residuals, structure = rule.forward(primals, marks)
     out_avals = tuple(aval.strong() for aval in program.out_avals)
     out_tangents = bind(custom_vjp_tangent_p, *residuals, *present(tangents), rule=rule, structure=structure,
                         moving=marks, in_avals=tuple(aval_of(primal).strong() for primal in primals),
                         out_avals=out_avals)
-    return outputs, [tangent if has_tangent(aval) else Zero(aval)
-                     for tangent, aval in zip(out_tangents, out_avals, strict=True)]
+    return outputs, added([tangent if has_tangent(aval) else Zero(aval)
+                           for tangent, aval in zip(out_tangents, out_avals, strict=True)], through)
 
 
 def _custom_vjp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: VjpRule,
@@ -308,5 +331,5 @@ def _tangent_batch(size: int, values: list[Any], axes: list[int | None], **param
 
 custom_vjp_tangent_p = register(Primitive(
     name="custom_vjp_tangent", abstract=_tangent_abstract, numpy=_tangent_numpy, xla=_tangent_xla, jvp=_tangent_jvp,
-    transpose=_tangent_transpose, batch=_tangent_batch,
+    transpose=_tangent_transpose, batch=_tangent_batch, consults=True,
     cost=lambda *avals, **params: cost(_tangent_program(avals, **params)[0])))

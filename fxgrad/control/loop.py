@@ -27,6 +27,7 @@ from fxgrad.control.wiring import (
     moving,
     others,
     present,
+    primal_step,
     reached_by,
     with_outputs,
 )
@@ -95,13 +96,15 @@ def _for_jvp(primals: list[Any], tangents: list[Any], *, program: Program, num_c
     const_tangents = tangents[1:1 + num_consts]
     carry_tangents, carried = _tangents_of_carry(program, const_tangents, tangents[1 + num_consts:])
     separate = apart(primals, tangents)
-    step = dual_grouped(program, (num_consts, len(carry)), (*moving(const_tangents), *carried), carried, separate)
+    wrt = (*moving(const_tangents), *carried)
+    step = dual_grouped(program, (num_consts, len(carry)), wrt, carried, separate)
     fixed = [*step.captured, *consts, *present(const_tangents)]
     program_of_step = silenced(step.program, TWICE) if separate else step.program
     results = bind(for_p, count, *fixed, *carry, *present(carry_tangents), program=program_of_step,
                    num_consts=len(fixed)) if any(carried) else []
     if not any(carried) or separate:
-        outputs = bind(for_p, count, *consts, *carry, program=program, num_consts=num_consts)
+        primal, captured = primal_step(step, program, wrt)
+        outputs = bind(for_p, count, *captured, *consts, *carry, program=primal, num_consts=len(captured) + num_consts)
     else:
         outputs = results[:len(carry)]
     return outputs, spread(program.out_avals, carried, results[len(carry):])
@@ -279,10 +282,12 @@ def _while_jvp(primals: list[Any], tangents: list[Any], *, condition: Program, b
     if not any(carried):
         return bind_while(condition, asked, body, given, carry), list(map(Zero, body.out_avals))
     separate = apart(primals, tangents)
-    step = dual_grouped(body, (num_body_consts, len(carry)), (*moving(given_tangents), *carried), carried, separate)
+    wrt = (*moving(given_tangents), *carried)
+    step = dual_grouped(body, (num_body_consts, len(carry)), wrt, carried, separate)
     fixed, begin = [*step.captured, *given, *present(given_tangents)], [*carry, *present(carry_tangents)]
     if separate:
-        count, outputs = _counted(condition, asked, body, given, carry)
+        primal, captured = primal_step(step, body, wrt)
+        count, outputs = _counted(condition, asked, primal, [*captured, *given], carry)
         results = bind(for_p, count, *fixed, *begin, program=silenced(step.program, TWICE), num_consts=len(fixed))
     else:
         results = bind_while(_ignoring(condition, len(asked), tuple(map(aval_of, present(carry_tangents)))), asked,

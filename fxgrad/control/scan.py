@@ -27,8 +27,9 @@ from fxgrad.control.wiring import (
     used,
     with_outputs,
 )
+from fxgrad.core import consultation
 from fxgrad.core.avals import Aval
-from fxgrad.core.interpreter import Derived, bind, derive, evaluate
+from fxgrad.core.interpreter import Derived, bind, derive, evaluate, holds_tracers
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program, Var, is_effectful
 from fxgrad.core.symbolic import Linear, Zero
@@ -215,21 +216,20 @@ def _selected_inputs(program: Program, order: tuple[int, ...]) -> Program:
 
 def _halves(program: Program, wrt: Marks, settings: Loop) -> _Halves:
     _, carry, xs = settings.parts(wrt)
+
+    def make() -> _Halves:
+        derived = linearized(program, wrt)
+        reached = derived.extra.reached
+        wanted = (*carry, *reached[settings.num_carry:])
+        own = len(derived.captured) + settings.num_consts
+        hoisted, rest = _hoist(derived.program, own)
+        fixed = own + len(hoisted.outputs)
+        free = (*[True] * fixed, *[False] * settings.num_carry, *[True] * len(xs))
+        parts = partition(rest, len(program.outputs), derived.extra, free, keep_by_cost, wanted)
+        return _Halves(derived.captured, hoisted, parts, wanted)
+
     key = ("scan halves", wrt, settings.num_consts, settings.num_carry)
-    known: _Halves | None = program.memo.get(key)
-    if known is not None:
-        return known
-    derived = linearized(program, wrt)
-    reached = derived.extra.reached
-    wanted = (*carry, *reached[settings.num_carry:])
-    own = len(derived.captured) + settings.num_consts
-    hoisted, rest = _hoist(derived.program, own)
-    fixed = own + len(hoisted.outputs)
-    free = (*[True] * fixed, *[False] * settings.num_carry, *[True] * len(xs))
-    parts = partition(rest, len(program.outputs), derived.extra, free, keep_by_cost, wanted)
-    halves = _Halves(derived.captured, hoisted, parts, wanted)
-    if not derived.holds_once:
-        program.memo[key] = halves
+    halves: _Halves = consultation.remembered(program, key, make, lambda halves: not holds_tracers(halves.captured))
     return halves
 
 

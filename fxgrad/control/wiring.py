@@ -134,7 +134,6 @@ def dual_program(program: Program, wrt: Marks, wanted: Marks | None = None, sepa
 
 def dual_grouped(program: Program, counts: Sequence[int], wrt: Marks, wanted: Marks, separate: bool = False) -> Derived:
     """As `dual_program`, with each of the groups of inputs that `counts` sizes followed by its own tangents."""
-    inner = dual_program(program, wrt, wanted, separate)
     starts = [*itertools.accumulate(counts, initial=0)]
     groups = [slice(start, stop) for start, stop in itertools.pairwise(starts)]
 
@@ -145,11 +144,27 @@ def dual_grouped(program: Program, counts: Sequence[int], wrt: Marks, wanted: Ma
         for count, group in zip(counts, groups, strict=True):
             primals += [next(given) for _ in range(count)]
             tangents += [next(given) for _ in range(sum(wrt[group]))]
-        return inner([*primals, *tangents]), None
+        return dual_program(program, wrt, wanted, separate)([*primals, *tangents]), None
 
     avals = program.in_avals
     in_avals = [aval for group in groups for aval in (*avals[group], *chosen(avals[group], wrt[group]))]
     return derive(program, ("dual grouped", tuple(counts), wrt, wanted, separate), build, in_avals)
+
+
+def primal_step(step: Derived, program: Program, wrt: Marks) -> tuple[Program, list[Any]]:
+    """What computes the outputs of `program` where `step`, its dual program in `wrt`, gives the tangents; and captured.
+
+    That is `program` itself, unless there are functions with rules of their own in it: where such a function was
+    differentiated its value is that which its rule gave, so that the next derivative is that of the rule.
+    """
+    if not step.consulted:
+        return program, []
+
+    def build(*primals: Any) -> tuple[list[Any], None]:
+        return linearize_in_place(program, primals, wrt)[0], None
+
+    derived = derive(program, ("primal step", wrt), build, program.in_avals)
+    return derived.program, derived.captured
 
 
 def reached_by(program: Program, wrt: Marks) -> Marks:
@@ -159,8 +174,9 @@ def reached_by(program: Program, wrt: Marks) -> Marks:
 
 
 def added(sums: Sequence[Any], found: Sequence[Any]) -> list[Any]:
-    """Sums of cotangents with those of one more step, which may be `Zero`."""
-    return [total if type(one) is Zero else add(total, one) for total, one in zip(sums, found, strict=True)]
+    """Sums of tangents or cotangents, any of which may be `Zero`."""
+    return [total if type(one) is Zero else one if type(total) is Zero else add(total, one)
+            for total, one in zip(sums, found, strict=True)]
 
 
 def are_linear(values: Sequence[Any]) -> Marks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -103,6 +104,11 @@ class Literal:
     def dtype(self) -> DType:
         """The dtype of the value."""
         return self.aval.dtype
+
+
+def plain(values: Iterable[Any]) -> list[Any]:
+    """`values` for the user's code, which knows arrays and numbers but no literals of programs."""
+    return [value.value if type(value) is Literal else value for value in values]
 
 
 def scalar_aval(value: bool | int | float | complex) -> Aval:

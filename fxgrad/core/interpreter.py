@@ -9,11 +9,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from fxgrad import config
-from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.avals import Aval, Literal, plain
+from fxgrad.core.consultation import Consultation, batched_axis, consulting, forget, still_hold
+from fxgrad.core.primitive import Primitive, is_library
 from fxgrad.core.program import Equation, Program, Var, axes_used, has_effects, not_installed
 from fxgrad.core.recording import trace
 from fxgrad.core.replay import inlined
@@ -22,7 +23,7 @@ from fxgrad.core.sources import sources
 from fxgrad.core.tape import Tape, bind, bind_equation, current, innermost_for, read
 from fxgrad.core.tracer import Tracer
 
-__all__ = ["Derived", "Interpreter", "bind", "derive", "evaluate", "run"]
+__all__ = ["Derived", "Interpreter", "batched_axis", "bind", "derive", "evaluate", "run"]
 
 
 class Interpreter:
@@ -109,19 +110,27 @@ def run(program: Program, inputs: Sequence[Any]) -> list[Any]:
     return evaluate(program, inputs)
 
 
-batched_axis: ContextVar[str | None] = ContextVar("batched_axis", default=None)
-"""The name of the axis that the batching under way gives to what it batches, if it has one."""
-
 Builder = Callable[..., "tuple[Sequence[Any], Any]"]
 """Called with tracers; returns the outputs of the derived program and whatever else is to be known of it."""
 
 
+def holds_tracers(captured: Sequence[Any]) -> bool:
+    """Whether there is a tracer among captured values, which are then right for one call only."""
+    return any(type(value) is Tracer for value in captured)
+
+
+def rule_inputs(primitive: Primitive, values: list[Any]) -> list[Any]:
+    """`values` for a rule of `primitive`: rules that users wrote get numbers in the place of literals."""
+    return values if Literal not in map(type, values) or is_library(primitive) else plain(values)
+
+
 class Derived(NamedTuple):
-    """A program made from another one: itself, the values it captured, and what else its builder said."""
+    """A program made from another one: itself, what it captured, what else its builder said, and the code it ran."""
 
     program: Program
     captured: list[Any]
     extra: Any
+    consulted: Sequence[Consultation] = ()
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Runs the program in the current context."""
@@ -130,7 +139,12 @@ class Derived(NamedTuple):
     @property
     def holds_once(self) -> bool:
         """Whether it captured a tracer, and so is right for this call only."""
-        return any(type(value) is Tracer for value in self.captured)
+        return holds_tracers(self.captured)
+
+    @property
+    def holds(self) -> bool:
+        """Whether user code that was run for it, such as custom rules, still records the same."""
+        return still_hold(self.consulted)
 
 
 @contextmanager
@@ -152,10 +166,13 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
     they are further inputs, and those equations do not run again.
 
     Remembered on `program` under `key`, unless user code called by `build` captured a tracer: then the
-    result holds for this call only.
+    result holds for this call only. User code that was consulted is run again, and must record the same.
     """
     key = (key, known, batched_axis.get())
     derived: Derived | None = program.memo.get(key)
+    if derived is not None and derived.consulted and not derived.holds:
+        forget(program)
+        derived = None
     if derived is None:
         extra: list[Any] = []
         prefix = program.equations[:known]
@@ -167,10 +184,10 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
             extra.append(more)
             return outputs
 
-        with _nothing_collected():
+        with _nothing_collected(), consulting() as consulted:
             recorded, captured = trace(record, [*in_avals, *known_avals], staging=True, intern=False, literals=True,
                                        name="a derived program", tape_class=SimplifyingTape)
-            derived = Derived(without_dead_code(recorded), captured, extra[0])
+            derived = Derived(without_dead_code(recorded), captured, extra[0], consulted)
         if config.check_level:
             derived.program.check()
         if not derived.holds_once:

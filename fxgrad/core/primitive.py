@@ -90,9 +90,10 @@ class Primitive:
     """An operation and its seven rules; see the table at the top of this file.
 
     `name` is unique and is what programs print. An absent rule is `NOT_LINEAR`, `NO_TANGENT` or
-    `TODO(reason)`; `None` is refused with `TypeError`. Two facts that are no rules: an operation that is `effectful`
+    `TODO(reason)`; `None` is refused with `TypeError`. Three facts that are no rules: an operation that is `effectful`
     does something beside computing its outputs, so it runs exactly as often and in the order that the user wrote; one
-    that is `collective` has the parameter `axis_name`, a mapped axis over which it speaks with the other entries.
+    that is `collective` has the parameter `axis_name`, a mapped axis over which it speaks with the other entries; one
+    that `consults` asks the user's code what it computes whenever it runs, so that no result of it is kept.
     Users define their own with this constructor:
 
     >>> import numpy as np
@@ -122,6 +123,7 @@ class Primitive:
     cost: Rule
     effectful: bool = False
     collective: bool = False
+    consults: bool = False
 
     def __post_init__(self) -> None:
         for rule in RULES:
@@ -148,6 +150,11 @@ def register(primitive: Primitive) -> Primitive:
         raise ValueError(f"there is a primitive {primitive.name!r} already")
     registry[primitive.name] = primitive
     return primitive
+
+
+def is_library(primitive: Primitive) -> bool:
+    """Whether `primitive` is one of the library's own, and none that a user defined."""
+    return registry.get(primitive.name) is primitive
 
 
 def total_bytes(inputs: Sequence[Aval], outputs: Sequence[Aval]) -> int:

@@ -203,6 +203,16 @@ def is_effectful(primitive: Primitive, params: dict[str, Any]) -> bool:
     return primitive.effectful or (holds_programs(params) and any(map(has_effects, subprograms(params))))
 
 
+def consults(program: Program) -> bool:
+    """Whether running `program` asks code of the user's what is to be computed."""
+    known: bool | None = program.memo.get("consults")
+    if known is None:
+        known = program.memo["consults"] = any(
+            equation.primitive.consults or any(map(consults, subprograms(equation.params)))
+            for equation in program.equations)
+    return known
+
+
 def axes_used(program: Program) -> frozenset[str]:
     """The names of the mapped axes over which `program` has collective operations."""
     known: frozenset[str] | None = program.memo.get("axes used")

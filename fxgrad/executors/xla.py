@@ -13,6 +13,7 @@ from jax import lax
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Literal, keys_to_jax
+from fxgrad.core.consultation import Consultation, consulting, still_hold
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program, Var, needs_x64, subprograms
 from fxgrad.core.tape import aval_of, infer
@@ -59,10 +60,23 @@ def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
 def compiled(program: Program) -> Callable[..., list[Any]]:
     """The program as a function compiled by `jax.jit`, kept on the program."""
-    function: Callable[..., list[Any]] | None = program.memo.get("xla")
-    if function is None:
-        function = program.memo["xla"] = jax.jit(lambda *inputs: emit(program, inputs))
-    return function
+    return _kept(program, ("xla",), lambda *inputs: emit(program, inputs))
+
+
+def _kept(program: Program, key: tuple[Any, ...], emission: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """`emission` compiled, kept on `program` while the user code that it asked gives the same."""
+    known: tuple[Callable[..., list[Any]], list[Consultation]] | None = program.memo.get(key)
+    if known is None or (known[1] and not still_hold(known[1])):
+        consulted: list[Consultation] = []
+
+        def emitted(*inputs: Any) -> list[Any]:
+            with consulting() as asked:
+                outputs = emission(*inputs)
+            consulted.extend(asked)
+            return outputs
+
+        known = program.memo[key] = jax.jit(emitted), consulted
+    return known[0]
 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
@@ -96,8 +110,5 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
 
 def _compiled_rule(inner: Program, primitive: Primitive, params: dict[str, Any]) -> Callable[..., list[Any]]:
     """The rule of an operation that holds programs, compiled once; jax would compile a loop anew at every call."""
-    key = ("xla rule", primitive, *params.items())
-    rule: Callable[..., list[Any]] | None = inner.memo.get(key)
-    if rule is None:
-        rule = inner.memo[key] = jax.jit(lambda *values: primitive.xla(lax, *values, **params))
-    return rule
+    return _kept(inner, ("xla rule", primitive, *params.items()),
+                 lambda *values: primitive.xla(lax, *values, **params))

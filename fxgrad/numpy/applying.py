@@ -159,7 +159,7 @@ def frompyfunc(func: Function, /, nin: int, nout: int, *, identity: Any = None) 
     array([3., 6.], dtype=float32)
     """
     del nout, identity
-    return Elementwise(vectorize(func), getattr(func, "__name__", "function"), nin, func.__doc__ or "", __name__)
+    return Elementwise(vectorize(func), getattr(func, "__name__", "function"), nin, func.__doc__ or "", __name__, True)
 
 
 def apply_along_axis(func1d: Function, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:

@@ -45,8 +45,9 @@ class Elementwise:
     (2, 2)
     """
 
-    def __init__(self, function: Function, name: str, nin: int, doc: str, module: str) -> None:
-        self.function = function if function in _recalling else remembered(function, captures=True)
+    def __init__(self, function: Function, name: str, nin: int, doc: str, module: str, users: bool = False) -> None:
+        # What a user's function records follows from more than its arguments.
+        self.function = function if users or function in _recalling else remembered(function, captures=True)
         self.nin = nin
         self.reduction: Function | None = None
         self.__name__ = self.__qualname__ = name

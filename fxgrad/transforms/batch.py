@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.interpreter import Derived, Interpreter, batched_axis, bind, derive
+from fxgrad.core.interpreter import Derived, Interpreter, batched_axis, bind, derive, rule_inputs
 from fxgrad.core.program import Equation, Program, axes_of
 from fxgrad.core.tape import aval_of
 from fxgrad.ops.space import broadcast_to, move_axis, reshape
@@ -35,7 +35,8 @@ class Batch(Interpreter):
         if all(axis is None for axis in axes) and (
                 self.name is None or self.name not in axes_of(equation.primitive, equation.params)):
             return [Batched(output, None) for output in bind(equation.primitive, *values, **equation.params)]
-        outputs, out_axes = equation.primitive.batch(self.size, values, axes, **equation.params)
+        outputs, out_axes = equation.primitive.batch(self.size, rule_inputs(equation.primitive, values), axes,
+                                                     **equation.params)
         return [Batched(output, axis) for output, axis in zip(outputs, out_axes, strict=True)]
 
     def literal(self, literal: Literal) -> Batched:

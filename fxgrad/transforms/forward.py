@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.interpreter import Derived, Interpreter, bind, derive
+from fxgrad.core.interpreter import Derived, Interpreter, bind, derive, rule_inputs
 from fxgrad.core.primitive import NO_TANGENT
 from fxgrad.core.program import Equation, Program
 from fxgrad.core.symbolic import Zero
@@ -31,7 +31,8 @@ class Forward(Interpreter):
         if primitive.jvp is NO_TANGENT or all(type(tangent) is Zero for tangent in tangents):
             outputs = bind(primitive, *primals, **params)
             return [Dual(output, Zero(var.aval)) for output, var in zip(outputs, equation.outputs, strict=True)]
-        outputs, out_tangents = primitive.jvp(primals, tangents, **params)
+        outputs, out_tangents = primitive.jvp(rule_inputs(primitive, primals), rule_inputs(primitive, tangents),
+                                              **params)
         return [Dual(output, tangent) for output, tangent in zip(outputs, out_tangents, strict=True)]
 
     def literal(self, literal: Literal) -> Dual:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad.core.interpreter import Derived, derive
+from fxgrad.core.interpreter import Derived, derive, rule_inputs
 from fxgrad.core.primitive import Absent
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.simplify import live_equations
@@ -70,7 +70,8 @@ def _apply(equation: Equation, cotangents: list[Any], inputs: list[Any]) -> Sequ
         raise LinearityError(at_user_line(
             f"cannot transpose {primitive}{where} ({primitive.transpose}): the function is not linear in the inputs "
             "it is transposed in. Use vjp, which linearizes first, or pass the other values by closure"))
-    result: Sequence[Any] = primitive.transpose(cotangents, inputs, **equation.params)
+    result: Sequence[Any] = primitive.transpose(
+        rule_inputs(primitive, cotangents), rule_inputs(primitive, inputs), **equation.params)
     return result
 
 

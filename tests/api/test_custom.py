@@ -178,3 +178,211 @@ def test_stop_gradient() -> None:
 def test_rules_must_be_given() -> None:
     with pytest.raises(fxgrad.errors.ArgumentError, match="has no rule"):
         custom_jvp(lambda x: x)(1.0)
+
+
+# --- rules that read what changes between calls -----------------------------------------------------------------------
+
+CALLS = 4
+"""Calls of one derivative: the first is interpreted, the second generates code, later ones run it."""
+
+
+def scaled_by(read):
+    """A function of which each kind of rule multiplies by what `read` gives."""
+    @custom_jvp
+    def forward(x):
+        return x * 1.0
+
+    forward.defjvp(lambda primals, tangents: (forward(*primals), tangents[0] * read()))
+
+    @custom_vjp
+    def reverse(x):
+        return x * 1.0
+
+    reverse.defvjp(lambda x: (reverse(x), None), lambda residuals, cotangent: (cotangent * read(),))
+
+    @custom_vjp
+    def kept(x):
+        return x * 1.0
+
+    kept.defvjp(lambda x: (x * 1.0, (x, read())), lambda saved, cotangent: (cotangent * saved[1],))
+
+    @custom_jvp
+    def parts(x):
+        return x * 1.0
+
+    parts.defjvps(lambda tangent, output, x: tangent * read())
+    return {"jvp": forward, "vjp": reverse, "residual": kept, "parts": parts}
+
+
+USES = {
+    "grad": lambda f: lambda x: grad(lambda x: np.sum(f(x)))(x),
+    "value_and_grad": lambda f: lambda x: fxgrad.value_and_grad(lambda x: np.sum(f(x)))(x)[1],
+    "one function": lambda f: grad(lambda x: np.sum(f(x))),
+    "vjp": lambda f: lambda x: fxgrad.vjp(f, x)[1](np.ones_like(x))[0],
+    "jvp": lambda f: lambda x: jvp(f, (x,), (np.ones_like(x),))[1],
+    "linearize": lambda f: lambda x: fxgrad.linearize(f, x)[1](np.ones_like(x)),
+    "jacrev": lambda f: lambda x: np.diag(fxgrad.jacrev(f)(x)),
+    "jacfwd": lambda f: lambda x: np.diag(fxgrad.jacfwd(f)(x)),
+    "vmap of grad": lambda f: lambda x: vmap(grad(f))(x),
+    "grad of vmap": lambda f: lambda x: grad(lambda x: np.sum(vmap(f)(x)))(x),
+    "second order": lambda f: lambda x: grad(lambda x: np.sum(grad(lambda x: np.sum(f(x) ** 2))(x)))(x) / 2.0,
+    "checkpoint": lambda f: lambda x: grad(lambda x: np.sum(checkpoint(f)(x)))(x),
+    "cond": lambda f: lambda x: grad(lambda x: np.sum(fxgrad.lax.cond(x[0] > 0.0, f, np.sin, x)))(x),
+    "scan": lambda f: lambda x: grad(lambda x: np.sum(fxgrad.lax.scan(lambda c, e: (c, f(e)), 0.0, x)[1]))(x),
+    "fori_loop": lambda f: lambda x: grad(lambda x: np.sum(fxgrad.lax.fori_loop(0, 1, lambda i, c: f(c), x)))(x),
+    "while_loop": lambda f: lambda x: jvp(lambda x: fxgrad.lax.while_loop(
+        lambda c: c[0] < 1, lambda c: (c[0] + 1, f(c[1])), (0, x))[1], (x,), (np.ones_like(x),))[1],
+    "while_loop back": lambda f: lambda x: grad(lambda x: np.sum(fxgrad.lax.while_loop(
+        lambda c: c[0] < 1, lambda c: (c[0] + 1, f(c[1])), (0, x))[1]))(x),
+    "jax arrays": lambda f: lambda x: grad(lambda x: np.sum(f(x)))(fxgrad.numpy.asarray(x)),
+    "jit of a new function": lambda f: lambda x: jit(lambda x: grad(lambda x: np.sum(f(x)))(x))(x),
+}
+
+
+@pytest.mark.parametrize("kind", ["jvp", "vjp", "residual", "parts"])
+@pytest.mark.parametrize("use", USES)
+def test_rules_read_what_is_there_at_each_call(use: str, kind: str) -> None:
+    setting = {"k": 2.0}
+    derivative = USES[use](scaled_by(lambda: setting["k"])[kind])
+    for k in (2.0, 2.0, 2.0, 5.0, 5.0, 2.0, np.array([3.0, 4.0])[0], 2.0):
+        setting["k"] = k
+        # Of the second derivative one factor is the rule's, and one that of what its forward part returned.
+        expected = k * k if use == "second order" and kind != "residual" else k
+        np.testing.assert_allclose(derivative(X), np.full(2, expected), err_msg=f"{use}, {kind}, {k}")
+
+
+def test_rules_can_be_set_again() -> None:
+    f = custom_vjp(lambda x: x * 1.0)
+    g = custom_jvp(lambda x: x * 1.0)
+    slopes = grad(f), grad(g), vmap(grad(f)), vmap(grad(g))
+    for k in (2.0, 2.0, 5.0, 7.0):
+        f.defvjp(lambda x: (x, None), lambda residuals, cotangent, k=k: (cotangent * k,))
+        g.defjvp(lambda primals, tangents, k=k: (primals[0], tangents[0] * k))
+        for slope in slopes[:2]:
+            assert slope(1.0) == k
+        for slope in slopes[2:]:
+            np.testing.assert_array_equal(slope(X), [k, k])
+    f.defvjp(lambda x: (x, x), lambda x, cotangent: (cotangent * np.sin(x),))  # other operations, and residuals
+    np.testing.assert_allclose(slopes[0](X[0]), np.sin(X[0]))
+
+
+def weighted(kinds):
+    """Functions of (c, x) whose rules, one of each kind, multiply by what `kinds` makes of c."""
+    f = functools.partial(custom_vjp, nondiff_argnums=(0,))(lambda c, x: x * 1.0)
+    f.defvjp(lambda c, x: (x * 1.0, None), lambda c, residuals, cotangent: (cotangent * kinds(c),))
+    g = functools.partial(custom_jvp, nondiff_argnums=(0,))(lambda c, x: x * 1.0)
+    g.defjvp(lambda c, primals, tangents: (primals[0] * 1.0, tangents[0] * kinds(c)))
+    return f, g
+
+
+class Weight:
+    """An object that may change, equal to all others."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Weight)
+
+    def __hash__(self) -> int:
+        return 1
+
+
+CHANGES = {
+    "list": ([1.0], lambda c, k: c.__setitem__(0, k), lambda c: c[0]),
+    "array": (np.array([1.0]), lambda c, k: c.__setitem__(0, k), lambda c: c[0]),
+    "dictionary": ({"k": 1.0}, lambda c, k: c.update(k=k), lambda c: c["k"]),
+    "object": (Weight(1.0), lambda c, k: setattr(c, "value", k), lambda c: c.value),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_static_arguments_that_change(name: str) -> None:
+    c, change, read = CHANGES[name]
+    for f in weighted(read):
+        slope = grad(lambda x, f=f: f(c, x))
+        for k in (2.0, 2.0, 2.0, 5.0, 3.0, 3.0):
+            change(c, k)
+            assert slope(1.0) == k
+            assert jvp(lambda x, f=f: f(c, x), (1.0,), (1.0,))[1] == k
+
+
+def test_static_arguments_that_are_equal_and_not_the_same() -> None:
+    values = [1, True, 1.0, np.float64(1), np.int64(1), 0.0, -0.0, (1,), (True,), (1.0,), "1", None, Weight(1.0),
+              Weight(2.0), np.float32(1), 1 + 0j, float("nan")]
+    numbers = {id(value): float(place) for place, value in enumerate(values)}
+    for f in weighted(lambda c: numbers[id(c)]):
+        for _ in range(2):
+            for value in values:
+                assert grad(lambda x, f=f, value=value: f(value, x))(1.0) == numbers[id(value)]
+
+
+def test_static_arguments_that_differ_at_every_call_cost_the_same(fresh_tables: None) -> None:
+    compared = 0
+
+    class Counted(float):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return float(self) == other
+
+        __hash__ = float.__hash__
+
+    for f in weighted(lambda c: float(c)):
+        for k in range(100):
+            assert grad(lambda x, f=f, k=k: f(Counted(k), x))(1.0) == k
+            assert grad(lambda x, f=f, k=k: f(float(k), x))(1.0) == k
+    assert compared < 400
+
+
+def test_rules_are_derived_once_while_they_stay_as_they_are() -> None:
+    from fxgrad.core import interpreter
+
+    made = []
+    original = interpreter.without_dead_code
+    for function in scaled_by(lambda: 3.0).values():
+        slope = grad(lambda x, f=function: np.sum(f(x)))
+        slope(X)
+        try:
+            interpreter.without_dead_code = lambda program: made.append(program) or original(program)
+            for _ in range(3):
+                slope(X)
+        finally:
+            interpreter.without_dead_code = original
+    assert not made
+
+
+def test_what_a_function_closes_over_is_differentiated_as_the_function_is() -> None:
+    def f(x):
+        g = functools.partial(custom_jvp, nondiff_argnums=(0,))(lambda h, y: h(y))
+        g.defjvp(lambda h, primals, tangents: (g(h, primals[0]), 1.0 * tangents[0]))
+        return g(lambda y: 5.0 * x + y, x)
+
+    def h(x):
+        g = custom_vjp(lambda y: x * x * y)
+        g.defvjp(lambda y: (y * 4.0, None), lambda residuals, cotangent: (cotangent * 100.0,))
+        return g(x)
+
+    for x in (np.float64(2.0), 3.0):
+        assert jvp(f, (x,), (1.0,))[1] == grad(f)(x) == 6.0
+        assert grad(h)(x) == 2.0 * x * x + 100.0
+        np.testing.assert_array_equal(vmap(grad(f))(X), [6.0, 6.0])
+        np.testing.assert_allclose(vmap(grad(h))(X), 2.0 * X * X + 100.0)
+
+
+def test_second_derivatives_inside_loops_are_those_of_the_rule() -> None:
+    @custom_jvp
+    def f(x):
+        return np.sin(x)
+
+    f.defjvp(lambda primals, tangents: (np.sin(primals[0]), tangents[0] * np.cos(primals[0]) * 1.5))
+    loops = [lambda x: fxgrad.lax.while_loop(lambda c: c[0] < 1, lambda c: (c[0] + 1, f(c[1])), (0, x))[1] ** 2,
+             lambda x: fxgrad.lax.fori_loop(0, (x > -5.0).astype(int), lambda i, c: f(c), x) ** 2,
+             lambda x: fxgrad.lax.fori_loop(0, 1, lambda i, c: f(c), x) ** 2,
+             lambda x: fxgrad.lax.scan(lambda c, _: (f(c), None), x, None, length=1)[0] ** 2,
+             lambda x: fxgrad.lax.cond(x > 0.0, f, np.cos, x) ** 2]
+    plain = grad(grad(lambda x: f(x) ** 2))(0.7)
+    for loop in loops:
+        assert grad(grad(loop))(0.7) == pytest.approx(plain)
+        assert jvp(grad(loop), (0.7,), (1.0,))[1] == pytest.approx(plain)
+        assert grad(lambda x, loop=loop: jvp(loop, (x,), (1.0,))[1])(0.7) == pytest.approx(plain)

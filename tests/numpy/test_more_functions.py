@@ -225,3 +225,12 @@ def test_messages(function: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error) as caught:
         function()
     assert str(caught.value).partition("\n")[0] == text
+
+
+def test_frompyfunc_calls_its_function_each_time() -> None:
+    k = 2.0
+    scaled = fnp.frompyfunc(lambda x: x * k, 1, 1)
+    slope = fxgrad.grad(lambda x: scaled(x) * 1.0)
+    for k in (2.0, 2.0, 5.0, 3.0):
+        assert slope(np.float64(1.0)) == k
+        np.testing.assert_array_equal(fxgrad.vmap(scaled)(np.ones(2)), [k, k])

@@ -1,0 +1,144 @@
+"""User code that runs while a program is derived, such as custom rules: run again before what it gave is used again.
+
+What is derived from a program is remembered on it; but a rule may read what has changed since. So it is recorded, as
+any function is, and the derived program holds while the rule records the same program and closes over equal values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from fxgrad.core.avals import Literal, is_unchanged
+from fxgrad.core.program import Program
+from fxgrad.core.recording import new_tape
+from fxgrad.core.sources import equation_source
+from fxgrad.core.symbolic import Zero
+from fxgrad.core.tape import aval_of, axes_in_scope, bind, bind_equation, current
+from fxgrad.core.tracer import Tracer
+
+batched_axis: ContextVar[str | None] = ContextVar("batched_axis", default=None)
+"""The name of the axis that the batching under way gives to what it batches, if it has one."""
+
+Consulted = Callable[..., "tuple[Sequence[Any], Any]"]
+"""User code on flat tracers: outputs, each a value, a `Zero` or None, and what else is to be known of them."""
+
+
+class Consultation:
+    """One run of user code: what it recorded, and what it takes to see whether it still records that."""
+
+    __slots__ = ("_axis", "_function", "_in_avals", "_name", "_origin", "_scope", "captured", "extra", "program")
+
+    def __init__(self, function: Consulted, inputs: Sequence[Any], origin: Any, name: str) -> None:
+        self._function, self._in_avals = function, [*map(aval_of, inputs)]
+        self._origin, self._name = origin, name
+        self._scope, self._axis = dict(axes_in_scope()), batched_axis.get()
+        self.program, self.captured, self.extra = self._record()
+
+    def _record(self) -> tuple[Program, list[Any], Any]:
+        # On a tape outside of all others, so that it records the same whatever is under way.
+        found: list[Any] = []
+
+        def flat(*tracers: Any) -> list[Any]:
+            outputs, extra = self._function(*tracers)
+            found[:] = [tuple(output.aval if type(output) is Zero else output is None for output in outputs), extra]
+            return [output for output in outputs if output is not None and type(output) is not Zero]
+
+        tokens = current.set(None), batched_axis.set(self._axis), equation_source.set(None)
+        try:
+            tape = new_tape(self._in_avals, staging=True, name=self._name, origin=self._origin, axes=self._scope)
+            program = tape.finish(tape.run(flat))
+        finally:
+            for variable, token in zip((current, batched_axis, equation_source), tokens, strict=True):
+                variable.reset(token)  # type: ignore[attr-defined]
+        return program, tape.captured, tuple(found)
+
+    def holds(self) -> bool:
+        """Whether the code, run again, records the same."""
+        program, captured, extra = self._record()
+        return program is self.program and extra == self.extra and all(map(_are_equal, self.captured, captured))
+
+    def outputs(self, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs on `inputs`, bound in the current context."""
+        program = self.program
+        given = [Literal(value, var.aval) if isinstance(value, np.generic) and var.aval.dtype.names is None else value
+                 for value, var in zip(self.captured, program.inputs, strict=False)]
+        environment: dict[Any, Any] = dict(zip(program.inputs, [*given, *inputs], strict=True))
+        walked = equation_source.get() is not None  # then what is recorded belongs to the line of the call
+        for equation in program.equations:
+            values = [atom if type(atom) is Literal else environment[atom] for atom in equation.inputs]
+            outputs = bind_equation(equation, values) if not walked else bind(
+                equation.primitive, *values, **equation.params)
+            environment.update(zip(equation.outputs, outputs, strict=True))
+        present = iter([atom if type(atom) is Literal else environment[atom] for atom in program.outputs])
+        return [None if kind is True else next(present) if kind is False else Zero(kind) for kind in self.extra[0]]
+
+
+def _are_equal(value: Any, other: Any) -> bool:
+    """Whether two captured values are the same to the bit; tracers are right for one call only."""
+    if type(value) is Tracer or type(other) is Tracer or type(value) is not type(other):
+        return False
+    return value is other or is_unchanged(value, other)
+
+
+_under_way: ContextVar[list[Consultation] | None] = ContextVar("consultations", default=None)
+
+
+def consult(function: Consulted, inputs: Sequence[Any], origin: Any, name: str) -> tuple[list[Any], Any]:
+    """What the user's `function` gives for `inputs`; `origin` tells functions apart, as for any recording.
+
+    What is derived meanwhile is remembered together with this run.
+    """
+    consultation = Consultation(function, inputs, origin, name)
+    consultations = _under_way.get()
+    if consultations is not None:
+        consultations.append(consultation)
+    return consultation.outputs(inputs), consultation.extra[1]
+
+
+@contextmanager
+def consulting() -> Iterator[list[Consultation]]:
+    """Collects the runs of user code in this block, also for a block around it."""
+    outer, collected = _under_way.get(), []  # type: ignore[var-annotated]
+    token = _under_way.set(collected)
+    try:
+        yield collected
+    finally:
+        _under_way.reset(token)
+        if outer is not None:
+            outer.extend(collected)
+
+
+def still_hold(consultations: Sequence[Consultation]) -> bool:
+    """Whether what these gave may be used again; then it counts as consulted now, for the block around."""
+    if not all(consultation.holds() for consultation in consultations):
+        return False
+    outer = _under_way.get()
+    if outer is not None:
+        outer.extend(consultations)
+    return True
+
+
+def forget(program: Program) -> None:
+    """Drops all that was derived from `program`: what was derived from the derived may be older than the user code."""
+    for key in [key for key in program.memo if type(key) is tuple]:
+        del program.memo[key]
+
+
+def remembered(program: Program, key: tuple[Any, ...], make: Callable[[], Any],
+               lasts: Callable[[Any], bool] = lambda made: True) -> Any:
+    """What `make` returns, kept on `program`, if it `lasts`, while the user code that it ran records the same."""
+    known = program.memo.get(key)
+    if known is not None:
+        if not known[1] or still_hold(known[1]):
+            return known[0]
+        forget(program)
+    with consulting() as consulted:
+        made = make()
+    if lasts(made):
+        program.memo[key] = made, consulted
+    return made
