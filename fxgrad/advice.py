@@ -38,8 +38,7 @@ def conversion() -> Advice | None:
         return _of_item(running, expression)
     if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Mod):
         values = ast.BinOp(expression.left, ast.Mod(), _valued(expression.right))
-        return Advice(text(expression), f"Write {text(values)}, which looks at the value, or under jit "
-                      "fxgrad.debug.print")
+        return Advice(text(expression), f"Write {text(values)}")
     return None
 
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-import itertools
-import linecache
 import operator
-import re
 import warnings
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +11,10 @@ import pytest
 
 import fxgrad
 from fxgrad import grad, jit, value_and_grad, vmap
-from fxgrad.errors import ArrayConversionError, DTypeError, MutationError, ShapeError
+from fxgrad.errors import DTypeError, MutationError, ShapeError
+from tests.cures import REFUSALS, compiled, cured
 
 X = np.array([[0.3, -1.2, 2.0], [0.7, 0.1, -0.4], [1.1, 0.9, 0.2]])
-REFUSALS = MutationError, ArrayConversionError
-numbers = itertools.count()
 
 
 class Variant(NamedTuple):
@@ -119,31 +113,6 @@ VARIANTS: dict[str, Variant] = {
 }
 
 
-def compiled(lines: list[str]) -> Callable[[Any], Any]:
-    """The function of `x` that has these lines, with its source where tracebacks look for it."""
-    source = "def function(x):\n" + "".join(f"    {line}\n" for line in lines)
-    name = f"variant{next(numbers)}.py"
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    space: dict[str, Any] = {"np": np, "fxgrad": fxgrad, "copy": copy}
-    exec(compile(source, name, "exec"), space)
-    function: Callable[[Any], Any] = space["function"]
-    return function
-
-
-def cured(variant: Variant, run: Callable[[Callable[[Any], Any]], Any]) -> Any:
-    """What `run` gives once each line that is refused is replaced by what its message says to write."""
-    lines = variant.body.split("\n")
-    for _ in range(5):
-        try:
-            return run(compiled(lines))
-        except REFUSALS as error:
-            found: Any = re.search(r"Write (.*?)(?:\. \(.*)?\n  at .*\.py:(\d+) ", str(error))
-            at = int(found[2]) - 2
-            indent = lines[at][:len(lines[at]) - len(lines[at].lstrip())]
-            lines[at] = indent + found[1]
-    raise AssertionError("\n".join(lines))
-
-
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variant(name: str) -> None:
     variant = VARIANTS[name]
@@ -160,7 +129,7 @@ def test_variant(name: str) -> None:
     for _ in range(2):
         with pytest.raises(REFUSALS):
             grad(function)(X)
-    value = cured(variant, lambda function: value_and_grad(function)(X)[0])
+    value = cured(variant.body, lambda function: value_and_grad(function)(X)[0])
     if not variant.aliased:
         np.testing.assert_allclose(value, expected, rtol=1e-12)
 
@@ -176,7 +145,7 @@ def test_jit_and_vmap(name: str) -> None:
         if variant.refused:
             with pytest.raises(REFUSALS):
                 run(function)
-        value = cured(variant, run)
+        value = cured(variant.body, run)
         if np.ndim(value) == 0 and not variant.aliased:
             np.testing.assert_allclose(value, expected, rtol=1e-12)
 
