@@ -6,10 +6,13 @@ Wrap a function with `grad`, `vmap`, `jit` and their relatives, nest them freely
 
 from fxgrad import (
     checkpoint_policies,
+    config,
+    custom_batching,
     debug,
     dtypes,
     errors,
     executors,
+    flatten_util,
     image,
     interop,
     lax,
@@ -21,16 +24,31 @@ from fxgrad import (
     show,
     testing,
     tree,
+    tree_util,
 )
 from fxgrad.api.batching import vmap
 from fxgrad.api.callbacks import io_callback, pure_callback
+from fxgrad.api.closures import closure_convert, custom_gradient
 from fxgrad.api.compiled import jit
 from fxgrad.api.custom import custom_jvp, custom_vjp
+from fxgrad.api.devices import (
+    block_until_ready,
+    default_backend,
+    device_count,
+    device_get,
+    device_put,
+    devices,
+    local_device_count,
+    local_devices,
+)
 from fxgrad.api.forward import jvp, linearize
 from fxgrad.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev, value_and_jacobian
+from fxgrad.api.naming import named_call, named_scope
+from fxgrad.api.nans import debug_nans
 from fxgrad.api.programs import eval_shape, make_program
 from fxgrad.api.residuals import checkpoint, checkpoint_name, print_saved_residuals, saved_residuals, stop_gradient
 from fxgrad.api.reverse import grad, linear_transpose, value_and_grad, vjp
+from fxgrad.api.switches import disable_jit
 from fxgrad.config import default_dtype, set_default_dtype
 from fxgrad.core.interning import clear as clear_caches
 from fxgrad.core.interpreter import Interpreter, bind
@@ -43,18 +61,23 @@ from fxgrad.ops.space import instantiate
 from fxgrad.show import parse
 from fxgrad.transforms.cost import cost
 
+float0 = dtypes.float0
 ShapeDtypeStruct = tree.ShapeDtypeStruct
 make_jaxpr = make_program
 remat = checkpoint
 __version__ = "0.1.0"
 
 __all__ = [
-    "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "Primitive", "Program", "ShapeDtypeStruct", "TODO",
-    "Var", "associative_scan", "bind", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "cond",
-    "cost", "custom_jvp", "custom_vjp", "debug", "default_dtype", "dtypes", "errors", "eval_shape", "executors",
-    "fori_loop", "from_jax", "grad", "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop",
-    "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "make_jaxpr",
-    "make_program", "map", "nn", "numpy", "parse", "print_saved_residuals", "pure_callback", "random", "remat",
-    "saved_residuals", "scan", "scipy", "segment", "set_default_dtype", "show", "simplify", "stop_gradient", "switch",
-    "testing", "to_jax", "tree", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop",
+    "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "Primitive", "Program", "ShapeDtypeStruct",
+    "TODO", "Var", "associative_scan", "bind", "block_until_ready", "checkpoint", "checkpoint_name",
+    "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config", "cost", "custom_batching",
+    "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_nans", "default_backend", "default_dtype",
+    "device_count", "device_get", "device_put", "devices", "disable_jit", "dtypes", "errors", "eval_shape",
+    "executors", "flatten_util", "float0", "fori_loop", "from_jax", "grad", "hessian", "hvp", "image",
+    "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax",
+    "linear_transpose", "linearize", "local_device_count", "local_devices", "make_jaxpr", "make_program", "map",
+    "named_call", "named_scope", "nn", "numpy", "parse", "print_saved_residuals", "pure_callback", "random",
+    "remat", "saved_residuals", "scan", "scipy", "segment", "set_default_dtype", "show", "simplify",
+    "stop_gradient", "switch", "testing", "to_jax", "tree", "tree_util", "value_and_grad", "value_and_jacobian",
+    "vjp", "vmap", "while_loop",
 ]

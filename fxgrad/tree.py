@@ -1,7 +1,7 @@
 """Containers of arrays (pytrees): `jax.tree_util`'s, so that every class registered with jax works here.
 
-`import fxgrad; fxgrad.tree.map(...)` has the functions of `jax.tree`; this file adds key-path names for
-messages and prefix broadcasting with errors that name the path.
+`import fxgrad; fxgrad.tree.map(...)` has the functions of `jax.tree`, and `register_*` for classes of your own; this
+file adds key-path names for messages.
 """
 
 from __future__ import annotations
@@ -10,21 +10,32 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax.tree import (  # noqa: F401  (re-exported: the functions of jax.tree under fxgrad.tree)
+from jax.tree import (
     all,  # noqa: A004
+    broadcast,
     flatten_with_path,
     leaves,
     leaves_with_path,
     map,  # noqa: A004
     map_with_path,
     reduce,
+    reduce_associative,
+    static,
     structure,
     transpose,
 )
-from jax.tree_util import (  # noqa: F401  (the same functions as jax.tree's, one Python call less on every use)
+from jax.tree_util import (
+    register_dataclass,
+    register_pytree_node,
+    register_pytree_node_class,
+    register_pytree_with_keys,
+    register_pytree_with_keys_class,
+    register_static,
+)
+from jax.tree_util import (  # the same functions as jax.tree's, one Python call less on every use
     tree_flatten as flatten,
 )
-from jax.tree_util import (  # noqa: F401
+from jax.tree_util import (
     tree_unflatten as unflatten,
 )
 
@@ -53,3 +64,11 @@ def path_name(path: Sequence[Any], root: str = "") -> str:
 def leaf_names(tree: Any, root: str) -> list[str]:
     """The names of the leaves of `tree`, each as Python would reach it from `root`."""
     return [path_name(path, root) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
+
+
+__all__ = [
+    "ShapeDtypeStruct", "TreeDef", "all", "broadcast", "flatten", "flatten_with_path", "is_none", "leaf_names",
+    "leaves", "leaves_with_path", "map", "map_with_path", "path_name", "reduce", "reduce_associative",
+    "register_dataclass", "register_pytree_node", "register_pytree_node_class", "register_pytree_with_keys",
+    "register_pytree_with_keys_class", "register_static", "static", "structure", "transpose", "unflatten",
+]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
@@ -57,8 +59,8 @@ def test_cure(name: str) -> None:
 
 
 def test_what_has_no_counterpart_names_the_bridge() -> None:
-    with pytest.raises(REFUSALS, match=r"^scipy\.special\.ellipk\(x\) is not supported for traced arrays\. SciPy's functions "
-                                       r"do not take traced arrays, and fxgrad\.scipy has none of this name"):
+    said = r"^scipy\.special\.ellipk\(x\) is not supported.* and fxgrad\.scipy has none"
+    with pytest.raises(REFUSALS, match=said):
         grad(compiled(["return np.sum(scipy.special.ellipk(x))"]))(X)
 
 
@@ -94,10 +96,8 @@ def test_int_of_a_float_is_truncated_where_it_is_known() -> None:
 
 def test_an_error_of_the_users_own_stays() -> None:
     def function(x):
-        try:
+        with suppress(ArrayConversionError):
             float(x)
-        except ArrayConversionError:
-            pass
         raise ValueError("mine")
     with pytest.raises(ValueError, match=r"^mine$"):
         grad(function)(1.0)

@@ -18,21 +18,22 @@ NAMES = [path.relative_to(ROOT).as_posix() for path in FILES]
 # From the ground up. A module imports from its own layer and those below. A name stands for the module or package of
 # that name and all that is in it.
 LAYERS = [
-    ["errors", "written", "advice", "tracebacks", "config", "dtypes", "tree"],
+    ["errors", "written", "advice", "tracebacks", "config", "dtypes", "tree", "tree_util"],
     ["core"],
     ["ops"],
     ["transforms"],
     ["executors"],
     ["control"],
     ["numpy", "scipy", "lax", "nn", "random", "segment", "image", "checkpoint_policies", "debug", "debug_keys", "show",
-     "interop", "testing"],
-    ["api"],
+     "flatten_util", "interop", "testing"],
+    ["api", "custom_batching"],
     ["__init__", "__main__", "cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # Operations and transformations speak of jax only through the namespace that their rules are given.
-MAY_IMPORT_JAX = ["dtypes", "tree", "core.avals", "ops.xla_kernels", "executors", "interop", "numpy", "testing", "api"]
+MAY_IMPORT_JAX = ["dtypes", "tree", "tree_util",
+                  "core.avals", "ops.xla_kernels", "executors", "interop", "numpy", "testing", "api"]
 
 # Slow to import or not always there, so imported where they are used.
 MAY_HIDE = {"rich", "matplotlib", "graphviz", "IPython", "scipy", "torch", "autograd"}

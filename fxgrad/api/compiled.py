@@ -6,7 +6,7 @@ import functools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -33,6 +33,7 @@ from fxgrad.api.executables import (
     weak_integer,
 )
 from fxgrad.api.static_arguments import Split, StaticArguments
+from fxgrad.api.switches import Jitted, is_disabled, switched
 from fxgrad.config import default_float
 from fxgrad.control.call import jit_call_p
 from fxgrad.control.flat import Traced, leaf_aval, trace_flat
@@ -45,15 +46,18 @@ from fxgrad.executors.xla import idle_scopes, x64
 from fxgrad.tracebacks import boundary
 
 
-def jit(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] | None = None,
+def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[int] | None = None,
         static_argnames: str | Iterable[str] | None = None, donate_argnums: int | Sequence[int] | None = None,
-        donate_argnames: str | Iterable[str] | None = None, inline: bool = False) -> Jitted:
+        donate_argnames: str | Iterable[str] | None = None, inline: bool = False,
+        keep_unused: bool = False, compiler_options: dict[str, Any] | None = None) -> Any:
     """`fun` compiled by XLA, once for every combination of shapes, dtypes and static arguments.
 
     Arguments are arrays, numbers, or containers of them; those named static are any hashable Python values, and `fun`
     is compiled anew for each of their values. Donated arguments give their memory to the outputs, where the
     platform can. The outputs are `jax.Array`s. float64 and int64 arguments keep their dtype. `lower(*args)` and
     `trace(*args)` are jax's. Inside other transformations the call is recorded and stays compiled.
+
+    Without `fun` it is a decorator, `@jit(static_argnums=0)`. `compiler_options` are XLA's, by name.
 
     A function made anew at every call, such as a lambda in a loop, is traced anew, and compiled anew only where it
     records other operations than the one before; what it closes over makes no difference.
@@ -65,7 +69,12 @@ def jit(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] | None =
     >>> float(fast(np.array([1.0, 2.0])))
     6.0
     """
-    state = _State(fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline)
+    if fun is None:
+        return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames,
+                                 donate_argnums=donate_argnums, donate_argnames=donate_argnames, inline=inline,
+                                 keep_unused=keep_unused, compiler_options=compiler_options)
+    state = _State(fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline,
+                   keep_unused=keep_unused, compiler_options=compiler_options)
     static = state.static
 
     # A function with attributes, since Python calls it faster than an object.
@@ -97,22 +106,6 @@ def jit(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] | None =
     jitted.lower, jitted.trace, jitted.clear_cache = (  # type: ignore[method-assign]
         state.lower, state.trace, state.clear_cache)
     return jitted
-
-
-class Jitted(Protocol):
-    """A compiled function: call it, or look at its stages with `lower` and `trace`."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The outputs, computed by XLA, or recorded if a transformation is under way."""
-
-    def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text()`, `compile()`."""
-
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """jax's `Traced` stage for these arguments, with the jaxpr of the emitted operations."""
-
-    def clear_cache(self) -> None:
-        """Forgets all compiled versions."""
 
 
 class _Version:
@@ -182,13 +175,15 @@ class _State:
     """What a jitted function knows of its calls."""
 
     def __init__(self, fun: Callable[..., Any], static_argnums: Any, static_argnames: Any, donate_argnums: Any,
-                 donate_argnames: Any, inline: bool) -> None:
+                 donate_argnames: Any, inline: bool, **options: Any) -> None:
         self._fun = fun
         self.static = StaticArguments(fun, static_argnums, static_argnames)
         self._options = {"static_argnums": static_argnums, "static_argnames": tuple(sorted(self.static.names)),
-                         "donate_argnums": donate_argnums, "donate_argnames": donate_argnames, "inline": inline}
-        self._donates = donate_argnums is not None or donate_argnames is not None
+                         "donate_argnums": donate_argnums, "donate_argnames": donate_argnames, "inline": inline,
+                         **{name: option for name, option in options.items() if option}}
+        self._own_alone = donate_argnums is not None or donate_argnames is not None or any(options.values())
         self.version = _NO_VERSION
+        switched.add(self)
         self._versions: dict[DType, _Version] = {}
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
@@ -207,11 +202,17 @@ class _State:
         self.version = _NO_VERSION
         self._versions = {}
 
+    def interrupt(self) -> None:
+        """Has the next call ask whether jit is disabled."""
+        self.version = _NO_VERSION
+
     # --- calls that are not as those before -------------------------------------------------------------
 
     @boundary
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call inside a transformation, or the first one under this default dtype."""
+        """A call inside a transformation, or the first one under this default dtype, or while jit is disabled."""
+        if is_disabled():
+            return self._fun(*args, **kwargs)
         if current.get() is not None:
             traced, inputs = self._recorded(args, kwargs)
             if innermost_for(inputs) is not None or axes_in_scope() or has_effects(traced.program):
@@ -296,7 +297,7 @@ class _State:
 
     def _may_share(self, split: Split, traced: Traced) -> bool:
         """Whether what was traced is right for other calls, and its executable for other functions."""
-        return not self._donates and not has_effects(traced.program) and not consults(traced.program) and not any(
+        return not self._own_alone and not has_effects(traced.program) and not consults(traced.program) and not any(
             map(is_jax_tracer, (*split.leaves, *traced.captured)))
 
     def _share(self, version: _Version, split: Split, avals: Sequence[Aval], traced: Traced, args: tuple[Any, ...],

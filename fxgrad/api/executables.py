@@ -56,7 +56,8 @@ def computed(program: Program, captured: Sequence[Any], leaves: Sequence[Any]) -
     if not jax.config.jax_enable_x64 and needs_x64(program):  # type: ignore[attr-defined]
         raise WideMet
     avals = program.in_avals[program.captured:]
-    values = [leaf if is_key(aval.dtype) or (leaf.dtype == aval.dtype and not leaf.weak_type) else
+    values = [leaf if is_key(aval.dtype) or (
+        leaf.dtype == aval.dtype and not getattr(leaf, "weak_type", False)) else
               jax.lax.convert_element_type(leaf, aval.dtype) for leaf, aval in zip(leaves, avals, strict=True)]
     if any(type(value) is Tracer for value in captured):
         raise AssertionError("a tracer was captured by a compiled function; this is a bug in fxgrad")

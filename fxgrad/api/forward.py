@@ -19,7 +19,7 @@ from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.ops.space import zeros
 from fxgrad.tracebacks import boundary
 from fxgrad.transforms.forward import ONE, has_tangent, jvp_program
-from fxgrad.transforms.linearize import Split, linearized
+from fxgrad.transforms.linearize import linearized
 
 
 @boundary
@@ -90,19 +90,24 @@ def linearize(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = 
     values = derived([*traced.captured, *selected.leaves, *traced.forced])
     count, main = len(traced.program.outputs), traced.out_tree.num_leaves
     output = tree.unflatten(traced.out_tree, plain(values[:main]))
-    linear = Linearized(fun, derived.extra, values[count:], avals, traced.program.out_avals[:main],
-                        selected.structure, traced.out_tree)
+    linear = Linearized(values[count:], (function_name(fun), derived.extra, tuple(avals),
+                                         tuple(traced.program.out_avals[:main]), selected.structure, traced.out_tree))
     return (output, linear) if aux is None else (output, linear, aux.restore(plain(values[main:count])))
 
 
 class Linearized:
-    """The second result of `linearize`: a linear function of tangents."""
+    """The second result of `linearize`: a linear function of tangents.
 
-    def __init__(self, fun: Callable[..., Any], split: Split, residuals: Sequence[Any], avals: Sequence[Aval],
-                 out_avals: Sequence[Aval], in_tree: Any, out_tree: Any) -> None:
-        self._name, self._split, self._residuals = function_name(fun), split, list(residuals)
-        self._avals, self._out_avals = list(avals), list(out_avals)
-        self._in_tree, self._out_tree = in_tree, out_tree
+    It is a container of its residuals, so that a jitted function can return it.
+    """
+
+    def __init__(self, residuals: Sequence[Any], settings: Any) -> None:
+        self._residuals, self._settings = list(residuals), settings
+        self._name, self._split, self._avals, self._out_avals, self._in_tree, self._out_tree = settings
+
+    def flatten(self) -> tuple[list[Any], Any]:
+        """The residuals, and all else there is to it."""
+        return self._residuals, self._settings
 
     @property
     def program(self) -> Program:
@@ -130,3 +135,7 @@ class Linearized:
 def _zeros(aval: Aval) -> Any:
     value, = plain([zeros(aval)])
     return value.copy() if type(value) is np.ndarray else value  # zeros of many places are one, which is read-only
+
+
+tree.register_pytree_node(Linearized, Linearized.flatten,
+                          lambda settings, residuals: Linearized(residuals, settings))

@@ -44,7 +44,7 @@ from fxgrad.ops.space import instantiate
 from fxgrad.tracebacks import boundary, shortened
 from fxgrad.transforms.forward import has_tangent
 from fxgrad.transforms.joint import grad_program
-from fxgrad.transforms.linearize import Split, linearized, pull_back
+from fxgrad.transforms.linearize import linearized, pull_back
 from fxgrad.transforms.transpose import transposed
 from fxgrad.tree import TreeDef
 
@@ -239,26 +239,37 @@ def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, 
     values = derived([*traced.captured, *selected.leaves, *traced.forced])
     count = len(traced.program.outputs)
     main = traced.out_tree.num_leaves
-    pullback = Pullback(function_name(fun), derived.extra, values[count:], traced, selected, avals)
+    rebuilt = selected.structure, selected.positions, selected.single
+    pullback = Pullback(values[count:], (function_name(fun), derived.extra, rebuilt, tuple(avals), traced.out_tree,
+                                         tuple(traced.program.out_avals)))
     output = tree.unflatten(traced.out_tree, plain(values[:main]))
     return (output, pullback) if aux is None else (output, pullback, aux.restore(plain(values[main:count])))
 
 
 class Pullback:
-    """The second result of `vjp`: a function of cotangents of the output."""
+    """The second result of `vjp`: a function of cotangents of the output.
 
-    def __init__(self, name: str, split: Split, residuals: Sequence[Any], traced: Traced, selected: Selected,
-                 avals: Sequence[Aval]) -> None:
-        self._name, self._split, self._selected, self._avals = name, split, selected, avals
-        self._residuals, self._out_tree = list(residuals), traced.out_tree
-        self._out_avals = traced.program.out_avals
+    It is a container of its residuals, so that a jitted function can return it.
+    """
+
+    def __init__(self, residuals: Sequence[Any], settings: Any) -> None:
+        self._residuals, self._settings = list(residuals), settings
+        self._name, self._split, rebuilt, self._avals, self._out_tree, self._out_avals = settings
+        structure, positions, single = rebuilt
+        self._selected = Selected([], structure, positions, single, None, ())
+
+    def flatten(self) -> tuple[list[Any], Any]:
+        """The residuals, and all else there is to it."""
+        return self._residuals, self._settings
 
     @boundary
     def __call__(self, cotangent: Any) -> Any:
         """The cotangents of the primals; raises `TreeError` or `ArgumentError` unless it fits the output."""
+        if tree.structure(cotangent) != self._out_tree:
+            cotangent = _without_none(self._out_tree, self._out_avals, cotangent)
         names = tree.leaf_names(cotangent, "output")
         leaves = match_trees("vjp", "the output", self._out_tree, "the cotangent", cotangent)
-        given: list[Any] = [tangent_leaf("vjp", leaf, aval, just(name), "cotangent")
+        given: list[Any] = [leaf if type(leaf) is Zero else tangent_leaf("vjp", leaf, aval, just(name), "cotangent")
                             for leaf, aval, name in zip(leaves, self._out_avals, names, strict=False)]
         given += [Zero(aval) for aval in self._out_avals[len(given):]]  # of auxiliary outputs
         reaching = [value for value, reached in zip(given, self._split.reached, strict=True) if reached]
@@ -278,6 +289,19 @@ class Pullback:
 
     def __repr__(self) -> str:
         return f"<pullback of {self._name}, {len(self._residuals)} residuals>"
+
+
+def _without_none(structure: TreeDef, avals: Sequence[Aval], cotangent: Any) -> Any:
+    """The cotangent with symbolic zeros where it has None, for a whole part of the output too."""
+    remaining = iter(avals)
+    zeros = tree.unflatten(structure, [Zero(next(remaining)) for _ in range(structure.num_leaves)])
+    try:
+        return tree.map(lambda given, zero: zero if given is None else given, cotangent, zeros, is_leaf=tree.is_none)
+    except ValueError:
+        return cotangent  # which is refused with the structures
+
+
+tree.register_pytree_node(Pullback, Pullback.flatten, lambda settings, residuals: Pullback(residuals, settings))
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], tuple[Any, ...]]:

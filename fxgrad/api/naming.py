@@ -1,0 +1,57 @@
+"""Names for pieces of programs, for who reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fxgrad import tree
+from fxgrad.control.call import named_call_p
+from fxgrad.control.flat import leaf_aval, trace_flat, transformation
+from fxgrad.core.tape import aval_of, bind, innermost_for
+from fxgrad.errors import ArgumentError, at_user_line, function_name
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """`fun` shown as one call of this name in programs; derivatives and batches look inside.
+
+    Arguments are arrays, numbers or containers of them. In the function, as under `jit`, values are not known: with
+    those of other kinds, or without a transformation around it, `fun` is called as it is.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> layer = fxgrad.named_call(lambda x: fnp.sin(x) * 2.0, name="layer")
+    >>> [equation.params["name"] for equation in fxgrad.make_program(layer)(1.0).equations]
+    ['layer']
+    """
+    shown = name or function_name(fun)
+
+    @transformation("named_call", fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure = tree.flatten((args, kwargs))
+        if any(leaf_aval(leaf) is None for leaf in leaves) or innermost_for(leaves) is None:
+            return fun(*args, **kwargs)
+
+        def flat(*tracers: Any) -> Any:
+            given, keywords = tree.unflatten(structure, tracers)
+            return fun(*given, **keywords)
+
+        traced = trace_flat(flat, [aval_of(leaf) for leaf in leaves], "named_call", fun, staging=True)
+        outputs = bind(named_call_p, *traced.captured, *leaves, program=traced.program, name=shown)
+        return tree.unflatten(traced.out_tree, outputs)
+    return call
+
+
+@contextmanager
+def named_scope(name: str) -> Iterator[None]:
+    """A context of a name, as jax's; programs show your own names and lines, so nothing is recorded of it.
+
+    Raises `ArgumentError` if `name` is not a string.
+
+    >>> import fxgrad
+    >>> with fxgrad.named_scope("encoder"):
+    ...     pass
+    """
+    if not isinstance(name, str):
+        raise ArgumentError(at_user_line(f"named_scope: the name is a {type(name).__name__}, where a str is needed"))
+    yield

@@ -1,0 +1,78 @@
+"""Finding where a NaN comes from: while it is looked for, programs run one operation at a time, each result checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+
+from fxgrad import dtypes, errors, executors
+from fxgrad.core import interpreter, tape
+from fxgrad.core.avals import Literal
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.program import Equation, Program
+from fxgrad.tracebacks import shortened
+
+
+@contextmanager
+def debug_nans(enable: bool = True) -> Iterator[None]:
+    """Within the block an operation whose result has a NaN raises `FloatingPointError` with your line.
+
+    It holds for all threads: for what is computed un-jitted, operation by operation, and for jitted functions by jax's
+    setting of the same name.
+
+    >>> import numpy as np, fxgrad
+    >>> with fxgrad.debug_nans():
+    ...     fxgrad.grad(lambda x: x * np.log(x))(-1.0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    FloatingPointError: NaN in the result of log...
+    """
+    if not enable:
+        with jax.debug_nans(False):
+            yield
+        return
+    before = interpreter.execute_hook, tape.evaluate_hook, tape.segment_hook
+    interpreter.execute_hook, tape.evaluate_hook, tape.segment_hook = _execute, _evaluate, _execute
+    try:
+        with jax.debug_nans(True):
+            yield
+    finally:
+        interpreter.execute_hook, tape.evaluate_hook, tape.segment_hook = before
+
+
+def _execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    environment: dict[Any, Any] = dict(zip(program.inputs, inputs, strict=True))
+    for equation in program.equations:
+        values = [atom.value if type(atom) is Literal else environment[atom] for atom in equation.inputs]
+        outputs = executors.evaluate(equation.primitive, values, equation.params)
+        _check(equation.primitive, values, outputs, _place(equation))
+        environment.update(zip(equation.outputs, outputs, strict=True))
+    return [atom.value if type(atom) is Literal else environment[atom] for atom in program.outputs]
+
+
+def _evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    outputs = executors.evaluate(primitive, args, params)
+    line = errors.user_line()
+    _check(primitive, args, outputs, f"\n  at {line}" if line else "")
+    return outputs
+
+
+def _place(equation: Equation) -> str:
+    source = equation.source
+    if source is None:
+        return ""
+    return f"\n  at {errors.file_name(source.filename)}:{source.line} (in {source.code.co_name})"
+
+
+def _check(primitive: Primitive, inputs: Sequence[Any], outputs: Sequence[Any], place: str) -> None:
+    if any(map(_has_nan, outputs)):
+        given = "its operands have one too" if any(map(_has_nan, inputs)) else "its operands have none"
+        raise shortened(FloatingPointError(f"NaN in the result of {primitive.name}; {given}{place}"))
+
+
+def _has_nan(value: Any) -> bool:
+    array = np.asarray(value)
+    return bool(dtypes.is_inexact(array.dtype) and np.isnan(array).any())

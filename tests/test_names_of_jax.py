@@ -1,0 +1,313 @@
+"""Names of jax's outside of its libraries: they do what jax's do, under every transformation."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import errors, grad, jit, jvp, vmap
+
+X = np.array([0.3, 1.2, -2.0])
+
+
+class Params(NamedTuple):
+    """A container."""
+
+    w: Any
+    b: Any
+
+
+# --- containers -------------------------------------------------------------------------------------------------------
+
+
+def test_ravel_pytree_as_jax() -> None:
+    container = {"p": Params(np.ones((2, 3), np.float32), np.arange(2)), "s": 2.5}
+    vector, unravel = fxgrad.flatten_util.ravel_pytree(container)
+    expected, _ = jax.flatten_util.ravel_pytree(container)
+    np.testing.assert_allclose(vector, expected)
+    back = unravel(vector)
+    assert back["p"].w.dtype == np.float32
+    assert back["p"].b.dtype == container["p"].b.dtype
+    np.testing.assert_array_equal(back["p"].w, container["p"].w)
+    with pytest.raises(errors.ArgumentError, match="unravel: a vector"):
+        unravel(vector[:-1])
+
+
+def test_ravel_pytree_is_traced() -> None:
+    def energy(p: Params) -> Any:
+        vector, unravel = fxgrad.flatten_util.ravel_pytree(p)
+        return np.sum(unravel(vector * vector).w) + np.sum(vector)
+    p = Params(X, np.ones((2, 2)))
+    for slope in (grad(energy)(p), jit(grad(energy))(p)):
+        np.testing.assert_allclose(slope.w, 2 * X + 1, rtol=1e-12)
+        np.testing.assert_allclose(slope.b, np.ones((2, 2)))
+    rows = vmap(lambda a: fxgrad.flatten_util.ravel_pytree([a, a])[0])(np.ones((4, 2)))
+    assert rows.shape == (4, 4)
+    assert fxgrad.flatten_util.ravel_pytree(())[0].shape == (0,)
+
+
+def test_classes_registered_here_are_containers() -> None:
+    @fxgrad.tree.register_pytree_node_class
+    class Pair:
+        def __init__(self, a: Any, b: Any) -> None:
+            self.a, self.b = a, b
+
+        def tree_flatten(self) -> Any:
+            return (self.a, self.b), None
+
+        @classmethod
+        def tree_unflatten(cls, _: Any, leaves: Any) -> Any:
+            return cls(*leaves)
+    slope = grad(lambda p: np.sum(p.a * p.b))(Pair(X, X + 1))
+    np.testing.assert_array_equal(slope.a, X + 1)
+    assert fxgrad.tree_util.tree_map(lambda a: a, slope).b is slope.b
+    assert set(fxgrad.tree_util.__all__) == {name for name in dir(jax.tree_util) if not name.startswith("_")}
+
+
+@pytest.mark.slow
+def test_a_strict_type_checker_takes_the_functions_of_trees(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    program = tmp_path / "program.py"
+    program.write_text("import fxgrad\nprint(fxgrad.tree.map(lambda x: x, [1.0]), fxgrad.tree.leaves([1.0]))\n"
+                       "fxgrad.tree.register_static\nfxgrad.tree_util.tree_map(lambda x: x, [1.0])\n")
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir",
+                           str(tmp_path / "cache"), str(program)], capture_output=True, text=True, check=False)
+    assert "does not explicitly export" not in done.stdout, done.stdout
+
+
+# --- functions that are values ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_jit_returns_pullbacks_and_linearized_functions(dtype: Any) -> None:
+    x = X.astype(dtype)
+
+    def function(x: Any) -> Any:
+        return {"y": np.sin(x) * x, "n": np.sum(x)}
+    output, pullback = jit(lambda x: fxgrad.vjp(function, x))(x)
+    expected, expected_pullback = fxgrad.vjp(function, x)
+    np.testing.assert_allclose(output["y"], expected["y"], rtol=1e-6)
+    cotangent = {"y": np.ones(3, dtype), "n": dtype(2)}
+    np.testing.assert_allclose(pullback(cotangent)[0], expected_pullback(cotangent)[0], rtol=1e-6)
+    pulled = jit(lambda p, c: p(c))(pullback, cotangent)
+    np.testing.assert_allclose(pulled[0], expected_pullback(cotangent)[0], rtol=1e-6)
+    _, linear = jit(lambda x: fxgrad.linearize(function, x))(x)
+    np.testing.assert_allclose(linear(x)["y"], jvp(function, (x,), (x,))[1]["y"], rtol=1e-6)
+    doubled = fxgrad.tree.map(lambda residual: residual, expected_pullback)
+    np.testing.assert_array_equal(doubled(cotangent)[0], expected_pullback(cotangent)[0])
+
+
+def test_none_is_a_cotangent_of_zero() -> None:
+    _, pullback = fxgrad.vjp(lambda a, b: (a * b, {"s": a + b, "t": a}), 2.0, 5.0)
+    assert [float(c) for c in pullback((1.0, None))] == [5.0, 2.0]
+    assert [float(c) for c in pullback((None, {"s": 1.0, "t": None}))] == [1.0, 1.0]
+    with pytest.raises(errors.TreeError):
+        pullback((1.0,))
+
+
+# --- jit --------------------------------------------------------------------------------------------------------------
+
+
+def test_jit_with_options_only_is_a_decorator() -> None:
+    @jit(static_argnums=0)
+    def power(n: int, x: Any) -> Any:
+        return x ** n
+
+    @fxgrad.jit(compiler_options={"xla_embed_ir_in_executable": True})
+    def double(x: Any) -> Any:
+        return x * 2.0
+
+    @fxgrad.jit()
+    def plain(x: Any) -> Any:
+        return x + 1.0
+    np.testing.assert_allclose(power(3, X), X ** 3)
+    np.testing.assert_allclose(double(X), X * 2)
+    np.testing.assert_allclose(plain(X), X + 1)
+    assert power.__name__ == "power"
+
+
+def test_disable_jit() -> None:
+    seen: list[Any] = []
+
+    @jit
+    def function(x: Any) -> Any:
+        seen.append(x)
+        return x * 2.0
+    function(X)
+    function(X)
+    assert len(seen) <= 2
+    del seen[:]
+    with fxgrad.disable_jit():
+        for _ in range(2):
+            assert type(function(X)) is np.ndarray
+        assert float(grad(lambda x: function(x) if x > 0 else x)(3.0)) == 2.0
+    assert type(seen[0]) is np.ndarray
+    assert len(seen) == 3
+    function(X)
+    assert len(seen) == 3
+    with fxgrad.disable_jit(False):
+        function(X)
+    assert len(seen) == 3
+
+
+# --- names, devices, settings -----------------------------------------------------------------------------------------
+
+
+def test_named_call_shows_and_changes_nothing() -> None:
+    @fxgrad.named_call
+    def layer(p: Any, x: Any) -> Any:
+        return np.tanh(p["w"] * x)
+    p = {"w": X}
+    program = fxgrad.make_program(layer)(p, X)
+    assert [equation.params["name"] for equation in program.equations] == ["layer"]
+    loss = lambda p: np.sum(layer(p, X))
+    expected = X * (1 - np.tanh(X * X) ** 2)
+    for slope in (grad(loss)(p), jit(grad(loss))(p), grad(jit(loss))(p)):
+        np.testing.assert_allclose(slope["w"], expected, rtol=1e-6)
+    np.testing.assert_allclose(vmap(layer, (None, 0))(p, np.stack([X, X]))[1], np.tanh(X * X))
+    with fxgrad.named_scope("scope"):
+        np.testing.assert_allclose(fxgrad.named_call(np.sin, name="sine")(X), np.sin(X))
+    with pytest.raises(errors.ArgumentError, match="named_scope: the name is a int"):
+        fxgrad.named_scope(3).__enter__()  # type: ignore[arg-type]
+
+
+def test_devices() -> None:
+    assert fxgrad.devices() == jax.devices()
+    assert fxgrad.local_devices() == jax.local_devices()
+    assert fxgrad.device_count() == fxgrad.local_device_count() == jax.device_count()
+    assert fxgrad.default_backend() == jax.default_backend()
+    put = fxgrad.device_put({"x": X, "n": 3}, fxgrad.devices()[0])
+    assert isinstance(put["x"], jax.Array)
+    assert put["x"].dtype == np.float64
+    back = fxgrad.device_get(put)
+    assert type(back["x"]) is np.ndarray
+    np.testing.assert_array_equal(back["x"], X)
+    assert fxgrad.block_until_ready(put) is put
+    np.testing.assert_array_equal(grad(lambda x: np.sum(fxgrad.device_put(x) * 2.0))(X), [2.0, 2.0, 2.0])
+
+
+def test_settings_by_name() -> None:
+    with pytest.raises(ValueError, match=r"^jax_numpy_rank_promotion is no setting .*jax.config.update"):
+        fxgrad.config.update("jax_numpy_rank_promotion", "raise")
+    with pytest.raises(ValueError, match="on or off"):
+        fxgrad.config.update("traceback_filtering", "maybe")
+    with fxgrad.default_dtype("float32"):
+        fxgrad.config.update("jax_enable_x64", True)
+        assert fxgrad.numpy.zeros(2).dtype == np.float64
+        fxgrad.config.update("jax_enable_x64", False)
+        assert fxgrad.numpy.zeros(2).dtype == np.float32
+    before = fxgrad.config.traceback_filtering
+    try:
+        fxgrad.config.update("jax_traceback_filtering", "off")
+        assert fxgrad.config.traceback_filtering is False
+    finally:
+        fxgrad.config.update("traceback_filtering", before)
+
+
+def test_debug_nans_names_the_line() -> None:
+    def function(x: Any) -> Any:
+        y = np.log(x)
+        return np.sum(y * x)
+    with fxgrad.debug_nans():
+        with pytest.raises(FloatingPointError, match=r"^NaN in the result of log; its operands have none"):
+            grad(function)(-np.ones(3))
+        np.testing.assert_allclose(grad(function)(np.ones(3)), np.ones(3))
+        with pytest.raises(FloatingPointError):
+            jit(np.log)(-np.ones(3, np.float32))
+    assert np.isnan(grad(function)(-np.ones(3))).all()
+
+
+# --- functions with rules ---------------------------------------------------------------------------------------------
+
+
+def test_custom_gradient_as_jax() -> None:
+    def ours(x: Any, y: Any) -> Any:
+        scale = np.exp(x)
+        return x * y, lambda g: (g * scale, g * y * 7.0)
+
+    def theirs(x: Any, y: Any) -> Any:
+        scale = jnp.exp(x)
+        return x * y, lambda g: (g * scale, g * y * 7.0)
+    function, reference = fxgrad.custom_gradient(ours), jax.custom_gradient(theirs)
+    expected = jax.grad(reference, (0, 1))(0.5, 2.0)
+    slope = grad(function, (0, 1))
+    for call in (slope, jit(slope), grad(jit(function), (0, 1))):
+        np.testing.assert_allclose(call(0.5, 2.0), expected, rtol=1e-6)
+    rows = vmap(grad(function), (0, None))(X, 2.0)
+    np.testing.assert_allclose(rows, jax.vmap(jax.grad(reference), (0, None))(X.astype("f"), 2.0), rtol=1e-6)
+
+
+def test_closure_convert_finds_what_is_closed_over() -> None:
+    def outer(x: Any, n: Any) -> Any:
+        inner, captured = fxgrad.closure_convert(lambda y: np.sin(y * x) + n, 1.0)
+        assert len(captured) == 1
+        ruled = fxgrad.custom_vjp(lambda y, c: inner(y, c))
+        ruled.defvjp(lambda y, c: (inner(y, c), (y, c)), lambda kept, g: (g * 10.0, g * kept[0]))
+        return ruled(2.0, captured[0])
+    assert float(grad(outer)(3.0, np.arange(3)[2])) == 2.0
+    inner, captured = fxgrad.closure_convert(lambda y: y * 3.0, 1.0)
+    assert captured == []
+    assert float(inner(2.0)) == 6.0
+
+
+def batched_rule(calls: list[Any]) -> Callable[..., Any]:
+    function = fxgrad.custom_batching.custom_vmap(lambda p, y: p["a"] * y)
+
+    @function.def_vmap
+    def rule(size: int, batched: Any, p: Any, y: Any) -> Any:
+        calls.append((size, batched))
+        return p["a"] * y + 100.0, True
+    return function
+
+
+def test_custom_vmap_calls_its_rule() -> None:
+    calls: list[Any] = []
+    function = batched_rule(calls)
+    p = {"a": 2.0}
+    assert float(function(p, 3.0)) == 6.0
+    np.testing.assert_allclose(vmap(function, (None, 0))(p, X), 2 * X + 100)
+    assert calls == [(3, [{"a": False}, True])]
+    np.testing.assert_allclose(vmap(function, ({"a": 1}, None), )({"a": X[None]}, np.ones(1))[:, 0], X + 100)
+    np.testing.assert_allclose(jit(vmap(function, (None, 0)))(p, X), 2 * X + 100)
+    np.testing.assert_allclose(vmap(jit(function), (None, 0))(p, X), 2 * X + 100)
+    assert float(grad(lambda y: function(p, y))(3.0)) == 2.0
+    calls.clear()
+    np.testing.assert_allclose(vmap(function, (None, 0))(p, X), 2 * X + 100)
+    np.testing.assert_allclose(vmap(function, (None, 0))(p, X), 2 * X + 100)
+    assert len(calls) == 2  # the rule is asked every time
+
+
+def test_custom_vmap_checks_its_rule() -> None:
+    function = fxgrad.custom_batching.custom_vmap(lambda x: x)
+    np.testing.assert_array_equal(vmap(function)(X), X)
+    function.def_vmap(lambda size, batched, x: (x, (True, True)))
+    with pytest.raises(errors.TreeError, match="must return the output and a container of bools"):
+        vmap(function)(X)
+    function.def_vmap(lambda size, batched, x: (x[:2], True))
+    with pytest.raises(errors.ShapeError, match=r"returned f64\[2\], where float64 of shape \(3,\) is needed"):
+        vmap(function)(X)
+    function.def_vmap(lambda size, batched, x: (x, True))
+    with pytest.raises(errors.ArgumentError, match="takes its arguments by position"):
+        function(x=X)
+
+
+def test_sequential_vmap_as_jax() -> None:
+    def body(x: Any, y: Any) -> Any:
+        return {"s": x * y, "t": y}
+    ours = vmap(fxgrad.custom_batching.sequential_vmap(body), (0, None))(X, 3.0)
+    np.testing.assert_allclose(ours["s"], X * 3)
+    np.testing.assert_allclose(ours["t"], np.full(3, 3.0))
+    program = str(fxgrad.make_program(vmap(fxgrad.custom_batching.sequential_vmap(np.sin)))(X))
+    assert "map" in program or "scan" in program
+    np.testing.assert_allclose(
+        grad(lambda x: np.sum(vmap(fxgrad.custom_batching.sequential_vmap(np.sin))(x)))(X), np.cos(X), rtol=1e-6)
