@@ -10,9 +10,13 @@ import numpy as np
 import pytest
 from jax import lax
 
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad import nn
 from fxgrad.core.avals import array_aval
 from fxgrad.core.recording import trace
 from fxgrad.core.symbolic import Zero
+from fxgrad.errors import FxgradError
 from fxgrad.ops import arithmetic, exponential, parts
 from fxgrad.ops.choose import clamp, select_n, where
 from fxgrad.ops.cumulative import cumlogsumexp, cummax, cummin, cumprod, linear_recurrence
@@ -21,6 +25,7 @@ from fxgrad.ops.reduce import reduce_max, reduce_min, reduce_prod
 from fxgrad.ops.sort import argsort, sort
 from fxgrad.ops.space import instantiate
 from fxgrad.ops.special import bessel_i0e, bessel_i1e
+from fxgrad.scipy import special
 from fxgrad.testing import check_grads
 from fxgrad.transforms.forward import forward
 
@@ -138,3 +143,59 @@ def test_argsort() -> None:
     x = np.array([[3, 1, 2], [1, 1, 0]])
     np.testing.assert_array_equal(argsort(x, 1), [[1, 2, 0], [2, 0, 1]])
     assert argsort(x, 1).dtype == np.int32
+
+
+# --- the second order at ties ---------------------------------------------------------------------------------------
+
+POINTS = (0.0, 1.0, -1.0, 2.0, 3.0, -3.0, 0.5)
+STEP = 1e-5
+
+
+def smooth_functions() -> list[Any]:
+    """Every function of one or two numbers of the libraries."""
+    return [pytest.param(getattr(module, name), id=f"{module.__name__}.{name}") for module in (fnp, nn, special)
+            for name in sorted(module.__all__) if callable(getattr(module, name)) and not isinstance(
+                getattr(module, name), type) and name not in {"round", "around"}
+            and not name.startswith(("from", "save", "load"))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", smooth_functions())
+def test_second_derivatives_at_ties(function: Any) -> None:
+    """Where the gradient is smooth, the Hessian is its slope, also where a rule looks which operand is greater."""
+    for point in ([(x,) for x in POINTS] + [(x, x) for x in POINTS] + [(x, -x) for x in POINTS]):
+        at = np.array(point)
+
+        def value(v: Any, count: int = len(point)) -> Any:
+            return function(*(v[place] for place in range(count)))
+
+        try:
+            with np.errstate(all="ignore"):
+                if np.asarray(value(at)).dtype != np.float64 or np.shape(value(at)):
+                    break
+                hessian, here = fxgrad.hessian(value)(at), fxgrad.grad(value)(at)
+                for place, step in enumerate(STEP * np.eye(len(at))):
+                    above = (fxgrad.grad(value)(at + step) - here) / STEP
+                    below = (here - fxgrad.grad(value)(at - step)) / STEP
+                    if np.all(np.isfinite(above)) and np.all(np.abs(above) < 1e3) and np.allclose(
+                            above, below, rtol=1e-2, atol=1e-3):
+                        np.testing.assert_allclose(hessian[:, place], (above + below) / 2, rtol=2e-2, atol=2e-3)
+        except (FxgradError, TypeError, ValueError, IndexError):
+            break  # not a function of so many numbers, or without derivatives
+
+
+def test_second_derivatives_of_hypot_where_its_operands_tie() -> None:
+    for x, y in ((3.0, 3.0), (3.0, -3.0), (-2.0, -2.0), (1e200, 1e200)):
+        r = np.hypot(x, y)
+        ours = fxgrad.hessian(lambda v: np.hypot(v[0], v[1]))(np.array([x, y]))
+        across = np.array([y, -x]) / r
+        np.testing.assert_allclose(ours, np.outer(across, across) / r, rtol=1e-12)
+    np.testing.assert_array_equal(fxgrad.grad(lambda v: np.hypot(v[0], v[1]))(np.zeros(2)), [0.0, 0.0])
+
+
+def test_second_derivative_of_spence_at_1() -> None:
+    curvature = fxgrad.grad(fxgrad.grad(special.spence))
+    x = 1 + np.array([-2e-3, -9e-4, -1e-7, 0.0, 1e-9, 9e-4, 2e-3])
+    d = 1 - x
+    np.testing.assert_allclose([curvature(each) for each in x], 1 / 2 + 2 * d / 3 + 3 * d**2 / 4 + 4 * d**3 / 5,
+                               rtol=1e-9)

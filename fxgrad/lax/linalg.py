@@ -8,7 +8,7 @@ from typing import Any
 
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import UnsupportedError, at_user_line
-from fxgrad.numpy.linalg.operands import symmetrized
+from fxgrad.numpy.linalg.operands import from_triangle, symmetrized
 from fxgrad.numpy.operands import as_array, shape_of
 from fxgrad.ops import eigen, factorizations, matrices, reduced_forms, triangular
 from fxgrad.ops.arithmetic import mul
@@ -25,11 +25,10 @@ def _whole(name: str, subset: tuple[int, int] | None, size: int) -> None:
                                             "slice"))
 
 
-def _symmetric(x: Any, symmetrize_input: bool) -> Any:
-    if not symmetrize_input:
-        return x
-    matrices.check_matrices("symmetrize", aval_of(x), square=True)
-    return symmetrized(x)
+def _hermitian(name: str, x: Any, symmetrize_input: bool, lower: bool = True) -> Any:
+    """The means of the matrices and their adjoints, or what one triangle says."""
+    matrices.check_matrices(name, aval_of(x), square=True)
+    return symmetrized(x) if symmetrize_input else from_triangle(x, lower)
 
 
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
@@ -43,7 +42,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
     array([[2., 0.],
            [0., 3.]])
     """
-    return factorizations.cholesky(_symmetric(as_array(x), symmetrize_input))
+    return factorizations.cholesky(_hermitian("cholesky", as_array(x), symmetrize_input))
 
 
 def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
@@ -80,7 +79,7 @@ def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eige
     """
     x = as_array(x)
     _whole("eigh", subset_by_index, shape_of(x)[-1])
-    return eigen.eigh(_symmetric(x, symmetrize_input), lower)
+    return eigen.eigh(_hermitian("eigh", x, symmetrize_input, lower), lower)
 
 
 def hessenberg(a: Any) -> tuple[Any, Any]:

@@ -20,6 +20,7 @@ from fxgrad.dtypes import bfloat16
 from fxgrad.numpy import fft, linalg
 from fxgrad.numpy import methods as _methods
 from fxgrad.numpy import protocol as _protocol
+from fxgrad.numpy.linalg import triangles as _triangles
 from fxgrad.numpy.applying import apply_along_axis, apply_over_axes, frompyfunc, piecewise, vectorize
 from fxgrad.numpy.arithmetic import (
     add, arctan2, atan2, clip, copysign, divide, divmod, float_power, floor_divide, fmax, fmin, fmod, heaviside,
@@ -148,4 +149,5 @@ __all__ = [
 _methods.attach()
 _protocol.install({name: globals()[name] for name in __all__})
 _protocol.install({name: getattr(linalg, name) for name in linalg.__all__}, np_module="linalg")
+_protocol.install(_triangles.FUNCTIONS, np_module="linalg")
 _protocol.install({name: getattr(fft, name) for name in fft.__all__}, np_module="fft")

@@ -18,14 +18,15 @@ from fxgrad.numpy.operands import (
     operand,
     operands,
     promoted,
+    promoted_inexact,
     refuse_complex,
     refuse_out,
     settled,
 )
 from fxgrad.ops import arithmetic, exponential, parts, trigonometric
-from fxgrad.ops.arithmetic import div, mul, rem, sub
+from fxgrad.ops.arithmetic import div, mul, rem, stop_gradient, sub
 from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import and_, and_p, eq, gt, lt, ne, or_p, shift_right_logical
+from fxgrad.ops.comparison import and_, and_p, eq, gt, lt, ne, or_p
 from fxgrad.ops.pointwise import add as add_
 from fxgrad.ops.pointwise import add_p, scalar_like
 from fxgrad.ops.space import convert
@@ -71,17 +72,24 @@ def _remainder(x: Any, y: Any) -> Any:
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
+    """As NumPy has it; of integers and 0 it is 0."""
     x, y = _numbers(x, y)
     dtype = aval_of(x).dtype
-    if dtype.kind == "u":
-        return div(x, y)
     refuse_complex("floor_divide", x)
     if dtypes.is_integer(dtype):
-        quotient, zero = div(x, y), scalar_like(0, x)
-        inexact_below = and_(ne(parts.sign(x), parts.sign(y)), ne(rem(x, y), zero))
-        return where(inexact_below, sub(quotient, scalar_like(1, x)), quotient)
-    whole = parts.round(div(sub(x, _remainder(x, y)), y))
-    return where(eq(y, 0.0), div(x, y), whole)
+        divisor, zero = _nonzero(y), scalar_like(0, x)
+        quotient = div(x, divisor)
+        if dtype.kind == "i":
+            below = and_(ne(parts.sign(x), parts.sign(divisor)), ne(rem(x, divisor), zero))
+            quotient = where(below, sub(quotient, scalar_like(1, x)), quotient)
+        return where(eq(y, zero), zero, quotient)
+    x, y = stop_gradient(x), stop_gradient(y)  # constant between jumps
+    left = rem(x, y)
+    turned = and_(ne(left, 0.0), ne(lt(left, 0.0), lt(y, 0.0)))
+    quotient, exact = div(sub(x, left), y), div(x, y)
+    whole = parts.round(where(turned, sub(quotient, 1.0), quotient))
+    # A zero has the sign of the quotient; a quotient that is infinite or a NaN stays.
+    return where(eq(y, 0.0), exact, where(eq(whole, 0.0), mul(exact, 0.0), whole))
 
 
 remainder = _named("remainder", _remainder, "The remainder of a division, with the sign of the divisor.")
@@ -117,23 +125,7 @@ def _power(x: Any, y: Any) -> Any:
     dtype = aval_of(x).dtype
     if dtypes.is_inexact(dtype):
         return apply(exponential.pow_p, x, y)
-    return _integer_power(*(without_bool(value) for value in settled([x, y])))
-
-
-def _integer_power(x: Any, y: Any) -> Any:
-    """By repeated squaring, one step a bit of the exponent; negative exponents give 0 where |x| > 1."""
-    one, zero = scalar_like(1, x), scalar_like(0, x)
-    left = parts.abs(y) if aval_of(y).dtype.kind == "i" else y
-    result, square = one, x
-    for bit in range(6):
-        if bit:
-            square = exponential.square(square)
-            left = shift_right_logical(left, one)
-        odd = ne(and_(left, one), zero)
-        result = mul(result, where(odd, square, one))
-    if aval_of(y).dtype.kind != "i":
-        return result
-    return where(and_(lt(y, zero), gt(parts.abs(x), one)), zero, result)
+    return exponential.whole_pow(*(without_bool(value) for value in settled([x, y])))
 
 
 power = _named("power", _power, "The first operand to the power of the second; a Python int there is static.")
@@ -185,16 +177,12 @@ atan2 = arctan2
 
 
 def _hypot(x: Any, y: Any) -> Any:
-    """Scaled by the greater one, so that squares do not overflow."""
-    refuse_complex("hypot", x)
-    x, y = parts.abs(x), parts.abs(y)
-    large, small = arithmetic.max(x, y), arithmetic.min(x, y)
-    ratio = div(small, where(eq(large, 0.0), 1.0, where(eq(large, math.inf), 1.0, large)))
-    result = mul(large, exponential.sqrt(add_(exponential.square(ratio), 1.0)))
-    return where(eq(large, math.inf), math.inf, result)
+    refuse_complex("hypot", x, y)
+    return apply(trigonometric.hypot_p, *promoted_inexact(x, y))
 
 
-hypot = _named("hypot", composite(_hypot), "The length of the hypotenuse, sqrt(x^2 + y^2), without overflow.")
+hypot = _named("hypot", binary(trigonometric.hypot_p, _hypot, kinds="f"),
+               "The length of the hypotenuse, sqrt(x^2 + y^2), without overflow.")
 
 
 def _logaddexp(x: Any, y: Any) -> Any:

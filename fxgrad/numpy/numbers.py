@@ -89,7 +89,8 @@ def _gcd(x1: Any, x2: Any) -> Any:
     x, y = (broadcast_to(value, shape) for value in (x, y))
     aval = Aval(shape, aval_of(x).dtype)
     goes_on, step = _euclid(aval)
-    return bind_while(goes_on, [], step, [], [_strong(x), _strong(y)])[0]
+    result = bind_while(goes_on, [], step, [], [_strong(x), _strong(y)])[0]
+    return parts.abs(result) if aval.dtype.kind == "i" else result  # |x| of the least integer is negative itself
 
 
 def _strong(x: Any) -> Any:

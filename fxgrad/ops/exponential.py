@@ -1,4 +1,4 @@
-"""Exponentials and powers: exp exp2 expm1 log log1p logaddexp logistic sqrt rsqrt cbrt square integer_pow pow.
+"""Exponentials, logarithms and powers: exp exp2 expm1 log log1p logaddexp logistic sqrt rsqrt cbrt square, powers.
 
 Rules reuse the output where they can: the derivative of exp is exp itself, that of sqrt is 1/2 over it. Here and in
 the other rooms, where the output or the input is squared in a rule, it is multiplied by itself: the derivatives of
@@ -22,7 +22,7 @@ from fxgrad.errors import DTypeError
 from fxgrad.ops.arithmetic import add, div, mul, neg_p, sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import and_, eq, ne
-from fxgrad.ops.pointwise import binary, operation, unary
+from fxgrad.ops.pointwise import align, binary, operation, unary
 
 # --- exponentials and logarithms ----------------------------------------------------------------------------
 
@@ -140,6 +140,44 @@ def _pow_exponent_tangent(t: Any, out: Any, x: Any, y: Any) -> Any:
 pow_p = binary("pow", numpy=np.power, accepts="inexact", tangents=[_pow_base_tangent, _pow_exponent_tangent],
                public="power", flops=10)
 pow = operation(pow_p)
+
+# --- powers of integers -----------------------------------------------------------------------------------------
+
+
+def _whole_pow_numpy(x: Any, y: Any) -> Any:
+    if y.dtype.kind == "u":
+        return np.power(x, y)
+    negative = np.less(y, 0)
+    power = np.power(x, np.where(negative, 2 + (y & 1), y).astype(y.dtype))  # of 0, 1 and -1 only the parity counts
+    small = np.logical_and(np.greater_equal(x, -1), np.less_equal(x, 1))
+    return np.where(np.logical_and(negative, ~small), 0, power).astype(x.dtype)
+
+
+def _whole_pow_xla(lax: Any, x: Any, y: Any) -> Any:
+    """By repeated squaring, as many times as the greatest exponent has bits."""
+    one, zero = lax.full_like(x, 1), lax.full_like(y, 0)
+    left, negative = y, None
+    if y.dtype.kind == "i":
+        negative = lax.lt(y, zero)
+        left = lax.select(negative, lax.add(lax.bitwise_and(y, lax.full_like(y, 1)), lax.full_like(y, 2)), y)
+
+    def step(state: Any) -> Any:
+        result, square, left = state
+        odd = lax.ne(lax.bitwise_and(left, lax.full_like(y, 1)), zero)
+        return (lax.select(odd, lax.mul(result, square), result), lax.mul(square, square),
+                lax.shift_right_logical(left, lax.full_like(y, 1)))
+
+    power = lax.while_loop(lambda state: lax.reduce_max(state[2], tuple(range(y.ndim))) > 0, step, (one, x, left))[0]
+    if negative is None:
+        return power
+    small = lax.bitwise_and(lax.ge(x, lax.full_like(x, -1)), lax.le(x, one))
+    return lax.select(lax.bitwise_and(negative, lax.bitwise_not(small)), lax.full_like(x, 0), power)
+
+
+# Modulo 2 to the number of bits; negative exponents give 0 where |x| > 1, and 0 to a negative power is 0.
+whole_pow_p = binary("whole_pow", numpy=_whole_pow_numpy, accepts="integer", tangents=None, public="power", flops=10,
+                     xla=lambda lax, x, y: _whole_pow_xla(lax, *align(lax, x, y)))
+whole_pow = operation(whole_pow_p)
 
 # --- logarithms of sums -----------------------------------------------------------------------------------------
 

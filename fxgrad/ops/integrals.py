@@ -14,9 +14,10 @@ import numpy as np
 from fxgrad.ops import xla_kernels
 from fxgrad.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import eq, gt
+from fxgrad.ops.comparison import eq, gt, lt
 from fxgrad.ops.exponential import exp, log, square
 from fxgrad.ops.gamma import by_xla, no_derivative
+from fxgrad.ops.parts import abs
 from fxgrad.ops.pointwise import operation
 from fxgrad.ops.special import erf
 from fxgrad.ops.trigonometric import cos, sin
@@ -83,9 +84,13 @@ exp1, expi, expn, sine_integral, cosine_integral, fresnel_sine, fresnel_cosine =
 
 
 def _spence_tangent(t: Any, out: Any, x: Any) -> Any:
-    """log(x) / (1 - x), which is -1 at 1 (DLMF 25.12.2)."""
-    one = eq(x, 1.0)
-    return mul(t, where(one, -1.0, div(log(x), where(one, 1.0, sub(1.0, x)))))
+    """log(x) / (1 - x) (DLMF 25.12.2), and near 1 its series in 1 - x, so that higher derivatives have their digits."""
+    apart = sub(1.0, x)
+    near = lt(abs(apart), 1e-3)
+    series = mul(apart, -1 / 6)
+    for order in (5, 4, 3, 2):
+        series = mul(apart, sub(series, 1 / order))
+    return mul(t, where(near, sub(series, 1.0), div(log(x), where(near, 1.0, apart))))
 
 
 spence_p = by_xla("spence", 1, [_spence_tangent], xla=special("spence"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.ops.arithmetic import add, div, mul, neg, sub
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import eq
 from fxgrad.ops.exponential import rsqrt
-from fxgrad.ops.pointwise import binary, operation, unary
+from fxgrad.ops.pointwise import align, binary, operation, unary
 
 # --- circular ---------------------------------------------------------------------------------------------------
 
@@ -38,6 +41,30 @@ atan2_p = binary("atan2", numpy=np.arctan2, accepts="floating", public="arctan2"
                  tangents=[lambda t, out, y, x: div(mul(t, x), _norm(y, x)),
                            lambda t, out, y, x: neg(div(mul(t, y), _norm(y, x)))])
 atan2 = operation(atan2_p)
+
+# --- lengths ----------------------------------------------------------------------------------------------------
+
+
+def _hypot_xla(lax: Any, x: Any, y: Any) -> Any:
+    """Scaled by the greater one, so that squares do not overflow; an infinite leg counts more than a NaN."""
+    x, y = lax.abs(x), lax.abs(y)
+    large, small = lax.max(x, y), lax.min(x, y)
+    infinity, one = lax.full_like(x, math.inf), lax.full_like(x, 1)
+    unscaled = lax.bitwise_or(lax.eq(large, lax.full_like(x, 0)), lax.eq(large, infinity))
+    ratio = lax.div(small, lax.select(unscaled, one, large))
+    length = lax.mul(large, lax.sqrt(lax.add(lax.mul(ratio, ratio), one)))
+    return lax.select(lax.bitwise_or(lax.eq(x, infinity), lax.eq(y, infinity)), infinity, length)
+
+
+def _share_of_leg(t: Any, out: Any, leg: Any) -> Any:
+    """The part of a tangent along the hypotenuse; at the origin, where there is no direction, 0."""
+    return mul(t, div(leg, where(eq(out, 0.0), 1.0, out)))
+
+
+hypot_p = binary("hypot", numpy=np.hypot, xla=lambda lax, x, y: _hypot_xla(lax, *align(lax, x, y)), accepts="floating",
+                 flops=8, tangents=[lambda t, out, x, y: _share_of_leg(t, out, x),
+                                    lambda t, out, x, y: _share_of_leg(t, out, y)])
+hypot = operation(hypot_p)
 
 # --- hyperbolic -------------------------------------------------------------------------------------------------
 

@@ -506,3 +506,39 @@ def test_failures_are_nan_under_jit() -> None:
     assert np.isnan(fxgrad.jit(fnp.linalg.cholesky)(-np.eye(2))).any()
     assert not np.isfinite(fxgrad.jit(fnp.linalg.inv)(np.ones((2, 2)))).all()
     assert np.isnan(fxgrad.jit(fnp.linalg.eigvalsh)(np.full((2, 2), np.nan))).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("name", ["eigvalsh", "eigvalsh U", "eigh", "eigh U", "cholesky", "cholesky upper", "svd",
+                                  "pinv", "matrix_rank", "matrix_rank rtol"])
+def test_numpys_functions_read_the_triangle_that_they_say(name: str, dtype: Any) -> None:
+    """Of matrices that are not symmetric: the same un-traced, under every transformation, and to the second order."""
+    random = np.random.default_rng(0)
+    a = (random.normal(size=(3, 3)) + 4 * np.eye(3)).astype(dtype)
+    if dtype == np.complex128:
+        a = a + 1j * random.normal(size=(3, 3)) * 0.3
+    functions = {
+        "eigvalsh": np.linalg.eigvalsh, "eigvalsh U": lambda a: np.linalg.eigvalsh(a, "U"),
+        "eigh": lambda a: np.linalg.eigh(a)[0], "eigh U": lambda a: np.linalg.eigh(a, UPLO="U").eigenvalues,
+        "cholesky": np.linalg.cholesky, "cholesky upper": lambda a: np.linalg.cholesky(a, upper=True),
+        "svd": lambda a: np.linalg.svd(a, compute_uv=False, hermitian=True),
+        "pinv": lambda a: np.linalg.pinv(a, hermitian=True),
+        "matrix_rank": lambda a: np.linalg.matrix_rank(a, hermitian=True),
+        "matrix_rank rtol": lambda a: np.linalg.matrix_rank(a, rtol=0.5)}
+    function = functions[name]
+    expected = function(a)
+    for got in (fxgrad.jvp(function, (a,), (a,))[0], fxgrad.vmap(function)(a[None])[0], fxgrad.jit(function)(a)):
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
+    if dtype == np.float64 and not name.startswith("matrix_rank"):
+        fxgrad.testing.check_grads(function, (a,), order=2)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_without_symmetrizing_one_triangle_counts(lower: bool) -> None:
+    a = np.random.default_rng(0).normal(size=(3, 3)) + 4 * np.eye(3)
+    whole = np.where(np.tri(3, dtype=bool) if lower else np.tri(3, dtype=bool).T, a, a.T)
+    for function in (lambda a: fnp.linalg.eigh(a, "L" if lower else "U", symmetrize_input=False).eigenvalues,
+                     lambda a: fxgrad.lax.linalg.eigh(a, lower=lower, symmetrize_input=False)[1]):
+        np.testing.assert_allclose(function(a), np.linalg.eigvalsh(whole), rtol=1e-13)
+        fxgrad.testing.check_grads(function, (a,), order=2)
+    np.testing.assert_allclose(fnp.linalg.eigvalsh(a), np.linalg.eigvalsh((a + a.T) / 2), rtol=1e-13)

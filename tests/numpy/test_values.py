@@ -144,3 +144,35 @@ def test_covariances_of_too_few(shape: tuple[int, ...]) -> None:
     x = np.zeros(shape)
     for result in (fnp.cov(x), fxgrad.jit(fnp.cov)(x)):
         np.testing.assert_array_equal(result, np.full(jnp.cov(x).shape, np.nan))
+
+
+SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 2.5, -7.25, 1e300, -5e-324, 0.1])
+PAIRS = tuple(each.ravel() for each in np.meshgrid(SPECIAL, SPECIAL))
+WHOLE = {dtype: np.array([*range(5), 7, np.iinfo(dtype).max, np.iinfo(dtype).min, np.iinfo(dtype).min + 1,
+                          *(() if np.dtype(dtype).kind == "u" else (-1, -2, -3))], object).astype(dtype)
+         for dtype in (np.int8, np.uint8, np.int32, np.int64, np.uint64)}
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod", "divide", "copysign", "hypot", "arctan2", "fmax",
+                                  "maximum", "heaviside", "logaddexp"])
+def test_operations_on_peculiar_floats(name: str) -> None:
+    function = getattr(fnp, name)
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(*PAIRS)
+    subnormal = (np.abs(PAIRS[0]) < 1e-300) & (PAIRS[0] != 0) | (np.abs(PAIRS[1]) < 1e-300) & (PAIRS[1] != 0)
+    for place, got in enumerate(paths(function, *PAIRS)):
+        compared = ~subnormal if place == 1 else np.full(subnormal.shape, True)  # XLA takes those for zeros
+        np.testing.assert_allclose(np.asarray(got)[compared], expected[compared], rtol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod", "add", "subtract", "multiply", "power", "gcd",
+                                  "lcm", "bitwise_xor", "maximum", "divide"])
+@pytest.mark.parametrize("dtype", WHOLE)
+def test_operations_on_peculiar_integers(name: str, dtype: Any) -> None:
+    x, y = (each.ravel() for each in np.meshgrid(WHOLE[dtype], WHOLE[dtype]))
+    if name == "power":
+        x, y = x[y >= 0], y[y >= 0]
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(x, y)
+    for got in paths(getattr(fnp, name), x, y):
+        np.testing.assert_allclose(got, expected, rtol=3e-7 if name == "divide" else 0)

@@ -19,6 +19,7 @@ from fxgrad.ops.exponential import (
     rsqrt_p,
     sqrt_p,
     square_p,
+    whole_pow_p,
 )
 from tests.samples import COMPLEX, INTEGER, REAL, Draw, Sample, elementwise_samples, no_derivatives
 
@@ -46,6 +47,11 @@ SAMPLES: dict[Primitive, list[Sample]] = {
     cbrt_p: [*elementwise_samples(1, REAL, (0.2, 3)), *elementwise_samples(1, REAL, (-3, -0.2))],
     square_p: elementwise_samples(1, (*INEXACT, *INTEGER)),
     integer_pow_p: [*powers(3), *powers(1), *powers(0), *powers(2), *powers(-2), *powers(7)],
+    whole_pow_p: [
+        *elementwise_samples(2, INTEGER, (0, 3), (0, 4)),
+        Sample(np.array([0, 2, 3, -3, 1, -1, 0], np.int32), np.array([64, 65, 70, 33, -5, -5, -1], np.int32)),
+        Sample(np.array([2, -2, 3, -1]), np.array([-1, -3, 100, -(2**63)])),
+    ],
     logaddexp_p: [
         *elementwise_samples(2, REAL),
         Sample(np.array([800.0, -800, 800]), np.array([-800.0, 800, 800.5])),

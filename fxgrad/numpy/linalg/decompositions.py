@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
-from fxgrad.numpy.linalg.operands import matrices, symmetrized
+from fxgrad.numpy.linalg.operands import from_triangle, matrices, symmetrized
 from fxgrad.ops import eigen, factorizations
 from fxgrad.ops.arithmetic import mul, neg
 from fxgrad.ops.choose import where
@@ -58,7 +58,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
            [1., 1.]])
     """
     a, = matrices("cholesky", a, square=True)
-    factor = factorizations.cholesky(symmetrized(a) if symmetrize_input else a)
+    factor = factorizations.cholesky(symmetrized(a) if symmetrize_input else from_triangle(a, lower=True))
     return adjoint(factor) if upper else factor
 
 
@@ -105,7 +105,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
     """
     lower = _is_lower("eigh", UPLO)
     a, = matrices("eigh", a, square=True)
-    vectors, values = eigen.eigh(symmetrized(a) if symmetrize_input else a, lower)
+    vectors, values = eigen.eigh(symmetrized(a) if symmetrize_input else from_triangle(a, lower), lower)
     return EighResult(values, vectors)
 
 
@@ -117,7 +117,7 @@ def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -
     """
     lower = _is_lower("eigvalsh", UPLO)
     a, = matrices("eigvalsh", a, square=True)
-    return eigen.eigh(symmetrized(a) if symmetrize_input else a, lower)[1]
+    return eigen.eigh(symmetrized(a) if symmetrize_input else from_triangle(a, lower), lower)[1]
 
 
 def eig(a: Any) -> EigResult:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
-from fxgrad.numpy.operands import as_array, promoted_inexact, settled
+from fxgrad.numpy.operands import as_array, promoted_inexact, settled, shape_of
 from fxgrad.ops.arithmetic import mul
+from fxgrad.ops.choose import where
 from fxgrad.ops.matrices import adjoint, check_matrices
+from fxgrad.ops.parts import complex as complex_
+from fxgrad.ops.parts import real
 from fxgrad.ops.pointwise import add
 
 
@@ -30,3 +36,17 @@ def check(name: str, *values: Any, square: bool = False) -> None:
 def symmetrized(a: Any) -> Any:
     """The means of the matrices and their conjugate transposes."""
     return mul(add(a, adjoint(a)), 0.5)
+
+
+def from_triangle(a: Any, lower: bool) -> Any:
+    """The Hermitian matrices of which `a` has one triangle; the other, and imaginary diagonals, do not count.
+
+    So derivatives are those of a function of that triangle alone.
+    """
+    size = shape_of(a)[-1]
+    other = np.tri(size, size, -1, dtype=bool)
+    other = other.T if lower else other
+    whole = where(other, adjoint(a), a)
+    if not dtypes.is_complex(aval_of(a).dtype):
+        return whole
+    return where(np.eye(size, dtype=bool), complex_(real(a), 0.0), whole)
