@@ -9,9 +9,11 @@ import numpy as np
 
 from fxgrad.core.avals import Shape
 from fxgrad.core.tape import aval_of
-from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.numpy.arithmetic import divide, power
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import IndexingError, ShapeError, at_user_line
+from fxgrad.numpy.arithmetic import add, divide, maximum, minimum, multiply, power, subtract
 from fxgrad.numpy.indexing import Plan, apply_basic, basic_shape, gather_form, getitem, planned
+from fxgrad.numpy.logic import where
 from fxgrad.numpy.operands import as_array, common_type, is_concrete, new_array, operand, shape_of, typed
 from fxgrad.ops.index import Windows, scatter
 from fxgrad.ops.shape import rev
@@ -121,6 +123,8 @@ def update(x: Any, index: Any, combine: str, values: Any, *, mode: str | None = 
            unique_indices: bool = False, indices_are_sorted: bool = False) -> Any:
     """`x` with `values` combined into `x[index]`; see `Place` for the arguments."""
     x = as_array(x)
+    if _is_unknown_mask(index) and not shape_of(operand(values)):
+        return _update_masked(x, index, combine, _as_values(operand(values), aval_of(x)))
     plan = planned(shape_of(x), index, mode)
     values = _as_values(operand(values), aval_of(x))
     if plan.is_basic():
@@ -132,6 +136,24 @@ def update(x: Any, index: Any, combine: str, values: Any, *, mode: str | None = 
     promises = _promises(indices, unique_indices, indices_are_sorted)
     updated = scatter(inner, indices, values, windows, combine=combine, mode=how, promises=promises)
     return updated if inner is x else _update_basic(x, plan, "set", updated)
+
+
+_COMBINED: dict[str, Callable[[Any, Any], Any]] = {
+    "set": lambda x, value: value, "add": add.function, "sub": subtract.function, "mul": multiply.function,
+    "min": minimum.function, "max": maximum.function}
+
+
+def _is_unknown_mask(index: Any) -> bool:
+    """Whether an index is a mask without a value: it can choose places where one number goes to all of them."""
+    return type(index) is Tracer and bool(index.shape) and index.dtype == np.bool_ and index.tape.values is None
+
+
+def _update_masked(x: Any, mask: Any, combine: str, value: Any) -> Any:
+    shape = shape_of(x)
+    if shape_of(mask) != shape[:mask.ndim]:
+        raise IndexingError(at_user_line(f"x.at[mask]: a mask of shape {mask.shape} for an array of shape {shape}"))
+    mask = reshape(mask, (*mask.shape, *[1] * (len(shape) - mask.ndim)))
+    return where(mask, _COMBINED[combine](x, value), x)
 
 
 def _as_values(values: Any, aval: Any) -> Any:

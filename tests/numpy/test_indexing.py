@@ -277,3 +277,25 @@ def test_item_assignment_names_at() -> None:
 def test_take_of_floats() -> None:
     assert message(lambda x: np.sum(np.take(x, np.array([0.0]))), X, error=DTypeError) == (
         "take: indices must be integers, got float64; convert with indices.astype(int)")
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+@pytest.mark.parametrize("method", ["set", "add", "subtract", "multiply", "min", "max"])
+def test_updates_at_a_mask_of_unknown_value_by_one_number(method: str, axes: int) -> None:
+    x, mask = np.arange(6.0).reshape(2, 3) - 2.0, np.array([[True, False, True], [False, True, False]])
+    chosen = mask if axes == 2 else mask[:, 0]
+
+    def update(x: Any, chosen: Any) -> Any:
+        return getattr(fnp.at(x)[chosen], method)(1.5)
+
+    def energy(x: Any, chosen: Any) -> Any:
+        return np.sum(update(x, chosen) ** 2)
+    expected = update(x, chosen)  # the value of the mask is known here
+    np.testing.assert_allclose(fxgrad.jit(update)(x, chosen), expected)
+    np.testing.assert_allclose(fxgrad.vmap(update)(x[None], chosen[None])[0], expected)
+    np.testing.assert_allclose(fxgrad.jit(fxgrad.grad(energy))(x, chosen), fxgrad.grad(energy)(x, chosen))
+
+
+def test_a_mask_of_unknown_value_must_fit() -> None:
+    with pytest.raises(IndexingError, match=r"x\.at\[mask\]: a mask of shape \(3,\) for an array of shape \(2, 3\)"):
+        fxgrad.jit(lambda x, m: x.at[m].set(1.0))(np.ones((2, 3)), np.ones(3, bool))
