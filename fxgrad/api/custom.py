@@ -37,9 +37,9 @@ class _Call:
     """One call of a function with a custom rule: its flat inputs, and the Python call that they stand for."""
 
     def __init__(self, what: str, function: Callable[..., Any], nondiff: Sequence[int], args: tuple[Any, ...],
-                 kwargs: dict[str, Any]) -> None:
+                 kwargs: dict[str, Any], arity: int | None) -> None:
         self.what, self.function = what, function
-        self.args = _positional(function, args, kwargs)
+        self.args = args if len(args) == arity and not kwargs else _positional(function, args, kwargs)
         self.static = {number % len(self.args) for number in nondiff if -len(self.args) <= number < len(self.args)}
         dynamic = [arg for position, arg in enumerate(self.args) if position not in self.static]
         self.structure: Any
@@ -100,6 +100,16 @@ def _positional(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
             f"{function_name(function)} has a custom derivative and was called with keyword-only arguments "
             f"({', '.join(bound.kwargs)}), which rules cannot receive. Pass them by position"))
     return bound.args
+
+
+def _arity(function: Callable[..., Any]) -> int | None:
+    """The number of arguments, if they can all be given by position."""
+    try:
+        kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
+    except (TypeError, ValueError):
+        return None  # some builtins have no signature
+    by_position = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return len(kinds) if all(kind in by_position for kind in kinds) else None
 
 
 def _nondiff(function: Callable[..., Any], argnums: int | Sequence[int], argnames: str | Iterable[str],
@@ -172,6 +182,7 @@ class _WithRule:
         decorate(self)
         self.fun = fun
         self.nondiff = _nondiff(fun, nondiff_argnums, nondiff_argnames)
+        self._arity = _arity(fun)
 
     def _call(self, defined: bool, define: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
         """The call with these arguments; raises `ArgumentError` if the rule was not `defined` yet."""
@@ -179,7 +190,7 @@ class _WithRule:
         if not defined:
             raise ArgumentError(at_user_line(
                 f"the {what} function {name} has no rule. Write {name}.{define} after its definition"))
-        return _Call(what, self.fun, self.nondiff, args, kwargs)
+        return _Call(what, self.fun, self.nondiff, args, kwargs, self._arity)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         bind_instance: Callable[..., Any] = functools.partial
