@@ -220,8 +220,10 @@ def check_dtype(value: Any, name: str) -> None:
 
 
 def is_unchanged(copied: Any, array: Any) -> bool:
-    """Whether an array is as it was when it was captured."""
-    return copied.shape == array.shape and copied.dtype == array.dtype and bool((copied == array).all())
+    """Whether an array is as it was when it was captured, to the bit: -0.0 is not 0.0, and a NaN is itself."""
+    if copied.shape != array.shape or copied.dtype != array.dtype:
+        return False
+    return copied.nbytes == 0 or bool(copied.tobytes() == array.tobytes())
 
 
 def is_frozen(array: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from fxgrad import config
 from fxgrad.core.avals import Aval, Literal, plain
 from fxgrad.core.consultation import Consultation, batched_axis, consulting, forget, still_hold
-from fxgrad.core.primitive import Primitive, is_library
+from fxgrad.core.primitive import Primitive, library
 from fxgrad.core.program import Equation, Program, Var, axes_used, has_effects, not_installed
 from fxgrad.core.recording import trace
 from fxgrad.core.replay import inlined
@@ -121,7 +121,7 @@ def holds_tracers(captured: Sequence[Any]) -> bool:
 
 def rule_inputs(primitive: Primitive, values: list[Any]) -> list[Any]:
     """`values` for a rule of `primitive`: rules that users wrote get numbers in the place of literals."""
-    return values if Literal not in map(type, values) or is_library(primitive) else plain(values)
+    return values if Literal not in map(type, values) or primitive in library else plain(values)
 
 
 class Derived(NamedTuple):

@@ -142,6 +142,8 @@ RULES = ("abstract", "numpy", "xla", "jvp", "transpose", "batch", "cost")
 
 registry: dict[str, Primitive] = {}
 """The library's own primitives by name; `parse` finds them here."""
+library: set[Primitive] = set()
+"""The same as a set. Their parameters have one form each, so that equal ones are the same."""
 
 
 def register(primitive: Primitive) -> Primitive:
@@ -149,12 +151,8 @@ def register(primitive: Primitive) -> Primitive:
     if primitive.name in registry:
         raise ValueError(f"there is a primitive {primitive.name!r} already")
     registry[primitive.name] = primitive
+    library.add(primitive)
     return primitive
-
-
-def is_library(primitive: Primitive) -> bool:
-    """Whether `primitive` is one of the library's own, and none that a user defined."""
-    return registry.get(primitive.name) is primitive
 
 
 def total_bytes(inputs: Sequence[Aval], outputs: Sequence[Aval]) -> int:

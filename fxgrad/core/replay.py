@@ -17,6 +17,7 @@ from fxgrad.core import interning
 from fxgrad.core.avals import Literal
 from fxgrad.core.program import Program, Var
 from fxgrad.core.tape import Tape, aval_of, current
+from fxgrad.core.told import told
 from fxgrad.core.tracer import Tracer
 
 _LIMIT = 16
@@ -136,7 +137,7 @@ def _part(tape: Tape, arg: Any) -> Any:
     if kind in _BY_VALUE:
         return kind, arg
     if kind in _SIGNED:
-        return kind, _told(arg)
+        return told(arg)
     if kind is Tracer:
         return arg.variable if arg.tape is tape else None
     if kind in _SEQUENCES:
@@ -148,20 +149,19 @@ def _part(tape: Tape, arg: Any) -> Any:
     return None
 
 
-def _told(number: Any) -> Any:
-    """A number such that those of other signs of zero are not equal to it."""
-    return number if number and type(number) is not complex else repr(number)
+def _learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any],
+           number: Any = None) -> Any:
+    """Calls the function and remembers its steps, if they are all that there is to the call.
 
-
-def _learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Calls the function and remembers its steps, if they are all that there is to the call."""
+    With `number`, only if all that it captured is that number.
+    """
     # Arrays are captured already if the key says what follows from them.
     args = tuple([tape.capture(arg) if type(arg) is np.ndarray else arg for arg in args])
     node, start, start_captured, forced = tape.node, len(tape.nodes), len(tape.captured), tape.times_forced
     result = function(*args, **options)
     captured = tape.captured[start_captured:]
     if tape.times_forced == forced and len(node.calls) < _LIMIT and all(
-            isinstance(value, np.generic) for value in captured):
+            isinstance(value, np.generic) for value in captured) and (number is None or _is_number(captured, number)):
         outputs = _variables(tape, result)
         if outputs is not None:
             nodes = tape.nodes[start:]
@@ -169,6 +169,16 @@ def _learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, 
             interning.remember(node, key, nodes[0] if is_one_step else (nodes, captured, outputs))
     # A result that is the argument itself is a copy of it in NumPy, or is noted as a view.
     return result.__copy__() if type(result) is Tracer and any(result is arg for arg in args) else result
+
+
+def _is_number(captured: Sequence[Any], number: Any) -> bool:
+    """Whether what was captured is `number` in another dtype, or nothing."""
+    if not captured:
+        return True
+    value, = captured if len(captured) == 1 else (None,)
+    if value is None or (type(number) is complex and value.dtype.kind != "c"):
+        return False
+    return bool(type(value)(number).tobytes() == value.tobytes())
 
 
 def _variables(tape: Tape, result: Any) -> Any:
@@ -180,18 +190,27 @@ def _variables(tape: Tape, result: Any) -> Any:
     return None
 
 
+_TELLING_NOTHING = frozenset({0, 1})
+
+
 def with_number(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, Any], number: Any) -> Any:
     """`function` of a tracer of `tape` and `number`, one of `args`, remembered whatever the number is.
 
-    What it captures may be nothing but the number in the dtype that it is to have there. `key` says all but the number.
+    That holds where it captures nothing but the number in the dtype that it is to have there. `key` says all but the
+    number. Nothing is learned from 0 and 1, of which nobody can tell whether they were captured as the number.
     """
     if current.get() is not tape or not tape.interned or (type(number) is int and not -2**31 <= number < 2**31):
         return function(*args)
-    if tape.literals:  # numbers are part of the program
-        key = (*key, _told(number))
-    call = tape.node.calls.get(key)
+    calls = tape.node.calls
+    call = None if tape.literals else calls.get(key)  # literals are part of the program
     if call is None:
-        return _learn(tape, key, function, args, {})
+        by_value = tape.literals or number in _TELLING_NOTHING
+        if by_value:
+            key = (*key, told(number))
+            call = calls.get(key)
+        if call is None:
+            return _learn(tape, key, function, args, {}, None if by_value else number)
+        return tape.step(call) if type(call) is interning.Node else tape.replay(call)
     if type(call) is interning.Node:
         return tape.step(call)
     nodes, captured, output = call

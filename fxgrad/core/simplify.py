@@ -18,6 +18,7 @@ from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Source, Var, holds_programs, is_effectful
 from fxgrad.core.sources import equation_source, sources, user_source
 from fxgrad.core.tape import Tape, current
+from fxgrad.core.told import param_key
 from fxgrad.core.tracer import Tracer
 
 
@@ -149,7 +150,8 @@ class Template:
         for equation in program.equations:
             primitive, params = equation.primitive, equation.params
             simple = rewrites.are_declared(primitive) and not (primitive.effectful or holds_programs(params))
-            self.steps.append((primitive, [number[atom] for atom in equation.inputs], params, (*params.items(),),
+            self.steps.append((primitive, [number[atom] for atom in equation.inputs], params,
+                               (*param_key(primitive, params),),
                                [var.aval for var in equation.outputs], primitive in commutative, simple))
 
 
@@ -265,8 +267,8 @@ def _key(primitive: Primitive, atoms: list[Atom], params: dict[str, Any]) -> Any
     if primitive in commutative:
         first, second = atoms
         if hash(first) > hash(second):
-            return (primitive, second, first, *params.items()) if params else (primitive, second, first)
-    return (primitive, *atoms, *params.items()) if params else (primitive, *atoms)
+            return (primitive, second, first, *param_key(primitive, params)) if params else (primitive, second, first)
+    return (primitive, *atoms, *param_key(primitive, params)) if params else (primitive, *atoms)
 
 
 def live_equations(program: Program) -> list[Equation]:
@@ -293,7 +295,7 @@ def without_repetition(program: Program) -> Program:
         primitive, params = equation.primitive, equation.params
         inputs = [equal.get(atom, atom) for atom in equation.inputs] if equal else equation.inputs
         first = equation.outputs if is_effectful(primitive, params) else seen.setdefault(
-            (primitive, *inputs, *params.items()), equation.outputs)
+            (primitive, *inputs, *param_key(primitive, params)), equation.outputs)
         if first is not equation.outputs:
             equal.update(zip(equation.outputs, first, strict=True))
         elif inputs == equation.inputs:

@@ -19,6 +19,7 @@ from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Source, Var, bonds, not_installed
 from fxgrad.core.sources import equation_source, user_source
 from fxgrad.core.symbolic import Linear
+from fxgrad.core.told import param_key
 from fxgrad.core.tracer import Tracer
 
 current: ContextVar[Tape | None] = ContextVar("current_tape", default=None)
@@ -206,7 +207,7 @@ class Tape:
                avals: Sequence[Aval] | None = None) -> list[Var]:
         """As `record`, of variables of this tape and literals; `avals` are the types of the outputs, if known."""
         if self.interned:
-            key = (primitive, *atoms, *params.items()) if params else (primitive, *atoms)
+            key = (primitive, *atoms, *param_key(primitive, params)) if params else (primitive, *atoms)
             node = self.node.children.get(key)
             if node is None:
                 equation = _equation(primitive, atoms, params, source, avals)
@@ -272,10 +273,10 @@ class Tape:
         if known is not None and (known[1] is value or is_unchanged(known[1], value)):
             return known[0]
         captured, aval = value, None
-        if type(value) is np.ndarray:
+        if isinstance(value, np.ndarray):  # of any kind: files mapped to memory change too
             aval = array_aval(value)
             if value.flags.writeable or not is_frozen(value):
-                captured = value.copy()  # the function may change it before the program runs, or before its next use
+                captured = np.array(value)  # the function may change it before the program runs, or before its next use
         var = self._capture(captured, aval or aval_of(value))
         self._identified[id(value)] = var, captured, value  # known by its id, so it must live as long
         return var

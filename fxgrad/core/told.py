@@ -5,11 +5,13 @@ Python takes 1, 1.0 and True for equal, 0.0 and -0.0 too, a NaN for unequal to i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
+
+from fxgrad.core.primitive import Primitive, library
 
 # Equal values of one of these types are the same for whoever gets them; bound methods compare what they are bound to
 # by identity.
@@ -62,6 +64,6 @@ def told(value: Any) -> Any:
     return Itself(value)
 
 
-def told_items(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The items of `params` as a part of a key."""
-    return ((name, told(value)) for name, value in params.items())
+def param_key(primitive: Primitive, params: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """The parameters of an operation as a part of a key: what users give to primitives of their own is told apart."""
+    return params.items() if primitive in library else [(name, told(value)) for name, value in params.items()]

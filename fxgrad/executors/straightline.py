@@ -18,6 +18,7 @@ from fxgrad.core.program import Atom, Equation, Program, Var, consults, is_effec
 from fxgrad.core.simplify import live_equations
 from fxgrad.core.snippets import Snippet, snippets
 from fxgrad.core.tape import aval_of
+from fxgrad.core.told import told
 
 
 def concrete(value: Any) -> Any:
@@ -262,7 +263,7 @@ class _Writer:
         kernel = self.object(rule, rule.function if isinstance(rule, ArrayKernel) else rule, "k")
         arguments = [self.value(atom) for atom in equation.inputs]
         for key, value in equation.params.items():
-            arguments.append(f"{key}={self.object(('param', type(value), value), value, 'p')}")
+            arguments.append(f"{key}={self.object(('param', told(value)), value, 'p')}")
         outputs = ", ".join(self.name(var) for var in equation.outputs) if equation.outputs else "_"
         self.lines.append(f"    {outputs}{'' if single or not equation.outputs else ','} = "
                           f"{kernel}({', '.join(arguments)})")

@@ -17,6 +17,7 @@ from fxgrad.core.consultation import Consultation, consulting, still_hold
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program, Var, needs_x64, subprograms
 from fxgrad.core.tape import aval_of, infer
+from fxgrad.core.told import param_key
 
 _NOT_JAX = frozenset({np.ndarray, bool, int, float, complex, Literal})
 
@@ -110,5 +111,5 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
 
 def _compiled_rule(inner: Program, primitive: Primitive, params: dict[str, Any]) -> Callable[..., list[Any]]:
     """The rule of an operation that holds programs, compiled once; jax would compile a loop anew at every call."""
-    return _kept(inner, ("xla rule", primitive, *params.items()),
+    return _kept(inner, ("xla rule", primitive, *param_key(primitive, params)),
                  lambda *values: primitive.xla(lax, *values, **params))

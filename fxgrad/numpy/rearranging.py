@@ -161,7 +161,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     >>> diagonal([[1, 2], [3, 4]])
     array([1, 4])
     """
-    a = as_array(a)
+    a, offset = as_array(a), operator.index(offset)
     rank = len(shape_of(a))
     first, second = (axis_of("diagonal", axis, rank) for axis in (axis1, axis2))
     if first == second:

@@ -21,6 +21,7 @@ from fxgrad.core.simplify import SimplifyingTape, Template, simplify, without_de
 from fxgrad.core.sources import sources
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import current, infer
+from fxgrad.core.told import param_key
 from fxgrad.core.tracer import Tracer
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import instantiate
@@ -207,7 +208,7 @@ def _rules(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]) ->
         place: dict[Atom, Any] = {var: (number, marks[number]) for number, var in enumerate(given)}
         pattern = [atom if type(atom) is Literal else place[atom] for atom in equation.inputs]
     avals = [value.aval for value in given.values()]
-    key = (primitive, *pattern, *avals, *params.items()) if params else (primitive, *pattern, *avals)
+    key = (primitive, *pattern, *avals, *param_key(primitive, params)) if params else (primitive, *pattern, *avals)
     try:
         return _known[key]
     except KeyError:
