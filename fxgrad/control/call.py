@@ -12,13 +12,14 @@ from typing import Any
 
 from fxgrad import config
 from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
+from fxgrad.core.caches import Table
 from fxgrad.core.interpreter import Derived
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program, needs_x64
 from fxgrad.core.recording import trace
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.core.tape import aval_of, bind, innermost_for
-from fxgrad.dtypes import DType
+from fxgrad.core.told import told
 from fxgrad.errors import ProgramError
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
@@ -129,15 +130,20 @@ def named(function: Callable[..., Any], name: str | None = None) -> Callable[...
     def wrapper(x: Any, *args: Any, **static: Any) -> Any:
         if innermost_for((x,)) is None:
             return function(x, *args, **static)
-        program = _library_program(function, shown, aval_of(x), args, tuple(static.items()), config.default_float())
+        aval = aval_of(x)
+        key = (function, shown, aval, told(args), *map(told, static.items()), config.default_float())
+        program = _library_programs.get(key) or _library_programs.add(
+            key, _library_program(function, shown, aval, args, static))
         return bind(named_call_p, x, program=program, name=shown)[0]
     return wrapper
 
 
-@functools.lru_cache(maxsize=4096)
+_library_programs = Table(4096)
+
+
 def _library_program(function: Callable[..., Any], name: str, aval: Aval, args: tuple[Any, ...],
-                     static: tuple[tuple[str, Any], ...], default_float: DType) -> Program:
-    program, captured = trace(lambda tracer: [function(tracer, *args, **dict(static))], [aval], staging=True,
+                     static: dict[str, Any]) -> Program:
+    program, captured = trace(lambda tracer: [function(tracer, *args, **static)], [aval], staging=True,
                               name=name, intern=False, literals=True)
     if captured:
         raise ValueError(f"the library function {name} closes over an array; make it an argument, or leave out named")

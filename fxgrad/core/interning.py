@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad import config
+from fxgrad.core import caches
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program, Var
 
@@ -113,13 +114,7 @@ def _count() -> None:
 
 
 def clear() -> None:
-    """Forgets every recorded prefix; programs still referred to elsewhere stay as they are.
-
-    >>> import fxgrad
-    >>> fxgrad.clear_caches()
-    >>> recorded_operations()
-    0
-    """
+    """Forgets every recorded prefix; programs still referred to elsewhere stay as they are."""
     global _recorded, epoch
     _roots.clear()
     _recorded = 0
@@ -129,3 +124,6 @@ def clear() -> None:
 def recorded_operations() -> int:
     """How many recorded operations the table holds."""
     return _recorded
+
+
+caches.emptied_by(clear)

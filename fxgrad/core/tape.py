@@ -27,8 +27,6 @@ current: ContextVar[Tape | None] = ContextVar("current_tape", default=None)
 
 evaluate_hook: Callable[[Primitive, Sequence[Any], dict[str, Any]], list[Any]] = not_installed
 """Computes a primitive on concrete values; set by `fxgrad.executors`."""
-
-
 segment_hook: Callable[[Program, Sequence[Any]], list[Any]] = not_installed
 """Computes a part of a program whose values Python's control flow asks for; set by `fxgrad.executors`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal, Shape
+from fxgrad.core.caches import cached
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.core.simplify import Definitions, rewrites
 from fxgrad.core.snippets import Snippet, snippets
@@ -248,7 +248,7 @@ def _pad_abstract(x: Aval, value: Aval, *, padding_config: PaddingConfig) -> lis
     return [Aval(shape, x.dtype, x.weak and value.weak)]
 
 
-@functools.lru_cache(maxsize=4096)
+@cached(4096)
 def _pad_regions(extents: Shape, padding_config: PaddingConfig) -> tuple[Shape, Index, Index]:
     """The padded shape, which elements stay, and where they go."""
     shape, sources, targets = [], [], []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,12 +12,13 @@ import numpy as np
 from jax import lax
 
 from fxgrad.core.avals import Shape, keys_to_jax, to_numpy
+from fxgrad.core.caches import cached
 from fxgrad.dtypes import DType
 
 
 def on_cpu(rule: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     """The `numpy` rule that compiles an `xla` rule for the CPU, once for each combination of types and parameters."""
-    @functools.lru_cache(maxsize=1024)
+    @cached(1024)
     def compiled(params: tuple[tuple[str, Any], ...]) -> Any:
         return jax.jit(lambda *values: rule(lax, *values, **dict(params)))
 

@@ -8,11 +8,11 @@ backward (residuals and cotangents of outputs -> cotangents of operands). The jo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import compress
 from typing import Any
 
 from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.caches import Table, cached
 from fxgrad.core.interpreter import Derived, batched_axis, derive
 from fxgrad.core.primitive import NO_TANGENT
 from fxgrad.core.program import Atom, Equation, Program, Var, holds_programs
@@ -194,8 +194,9 @@ class _Rules:
 _Step = tuple[Equation, _Rules | _Once, list[Any], list[Atom]]
 """An equation that cotangents go back through: its way back, the residuals, and the operands that it leads to."""
 
-_known: dict[Any, _Rules | None] = {}
 _LIMIT = 4096
+_known = Table(_LIMIT)
+_UNKNOWN = object()
 
 
 def _rules(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]) -> _Rules | None:
@@ -209,15 +210,12 @@ def _rules(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]) ->
         pattern = [atom if type(atom) is Literal else place[atom] for atom in equation.inputs]
     avals = [value.aval for value in given.values()]
     key = (primitive, *pattern, *avals, *param_key(primitive, params)) if params else (primitive, *pattern, *avals)
-    try:
-        return _known[key]
-    except KeyError:
+    rules: Any = _known.get(key, _UNKNOWN)
+    if rules is _UNKNOWN:
         if primitive.effectful or primitive.collective or holds_programs(params):
             return None
-        if len(_known) >= _LIMIT:
-            _known.clear()
-        rules = _known[key] = _found(equation, given, marks, avals)
-        return rules
+        rules = _known.add(key, _found(equation, given, marks, avals))
+    return rules  # type: ignore[no-any-return]
 
 
 def _found(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool], avals: list[Aval]) -> _Rules | None:
@@ -245,7 +243,7 @@ def _template(build: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> Tem
     return Template(without_dead_code(program), captured)
 
 
-@lru_cache(_LIMIT)
+@cached(_LIMIT)
 def _sum(aval: Aval, other: Aval) -> Template:
     """The addition of cotangents of these types."""
     return _template(lambda first, second: [add(first, second)], [aval, other])
