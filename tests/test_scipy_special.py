@@ -13,7 +13,7 @@ import pytest
 import scipy.special
 
 import fxgrad
-import fxgrad.scipy.special
+import fxgrad.scipy.special as fsp
 from fxgrad import errors
 from fxgrad.scipy.special import bessel_jn, sph_harm_y
 
@@ -242,3 +242,36 @@ def test_spherical_harmonics() -> None:
     with pytest.raises(errors.ArgumentError, match=re.escape(
             "sph_harm_y: n is traced, so its greatest value is not known. Pass n_max")):
         fxgrad.jit(sph_harm_y)(n, m, theta, phi)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_tails_of_the_normal_distribution(dtype: Any) -> None:
+    """Without a gap anywhere, and so are their derivatives."""
+    x = np.linspace(-60, 3, 5001).astype(dtype)
+    exact = scipy.special.log_ndtr(x.astype(np.float64))
+    np.testing.assert_allclose(fsp.log_ndtr(x), exact, rtol=2e-6 if dtype == np.float32 else 2e-14)
+    np.testing.assert_allclose(fsp.erfcx(-x), scipy.special.erfcx(-x.astype(np.float64)),
+                               rtol=2e-6 if dtype == np.float32 else 2e-14)
+    slope = np.exp(-x.astype(np.float64)**2 / 2 - exact) / np.sqrt(2 * np.pi)
+    got = fxgrad.vmap(fxgrad.grad(fsp.log_ndtr))(x)
+    np.testing.assert_allclose(got, slope, rtol=1e-4 if dtype == np.float32 else 1e-11)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_logarithm_of_beta_of_large_arguments(dtype: Any) -> None:
+    random = np.random.default_rng(0)
+    a, b = np.exp(random.uniform(-8, 18, (2, 500))).astype(dtype)
+    exact = scipy.special.betaln(a.astype(np.float64), b.astype(np.float64))
+    np.testing.assert_allclose(fsp.betaln(a, b), exact, rtol=5e-6 if dtype == np.float32 else 1e-9,
+                               atol=5e-6 if dtype == np.float32 else 1e-9)
+    signed = np.array([-0.5, -1.5, 2.0, 0.0, np.inf]), np.array([0.3, 0.7, -0.4, 1.0, 1.0])
+    np.testing.assert_allclose(fsp.betaln(*signed), scipy.special.betaln(*signed), rtol=1e-12)
+
+
+def test_spherical_harmonics_at_every_angle() -> None:
+    """Angles from the pole outside of 0 to pi too: the root of 1 - cos^2 is not negative."""
+    theta = np.array([-7.0, -2.0, -0.7, 0.0, 1.0, 3.5, 4.5, 6.0, 9.6])
+    for n in range(4):
+        for m in range(-n, n + 1):
+            got = fsp.sph_harm_y(np.full(9, n), np.full(9, m), theta, np.full(9, 1.1), n_max=3)
+            np.testing.assert_allclose(got, scipy.special.sph_harm_y(n, m, theta, 1.1), rtol=1e-9, atol=1e-12)

@@ -5,6 +5,7 @@ The kernels are XLA's, for NumPy arrays too, where they run on the CPU. Formulas
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import eq
 from fxgrad.ops.exponential import exp, log, log1p
 from fxgrad.ops.families import lax_function
-from fxgrad.ops.pointwise import elementwise, operation
+from fxgrad.ops.pointwise import align, elementwise, operation
 from fxgrad.ops.special import digamma, lgamma
 
 
@@ -38,6 +39,28 @@ def no_derivative(function: str, parameter: str) -> Callable[..., Any]:
             f"{function} has no derivative in {parameter}: no closed form is known. Pass {parameter} as a constant "
             f"(fxgrad.stop_gradient({parameter})), or differentiate with respect to the other arguments only"))
     return refuse
+
+
+def _betaln_xla(lax: Any, a: Any, b: Any) -> Any:
+    """By jax's series where a difference of logarithms would be one of large numbers, all digits of it lost."""
+    zero, one, infinity = lax.full_like(a, 0), lax.full_like(a, 1), lax.full_like(a, math.inf)
+    positive = lax.bitwise_and(lax.gt(a, zero), lax.gt(b, zero))
+    large = lax.full_like(a, 1e3 if a.dtype.itemsize == 8 else 8.0)  # from here on the series is exact to rounding
+    far = lax.bitwise_and(positive, lax.gt(lax.max(a, b), large))
+    series = xla_kernels.special("betaln")(lax, lax.select(far, a, one), lax.select(far, b, one))
+    near = lax.sub(lax.add(lax.lgamma(a), lax.lgamma(b)), lax.lgamma(lax.add(a, b)))
+    endless = lax.bitwise_and(positive, lax.eq(lax.max(a, b), infinity))
+    return lax.select(endless, lax.neg(infinity), lax.select(far, series, near))
+
+
+def _betaln_tangent(t: Any, a: Any, b: Any) -> Any:
+    return mul(t, sub(digamma(a), digamma(add(a, b))))
+
+
+betaln_p = by_xla("betaln", 2, [lambda t, out, a, b: _betaln_tangent(t, a, b),
+                                lambda t, out, a, b: _betaln_tangent(t, b, a)],
+                  xla=lambda lax, a, b: _betaln_xla(lax, *align(lax, a, b)))
+betaln = operation(betaln_p)
 
 
 def _times(x: Any, y: Any) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fxgrad.core.primitive import Primitive
 from fxgrad.ops.gamma import (
+    betaln_p,
     igamma_grad_a_p,
     igamma_p,
     igammac_p,
@@ -53,6 +54,9 @@ ENDS = no_derivatives("the ends of the domain")
 HALVES = ("float64", "float32", "float16", "bfloat16")
 
 SAMPLES: dict[Primitive, list[Sample]] = {
+    betaln_p: [*samples((0.5, 4), (0.3, 5), dtypes=HALVES, tolerance=10),
+               Sample(np.array([1e7, 1e9, 0.5, np.inf]), np.array([0.5, 3.0, 2e4, 1.0]),
+                      without=no_derivatives("differences of large numbers"), slow=True)],
     igamma_p: [*samples((0.5, 4), (0.3, 5), dtypes=HALVES, without=NO_SECOND, tolerance=10),
                Sample(Draw((2, 3), low=0.5, high=4), Draw((2, 3), low=0.3, high=5), fixed=[0]),
                Sample(np.array([1.0, 2.0, -1.0, np.nan]), np.array([0.0, np.inf, 1.0, 1.0]), without=ENDS)],

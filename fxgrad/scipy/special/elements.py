@@ -130,13 +130,9 @@ def _gamma(x: Any) -> Any:
     return mul(_gammasgn(x), exp(special.lgamma(x)))
 
 
-def _betaln(a: Any, b: Any) -> Any:
-    return sub(add(special.lgamma(a), special.lgamma(b)), special.lgamma(add(a, b)))
-
-
 def _beta(a: Any, b: Any) -> Any:
     sign = mul(mul(_gammasgn(a), _gammasgn(b)), _gammasgn(add(a, b)))
-    return mul(sign, exp(_betaln(a, b)))
+    return mul(sign, exp(gamma_room.betaln(a, b)))
 
 
 gammaln = _special("gammaln", special.lgamma, "The logarithm of the absolute value of the gamma function.")
@@ -148,7 +144,7 @@ digamma = _special("digamma", special.digamma, "The derivative of `gammaln`.")
 polygamma = _special("polygamma", special.polygamma, "The derivative of order n of `digamma`.", 2)
 gammainc = _special("gammainc", gamma_room.igamma, "The regularized lower incomplete gamma function P(a, x).", 2)
 gammaincc = _special("gammaincc", gamma_room.igammac, "The regularized upper incomplete gamma function Q(a, x).", 2)
-betaln = _special("betaln", _betaln, "The logarithm of the absolute value of the beta function.", 2)
+betaln = _special("betaln", gamma_room.betaln, "The logarithm of the absolute value of the beta function.", 2)
 beta = _special("beta", _beta, "The beta function: gamma(a) gamma(b) / gamma(a + b).", 2)
 betainc = _special("betainc", gamma_room.betainc, "The regularized incomplete beta function I_x(a, b).", 3)
 poch = _special("poch", lambda z, m: where(eq(m, 0.0), 1.0, div(_gamma(add(z, m)), _gamma(z))),

@@ -109,7 +109,8 @@ def _legendre(degree: Any, order: Any, polar: Any, n_max: int, dtype: Any) -> An
     """The normalised associated Legendre functions: up from the degree that equals the order."""
     logarithm = sub(lgamma(add(order, 0.5)), lgamma(add(order, 1.0)))
     scale = sqrt(mul(add(mul(2.0, order), 1.0), exp(sub(logarithm, 0.5 * math.log(math.pi)))))
-    power = _whole_power(sin(polar), order, n_max, dtype)
+    sine = sin(polar)
+    power = _whole_power(where(lt(sine, 0.0), neg(sine), sine), order, n_max, dtype)  # the root of 1 - cos^2
     start = mul(mul(_parity(order), div(scale, math.sqrt(4 * math.pi))), power)
     x, squared = cos(polar), mul(order, order)
 
