@@ -10,7 +10,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.numpy.elementwise import Elementwise, binary, composite, inexact, with_bool_as
-from fxgrad.numpy.mathematics import isnan, without_bool
+from fxgrad.numpy.mathematics import isnan, sign_bit, without_bool
 from fxgrad.numpy.operands import (
     apply,
     as_array,
@@ -201,9 +201,8 @@ logaddexp2 = _named("logaddexp2", composite(_logaddexp2), "log2(2**x + 2**y), wi
 
 def _copysign(x: Any, y: Any) -> Any:
     refuse_complex("copysign", x)
-    negative = where(eq(y, 0.0), lt(div(scalar_like(1.0, y), y), 0.0), lt(y, 0.0))
     size = parts.abs(x)
-    return where(negative, arithmetic.neg(size), size)
+    return where(sign_bit(y), arithmetic.neg(size), size)
 
 
 def _heaviside(x: Any, y: Any) -> Any:

@@ -26,9 +26,10 @@ from fxgrad.numpy.operands import (
     refuse_out,
 )
 from fxgrad.ops import exponential, parts, trigonometric
-from fxgrad.ops.arithmetic import add, div, mul, neg_p
+from fxgrad.ops.arithmetic import add, div, mul, neg_p, stop_gradient
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import eq, lt, ne, not_
+from fxgrad.ops.creation import bitcast_convert_type
 from fxgrad.ops.parts import complex as complex_
 from fxgrad.ops.pointwise import scalar_like
 
@@ -46,8 +47,20 @@ exp2 = _named("exp2", unary(exponential.exp2_p), "2 to the power of each element
 expm1 = _named("expm1", unary(exponential.expm1_p), "exp(x) - 1, accurate for small x.")
 log = _named("log", unary(exponential.log_p), "The natural logarithm of each element.")
 log1p = _named("log1p", unary(exponential.log1p_p), "log(1 + x), accurate for small x.")
-log2 = _named("log2", composite(lambda x: div(exponential.log(x), math.log(2))), "The logarithm to base 2.")
-log10 = _named("log10", composite(lambda x: div(exponential.log(x), math.log(10))), "The logarithm to base 10.")
+
+
+def _log_to_base(base: float) -> Function:
+    """Of complex numbers part by part: an infinite part times the 0 of a complex number would be a NaN."""
+    def function(x: Any) -> Any:
+        result = exponential.log(x)
+        if not dtypes.is_complex(aval_of(x).dtype):
+            return div(result, math.log(base))
+        return complex_(div(parts.real(result), math.log(base)), div(parts.imag(result), math.log(base)))
+    return composite(function)
+
+
+log2 = _named("log2", _log_to_base(2), "The logarithm to base 2.")
+log10 = _named("log10", _log_to_base(10), "The logarithm to base 10.")
 sqrt = _named("sqrt", unary(exponential.sqrt_p), "The non-negative square root of each element.")
 cbrt = _named("cbrt", unary(exponential.cbrt_p, "f"), "The real cube root of each element.")
 
@@ -189,12 +202,18 @@ fabs = _named("fabs", composite(_fabs), "The absolute value of each element as a
 sign = _named("sign", unary(parts.sign_p, "iufcbV"), "-1, 0 or 1; of complex numbers x / |x|.")
 
 
+def sign_bit(x: Any) -> Any:
+    """Whether the sign of real floats is negative, by their bits: those of zeros and of NaNs too."""
+    whole = np.dtype(f"int{8 * aval_of(x).dtype.itemsize}")
+    return lt(bitcast_convert_type(stop_gradient(x), whole), 0)
+
+
 def _signbit(x: Any) -> Any:
     x = as_array(x)
     refuse_complex("signbit", x)
     if aval_of(x).dtype.kind in "iub":
         return lt(x, scalar_like(0, x))
-    return where(eq(x, 0.0), lt(div(scalar_like(1.0, x), x), 0.0), lt(x, 0.0))
+    return sign_bit(x)
 
 
 signbit = _named("signbit", _signbit, "Whether the sign is negative; that of -0.0 is.")

@@ -14,7 +14,7 @@ from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, FxgradError, at_user_line
-from fxgrad.numpy.operands import as_array
+from fxgrad.numpy.operands import as_array, operand
 
 iinfo = ml_dtypes.iinfo
 
@@ -55,7 +55,7 @@ def result_type(*args: Any) -> DType:
         if isinstance(value, np.dtype | type | str):
             pairs.append((dtypes.canonical(value), value in _WEAK))
         else:
-            aval = aval_of(as_array(value))
+            aval = aval_of(operand(value))
             pairs.append((aval.dtype, aval.weak))
     return dtypes.promote(*pairs)[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,12 @@ import numpy as np
 from fxgrad.core.avals import Shape
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
-from fxgrad.errors import IndexingError, ShapeError, at_user_line
+from fxgrad.errors import IndexingError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.numpy.arithmetic import add, divide, maximum, minimum, multiply, power, subtract
 from fxgrad.numpy.indexing import Plan, apply_basic, basic_shape, gather_form, getitem, planned
 from fxgrad.numpy.logic import where
 from fxgrad.numpy.operands import as_array, common_type, is_concrete, new_array, operand, shape_of, typed
+from fxgrad.ops.comparison import gt
 from fxgrad.ops.index import Windows, scatter
 from fxgrad.ops.shape import rev
 from fxgrad.ops.space import broadcast_to, convert, reshape
@@ -93,12 +95,36 @@ class Place:
                        aval_of(self._array).dtype)
 
     def power(self, values: Any, **options: Any) -> Any:
-        """A copy with what is there raised to the power `values`; no element may be addressed twice."""
-        return update(self._array, self._index, "set", power(getitem(self._array, self._index), values), **options)
+        """A copy with what is there raised to the power `values`."""
+        exponents = np.ones(shape_of(self._array), aval_of(operand(values)).dtype)
+        return convert(power(self._array, update(exponents, self._index, "mul", values, **options)),
+                       aval_of(self._array).dtype)
 
     def apply(self, function: Callable[[Any], Any], **options: Any) -> Any:
-        """A copy with `function`, which takes and returns arrays elementwise, applied to what is there, once."""
-        return update(self._array, self._index, "set", function(getitem(self._array, self._index)), **options)
+        """A copy with `function`, which takes and returns arrays elementwise, applied to what is there.
+
+        It is applied as often as an element is addressed. Where the indices are traced, no more than 8 may be, unless
+        `unique_indices=True` promises that they differ.
+        """
+        array, index, mode = self._array, self._index, options.get("mode")
+
+        def applied(x: Any) -> Any:
+            return update(x, index, "set", function(getitem(x, index, mode)), **options)
+
+        result = applied(array)
+        if options.get("unique_indices") or planned(shape_of(array), index, mode).is_basic():
+            return result
+        times = update(np.zeros(shape_of(array), np.int32), index, "add", 1, mode=mode)
+        most = math.prod(shape_of(getitem(array, index, mode)))
+        if is_concrete(times):
+            most = int(np.max(times, initial=0))
+        elif most > 8:
+            raise UnsupportedError(at_user_line(
+                f"x.at[...].apply: {most} traced indices, of which some may be equal, and the function would be "
+                "applied as often. If they all differ, say so with unique_indices=True"))
+        for done in range(1, most):
+            result = where(gt(times, done), applied(result), result)
+        return result
 
     def _combined(self, combine: str, values: Any, **options: Any) -> Any:
         return update(self._array, self._index, combine, values, **options)

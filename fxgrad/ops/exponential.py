@@ -28,8 +28,33 @@ from fxgrad.ops.pointwise import align, binary, operation, unary
 
 exp_p = unary("exp", numpy=np.exp, tangent=lambda t, out, x: mul(t, out))
 log_p = unary("log", numpy=np.log, tangent=lambda t, out, x: div(t, x))
-expm1_p = unary("expm1", numpy=np.expm1, tangent=lambda t, out, x: mul(t, add(out, 1.0)))
-log1p_p = unary("log1p", numpy=np.log1p, tangent=lambda t, out, x: div(t, add(x, 1.0)))
+
+
+def _expm1_numpy(x: Any) -> Any:
+    """Of complex numbers by parts: no digits are lost near 0, and an infinite result of a real number stays real."""
+    if x.dtype.kind != "c":
+        return np.expm1(x)
+    a, b = np.real(x), np.imag(x)
+    out = np.empty(np.shape(x), x.dtype)
+    out.real = np.expm1(a) * np.cos(b) - 2 * np.sin(b / 2) ** 2
+    out.imag = np.where(b == 0, b, np.exp(a) * np.sin(b))
+    return out[()]
+
+
+def _log1p_numpy(x: Any) -> Any:
+    """Of complex numbers by parts near 0, where the sum 1 + x rounds digits away."""
+    if x.dtype.kind != "c":
+        return np.log1p(x)
+    wide = x.astype(np.complex128)
+    a, b = np.real(wide), np.imag(wide)
+    out = np.array(np.log1p(wide))
+    near = np.maximum(np.abs(a), np.abs(b)) < 0.5
+    out.real = np.where(near, 0.5 * np.log1p(np.where(near, a * (2 + a) + b * b, 0)), out.real)
+    return out.astype(x.dtype)[()]
+
+
+expm1_p = unary("expm1", numpy=_expm1_numpy, tangent=lambda t, out, x: mul(t, add(out, 1.0)))
+log1p_p = unary("log1p", numpy=_log1p_numpy, tangent=lambda t, out, x: div(t, add(x, 1.0)))
 exp, log, expm1, log1p = operation(exp_p), operation(log_p), operation(expm1_p), operation(log1p_p)
 
 

@@ -291,7 +291,23 @@ def _convert_numpy(x: Any, *, dtype: DType, weak: bool) -> Any:
         raise TypeError("the abstract rule says why")
     if x.dtype.kind == "c" and dtype.kind != "c":
         x = x.real if dtype.kind != "b" else x != 0
+    if dtype.kind in "iu" and x.dtype.kind in "fV":
+        return _to_whole(x, dtype)
     return x.astype(dtype, copy=False)
+
+
+def _to_whole(x: Any, dtype: DType) -> Any:
+    """Floats as integers, toward zero; those out of range as the nearest one there is and NaNs as 0, as XLA has it."""
+    least, greatest = np.iinfo(dtype).min, np.iinfo(dtype).max
+    if not x.size:
+        return x.astype(dtype)
+    wide = x if x.dtype.kind == "f" and x.dtype.itemsize > 2 else x.astype(np.float32)
+    low, high = wide.dtype.type(least - 1.0), wide.dtype.type(greatest + 1.0)
+    if np.min(wide) > low and np.max(wide) < high:  # false where there is a NaN
+        return x.astype(dtype)
+    above, below = wide >= high, wide < wide.dtype.type(least)
+    whole = np.where(above | below | np.isnan(wide), 0, wide).astype(dtype)
+    return np.where(above, dtype.type(greatest), np.where(below, dtype.type(least), whole))[()]
 
 
 def _convert_xla(lax: Any, x: Any, *, dtype: DType, weak: bool) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.errors import ArgumentError, ShapeError
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 
 Function = Callable[..., Any]
 
@@ -176,3 +176,74 @@ def test_operations_on_peculiar_integers(name: str, dtype: Any) -> None:
         expected = getattr(np, name)(x, y)
     for got in paths(getattr(fnp, name), x, y):
         np.testing.assert_allclose(got, expected, rtol=3e-7 if name == "divide" else 0)
+
+
+@pytest.mark.parametrize("target", [np.uint8, np.int8, np.int16, np.int32, np.uint32, np.int64, np.uint64])
+@pytest.mark.parametrize("dtype", ["float32", "float64", *(pytest.param(name, marks=pytest.mark.slow) for name in
+                                                           ("float16", "bfloat16"))])
+def test_floats_out_of_the_range_of_integers(dtype: str, target: Any) -> None:
+    """The nearest integer that there is, and 0 for a NaN, on every path."""
+    info = np.iinfo(target)
+    numbers = [0.0, -0.9, -1.5, 300.0, -300.0, np.nan, np.inf, -np.inf, 127.9, -128.9, 2.0**31, -(2.0**31), 2.0**63,
+               1e30, float(info.max), float(info.min), 65504.0]
+    x = jnp.asarray(numbers, dtype) if dtype == "bfloat16" else np.array(numbers)
+    with np.errstate(all="ignore"):
+        x = np.asarray(x).astype(dtype)
+    exact = [0 if np.isnan(each) else max(min(each, info.max), info.min) for each in map(float, x)]
+    on_every_path(lambda x: fnp.astype(x, target), (x,), np.array([int(each) for each in exact], object).astype(target))
+    few = fnp.astype(x[:3], target)
+    np.testing.assert_array_equal(few, np.array([int(each) for each in exact[:3]], object).astype(target))
+
+
+def test_signs_of_nans_and_zeros() -> None:
+    x = np.array([0.0, -0.0, np.nan, -np.nan, 1.0, -1.0, np.inf, -np.inf])
+    for dtype in (np.float16, np.float32, np.float64):
+        on_every_path(fnp.signbit, (x.astype(dtype),), np.signbit(x))
+        for got in paths(fnp.copysign, np.full(8, 2.0, dtype), x.astype(dtype)):
+            np.testing.assert_array_equal(np.signbit(got), np.signbit(x))
+
+
+def test_logarithms_of_complex_zero() -> None:
+    z = np.array([0j, 1 + 0j, -1 + 0j, 8 + 8j])
+    for name in ("log2", "log10"):
+        with np.errstate(all="ignore"):
+            expected = getattr(np, name)(z)
+        for got in paths(getattr(fnp, name), z):
+            np.testing.assert_allclose(got, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("name", ["log1p", "expm1"])
+def test_small_complex_numbers_keep_their_digits(name: str, dtype: Any) -> None:
+    random = np.random.default_rng(0)
+    sizes = 10.0 ** random.uniform(-12, 0.5, 200)
+    z = (sizes * np.exp(1j * random.uniform(-3, 3, 200))).astype(dtype)
+    z = np.concatenate([z, [1e-9, 1e-5j, 0.3 + 0j, -0.2]]).astype(dtype)
+    wide = z.astype(np.clongdouble)
+    exact = np.expm1(wide.real) * np.cos(wide.imag) - 2 * np.sin(wide.imag / 2)**2 + 1j * np.exp(wide.real) * np.sin(
+        wide.imag) if name == "expm1" else np.log1p(wide.real * (2 + wide.real) + wide.imag**2) / 2 + 1j * np.arctan2(
+            wide.imag, 1 + wide.real)
+    got = getattr(fnp, name)(z)
+    tolerance = 1e-6 if dtype == np.complex64 else 1e-14
+    np.testing.assert_array_less(np.abs(got - exact) / np.abs(exact), tolerance)
+    assert fnp.expm1(np.array([complex(np.inf, 0)]))[0] == complex(np.inf, 0)
+
+
+def test_functions_are_applied_as_often_as_an_element_is_addressed() -> None:
+    x, i = np.array([1.0, -2.0, 3.0]), np.array([1, 1, 2, 1])
+    expected = np.array([1.0, 256.0, 9.0])
+    on_every_path(lambda x: fnp.at(x)[i].apply(np.square), (x,), expected)
+    on_every_path(lambda x, i: fnp.at(x)[i].apply(np.square), (x, i), expected)
+    on_every_path(lambda x: fnp.at(x)[i].power(2.0), (x,), expected)
+    on_every_path(lambda x: fnp.at(x)[1:].apply(np.square), (x,), np.array([1.0, 4.0, 9.0]))
+    np.testing.assert_allclose(fxgrad.grad(lambda x: fnp.sum(fnp.at(x)[i].apply(np.square)))(x), [1.0, -1024.0, 6.0])
+    with pytest.raises(UnsupportedError, match=r"x\.at\[\.\.\.\]\.apply: 9 traced indices, of which some may be equal"):
+        fxgrad.jit(lambda x, i: fnp.at(x)[i].apply(np.square))(x, np.zeros(9, np.int32))
+
+
+def test_python_numbers_give_way_in_result_type() -> None:
+    for dtype in (np.uint8, np.int16, np.uint32, np.float16):
+        for number in (1, True) if dtype != np.float16 else (1, 1.5, True):
+            assert fnp.result_type(dtype, number) == np.dtype(dtype) == fnp.result_type(np.ones(2, dtype), number)
+    for pair in ((np.uint8, 1.5), (np.uint32, 1.5), (np.int8, 1j)):
+        assert fnp.result_type(*pair) == jnp.result_type(*pair)
