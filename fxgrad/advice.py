@@ -57,6 +57,8 @@ def _of_call(frame: FrameType, call: ast.Call) -> Advice | None:
         return _renamed(call, _MATH.get(name, f"numpy.{name}"))
     if module.split(".")[0] == "scipy" or text(function).startswith("scipy."):
         return _of_scipy(call, function, module, name)
+    if isinstance(found, type) and module.split(".")[0] in ("numpy", "ml_dtypes") and len(call.args) == 1:
+        return Advice(text(call), f"Write {text(ast.Attribute(call.args[0], 'astype'))}('{name}')")
     if module.split(".")[0] == "numpy" or isinstance(found, _UFUNC):
         return _renamed(call, f"numpy.{name}") or _renamed(call, f"scipy.special.{name}")
     if isinstance(function, ast.Attribute) and hasattr(_resolved(frame, function.value), "__array_interface__"):

@@ -26,7 +26,7 @@ LAYERS = [
     ["control"],
     ["numpy", "scipy", "lax", "nn", "random", "segment", "image", "checkpoint_policies", "debug", "debug_keys", "show",
      "flatten_util", "interop", "testing"],
-    ["api", "custom_batching"],
+    ["api", "custom_batching", "custom_derivatives"],
     ["__init__", "__main__", "cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

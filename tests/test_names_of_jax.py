@@ -311,3 +311,128 @@ def test_sequential_vmap_as_jax() -> None:
     assert "map" in program or "scan" in program
     np.testing.assert_allclose(
         grad(lambda x: np.sum(vmap(fxgrad.custom_batching.sequential_vmap(np.sin))(x)))(X), np.cos(X), rtol=1e-6)
+
+
+def test_symbolic_zeros_of_custom_jvp_as_jax() -> None:
+    seen: list[Any] = []
+
+    def rule(zero: Any) -> Any:
+        def differentiated(primals: Any, tangents: Any) -> Any:
+            seen.append([type(tangent) is zero for tangent in tangents])
+            (x, y), (dx, dy) = primals, tangents
+            total = 0.0 * x
+            if type(dx) is not zero:
+                total = total + y * dx
+            if type(dy) is not zero:
+                total = total + x * dy
+            else:
+                assert dy.shape == ()
+            return x * y, total
+        return differentiated
+
+    ours, theirs = fxgrad.custom_jvp(lambda x, y: x * y), jax.custom_jvp(lambda x, y: x * y)
+    ours.defjvp(rule(fxgrad.custom_derivatives.SymbolicZero), symbolic_zeros=True)
+    theirs.defjvp(rule(jax.custom_derivatives.SymbolicZero), symbolic_zeros=True)
+    for argnums in (0, 1, (0, 1)):
+        seen.clear()
+        expected = jax.grad(theirs, argnums)(2.0, 5.0)
+        wanted = seen[-1]
+        for function in (ours, jit(ours)):
+            np.testing.assert_allclose(grad(function, argnums)(2.0, 5.0), expected)
+            assert seen[-1] == wanted
+    np.testing.assert_allclose(vmap(grad(ours), (0, None))(X, 5.0), np.full(3, 5.0))
+
+
+# --- options and arguments --------------------------------------------------------------------------------------------
+
+
+class Wrapped:
+    """An object that is an array to jax."""
+
+    def __jax_array__(self) -> Any:
+        return jnp.asarray(X.astype(np.float32))
+
+
+def test_objects_that_are_arrays_to_jax() -> None:
+    np.testing.assert_allclose(fxgrad.numpy.add(Wrapped(), 1.0), X + 1, rtol=1e-6)
+    np.testing.assert_allclose(grad(lambda x: np.sum(fxgrad.numpy.multiply(x, Wrapped())))(X), X, rtol=1e-6)
+
+
+WORDS = np.arange(4, dtype=np.int32)
+SAME_AS_JAX: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "scan(unroll=0)": lambda np_, lax, x: lax.scan(lambda c, y: (c + y, c * y), x[0] * 0, x, unroll=0),
+    "map(batch_size=0)": lambda np_, lax, x: lax.map(lambda y: y * 2, x, batch_size=0),
+    "fori_loop of floats": lambda np_, lax, x: lax.fori_loop(0.0, 3.0, lambda i, c: c + i * x, x),
+    "r_ as a row": lambda np_, lax, x: np_.r_["r", x, x],
+    "r_ as a column": lambda np_, lax, x: np_.r_["c", x, x],
+    "total_repeat_length": lambda np_, lax, x: np_.repeat(x, np_.array([1, 2, 1]), total_repeat_length=6),
+    "total_repeat_length that cuts": lambda np_, lax, x: np_.repeat(x, np_.array([1, 2, 1]), total_repeat_length=2),
+    "total_repeat_length of one number": lambda np_, lax, x: np_.repeat(x, 2, total_repeat_length=5),
+    "a buffer": lambda np_, lax, x: x[0] * np_.asarray(memoryview(b"abc")),
+    "argpartition": lambda np_, lax, x: x[x.argpartition(1)][:2].sum(),
+    "compress": lambda np_, lax, x: x.compress(np.array([True, False, True])),
+    "block_until_ready": lambda np_, lax, x: x.block_until_ready() if hasattr(x, "block_until_ready") else x,
+}
+
+
+@pytest.mark.parametrize("name", SAME_AS_JAX)
+def test_the_same_as_jax(name: str) -> None:
+    function, x = SAME_AS_JAX[name], X.astype(np.float32)
+    expected = function(jnp, jax.lax, jnp.asarray(x))
+    ours = lambda x: function(fxgrad.numpy, fxgrad.lax, x)
+    for outputs in (jit(ours)(x), fxgrad.tree.map(lambda rows: rows[0], vmap(ours)(x[None]))):
+        for got, wanted in zip(jax.tree.leaves(outputs), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("given", "wanted"), [
+    ("float32", "int32"), ("float64", "int32"), ("int32", "float64"), ("uint8", "int16"), ("complex64", "float32"),
+    ("float64", "complex128"), ("complex128", "uint8"), ("int16", "complex64")])
+def test_view_and_byteswap_as_numpy(given: str, wanted: str) -> None:
+    words = np.arange(16).reshape(2, 8)
+    x = (words * (1 + 0.5j) if given.startswith("complex") else words).astype(given)
+    for run in (jit, vmap):
+        np.testing.assert_array_equal(np.asarray(run(lambda x: x.view(wanted))(x)), x.view(wanted))
+        np.testing.assert_array_equal(np.asarray(run(lambda x: x.byteswap())(x)), x.byteswap())
+    with pytest.raises(errors.ShapeError, match="view: a last axis of size 3"):
+        jit(lambda x: x.view(np.int64))(np.arange(3, dtype=np.int32))
+
+
+def test_insert_and_delete_at_traced_places() -> None:
+    x, places = np.arange(12.0).reshape(3, 4), np.array([1, -1, 1])
+    inserted = jit(lambda x, i: fxgrad.numpy.insert(x, i, 9.0, axis=1))(x, places)
+    np.testing.assert_array_equal(inserted, np.insert(x, places, 9.0, axis=1))
+    np.testing.assert_array_equal(jit(lambda x, i: fxgrad.numpy.insert(x, i, x[:, 0], axis=0))(x[:, :3], np.int32(1)),
+                                  np.insert(x[:, :3], 1, x[:, 0], axis=0))
+    kept = jit(lambda x, i: fxgrad.numpy.delete(x, i, axis=1, assume_unique_indices=True))(x, np.array([2, -4]))
+    np.testing.assert_array_equal(kept, np.delete(x, [2, -4], axis=1))
+    slope = jit(grad(lambda x, i: np.sum(fxgrad.numpy.insert(x, i, x[0] * 2.0) ** 2)))(X, np.array([1, 1]))
+    np.testing.assert_allclose(slope, [2 * X[0] + 16 * X[0], 2 * X[1], 2 * X[2]])
+
+
+def test_tuples_stay_tuples() -> None:
+    def function(x: Any) -> Any:
+        assert type(np.gradient(x)) is tuple
+        assert type(np.meshgrid(x[0], x[1])) is tuple
+        return np.sum(x)
+    for transformed in (grad, jit, vmap):
+        transformed(function)(np.ones((2, 3) if transformed is not vmap else (1, 2, 3)))
+
+
+def test_arguments_that_make_no_sense() -> None:
+    for argnums in (0.5, None):
+        with pytest.raises(errors.ArgumentError, match=r"where an int or a sequence of ints is needed"):
+            grad(np.sin, argnums=argnums)(1.0)  # type: ignore[arg-type]
+    with pytest.raises(errors.DTypeError, match=r"is an array of float64 in foreign byte order; convert it first"):
+        jit(np.sin)(np.ones(3, ">f8"))
+    with pytest.raises(errors.ArgumentError, match=r"jit: an argument is a matrix, .* Write np\.asarray\(m\)"):
+        jit(np.sin)(np.ones((1, 1)).view(np.matrix))
+    with pytest.raises(errors.ArrayConversionError, match=r"Write x\.astype\('float32'\)"):
+        grad(lambda x: np.float32(x) * x)(1.0)
+
+
+def test_sylvester_broadcasts() -> None:
+    A, B, C = np.ones((2, 2, 2)) + np.eye(2), np.eye(2), np.ones((2, 2))
+    X_ = fxgrad.scipy.linalg.solve_sylvester(A, B, C)
+    np.testing.assert_allclose(A @ X_ + X_ @ B, np.broadcast_to(C, (2, 2, 2)))
+

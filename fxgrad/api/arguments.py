@@ -55,6 +55,9 @@ def select(what: str, function: Any, argnums: Argnums, args: tuple[Any, ...]) ->
         leaves, structure = tree.flatten((arg,))
         return Selected(leaves, structure, (argnums,), True, function, args)
     single = isinstance(argnums, int | np.integer)
+    if not single and not isinstance(argnums, Sequence):
+        raise ArgumentError(at_user_line(
+            f"{what}: argnums={argnums!r}, where an int or a sequence of ints is needed, such as (0, 1)"))
     numbers = (argnums,) if single else tuple(argnums)  # type: ignore[arg-type]
     positions = tuple(_position(what, function, number, len(args)) for number in numbers)
     if not positions or len(set(positions)) != len(positions):

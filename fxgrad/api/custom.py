@@ -217,10 +217,15 @@ class custom_jvp(_WithRule):  # noqa: N801  (a decorator, named as in jax)
     """
 
     rule: Callable[..., Any] | None = None
+    symbolic_zeros = False
 
-    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Sets the rule; returns it, so that this can be used as a decorator."""
-        self.rule = rule
+    def defjvp(self, rule: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+        """Sets the rule; returns it, so that this can be used as a decorator.
+
+        With `symbolic_zeros` tangents that are known to be zero are `fxgrad.custom_derivatives.SymbolicZero` objects,
+        which have a shape and a dtype and no value; the rule may return such tangents too.
+        """
+        self.rule, self.symbolic_zeros = rule, symbolic_zeros
         return rule
 
     def defjvps(self, *rules: Callable[..., Any] | None) -> None:
@@ -284,18 +289,21 @@ class _UserJvp(_CapturedInputs):
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
         """What the user's rule gives for the explicit inputs; those that are captured stand still."""
-        count = len(primals)
-        outputs, _ = consult(functools.partial(self._called, count), [*primals, *map(
-            instantiate, tangents[self.captured:])], origin_of(self.owner.rule), f"the jvp rule of {self.name}")
+        given = tangents[self.captured:]
+        zeros = [tangent if type(tangent) is Zero and self.owner.symbolic_zeros else None for tangent in given]
+        moving = [instantiate(tangent) for tangent, zero in zip(given, zeros, strict=True) if zero is None]
+        outputs, _ = consult(functools.partial(self._called, len(primals), zeros), [*primals, *moving],
+                             origin_of(self.owner.rule), f"the jvp rule of {self.name}")
         half = len(self.out_avals)
         return outputs[:half], outputs[half:]
 
-    def _called(self, count: int, *values: Any) -> tuple[list[Any], None]:
+    def _called(self, count: int, zeros: Sequence[Zero | None], *values: Any) -> tuple[list[Any], None]:
         """Calls the user's rule on containers."""
-        call, rule = self.call, self.owner.rule
+        call, rule, moving = self.call, self.owner.rule, iter(values[count:])
+        tangents = [next(moving) if zero is None else zero for zero in zeros]
         token = _running.set(_Running(self, [*values[:count]]))
         try:
-            result = rule(*call.nondiff_args, call.dynamic(values[self.captured:count]), call.dynamic(values[count:]))
+            result = rule(*call.nondiff_args, call.dynamic(values[self.captured:count]), call.dynamic(tangents))
         finally:
             _running.reset(token)
         if not isinstance(result, tuple | list) or len(result) != 2:

@@ -21,6 +21,7 @@ from fxgrad.core.avals import Aval, check_dtype, keys_to_jax
 from fxgrad.core.program import Program, needs_x64
 from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType, from_jax, is_key
+from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.executors.xla import emit, x64
 from fxgrad.tree import TreeDef
 
@@ -76,6 +77,10 @@ def argument_avals(leaves: Sequence[Any]) -> list[Aval] | None:
             aval = None if from_jax(leaf.dtype) is None else aval_from_jax(leaf, wide)
         else:
             aval = leaf_aval(leaf)
+            if isinstance(leaf, np.matrix | np.ma.MaskedArray):  # jax would take the data for it
+                raise ArgumentError(at_user_line(
+                    f"jit: an argument is a {type(leaf).__name__}, whose operations are not those of arrays. Write "
+                    "np.asarray(m)"))
         if aval is None or type(leaf) is Tracer:
             return None
         if wide and type(leaf) is int:

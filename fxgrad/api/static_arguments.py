@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from fxgrad import tree
 from fxgrad.control.flat import leaf_aval, parameter_names, with_static
@@ -111,7 +112,7 @@ class StaticArguments:
             if type(leaf) is Tracer:
                 raise leaked(leaf)
             if leaf_aval(leaf) is None:
-                if isinstance(leaf, jax.Array):
+                if isinstance(leaf, jax.Array) or type(leaf) is np.ndarray:
                     check_dtype(leaf, f"jit: {where} of {name}")
                 raise ArgumentError(at_user_line(
                     f"jit: {where} of {name} is a {type(leaf).__name__}, where an array or a number is needed. "

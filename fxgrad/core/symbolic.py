@@ -18,6 +18,16 @@ class Zero:
     def __repr__(self) -> str:
         return f"Zero({self.aval})"
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the primal."""
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of the primal."""
+        return self.aval.dtype
+
 
 class Linear:
     """In a transpose rule, the place of an input that the output is linear in; it has a type and no value."""

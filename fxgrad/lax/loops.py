@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from fxgrad.ops.arithmetic import sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import lt, ne
 from fxgrad.ops.join import concatenate
+from fxgrad.ops.parts import ceil
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.shape import slice_in_dim
 from fxgrad.ops.space import convert, reshape
@@ -75,9 +77,10 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
     """Repeats `value = body_fun(i, value)` for `i` from `lower` to `upper - 1`; returns the last value.
 
     With bounds that are known it is a `scan`, with traced ones a loop whose length is found at run time; both have all
-    derivatives. The bounds are integer scalars. `unroll` is that of `scan`, and needs known bounds.
+    derivatives. The bounds are real scalars; the counter has their type. `unroll` is that of `scan`, and needs known
+    bounds.
 
-    Raises as `while_loop` does, and `DTypeError` for bounds that are no integers.
+    Raises as `while_loop` does, and `DTypeError` for bounds that are no real numbers.
 
     >>> import fxgrad
     >>> float(fori_loop(0, 4, lambda i, total: total + i * i, 0.0))
@@ -88,8 +91,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
     check_function("fori_loop", body_fun, "body_fun")
     for bound, name in ((lower, "lower"), (upper, "upper")):
         aval = check_leaf(bound, "fori_loop", just(name))
-        if aval.shape != () or not dtypes.is_integer(aval.dtype):
-            raise DTypeError(at_user_line(f"fori_loop: {name} must be an integer scalar, got {aval}. "
+        if aval.shape != () or aval.dtype.kind not in "iuf":
+            raise DTypeError(at_user_line(f"fori_loop: {name} must be a real scalar, got {aval}. "
                                           "Write int(n), or convert it with .astype('int32')"))
     kind = dtypes.promote(*((aval.dtype, aval.weak) for aval in (aval_of(lower), aval_of(upper))))[0]
     counter = Aval((), kind)
@@ -106,12 +109,14 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
             raise ArgumentError(at_user_line(
                 "fori_loop: unroll needs bounds that are known while tracing. Leave it out, or make the bounds static"))
         # Narrow integers would overflow, and unsigned ones wrap around where the bounds are the wrong way round.
-        wide = kind if kind.itemsize >= 4 else dtypes.int32
+        wide = kind if kind.itemsize >= 4 or kind.kind == "f" else dtypes.int32
         first, last = convert(lower, wide), convert(upper, wide)
         count = where(lt(first, last), sub(last, first), 0)
+        if kind.kind == "f":
+            count = convert(ceil(count), dtypes.int32)
         outputs = bind(for_p, count, *step.captured, *step.init, program=step.program, num_consts=len(step.captured))
     else:
-        length = max(int(upper) - int(lower), 0)
+        length = max(math.ceil(upper - lower) if kind.kind == "f" else int(upper) - int(lower), 0)
         outputs = bind_scan(step.program, step.captured, step.init, [], length, False,
                             _unrolled("fori_loop", 1 if unroll is None else unroll, length))
     return init.rebuild(outputs[1:])
@@ -120,9 +125,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
 def _unrolled(what: str, unroll: int | bool, length: int) -> int:
     if isinstance(unroll, bool):
         return max(length, 1) if unroll else 1
-    if unroll < 1:
-        raise ArgumentError(at_user_line(f"{what}: unroll={unroll}; it must be at least 1, or a bool"))
-    return int(unroll)
+    if unroll < 0:
+        raise ArgumentError(at_user_line(f"{what}: unroll={unroll}; it must be at least 0, or a bool"))
+    return max(int(unroll), 1)
 
 
 @boundary
@@ -196,9 +201,9 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     array([0., 1., 4.])
     """
     check_function("map", f, "f")
-    if batch_size is not None and batch_size < 1:
-        raise ArgumentError(at_user_line(f"map: batch_size={batch_size}; it must be at least 1, or None"))
-    if batch_size is None:
+    if batch_size is not None and batch_size < 0:
+        raise ArgumentError(at_user_line(f"map: batch_size={batch_size}; it must be at least 0, or None"))
+    if not batch_size:
         return scan(lambda _, x: (None, f(x)), None, xs)[1]
     entries = flatten("map", xs, "xs")
     count = _length(entries, None)

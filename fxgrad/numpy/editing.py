@@ -11,12 +11,14 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
+from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.numpy.arithmetic import add, subtract
 from fxgrad.numpy.creation import array, asarray
 from fxgrad.numpy.finding import size_of, true_places
 from fxgrad.numpy.indexing import getitem
 from fxgrad.numpy.joining import concatenate
-from fxgrad.numpy.logic import where
+from fxgrad.numpy.logic import greater_equal, less, where
 from fxgrad.numpy.operands import (
     as_array,
     axis_of,
@@ -27,9 +29,10 @@ from fxgrad.numpy.operands import (
     refuse_out,
     shape_of,
 )
-from fxgrad.numpy.ordering import cumsum
+from fxgrad.numpy.ordering import argsort, cumsum, sort
 from fxgrad.numpy.positions import in_range, take_along_one
 from fxgrad.numpy.rearranging import tile
+from fxgrad.numpy.reductions import count_nonzero
 from fxgrad.numpy.shaping import ravel
 from fxgrad.numpy.updates import update
 from fxgrad.ops.arithmetic import rem, sub
@@ -125,12 +128,12 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Any:
     """`arr` without the entries along `axis` (None: of the flattened array) that a slice, integers or bools name.
 
-    Which ones must be known. Raises `IndexingError` for integers out of range.
+    Which ones must be known, unless they are integers of which `assume_unique_indices` says that all differ. Raises
+    `IndexingError` for integers out of range.
 
     >>> delete([10, 20, 30, 40], [0, -1])
     array([20, 30])
     """
-    del assume_unique_indices  # their values are known here
     arr = ravel(arr) if axis is None else as_array(arr)
     at = axis_of("delete", 0 if axis is None else axis, len(shape_of(arr)))
     extent = shape_of(arr)[at]
@@ -138,6 +141,11 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
     if isinstance(obj, slice):
         keep[obj] = False
     else:
+        if assume_unique_indices and type(obj) is Tracer and obj.tape.values is None and obj.dtype != np.bool_:
+            places: Any = sort(ravel(where(less(obj, 0), add(obj, extent), obj)))
+            kept = np.arange(extent - shape_of(places)[0])
+            behind = greater_equal(kept[:, None], subtract(places, np.arange(shape_of(places)[0])))
+            return take_along_one(arr, add(kept, count_nonzero(behind, axis=1)), at, "clip")
         known = concrete(obj, "delete, whose result has a size that depends on what is left out,")
         if known.dtype == np.bool_ and known.shape != (extent,):
             raise ShapeError(at_user_line(f"delete: bools of shape {known.shape} for axis {at} of size {extent}"))
@@ -163,6 +171,8 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     if isinstance(obj, slice):
         places = np.arange(*obj.indices(extent))
     else:
+        if type(obj) is Tracer and obj.tape.values is None and obj.dtype != np.bool_:
+            return _insert_traced(arr, obj, values, at)
         places = concrete(obj, "insert, whose result depends on the places")
         places = np.flatnonzero(places) if places.dtype == np.bool_ else places
     single = places.ndim == 0
@@ -182,6 +192,20 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
                                       )) from None
     order = np.argsort(np.concatenate([np.arange(extent) + 0.5, places]), kind="stable").astype(np.int32)
     return take_along_one(concatenate([arr, given], at), order, at, "promise_in_bounds", promises=("unique",))
+
+
+def _insert_traced(arr: Any, places: Any, values: Any, axis: int) -> Any:
+    """`insert` at places without a value: how many there are is known, and so is the shape."""
+    shape = shape_of(arr)
+    given, single = array(values, ndmin=len(shape)), not places.shape
+    if single:
+        given = move_axis(given, 0, axis)
+    count = shape_of(given)[axis] if single else places.size
+    wanted = (*shape[:axis], count, *shape[axis + 1:])
+    given = broadcast_to(convert(given, aval_of(arr).dtype), wanted)
+    places = broadcast_to(ravel(where(places < 0, places + shape[axis], places)), (count,))
+    order = argsort(concatenate([np.arange(shape[axis]) + np.float32(0.5), places]), stable=True)
+    return take_along_one(concatenate([arr, given], axis), order, axis, "promise_in_bounds", promises=("unique",))
 
 
 def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:

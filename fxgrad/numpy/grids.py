@@ -269,6 +269,8 @@ class _Joined:
         axis, rank, place = self._form
         if entries and isinstance(entries[0], str):
             text = entries.pop(0)
+            if text in ("r", "c"):
+                return _as_matrix(concatenate([self._part(entry, 1, -1) for entry in entries], -1), text)
             given = [int(number) for number in text.split(",") if number.strip().lstrip("-").isdigit()]
             if not given or len(given) > 3:
                 raise ArgumentError(at_user_line(f"{self._name}: {text!r}; up to three numbers are needed"))
@@ -292,6 +294,13 @@ class _Joined:
 
     def __repr__(self) -> str:
         return f"<fxgrad {self._name}>"
+
+
+def _as_matrix(joined: Any, text: str) -> Any:
+    """What `r_["r", ...]` and `r_["c", ...]` give: a vector as a row or as a column."""
+    if len(shape_of(joined)) > 1:
+        return joined
+    return reshape(joined, (1, shape_of(joined)[0]) if text == "r" else (shape_of(joined)[0], 1))
 
 
 r_, c_ = _Joined("r_", 0, 1, -1), _Joined("c_", -1, 2, 0)

@@ -13,7 +13,9 @@ from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.numpy import (
     arithmetic,
+    bits,
     creation,
+    editing,
     finding,
     indexing,
     inplace,
@@ -58,7 +60,8 @@ _UNARY: dict[str, Function] = {
 
 _METHODS: dict[str, Function] = {
     "all": reductions.all, "any": reductions.any, "argmax": reductions.argmax, "argmin": reductions.argmin,
-    "argsort": ordering.argsort, "astype": creation.astype, "clip": arithmetic.clip,
+    "argpartition": ordering.argpartition, "argsort": ordering.argsort, "byteswap": bits.byteswap,
+    "choose": editing.choose, "view": bits.view, "astype": creation.astype, "clip": arithmetic.clip,
     "conj": mathematics.conjugate.function, "conjugate": mathematics.conjugate.function,
     "cumprod": ordering.cumprod, "cumsum": ordering.cumsum, "diagonal": rearranging.diagonal, "dot": products.dot,
     "flatten": shaping.ravel, "max": reductions.max, "mean": statistics.mean, "min": reductions.min,
@@ -147,6 +150,8 @@ def attach() -> None:
         "__round__": lambda self, digits=None: mathematics.round(self, digits or 0),
         "__array_namespace__": _array_namespace, "to_device": _to_device,
         "reshape": remembered(_reshape, views=view), "transpose": remembered(_transpose, views=view),
+        "block_until_ready": lambda self: self,
+        "compress": lambda self, condition, axis=None: editing.compress(condition, self, axis),
         "copy": lambda self, order="C": self.__copy__(),
         "sort": inplace.sorting(members["sort"]),
     }

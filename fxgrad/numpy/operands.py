@@ -31,6 +31,10 @@ def operand(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple):
         return from_nested(value)
+    if isinstance(value, memoryview | bytearray):
+        return np.asarray(value)
+    if hasattr(value, "__jax_array__"):
+        return operand(value.__jax_array__())
     if value is not None and hasattr(value, "__array__"):
         return np.asarray(value)
     aval_of(value)  # raises

@@ -67,7 +67,12 @@ def _array_function(_: Tracer, function: Any, __: Any, args: Sequence[Any], opti
         options = {key: value for key, value in options.items() if key not in _IGNORED}
     if function is np.nan_to_num and not (args[1] if len(args) > 1 else options.get("copy", True)):
         raise refuse_option("nan_to_num", args[0], "copy")
-    return own(*args, **options)
+    result = own(*args, **options)
+    return tuple(result) if type(result) is list and function in _OF_TUPLES else result
+
+
+_OF_TUPLES = frozenset({np.gradient, np.meshgrid})
+"""Functions that give tuples in NumPy, where jax's give lists."""
 
 
 def _name_of(function: Any) -> str:

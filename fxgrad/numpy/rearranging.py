@@ -11,7 +11,7 @@ import numpy as np
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import AxisError, ShapeError, at_user_line
-from fxgrad.numpy.arithmetic import remainder, subtract
+from fxgrad.numpy.arithmetic import minimum, remainder, subtract
 from fxgrad.numpy.creation import arange, lower_triangle
 from fxgrad.numpy.operands import (
     as_array,
@@ -24,6 +24,7 @@ from fxgrad.numpy.operands import (
     refuse_out,
     shape_of,
 )
+from fxgrad.numpy.ordering import cumsum, searchsorted
 from fxgrad.numpy.positions import addressed, take_along_one
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.shaping import ravel
@@ -82,10 +83,11 @@ def tile(A: Any, reps: Any) -> Any:
     return tiled(reshape(A, (1,) * (rank - len(sizes)) + sizes), counts)
 
 
-def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
+def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Any:
     """`a` with each element repeated along `axis` (None: in the flattened array).
 
-    `repeats` is a number or one number for each element; it must be known.
+    `repeats` is a number or one number for each element; it must be known, unless `total_repeat_length` says the size
+    of the result, which is then cut, or filled with the last entry.
 
     >>> repeat([1, 2], 2)
     array([1, 1, 2, 2])
@@ -93,6 +95,10 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     a = ravel(a) if axis is None else as_array(a)
     sizes = shape_of(a)
     at = axis_of("repeat", 0 if axis is None else axis, len(sizes))
+    if total_repeat_length is not None:
+        ends = cumsum(broadcast_to(ravel(as_array(repeats)), (sizes[at],)))
+        places = searchsorted(ends, np.arange(total_repeat_length), side="right")
+        return take_along_one(a, minimum(places, max(sizes[at] - 1, 0)), at, "promise_in_bounds", promises=("sorted",))
     counts = concrete(repeats, "repeats, which decide the size of the result,")
     if counts.size == 1:
         count = int(counts.reshape(()))

@@ -12,7 +12,7 @@ VIEWS = frozenset([
     "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "diag",
     "diagonal", "dsplit", "expand_dims", "flip", "fliplr", "flipud", "hsplit", "imag", "matrix_transpose",
     "moveaxis", "permute_dims", "ravel", "real", "reshape", "rollaxis", "rot90", "split", "squeeze",
-    "swapaxes", "transpose", "unstack", "vsplit",
+    "swapaxes", "transpose", "unstack", "view", "vsplit",
 ])
 """Functions and methods whose results may be views of an argument."""
 

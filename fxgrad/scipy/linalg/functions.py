@@ -7,8 +7,9 @@ from typing import Any
 
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.numpy.linalg.operands import check, matrices
-from fxgrad.numpy.operands import as_array, promoted_inexact, settled
+from fxgrad.numpy.operands import as_array, common_shape, promoted_inexact, settled, shape_of
 from fxgrad.ops import matrix_functions
+from fxgrad.ops.space import broadcast_to
 
 
 def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:
@@ -63,4 +64,6 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
     A, B, C = settled(promoted_inexact(as_array(A), as_array(B), as_array(C)))
     check("solve_sylvester", A, B, square=True)
     check("solve_sylvester", C)
+    front = common_shape("solve_sylvester", *(shape_of(each)[:-2] for each in (A, B, C)))
+    A, B, C = (broadcast_to(each, (*front, *shape_of(each)[-2:])) for each in (A, B, C))
     return matrix_functions.sylvester(A, B, C)
