@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-_default_float: ContextVar[np.dtype[Any]] = ContextVar("default_float", default=np.dtype(np.float32))
+_everywhere: np.dtype[Any] = np.dtype(np.float32)
+_here: ContextVar[np.dtype[Any] | None] = ContextVar("default_float", default=None)
 
 check_level: int = int(os.environ.get("FXGRAD_CHECK", "0"))
 """0: no checks; 1: every finished program; 2: also every value a NumPy rule returns; 3: also text round-trips."""
@@ -23,35 +24,42 @@ traceback_filtering: bool = os.environ.get("FXGRAD_TRACEBACK_FILTERING", "on") !
 """Whether fxgrad's own frames are left out of the tracebacks of errors."""
 
 
-default_float: Callable[[], np.dtype[Any]] = _default_float.get  # no function of ours: every jitted call asks
-"""The dtype of a Python float that meets no array: float32 unless `default_dtype` says otherwise."""
+def default_float() -> np.dtype[Any]:
+    """The dtype of arrays of floats that are made without one: float32 unless set otherwise."""
+    here = _here.get()
+    return _everywhere if here is None else here
 
 
 def set_default_dtype(dtype: Any) -> None:
-    """Sets the dtype of Python floats that meet no array, for this context (thread, task) and those begun from it.
+    """Sets the dtype of arrays of floats that are made without one, in all threads, those of later included.
+
+    That is the dtype of `fxgrad.numpy.zeros(3)`, `fxgrad.random.normal(key)` and initialisers, and of floats made of
+    integers of at most 32 bits. Python's floats are float64 whatever is set here. Within a block of `default_dtype`
+    the block's stays in force.
 
     >>> import fxgrad
     >>> fxgrad.set_default_dtype("float32")
 
     Raises `ValueError` if `dtype` is not a real floating dtype.
     """
-    _default_float.set(_checked(dtype))
+    global _everywhere
+    _everywhere = _checked(dtype)
 
 
 @contextmanager
 def default_dtype(dtype: Any) -> Iterator[None]:
-    """Within the block, Python floats that meet no array are of `dtype`.
+    """Within the block, arrays of floats that are made without a dtype are of `dtype`, in this thread or task alone.
 
-    >>> import fxgrad
+    >>> import fxgrad, fxgrad.numpy as fnp
     >>> with fxgrad.default_dtype("float64"):
-    ...     print(fxgrad.grad(lambda x: x * x)(3.0).dtype)
+    ...     print(fnp.zeros(3).dtype)
     float64
     """
-    token = _default_float.set(_checked(dtype))
+    token = _here.set(_checked(dtype))
     try:
         yield
     finally:
-        _default_float.reset(token)
+        _here.reset(token)
 
 
 def _checked(dtype: Any) -> np.dtype[Any]:

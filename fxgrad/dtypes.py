@@ -145,22 +145,16 @@ def complex_dtype(dtype: DType) -> DType:
 
 
 def inexact_dtype(dtype: DType) -> DType:
-    """`dtype` if it is inexact, and the default float dtype for integers and bool."""
-    return dtype if is_inexact(dtype) else config.default_float()
+    """`dtype` if it is inexact; float64 for integers of 64 bits, the default float dtype for the others and bool."""
+    return dtype if is_inexact(dtype) else float64 if is_64bit(dtype) else config.default_float()
 
 
 def canonical(dtype: Any) -> DType:
     """Anything NumPy takes for a dtype as a dtype that fxgrad supports.
 
-    Python's `float`, `int`, `complex` and `bool` stand for the default float dtype, int32, complex64
-    (complex128 if the default float is float64) and bool. Raises `DTypeError` for strings, objects, dates.
+    Python's `float`, `int`, `complex` and `bool` stand for float64, int64, complex128 and bool, as in NumPy. Raises
+    `DTypeError` for strings, objects, dates.
     """
-    if dtype is float:
-        return config.default_float()
-    if dtype is int:
-        return int32
-    if dtype is complex:
-        return complex_dtype(config.default_float())
     result: DType = np.dtype(dtype).newbyteorder("=")
     if result.name not in _SHORT:
         raise DTypeError(f"fxgrad has no dtype {result.name!r}; it supports {', '.join(_SHORT)}")
@@ -173,16 +167,26 @@ def _node(dtype: DType, weak: bool) -> str:
     return "complex*" if is_complex(dtype) else "float*" if is_floating(dtype) else "int*"
 
 
-def _weak_dtype(node: str, types: tuple[tuple[DType, bool], ...]) -> DType:
-    """The width of a weak result: the widest weak operand of that kind, or the default."""
-    own = [dtype for dtype, weak in types if weak and _node(dtype, True) == node]
-    if node == "int*":
-        return max(own, key=lambda d: d.itemsize, default=int32)
-    if node == "float*":
-        return max(own, key=lambda d: d.itemsize, default=config.default_float())
-    parts = [d for d, weak in types if weak and is_inexact(d)]
-    wide = any(real_dtype(d) == float64 for d in parts)
-    return complex128 if wide else complex64
+def _of_weak_node(node: str, types: tuple[tuple[DType, bool], ...]) -> tuple[DType, bool]:
+    """The dtype and weakness where the join of the lattice is a node of Python's numbers.
+
+    Their width stays theirs where they meet nothing but each other and bools; jax's weak scalars may be narrower, and
+    then decide. With integers of 64 bits they make float64, with narrower ones the default float dtype; neither is
+    weak, as the array that NumPy computes is not.
+    """
+    integers = [dtype for dtype, weak in types if not weak and dtype != bool_]
+    if integers:
+        real = float64 if any(map(is_64bit, integers)) else config.default_float()
+    else:
+        numbers = [dtype for dtype, weak in types if weak]
+        if node == "int*":
+            return min(numbers, key=_width), True
+        real = min((real_dtype(inexact_dtype(dtype)) for dtype in numbers), key=_width)
+    return real if node == "float*" else complex_dtype(real), not integers
+
+
+def _width(dtype: DType) -> int:
+    return dtype.itemsize
 
 
 _promoted: dict[Any, tuple[DType, bool]] = {}
@@ -208,7 +212,7 @@ def promote(*types: tuple[DType, bool]) -> tuple[DType, bool]:
         for node in nodes[1:]:
             join = _JOIN[join, node]
         if join.endswith("*"):
-            result = _weak_dtype(join, types), True
+            result = _of_weak_node(join, types)
         else:
             result = SUPPORTED[join], False
         _promoted[key] = result
@@ -221,5 +225,5 @@ def finfo(dtype: DType) -> Any:
 
 
 def default_float() -> DType:
-    """The dtype of a Python float that meets no array."""
+    """The dtype of arrays of floats that are made without one."""
     return config.default_float()

@@ -128,7 +128,7 @@ def test_debug_value() -> None:
     grad(grad(f))(0.0)
     assert [float(value) for value in seen] == [0.0]
     grad(lambda x: (seen.append(repr(x * 2)), x)[1])(1.5)
-    assert seen[-1] == "Tracer(f32*[], value=np.float32(3.0))"
+    assert seen[-1] == "Tracer(f64*[], value=np.float64(3.0))"
 
 
 @pytest.mark.parametrize("transformed", [

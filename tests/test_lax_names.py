@@ -66,8 +66,8 @@ REFUSALS: list[tuple[Callable[[], Any], type[FxgradError], str]] = [
     (lambda: lax.add(F32, F64), DTypeError,
      ("add: dtypes float32 and float64, where equal ones are needed: the functions of fxgrad.lax do not promote. "
      "Convert one with x.astype(...), or call the function of fxgrad.numpy, which promotes")),
-    (lambda: lax.add(F32, 1), DTypeError, "add: dtypes float32 and int32 (weak), where equal ones are needed"),
-    (lambda: lax.add(I32, 1.5), DTypeError, "add: dtypes int32 and float32 (weak), where equal ones are needed"),
+    (lambda: lax.add(F32, 1), DTypeError, "add: dtypes float32 and int64 (weak), where equal ones are needed"),
+    (lambda: lax.add(I32, 1.5), DTypeError, "add: dtypes int32 and float64 (weak), where equal ones are needed"),
     (lambda: lax.add(I32.astype("int8"), 300), DTypeError,
      "add: 300 does not fit into int8; convert the other operand with x.astype(...)"),
     (lambda: lax.add(F32, F32[0]), ShapeError,
@@ -75,7 +75,7 @@ REFUSALS: list[tuple[Callable[[], Any], type[FxgradError], str]] = [
      "equal or 1. Insert axes with lax.expand_dims, or call the function of fxgrad.numpy, which broadcasts")),
     (lambda: lax.add([1.0], F32), ArgumentError,
      "add: an operand is a list, where an array or a number is needed. Write fxgrad.numpy.asarray(values)"),
-    (lambda: lax.sin(1), DTypeError, ("sin: not defined for int32; it takes inexact dtypes. Convert first, for example "
+    (lambda: lax.sin(1), DTypeError, ("sin: not defined for int64; it takes inexact dtypes. Convert first, for example "
                                      "x.astype('float32')")),
     (lambda: lax.sin(F32, accuracy=1), UnsupportedError, "sin: accuracy= is not supported; leave it out"),
     (lambda: lax.select(F32 > 0, F32, F32[:1]), ShapeError,

@@ -201,11 +201,12 @@ def test_settings_by_name() -> None:
         fxgrad.config.update("jax_numpy_rank_promotion", "raise")
     with pytest.raises(ValueError, match="on or off"):
         fxgrad.config.update("traceback_filtering", "maybe")
-    with fxgrad.default_dtype("float32"):
+    try:
         fxgrad.config.update("jax_enable_x64", True)
         assert fxgrad.numpy.zeros(2).dtype == np.float64
+    finally:
         fxgrad.config.update("jax_enable_x64", False)
-        assert fxgrad.numpy.zeros(2).dtype == np.float32
+    assert fxgrad.numpy.zeros(2).dtype == np.float32
     before = fxgrad.config.traceback_filtering
     try:
         fxgrad.config.update("jax_traceback_filtering", "off")

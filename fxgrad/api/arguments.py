@@ -13,6 +13,7 @@ from fxgrad.core.avals import Aval, array_aval
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError, TreeError, at_user_line, function_name
+from fxgrad.ops.space import convert
 from fxgrad.tree import TreeDef
 
 Argnums = int | Sequence[int]
@@ -196,19 +197,21 @@ def match_trees(what: str, expected_name: str, expected: TreeDef, given_name: st
 def tangent_leaf(what: str, value: Any, aval: Aval, where: Callable[[], str], kind: str = "tangent") -> Any:
     """A tangent or cotangent given by the user, as a value of the type of its primal, or a `Zero`.
 
-    Python scalars take on the dtype; arrays must have it, and the shape. For an integer primal only float0
-    or a zero-like value is meaningful, and it becomes a `Zero`.
+    Python scalars take on the dtype; arrays must have it, and the shape; if the primal is a Python number, any of its
+    kind will do. For an integer primal only float0 or a zero-like value is meaningful, and it becomes a `Zero`.
     """
     if not dtypes.is_inexact(aval.dtype):
         return Zero(aval)
     if type(value) in (int, float, complex, bool) and not aval.shape:
         return np.asarray(value, aval.dtype)[()]
     given = check_leaf(value, what, where)
-    if given.shape != aval.shape or (given.dtype != aval.dtype and not given.weak):
+    gives_way = given.weak or (aval.weak and dtypes.is_inexact(given.dtype)
+                               and dtypes.is_complex(given.dtype) == dtypes.is_complex(aval.dtype))
+    if given.shape != aval.shape or (given.dtype != aval.dtype and not gives_way):
         raise ArgumentError(at_user_line(
             f"{what}: the {kind} of {where()} is {given.strong()}, and the primal is {aval.strong()}; "
             "shape and dtype must be equal. Write t.astype(x.dtype), or np.broadcast_to(t, x.shape)"))
-    return value.astype(aval.dtype) if given.dtype != aval.dtype else value
+    return convert(value, aval.dtype) if given.dtype != aval.dtype else value
 
 
 def gradient_leaf(value: Any, aval: Aval) -> Any:

@@ -16,21 +16,19 @@ from fxgrad.api.arguments import transformation
 from fxgrad.api.executables import (
     Bound,
     BySignature,
-    Careful,
     Executable,
-    IntegerMet,
     KeysConverted,
     KeysMet,
     OtherSignature,
+    Stage,
     Unprepared,
     WideMet,
     argument_avals,
     aval_from_jax,
     bind_captured,
     computed,
-    integer_bits,
     is_jax_tracer,
-    weak_integer,
+    like_arguments,
 )
 from fxgrad.api.static_arguments import Split, StaticArguments
 from fxgrad.api.switches import Jitted, is_disabled, switched
@@ -40,7 +38,7 @@ from fxgrad.control.flat import Traced, leaf_aval, trace_flat
 from fxgrad.core.avals import Aval, keys_to_jax
 from fxgrad.core.program import consults, has_effects, needs_x64
 from fxgrad.core.tape import axes_in_scope, bind, current, innermost_for, takes_literals
-from fxgrad.dtypes import DType
+from fxgrad.dtypes import DType, is_64bit
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
 from fxgrad.executors.xla import idle_scopes, x64
 from fxgrad.tracebacks import boundary
@@ -54,8 +52,10 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence
 
     Arguments are arrays, numbers, or containers of them; those named static are any hashable Python values, and `fun`
     is compiled anew for each of their values. Donated arguments give their memory to the outputs, where the
-    platform can. The outputs are `jax.Array`s. float64 and int64 arguments keep their dtype. `lower(*args)` and
-    `trace(*args)` are jax's. Inside other transformations the call is recorded and stays compiled.
+    platform can. float64 and int64 arguments keep their dtype. The outputs are `jax.Array`s; but those of 64 bits are
+    NumPy's (read-only, where they share XLA's memory) if no argument is a `jax.Array` and jax's x64 mode is off, for
+    its operators would narrow them. `lower(*args)` and `trace(*args)` are jax's. Inside other transformations the call
+    is recorded and stays compiled.
 
     Without `fun` it is a decorator, `@jit(static_argnums=0)`. `compiler_options` are XLA's, by name.
 
@@ -92,7 +92,8 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence
             except IndexError:
                 scope = x64()
             with scope:
-                return version.executable(*args, **kwargs)
+                outputs = version.executable(*args, **kwargs)
+            return like_arguments(outputs, args, kwargs) if state.wide else outputs
         except Unprepared as unprepared:
             reason = type(unprepared)
         except (ValueError, TypeError, UnsupportedError):
@@ -111,22 +112,20 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence
 class _Version:
     """What a jitted function calls under one default dtype.
 
-    `own` are the executables of its own, by the bits that Python integers among the arguments need, whose width jax
-    does not tell; an executable keeps to a slow path for arguments at which it once raised, so that of 0 bits gets no
-    integer twice. It is `careful` once integers were met. `by_signature` has what it shares with other functions, if
-    it does, and `only` the one thing that it shares while all arguments were of one kind. `narrow` are the types of
-    arguments with which nothing of 64 bits is computed, as far as is known, so that calls need no x64 scope.
+    `own` is the executable of its own. `by_signature` has what it shares with other functions, if it does, and `only`
+    the one thing that it shares while all arguments were of one kind. `narrow` are the types of arguments with which
+    nothing of 64 bits is computed, as far as is known, so that calls need no x64 scope.
     """
 
-    __slots__ = ("by_signature", "careful", "default", "executable", "given_keys", "narrow", "only", "own")
+    __slots__ = ("by_signature", "default", "executable", "given_keys", "narrow", "only", "own")
 
     def __init__(self, default: DType | None) -> None:
         self.default = default
-        self.own: dict[int, Any] = {}
+        self.own: Any = None
         self.only: Bound | None = None
         self.by_signature: BySignature | None = None
         self.executable: Executable = _nothing
-        self.careful = self.given_keys = False
+        self.given_keys = False
         self.narrow: frozenset[Any] = frozenset()
 
     def use(self, executable: Executable) -> None:
@@ -136,8 +135,8 @@ class _Version:
 
 _NARROW_DTYPES: frozenset[Any] = frozenset(map(np.dtype, (
     "bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "float32", "complex64")))
-_NARROW_TYPES = frozenset({bool, float, complex, *(dtype.type for dtype in _NARROW_DTYPES)})
-"""Python's numbers are as wide as the default dtype; integers as wide as they need, so they are not among these."""
+_NARROW_TYPES = frozenset({bool, *(dtype.type for dtype in _NARROW_DTYPES)})
+"""Python's other numbers are of 64 bits."""
 
 
 def _needs_scope(narrow: frozenset[Any], static: StaticArguments, args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -185,6 +184,7 @@ class _State:
         self.version = _NO_VERSION
         switched.add(self)
         self._versions: dict[DType, _Version] = {}
+        self.wide = False  # whether any output so far was of 64 bits
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text()`, `compile()`."""
@@ -197,8 +197,8 @@ class _State:
     def clear_cache(self) -> None:
         """Forgets all compiled versions."""
         for version in self._versions.values():
-            for executable in version.own.values():
-                executable.clear_cache()
+            if version.own is not None:
+                version.own.clear_cache()
         self.version = _NO_VERSION
         self._versions = {}
 
@@ -238,8 +238,10 @@ class _State:
 
     def _run(self, version: _Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
-            with x64(_needs_scope(version.narrow, self.static, args, kwargs)):
-                return version.executable(*args, **kwargs)
+            scoped = _needs_scope(version.narrow, self.static, args, kwargs)
+            with x64(scoped):
+                outputs = version.executable(*args, **kwargs)
+            return like_arguments(outputs, args, kwargs) if scoped and self.wide else outputs
         except Unprepared as unprepared:
             reason = type(unprepared)
         except (ValueError, TypeError, UnsupportedError):
@@ -257,9 +259,6 @@ class _State:
         elif reason is KeysMet:
             version.given_keys = True
             version.use(version.executable)
-        else:
-            version.careful = True
-            self._use_own(version)
         return self._run(version, args, kwargs)
 
     @boundary
@@ -282,9 +281,8 @@ class _State:
         avals = argument_avals(split.leaves)
         traced = None
         if avals is not None:
-            version.careful = any(map(weak_integer, avals))
             traced = self._traced(split, avals, args, kwargs)
-            if not (needs_x64(traced.program) or version.careful or version.given_keys):
+            if not (needs_x64(traced.program) or version.given_keys):
                 version.narrow = _NARROW_TYPES.union(type(leaf) for leaf in split.leaves if isinstance(leaf, jax.Array)
                                                      and not is_jax_tracer(leaf))
             if self._may_share(split, traced):
@@ -312,7 +310,8 @@ class _State:
         except TypeError:  # there are containers, or static arguments, that have no equality
             self._use_own(version)
             return
-        simple = first and not self.static.any and not version.careful
+        self._note_outputs(traced)
+        simple = first and not self.static.any
         version.only = bound if simple else None
         version.use(bound if simple else by_signature)
 
@@ -326,7 +325,6 @@ class _State:
         if avals is None or by_signature is None or by_signature.signature(split, avals, args, kwargs) in by_signature:
             self._use_own(version)
             return
-        version.careful = version.careful or any(map(weak_integer, avals))
         traced = self._traced(split, avals, args, kwargs)
         if self._may_share(split, traced):
             self._share(version, split, avals, traced, args, kwargs)
@@ -336,34 +334,35 @@ class _State:
     def _use_own(self, version: _Version) -> None:
         """Calls what is compiled for this function alone from now on."""
         version.by_signature = version.only = None
-        version.use(Careful(functools.partial(self._own, version)) if version.careful else self._own(version, 0))
+        version.use(self._own(version))
+
+    def _note_outputs(self, traced: Traced) -> None:
+        self.wide = self.wide or any(is_64bit(aval.dtype) for aval in traced.program.out_avals)
 
     # --- tracing ------------------------------------------------------------------------------------------
 
-    def _own(self, version: _Version, bits: int) -> Any:
-        """What jax compiles for this function alone, one for each way in which Python integers get their types."""
-        executable = version.own.get(bits)
-        if executable is None:
+    def _own(self, version: _Version) -> Any:
+        """What jax compiles for this function alone."""
+        if version.own is None:
             this = weakref.ref(self)  # so that it dies when the user drops it
 
             @transformation("jit", self._fun)  # with the signature of the function, in which jax looks for names
             def traced_by_jax(*args: Any, **kwargs: Any) -> Any:
                 jitted = this()
                 assert jitted is not None  # for who calls this holds it
-                return jitted._traced_by_jax(bits, args, kwargs)  # noqa: SLF001  (our own, by a weak reference)
+                return jitted._traced_by_jax(args, kwargs)  # noqa: SLF001  (our own, by a weak reference)
 
-            executable = version.own[bits] = jax.jit(traced_by_jax, **self._options)
-        return executable
+            version.own = jax.jit(traced_by_jax, **self._options)
+        return version.own
 
-    def _traced_by_jax(self, bits: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _traced_by_jax(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What jax traces: our own trace of the function, emitted as `lax` calls."""
         split = self.static.split(args, kwargs)
-        avals = [aval_from_jax(leaf, bits == 64) for leaf in split.leaves]
-        if not bits and any(map(weak_integer, avals)):
-            raise IntegerMet
+        avals = [*map(aval_from_jax, split.leaves)]
         traced = _handed_over.get()
         if traced is None or traced[0] is not self or traced[1].program.in_avals[traced[1].program.captured:] != avals:
             traced = self, self._traced(split, avals, args, kwargs, intern=False, literals=True)
+        self._note_outputs(traced[1])
         program, captured, out_tree = traced[1][:3]
         return tree.unflatten(out_tree, computed(program, captured, split.leaves))
 
@@ -393,10 +392,7 @@ class _State:
         if version.executable is _nothing:
             self._use_own(version)
         with x64():
-            try:
-                return getattr(self._own(version, integer_bits((args, kwargs))), name)(*args, **kwargs)
-            except IntegerMet:  # a struct stands for a Python integer
-                return getattr(self._own(version, 32), name)(*args, **kwargs)
+            return Stage(getattr(self._own(version), name)(*args, **kwargs))
 
 
 def _given_keys(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

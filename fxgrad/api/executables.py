@@ -17,10 +17,10 @@ import numpy as np
 from fxgrad import tree
 from fxgrad.api.static_arguments import Split, StaticArguments
 from fxgrad.control.flat import Traced, leaf_aval
-from fxgrad.core.avals import Aval, check_dtype, keys_to_jax
+from fxgrad.core.avals import Aval, check_dtype, keys_to_jax, to_numpy
 from fxgrad.core.program import Program, needs_x64
 from fxgrad.core.tracer import Tracer
-from fxgrad.dtypes import DType, from_jax, is_key
+from fxgrad.dtypes import SUPPORTED, DType, from_jax, is_64bit, is_key
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.executors.xla import emit, x64
 from fxgrad.tree import TreeDef
@@ -31,10 +31,6 @@ Executable = Callable[..., Any]
 
 class Unprepared(Exception):  # noqa: N818  (no error, but a call that is not as those before)
     """What was prepared does not fit this call; `Jitted` prepares what does, and calls again."""
-
-
-class IntegerMet(Unprepared):
-    """A Python integer is among the arguments, of which jax does not tell the width: they need a look at each call."""
 
 
 class KeysMet(Unprepared):
@@ -68,13 +64,12 @@ def computed(program: Program, captured: Sequence[Any], leaves: Sequence[Any]) -
 def argument_avals(leaves: Sequence[Any]) -> list[Aval] | None:
     """The types that the leaves of a call have for the function; None if jax has to say what is wrong with one.
 
-    They are the same for all calls that jax takes for equal: one wide integer makes all Python integers wide.
+    They are the same for all calls that jax takes for equal.
     """
-    wide = integer_bits(leaves) == 64
     avals = []
     for leaf in leaves:
         if isinstance(leaf, jax.Array):
-            aval = None if from_jax(leaf.dtype) is None else aval_from_jax(leaf, wide)
+            aval = None if from_jax(leaf.dtype) is None else aval_from_jax(leaf)
         else:
             aval = leaf_aval(leaf)
             if isinstance(leaf, np.matrix | np.ma.MaskedArray):  # jax would take the data for it
@@ -83,70 +78,76 @@ def argument_avals(leaves: Sequence[Any]) -> list[Aval] | None:
                     "np.asarray(m)"))
         if aval is None or type(leaf) is Tracer:
             return None
-        if wide and type(leaf) is int:
-            aval = _WIDE
         avals.append(aval)
     return avals
 
 
-_WIDE = Aval((), np.dtype(np.int64), weak=True)
-
-
-def aval_from_jax(leaf: Any, wide: bool) -> Aval:
-    """The type of a jax array or tracer; weak scalars, which jax widens in the x64 scope, get their own width back."""
+def aval_from_jax(leaf: Any) -> Aval:
+    """The type of a jax array or tracer."""
     aval = jax.typeof(leaf)
     dtype = from_jax(aval.dtype)
     if dtype is None:
         check_dtype(leaf, "jit: an argument")
         raise AssertionError(f"jax traces an array of dtype {aval.dtype}")
-    if not aval.shape and getattr(aval, "weak_type", False):
-        scalar = {"f": 0.0, "i": 2**32 * wide, "c": 0j}.get(dtype.kind)
-        if scalar is not None:
-            known = leaf_aval(scalar)
-            assert known is not None
-            return known
-    return Aval(tuple(aval.shape), dtype)
+    return Aval(tuple(aval.shape), dtype, not aval.shape and bool(getattr(aval, "weak_type", False)))
 
 
-_WITHOUT_INTEGERS = frozenset({np.ndarray, float, bool, complex, str, type(None), Tracer})
+def like_arguments(outputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The outputs of a call in the x64 scope: those of 64 bits as NumPy's arrays, unless an argument is one of jax's.
 
-
-def integer_bits(args: Sequence[Any]) -> int:
-    """How many bits the widest Python integer needs among the arguments, or in containers there: 0 (none), 32 or 64.
-
-    jax's own arrays that stand for Python numbers count too, by their dtype.
+    Outside that scope jax's own operators would narrow them. On the CPU both share their memory.
     """
-    bits = 0
-    for arg in args:
-        if type(arg) is int:
-            needed = 32 if -2**31 <= arg < 2**31 else 64
-        elif type(arg) in _WITHOUT_INTEGERS:
-            continue
-        elif isinstance(arg, jax.Array):
-            is_integer = getattr(arg, "weak_type", False) and arg.dtype.kind == "i"  # keys have no weakness
-            needed = 8 * arg.dtype.itemsize if is_integer else 0
-        else:
-            leaves = tree.leaves(arg)
-            needed = 0 if len(leaves) == 1 and leaves[0] is arg else integer_bits(leaves)
-        bits = max(bits, needed)
-    return bits
+    if any(isinstance(leaf, jax.Array) for leaf in tree.leaves((args, kwargs))):
+        return outputs
+    if isinstance(outputs, jax.Array):
+        return _numpy_if_wide(outputs)
+    return tree.map(_numpy_if_wide, outputs)
 
 
-def weak_integer(aval: Aval) -> bool:
-    """Whether a value of this type may be a Python integer."""
-    return aval.weak and aval.dtype.kind == "i"
+def _numpy_if_wide(output: Any) -> Any:
+    """An array of 64 bits as NumPy's; that of a trace of jax's under way stays what it is, as does all else."""
+    if not isinstance(output, jax.Array) or output.dtype not in _WIDE or is_jax_tracer(output):
+        return output
+    return to_numpy(output)
 
 
-class Careful:
-    """Calls an executable by the width of the Python integers among the arguments, as `integer_bits` tells it."""
+_WIDE = frozenset(dtype for dtype in SUPPORTED.values() if is_64bit(dtype))
 
-    __slots__ = ("_by_bits",)
 
-    def __init__(self, by_bits: Callable[[int], Executable]) -> None:
-        self._by_bits = {bits: by_bits(bits) for bits in (0, 32, 64)}
+class Stage:
+    """A stage of jax's (`Traced`, `Lowered`, `Compiled`) that keeps 64-bit dtypes in all that is asked of it."""
+
+    __slots__ = ("_stage",)
+
+    def __init__(self, stage: Any) -> None:
+        self._stage = stage
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._stage, name)
+        return self._kept(value) if callable(value) else value
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._by_bits[integer_bits((*args, kwargs) if kwargs else args)](*args, **kwargs)
+        """Runs a compiled stage; raises `TypeError` for arguments of other shapes or dtypes than it was made for."""
+        given = tree.map(keys_to_jax, (args, kwargs))
+        wide = not jax.config.jax_enable_x64  # type: ignore[attr-defined]
+        with x64():
+            outputs = self._stage(*given[0], **given[1])
+        return like_arguments(outputs, args, kwargs) if wide else outputs
+
+    def __repr__(self) -> str:
+        return repr(self._stage)
+
+    @staticmethod
+    def _kept(method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def in_scope(*args: Any, **kwargs: Any) -> Any:
+            with x64():
+                result = method(*args, **kwargs)
+            return Stage(result) if isinstance(result, _STAGES) else result
+        return in_scope
+
+
+_STAGES = (jax.stages.Lowered, jax.stages.Compiled)
 
 
 class KeysConverted:
@@ -281,8 +282,7 @@ def _shared(program: Program, out_tree: TreeDef, structure: TreeDef, layout: _La
 
         def of_program(captured: Captured, /, *args: Any, **kwargs: Any) -> Any:
             leaves, given = tree.flatten((args, kwargs))
-            if given != structure or any(aval_from_jax(leaf, aval.dtype == np.int64) != aval
-                                         for leaf, aval in zip(leaves, avals, strict=True)):
+            if given != structure or [*map(aval_from_jax, leaves)] != avals:
                 raise OtherSignature
             return tree.unflatten(out_tree, computed(program, _unpacked(captured, layout), leaves))
 

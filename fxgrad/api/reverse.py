@@ -317,7 +317,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
     """
     transformation("linear_transpose", fun)
     selected = select("linear_transpose", fun, tuple(range(len(primals))), primals)
-    avals = [described_aval(leaf, "linear_transpose", nth(selected.names, index)).strong()
+    avals = [described_aval(leaf, "linear_transpose", nth(selected.names, index))
              for index, leaf in enumerate(selected.leaves)]
     traced = trace_flat(caller(fun, primals, {}, selected), avals, "linear_transpose", fun, names=selected.names)
 

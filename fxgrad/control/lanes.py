@@ -16,6 +16,7 @@ from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.ops.arithmetic import stop_gradient
 from fxgrad.ops.choose import where
 from fxgrad.ops.dynamic import dynamic_slice
+from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.reduce import argmax, reduce_or
 from fxgrad.ops.space import move_axis, reshape
 from fxgrad.transforms.batch import Batched, batched_program, put_axis
@@ -41,7 +42,7 @@ def from_live_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[
         else:
             fronted = move_axis(value, axis, 0)
             shape = aval_of(fronted).shape
-            starts = [first, *[0] * (len(shape) - 1)]
+            starts = [first, *[scalar_like(0, first)] * (len(shape) - 1)]
             live = stop_gradient(dynamic_slice(fronted, starts, (1, *shape[1:])))
             results.append(where(spread_over(mask, len(shape)), fronted, live))
     return results, [None if axis is None else 0 for axis in axes]

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fxgrad import config, dtypes
+from fxgrad import dtypes
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, at_user_line
 
@@ -111,18 +111,10 @@ def plain(values: Iterable[Any]) -> list[Any]:
     return [value.value if type(value) is Literal else value for value in values]
 
 
-def scalar_aval(value: bool | int | float | complex) -> Aval:
-    """The aval of a Python scalar: weak, of the default dtype of its kind (bool is never weak)."""
-    if isinstance(value, bool):
-        return Aval((), dtypes.bool_)
-    if isinstance(value, int):
-        return Aval((), dtypes.int32 if -2**31 <= value < 2**31 else dtypes.int64, weak=True)
-    default = config.default_float()
-    return _weak_floats[default] if isinstance(value, float) else Aval((), dtypes.complex_dtype(default), weak=True)
-
-
-_weak_floats = {dtype: Aval((), dtype, weak=True)
-                for dtype in (np.dtype(kind) for kind in ("float16", dtypes.bfloat16, "float32", "float64"))}
+PYTHON_AVALS: dict[type, Aval] = {
+    bool: Aval((), dtypes.bool_), int: Aval((), dtypes.int64, weak=True), float: Aval((), dtypes.float64, weak=True),
+    complex: Aval((), dtypes.complex128, weak=True)}
+"""The types of Python's numbers: as wide as they are, and weak, but for bool."""
 
 
 # Native byte order only: others hash differently.
@@ -135,7 +127,7 @@ def array_aval(value: Any) -> Aval | None:
     Masked arrays and matrices are something else: their arithmetic is not that of arrays.
 
     >>> array_aval(2.0), array_aval(np.zeros((2, 3))), array_aval("no")
-    (f32*[], f64[2,3], None)
+    (f64*[], f64[2,3], None)
     """
     kind = type(value)
     if kind is np.ndarray:
@@ -143,10 +135,6 @@ def array_aval(value: Any) -> Aval | None:
         return _new_aval(value) if known is None else known
     if kind is Literal:
         return value.aval  # type: ignore[no-any-return]
-    if kind is float:
-        return _weak_floats[config.default_float()]
-    if kind in (bool, int, complex):
-        return scalar_aval(value)
     if kind in _of_scalars:
         return _of_scalars[kind]
     if isinstance(value, np.generic | np.ndarray) and not isinstance(value, np.ma.MaskedArray | np.matrix):
@@ -159,8 +147,8 @@ def array_aval(value: Any) -> Aval | None:
     return None
 
 
-_of_scalars = {dtype.type: Aval((), dtype) for dtype in _SUPPORTED if dtype.names is None}
-"""Types of NumPy's scalars."""
+_of_scalars = PYTHON_AVALS | {dtype.type: Aval((), dtype) for dtype in _SUPPORTED if dtype.names is None}
+"""The types of Python's and NumPy's scalars."""
 
 _of_arrays: dict[tuple[Shape, DType], Aval] = {}
 """Types of arrays seen before, since every call of a transformed function asks for those of its arguments."""

@@ -199,7 +199,7 @@ def with_number(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[
     That holds where it captures nothing but the number in the dtype that it is to have there. `key` says all but the
     number. Nothing is learned from 0 and 1, of which nobody can tell whether they were captured as the number.
     """
-    if current.get() is not tape or not tape.interned or (type(number) is int and not -2**31 <= number < 2**31):
+    if current.get() is not tape or not tape.interned or (type(number) is int and not -2**63 <= number < 2**63):
         return function(*args)
     calls = tape.node.calls
     call = None if tape.literals else calls.get(key)  # literals are part of the program
@@ -214,10 +214,13 @@ def with_number(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[
     if type(call) is interning.Node:
         return tape.step(call)
     nodes, captured, output = call
+    try:
+        values = [type(value)(number) for value in captured]
+    except OverflowError:  # the one before fitted the dtype, and this one does not
+        return function(*args)
     tape.nodes += nodes
     tape.node = nodes[-1]
-    for value in captured:
-        tape.captured.append(type(value)(number))
+    tape.captured += values
     return Tracer(tape, output)
 
 

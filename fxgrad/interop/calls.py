@@ -229,6 +229,10 @@ def _struct(shape: Sequence[int], like: Any) -> Any:
     return build(tuple(shape), like.dtype, weak_type=bool(getattr(like, "weak_type", False)))
 
 
+NARROWER = {dtypes.int64: dtypes.int32, dtypes.float64: dtypes.float32, dtypes.complex128: dtypes.complex64}
+"""What jax has for the dtypes of Python's numbers, unless it is in its x64 mode."""
+
+
 def struct_for_jax(aval: Aval) -> Any:
     """The type of a value of ours, as jax describes it."""
     if dtypes.is_key(aval.dtype):

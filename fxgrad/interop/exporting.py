@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 from fxgrad import tree
 from fxgrad.control.flat import indexed_names, leaf_aval, trace_flat, transformation
-from fxgrad.core.avals import check_dtype
+from fxgrad.core.avals import Aval, check_dtype
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import function_name
-from fxgrad.interop.calls import number_of
+from fxgrad.executors.xla import x64
+from fxgrad.interop.calls import NARROWER, number_of
 from fxgrad.interop.emission import applied
 
 
@@ -20,7 +23,8 @@ def to_jax(fn: Callable[..., Any]) -> Callable[..., Any]:
     It is traced for the types of its arguments, as under `jit`, and becomes operations of `jax.lax`. Its derivatives
     of every order are those that fxgrad has for it, rules of `custom_jvp` and `custom_vjp` among them. Arguments and
     results are containers of arrays and numbers; other leaves among the arguments, such as strings and functions, are
-    handed on as they are. 64-bit dtypes are kept. It may close over values that jax traces.
+    handed on as they are. 64-bit dtypes of arrays are kept; what comes of Python's numbers alone is as wide as jax has
+    it. It may close over values that jax traces.
 
     Raises `ArgumentError` if `fn` is no function or returns something that is no array, and what fxgrad raises for
     functions that need values to be traced (`ConcretizationError`).
@@ -55,5 +59,14 @@ def to_jax(fn: Callable[..., Any]) -> Callable[..., Any]:
 
         traced = trace_flat(call, [aval for aval in avals if aval is not None], "to_jax", fn, staging=True, names=names)
         outputs = applied(traced.program, [*traced.captured, *values])
-        return tree.unflatten(traced.out_tree, outputs)
+        return tree.unflatten(traced.out_tree, [*map(_as_jax_has_it, outputs, traced.program.out_avals)])
     return wrapper
+
+
+def _as_jax_has_it(output: Any, aval: Aval) -> Any:
+    """A result that met nothing but Python's numbers, in the width that jax gives them."""
+    narrower = NARROWER.get(aval.dtype) if aval.weak else None
+    if narrower is None or jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+        return output
+    with x64():
+        return jax.lax.convert_element_type(output, narrower)

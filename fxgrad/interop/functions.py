@@ -16,9 +16,10 @@ from fxgrad.core.avals import Aval, check_dtype
 from fxgrad.core.tape import axes_in_scope, current, innermost_for
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import LeakedTracerError, UnsupportedError, at_user_line, function_name
-from fxgrad.interop.calls import comparable, number_of, struct_for_jax
+from fxgrad.interop.calls import NARROWER, comparable, number_of, struct_for_jax
 from fxgrad.interop.importing import Imported, imported
 from fxgrad.interop.settings import Settings
+from fxgrad.ops.space import convert
 from fxgrad.tree import TreeDef
 
 _OUTSIDE = get_opaque_trace_state()
@@ -109,6 +110,16 @@ class _Call:
                 self.values.append(value)
                 self.avals.append(aval)
             self._static.append(None if aval is not None else _Static(leaf))
+        if not self._settings().wide:
+            self._narrow()
+
+    def _narrow(self) -> None:
+        """Python's numbers as jax takes them where it has no 64 bits."""
+        for index, aval in enumerate(self.avals):
+            narrower = NARROWER.get(aval.dtype)
+            if narrower is not None:
+                self.values[index] = convert(self.values[index], narrower, weak=True)
+                self.avals[index] = Aval(aval.shape, narrower, weak=True)
 
     def _other_leaf(self, leaf: Any) -> tuple[Any, Aval | None]:
         """A leaf that is no array and no number of the usual classes; raises `DTypeError` for an array of others."""
@@ -120,10 +131,16 @@ class _Call:
         """Whether jax is tracing the code around, and nothing of fxgrad's is: then there is nothing to import."""
         return get_opaque_trace_state() != _OUTSIDE and innermost_for(self.values) is None
 
-    def settings(self) -> Settings:
-        """Those of the caller, but for 64-bit arguments, which are not narrowed."""
+    def _settings(self) -> Settings:
+        """Those of the caller, but for 64-bit arguments, which are not narrowed.
+
+        Python's numbers are arguments of 64 bits too, but give way to arrays: beside narrower ones they are as jax has
+        them, unless they do not fit.
+        """
         now = Settings.now()
-        return now._replace(wide=now.wide or any(dtypes.is_64bit(aval.dtype) for aval in self.avals))
+        decisive = [aval for aval in self.avals if not aval.weak] or self.avals
+        return now._replace(wide=now.wide or any(dtypes.is_64bit(aval.dtype) for aval in decisive) or any(
+            type(value) is int and not -2**31 <= value < 2**31 for value in self.values))
 
     def key(self) -> Hashable | None:
         """What the program follows from; None if that cannot be told."""
@@ -154,15 +171,16 @@ class _Call:
 
         axes = [*axes_in_scope().items()]
         structs = [struct_for_jax(aval) for aval in self.avals]
+        settings = self._settings()
         token = current.set(None)  # operations of fxgrad's on tracers of jax's are jax's to record
         try:
-            with self.settings().scope():
+            with settings.scope():
                 jaxpr = jax.make_jaxpr(flat, axis_env=axes)(*structs)
         except LeakedTracerError:
             raise self._closes_over() from None
         finally:
             current.reset(token)
-        with self.settings().scope():
+        with settings.scope():
             program = imported(jaxpr)
         structure, static = found
         if any(leaf is not None and type(leaf.value) is Tracer for leaf in static):

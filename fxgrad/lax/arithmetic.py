@@ -59,7 +59,7 @@ atan2 = _binary("atan2", trigonometric.atan2_p, """The angle of the point with a
 >>> float(atan2(0.0, 1.0))
 0.0""")
 mulhi = _binary("mulhi", arithmetic.mulhi_p, """The upper half of the bits of the product of integers.
->>> int(mulhi(2**30, 8))
+>>> int(mulhi(2**62, 8))
 2""")
 eq = _binary("eq", comparison.eq_p, """Whether x equals y.
 >>> bool(eq(1.0, 2.0))

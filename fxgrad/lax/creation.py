@@ -119,7 +119,7 @@ def dtype(x: Any) -> DType:
     """The dtype of an array or a number.
 
     >>> dtype(1.0), dtype(True)
-    (dtype('float32'), dtype('bool'))
+    (dtype('float64'), dtype('bool'))
     """
     return aval_of(x).dtype
 

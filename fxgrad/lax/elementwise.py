@@ -77,7 +77,7 @@ population_count = _unary("population_count", comparison.population_count_p, """
 3""")
 clz = _unary("clz", comparison.clz_p, """How many bits before the first 1 are 0.
 >>> int(clz(1))
-31""")
+63""")
 acos = _unary("acos", trigonometric.acos_p, """The angle from 0 to pi with this cosine.
 >>> float(acos(1.0))
 0.0""")

@@ -231,7 +231,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
            [0., 0., 0.]], dtype=float32)
     """
     x = as_array(x)
-    wanted = dtypes.canonical(float if dtype is None else dtype)
+    wanted = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
     return _one_hot(x, int(num_classes), wanted, axis_of("one_hot", axis, len(shape_of(x)) + 1))
 
 

@@ -51,7 +51,7 @@ def _initializer(make: Callable[[Any, Shape, DType], Any], default: Any) -> Init
 
 
 def _dtype(dtype: Any) -> DType:
-    return dtypes.canonical(float if dtype is None else dtype)
+    return dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
 
 
 # --- constants ------------------------------------------------------------------------------------------------------

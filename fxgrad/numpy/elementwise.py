@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,7 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
         return apply(primitive, *promoted(x, y))
 
     rest = general or promoting
+    with_numbers = kinds.replace("b", "")  # a bool gives way to a number, not the number to it
 
     def typed(x: Any, y: Any) -> Any:
         """The cases that need no conversion, with one test each, and all others."""
@@ -133,13 +135,15 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                 also = y.variable.aval
                 if dtype is also.dtype and aval.weak is also.weak and dtype.kind in kinds:
                     return bind(primitive, x, y)[0]
-            elif not aval.weak and dtype.kind in kinds and (
+            elif not aval.weak and dtype.kind in with_numbers and (
                     y_type is int or ((y_type is float or y_type is np.float64) and dtype.kind not in "iu")):
-                return bind(primitive, x, dtype.type(y))[0]
-        elif y_type is Tracer and not y.variable.aval.weak and y.variable.aval.dtype.kind in kinds:
+                with suppress(OverflowError):  # an integer that the dtype cannot hold
+                    return bind(primitive, x, dtype.type(y))[0]
+        elif y_type is Tracer and not y.variable.aval.weak and y.variable.aval.dtype.kind in with_numbers:
             dtype = y.variable.aval.dtype
             if x_type is int or ((x_type is float or x_type is np.float64) and dtype.kind not in "iu"):
-                return bind(primitive, dtype.type(x), y)[0]
+                with suppress(OverflowError):
+                    return bind(primitive, dtype.type(x), y)[0]
         return rest(operand(x), operand(y))
 
     with_others = remembered(typed, captures=True)

@@ -24,7 +24,7 @@ def fromiter(iter: Iterable[Any], dtype: Any = float, count: int = -1) -> Any:
     """A vector of the numbers that come from an iterator.
 
     >>> fromiter(range(3), dtype=int)
-    array([0, 1, 2], dtype=int32)
+    array([0, 1, 2])
     """
     return np.fromiter(iter, dtypes.canonical(dtype), count)
 
@@ -33,7 +33,7 @@ def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) ->
     """A vector of the numbers written in a text, between which `sep` stands.
 
     >>> fromstring("1 2 3", dtype=int, sep=" ")
-    array([1, 2, 3], dtype=int32)
+    array([1, 2, 3])
     """
     return np.fromstring(string, dtypes.canonical(dtype), count, sep=sep)
 

@@ -57,14 +57,14 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
     return np.stack([np.broadcast_to(part, sizes) for part in parts]) if parts else np.zeros(0, wanted)
 
 
-def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
+def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
     """The results of a function of the positions of all elements of an array of a shape; called once, with arrays.
 
     >>> fromfunction(lambda row, column: row + 10 * column, (2, 2), dtype=int)
     array([[ 0, 10],
-           [ 1, 11]], dtype=int32)
+           [ 1, 11]])
     """
-    return function(*indices(shape, dtype), **kwargs)
+    return function(*indices(shape, dtypes.default_float() if dtype is None else dtype), **kwargs)
 
 
 # --- diagonals and triangles --------------------------------------------------------------------------------------

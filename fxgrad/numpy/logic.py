@@ -45,18 +45,34 @@ def _named(name: str, function: Function, doc: str, nin: int = 2) -> Elementwise
 # --- comparisons --------------------------------------------------------------------------------------------------
 
 
+def _comparable(x: Any, y: Any) -> list[Any]:
+    """The operands in one dtype. A Python integer that the other's dtype cannot hold is beyond all of its values."""
+    for number, other in ((x, y), (y, x)):
+        aval = aval_of(other)
+        if type(number) is int and dtypes.is_integer(aval.dtype) and not aval.weak:
+            limits = np.iinfo(aval.dtype)
+            if not limits.min <= number <= limits.max:
+                beyond, within = np.int8(1 if number > 0 else -1), np.zeros(aval.shape, np.int8)
+                return [beyond, within] if number is x else [within, beyond]
+    return promoted(x, y)
+
+
+def _equality(primitive: Any) -> Function:
+    return binary(primitive, lambda x, y: apply(primitive, *_comparable(x, y)), kinds="biufcV")
+
+
 def _ordering(primitive: Any, of_parts: Function) -> Function:
     """The comparison; complex numbers by their real parts first, then by their imaginary parts."""
     def general(x: Any, y: Any) -> Any:
-        x, y = promoted(x, y)
+        x, y = _comparable(x, y)
         if not dtypes.is_complex(aval_of(x).dtype):
             return apply(primitive, x, y)
         return select_n(eq(real(x), real(y)), of_parts(real(x), real(y)), of_parts(imag(x), imag(y)))
     return binary(primitive, general, kinds="biufV")
 
 
-equal = _named("equal", binary(comparison.eq_p, kinds="biufcV"), "Whether two elements are equal.")
-not_equal = _named("not_equal", binary(comparison.ne_p, kinds="biufcV"), "Whether two elements differ.")
+equal = _named("equal", _equality(comparison.eq_p), "Whether two elements are equal.")
+not_equal = _named("not_equal", _equality(comparison.ne_p), "Whether two elements differ.")
 less = _named("less", _ordering(comparison.lt_p, comparison.lt), "Whether the first element is less.")
 less_equal = _named("less_equal", _ordering(comparison.le_p, comparison.le), "Whether the first is less or equal.")
 greater = _named("greater", _ordering(comparison.gt_p, comparison.gt), "Whether the first element is greater.")

@@ -226,7 +226,7 @@ def broadcast_to(array: Any, shape: Any) -> Any:
     """`array` repeated along new and size-1 axes to `shape`. Raises `ShapeError` where that cannot be.
 
     >>> broadcast_to(1, (2,))
-    array([1, 1], dtype=int32)
+    array([1, 1])
     """
     return broadcast(as_array(array), as_shape(shape))
 

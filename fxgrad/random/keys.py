@@ -11,10 +11,14 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
 from fxgrad.core.tape import aval_of, bind
+from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.numpy.operands import as_array, as_dtype, as_shape, common_shape, common_type, shape_of
+from fxgrad.numpy.operands import as_array, as_dtype, as_shape, common_shape, common_type, operand, shape_of
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import and_p, eq
 from fxgrad.ops.join import unstack
+from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.random import (
     random_clone_p,
     random_fold_in_p,
@@ -75,7 +79,7 @@ def sizes(name: str, shape: Any) -> Shape:
 
 def float_dtype(name: str, dtype: Any) -> DType:
     """The floating dtype of draws, by default the default float; raises `DTypeError` for another kind."""
-    result = dtypes.canonical(float if dtype is None else dtype)
+    result = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
     if not dtypes.is_floating(result):
         raise DTypeError(at_user_line(f"{name}: dtype={result.name}, where a floating dtype is needed, such as "
                                       "'float32'"))
@@ -84,7 +88,7 @@ def float_dtype(name: str, dtype: Any) -> DType:
 
 def int_dtype(name: str, dtype: Any) -> DType:
     """The integer dtype of draws, by default int32; raises `DTypeError` for another kind."""
-    result = dtypes.canonical(int if dtype is None else dtype)
+    result = dtypes.int32 if dtype is None else dtypes.canonical(dtype)
     if not dtypes.is_integer(result):
         raise DTypeError(at_user_line(f"{name}: dtype={result.name}, where an integer dtype is needed, such as "
                                       "'int32'"))
@@ -162,7 +166,17 @@ def _seeded(name: str, seed: Any) -> Any:
     if aval.shape:
         raise ShapeError(at_user_line(f"{name}: one seed is needed, got an array of shape {aval.shape}. Map over it: "
                                       f"fxgrad.vmap(fxgrad.random.{name})(seeds)"))
-    return bind(random_seed_p, as_array(seed))[0]
+    weak = aval_of(operand(seed)).weak
+    seed = as_array(seed)
+    return bind(random_seed_p, _low_word_if_it_fits(seed) if weak else seed)[0]
+
+
+def _low_word_if_it_fits(seed: Any) -> Any:
+    """A Python integer as a seed: without a high word where it fits 32 bits, whatever its sign, as in jax."""
+    if type(seed) is not Tracer:
+        return np.int32(seed) if -2**31 <= seed < 2**31 else seed
+    fits = eq(convert(convert(seed, dtypes.int32), dtypes.int64), convert(seed, dtypes.int64))
+    return where(fits, bind(and_p, seed, scalar_like(0xFFFFFFFF, seed))[0], seed)
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802  (jax's name)

@@ -50,7 +50,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     array([1.6226422, 2.0252647], dtype=float32)
     """
     key, shape = one_key("normal", key), sizes("normal", shape)
-    chosen = dtypes.canonical(float if dtype is None else dtype)
+    chosen = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
     if dtypes.is_floating(chosen):
         return normal_draws(key, shape, chosen)
     if not dtypes.is_complex(chosen):

@@ -178,7 +178,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     array([-1, -1,  1], dtype=int32)
     """
     key = one_key("rademacher", key)
-    chosen = dtypes.canonical(int if dtype is None else dtype)
+    chosen = dtypes.int32 if dtype is None else dtypes.canonical(dtype)
     return signs(key, sizes("rademacher", shape), chosen)
 
 

@@ -16,10 +16,10 @@ def equal(first: Program, second: Program) -> bool:
     Constants and literals are compared bit by bit, parameters with their types; nested programs as programs.
 
     >>> from fxgrad.show.parser import parse
-    >>> one = parse("program f(x: f32[]) { y: f32[] = mul(x, 2.0) return y }")
-    >>> equal(one, parse("program (a: f32[]) { b: f32[] = mul(a, 2.0) return b }"))
+    >>> one = parse("program f(x: f64[]) { y: f64[] = mul(x, 2.0) return y }")
+    >>> equal(one, parse("program (a: f64[]) { b: f64[] = mul(a, 2.0) return b }"))
     True
-    >>> equal(one, parse("program (a: f32[]) { b: f32[] = mul(a, 3.0) return b }"))
+    >>> equal(one, parse("program (a: f64[]) { b: f64[] = mul(a, 3.0) return b }"))
     False
     """
     compared: set[tuple[int, int]] = set()

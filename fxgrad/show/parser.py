@@ -38,7 +38,7 @@ def parse(text: str, primitives: Iterable[Primitive] = (), classes: Iterable[typ
     `primitives` are operations of your own, beside the library's; `classes` are named tuples and enumerations of your
     own that stand among parameters. The program is checked. Nothing in the text is executed.
 
-    >>> program = parse("program f(x: f32[3]) { y: f32[3] = mul(x, 2.0) return y }")
+    >>> program = parse("program f(x: f32[3]) { y: f32[3] = mul(x, 2.0:f32) return y }")
     >>> program(np.ones(3, np.float32))
     array([2., 2., 2.], dtype=float32)
 

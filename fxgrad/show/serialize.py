@@ -33,7 +33,7 @@ def to_json(program: Program, *, indent: int | None = None) -> str:
     >>> import fxgrad
     >>> text = to_json(fxgrad.make_program(lambda x: x + 1.0)(2.0))
     >>> from_json(text)(2.0)
-    np.float32(3.0)
+    np.float64(3.0)
 
     Raises `UnsupportedError` for a program with Python objects among its parameters (rules of `custom_jvp` and
     `custom_vjp`).

@@ -55,9 +55,9 @@ def program_text(program: Program, *, source: bool = True, unfold: bool = False,
     ...     total = x + y
     ...     return total * 2.0
     >>> print(program_text(fxgrad.make_program(f)(1.0, 2.0), source=False))
-    program f(x: f32*[], y: f32*[]) {
-      total: f32*[] = add(x, y)
-      a: f32*[] = mul(total, 2.0)
+    program f(x: f64*[], y: f64*[]) {
+      total: f64*[] = add(x, y)
+      a: f64*[] = mul(total, 2.0)
       return a
     }
     """

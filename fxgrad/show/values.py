@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.avals import PYTHON_AVALS, Aval, Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
 from fxgrad.dtypes import DType
 
 INDENT = "  "
-PLAIN_LITERALS = {"b": Aval((), dtypes.bool_), "i": Aval((), dtypes.int32, weak=True),
-                  "f": Aval((), dtypes.float32, weak=True), "c": Aval((), dtypes.complex64, weak=True)}
+PLAIN_LITERALS: dict[str, Aval] = {aval.dtype.kind: aval for aval in PYTHON_AVALS.values()}
 """The types of literals that stand without one, by kind: `True`, `2`, `2.0`, `complex(0.0, 1.0)`."""
 
 

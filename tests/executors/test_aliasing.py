@@ -216,7 +216,7 @@ def test_vmap(name: str) -> None:
     assert_always_apart(fxgrad.vmap(FUNCTIONS[name]), many)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS.keys() - UNDIFFERENTIATED)
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in UNDIFFERENTIATED])
 def test_derivatives(name: str) -> None:
     function = FUNCTIONS[name]
 
@@ -229,7 +229,7 @@ def test_derivatives(name: str) -> None:
                                               has_aux=True), X)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS.keys() - UNDIFFERENTIATED)
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in UNDIFFERENTIATED])
 def test_linear_functions_keep_what_they_need_to_themselves(name: str) -> None:
     def floating(x: Any) -> Any:
         return [leaf for leaf in jax.tree.leaves(FUNCTIONS[name](x)) if leaf.dtype == np.float64]

@@ -106,6 +106,7 @@ def test_einsum_takes_the_order_that_needs_no_transpose() -> None:
 
 
 def test_results_of_weak_arguments_are_not_weak() -> None:
-    result = jit(lambda x: x)(3.0)
+    with jax.enable_x64(True):
+        result = jit(lambda x: x)(3.0)
     assert not result.weak_type
-    assert result.dtype == np.float32
+    assert result.dtype == np.float64

@@ -59,8 +59,8 @@ def test_python_numbers_are_weak() -> None:
     assert f(2.0, np.ones(2, np.float16)).dtype == np.float16
     assert f(2.0, np.ones(2, np.float64)).dtype == np.float64
     program = fxgrad.make_program(f)(2.0, 3)
-    assert [str(aval) for aval in program.in_avals] == ["f32*[]", "i32*[]"]
-    assert str(program.out_avals[0]) == "f32*[]"
+    assert [str(aval) for aval in program.in_avals] == ["f64*[]", "i64*[]"]
+    assert str(program.out_avals[0]) == "f64*[]"
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int64", "float16", "bfloat16", "complex64", "complex128"])

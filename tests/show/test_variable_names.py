@@ -115,8 +115,8 @@ def test_several_results() -> None:
         return low, high, pair
 
     text = program_text(make_program(function)(1.0, 2.0), source=False)
-    assert "low: f32*[], high: f32*[] = halves(x)" in text
-    assert "pair[0]: f32*[], pair[1]: f32*[] = halves(y)" in text
+    assert "low: f64*[], high: f64*[] = halves(x)" in text
+    assert "pair[0]: f64*[], pair[1]: f64*[] = halves(y)" in text
 
 
 @as_library
@@ -193,7 +193,7 @@ def test_words_of_the_text_form_are_no_names() -> None:
 
     program = make_program(function)(1.0, 2.0)
     assert names(function) == ["captured_1", "nan_1"]
-    assert "`inf`: f32*[]" in str(program)
+    assert "`inf`: f64*[]" in str(program)
     assert program_text(parse(str(program))) == program_text(program, source=False)
 
 
@@ -214,7 +214,7 @@ def test_captured_values_are_called_as_in_the_code() -> None:
     def function(x: Any) -> Any:
         return add(mul(x, LEVEL), inner)
 
-    assert [line.split(":")[0].strip() for line in str(make_program(function)(1.0)).splitlines()[1:3]] == [
+    assert [line.split(":")[0].strip() for line in str(make_program(function)(np.float32(1.0))).splitlines()[1:3]] == [
         "captured LEVEL", "captured inner"]
 
 
@@ -232,19 +232,19 @@ def test_code_without_a_file() -> None:
     namespace: dict[str, Any] = {"sin": sin}
     exec(compile("def function(x):\n    y = sin(x)\n    return y\n", "<nowhere>", "exec"), namespace)
     assert program_text(make_program(namespace["function"])(1.0)) == """\
-program function(x: f32*[]) {
-  a: f32*[] = sin(x)  # <nowhere>:2
+program function(x: f64*[]) {
+  a: f64*[] = sin(x)  # <nowhere>:2
   return a
 }"""
 
 
 def test_a_file_that_cannot_be_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    def getlines(filename: str) -> list[str]:
+    def getlines(filename: str, module_globals: Any = None) -> list[str]:
         raise IndexError(filename)
 
     program = make_program(lambda x: sin(x))(1.0)
     monkeypatch.setattr("linecache.getlines", getlines)
-    assert "a: f32*[] = sin(x)  # test_variable_names.py:" in str(program)
+    assert "a: f64*[] = sin(x)  # test_variable_names.py:" in str(program)
 
 
 @pytest.mark.parametrize("content", ["def (", "x = 1\n", "\0"])
@@ -253,7 +253,7 @@ def test_a_file_that_changed_or_does_not_parse(content: str, tmp_path: Any) -> N
     path.write_text(content)
     namespace: dict[str, Any] = {"sin": sin}
     exec(compile("def function(x):\n    y = sin(x)\n    return y\n", str(path), "exec"), namespace)
-    assert "a: f32*[] = sin(x)  # model?.py:2" in str(make_program(namespace["function"])(1.0))
+    assert "a: f64*[] = sin(x)  # model?.py:2" in str(make_program(namespace["function"])(1.0))
 
 
 def test_names_inside_library_calls_are_those_of_the_library() -> None:
@@ -263,4 +263,4 @@ def test_names_inside_library_calls_are_those_of_the_library() -> None:
         return neg(middle)
 
     text = program_text(make_program(lambda x: inside(x))(1.0), source=False)
-    assert "  middle: f32*[] = sin(a)" in text
+    assert "  middle: f64*[] = sin(a)" in text

@@ -293,7 +293,7 @@ def hadamard(n: int, dtype: Any = int) -> Any:
 
     >>> hadamard(2)
     array([[ 1,  1],
-           [ 1, -1]], dtype=int32)
+           [ 1, -1]])
     """
     size = _size("hadamard", n)
     if size & (size - 1):

@@ -38,7 +38,7 @@ def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
     complex `z`.
 
     >>> bessel_jn(1.0, v=1).round(4)
-    array([0.7652, 0.4401], dtype=float32)
+    array([0.7652, 0.4401])
     """
     if isinstance(v, bool) or not isinstance(v, int | np.integer) or not 0 <= v < n_iter:
         raise ArgumentError(at_user_line(
