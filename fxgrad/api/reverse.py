@@ -36,10 +36,12 @@ from fxgrad.control.flat import (
 from fxgrad.core.avals import Aval, plain
 from fxgrad.core.interning import remember
 from fxgrad.core.interpreter import Derived, derive, run
-from fxgrad.core.recording import Beginnings, new_tape
+from fxgrad.core.recording import Beginnings, is_tracing, new_tape
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import Tape, aval_of, is_tracing
+from fxgrad.core.tape import Tape, aval_of
 from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line, function_name
+from fxgrad.executors import direct
+from fxgrad.executors.xla import is_jax
 from fxgrad.ops.space import instantiate
 from fxgrad.tracebacks import boundary, shortened
 from fxgrad.transforms.forward import has_tangent
@@ -128,19 +130,36 @@ class _Differentiation:
         found: Derived | None = tape.node.calls.get(place)
         forced: Sequence[Any] = ()
         if found is None or (found.consulted and not found.holds):
-            found, forced = self._derived(traced(tape, leaves, out_tree), avals)
+            call = traced(tape, leaves, out_tree)
+            at_once = self._directly(call, tape, avals, selected)
+            if at_once is not None:
+                return self._results(*at_once, avals, selected, aux)
+            found, forced = self._derived(call, avals)
             if place is not None and not found.holds_once:
                 remember(tape.node, place, found)
         outputs = run(found.program, [*found.captured, *tape.captured, *selected.leaves, *forced])
         if tape.parent is not None:  # which recorded it
             outputs = plain(outputs)
         count = len(leaves) if self._key[2] else 0
-        gradients = outputs[count:] if count else outputs
+        return self._results(outputs[:count], outputs[count:] if count else outputs, avals, selected, aux)
+
+    def _directly(self, call: Traced, tape: Tape, avals: Sequence[Aval], selected: Selected,
+                  ) -> tuple[list[Any], list[Any]] | None:
+        """Outputs and gradients of a program that is too long for a gradient program to be made of it; else None."""
+        inputs = [*call.captured, *selected.leaves]
+        if tape.parent is not None or len(call.program.equations) < direct.LONG or any(map(is_jax, inputs)):
+            return None
+        _check_scalar(self._what, self._fun, call, self._holomorphic)
+        wrt = call.wrt([has_tangent(aval) for aval in avals])
+        return direct.gradients(call.program, wrt, inputs, call.known)
+
+    def _results(self, outputs: list[Any], gradients: list[Any], avals: Sequence[Aval], selected: Selected,
+                 aux: Aux | None) -> tuple[Any, Any, Any]:
         if len(gradients) < len(avals):
             remaining = iter(gradients)
             gradients = [gradient_leaf(next(remaining) if has_tangent(aval) else None, aval) for aval in avals]
         return (outputs[0] if self._with_value else None, selected.rebuild(gradients),
-                aux.restore(outputs[1:count]) if aux is not None else None)
+                aux.restore(outputs[1:]) if aux is not None else None)
 
     def _tape(self, selected: Selected, avals: Sequence[Aval]) -> Tape:
         """A tape for a call with these arguments; raises `DTypeError` if they cannot be differentiated in."""

@@ -148,7 +148,7 @@ class Derived(NamedTuple):
 
 
 @contextmanager
-def _nothing_collected() -> Iterator[None]:
+def nothing_collected() -> Iterator[None]:
     """Python's cyclic collector stands still: what is made here stays, and looking through it takes as long again."""
     enabled = gc.isenabled()
     gc.disable()
@@ -184,7 +184,7 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
             extra.append(more)
             return outputs
 
-        with _nothing_collected(), consulting() as consulted:
+        with nothing_collected(), consulting() as consulted:
             recorded, captured = trace(record, [*in_avals, *known_avals], staging=True, intern=False, literals=True,
                                        name="a derived program", tape_class=SimplifyingTape)
             derived = Derived(without_dead_code(recorded), captured, extra[0], consulted)

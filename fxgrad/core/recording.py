@@ -78,3 +78,8 @@ class Beginnings:
 
 
 _BEGINNINGS = 64
+
+
+def is_tracing() -> bool:
+    """Whether any function is being traced in this thread or task."""
+    return current.get() is not None

@@ -160,7 +160,7 @@ def _learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, 
     node, start, start_captured, forced = tape.node, len(tape.nodes), len(tape.captured), tape.times_forced
     result = function(*args, **options)
     captured = tape.captured[start_captured:]
-    if tape.times_forced == forced and len(node.calls) < _LIMIT and all(
+    if tape.interned and tape.times_forced == forced and len(node.calls) < _LIMIT and all(
             isinstance(value, np.generic) for value in captured) and (number is None or _is_number(captured, number)):
         outputs = _variables(tape, result)
         if outputs is not None:
@@ -249,7 +249,8 @@ def inlined(tape: Tape, program: Program, inputs: Sequence[Any]) -> list[Any] | 
     else:
         start = len(tape.nodes)
         outputs = _record_all(tape, program, atoms)
-        interning.remember(node, key, (tape.nodes[start:], [], outputs))
+        if tape.interned:  # still: it may have become too long
+            interning.remember(node, key, (tape.nodes[start:], [], outputs))
     return _tracers(tape, outputs)
 
 

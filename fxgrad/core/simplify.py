@@ -136,10 +136,13 @@ class Template:
     it is simple: nothing can happen to it but what `SimplifyingTape.instantiate` does by itself.
     """
 
-    __slots__ = ("captured", "literals", "outputs", "steps")
+    __slots__ = ("captured", "code", "literals", "outputs", "program", "steps")
+
+    code: Any
+    """What computes it at once, for an executor to keep."""
 
     def __init__(self, program: Program, captured: list[Any]) -> None:
-        self.captured = captured
+        self.program, self.captured, self.code = program, captured, None
         atoms = [atom for equation in program.equations for atom in equation.inputs] + program.outputs
         self.literals: list[Any] = [*dict.fromkeys(atom for atom in atoms if type(atom) is Literal)]
         made = [var for equation in program.equations for var in equation.outputs]

@@ -6,6 +6,7 @@ its inputs. Values from outside become captured inputs of the program.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -14,11 +15,11 @@ import numpy as np
 
 from fxgrad import config, errors
 from fxgrad.core import interning
-from fxgrad.core.avals import Aval, Literal, array_aval, check_dtype, is_frozen, is_unchanged, operand_aval
+from fxgrad.core.avals import Aval, Literal, array_aval, is_frozen, is_unchanged
+from fxgrad.core.operands import aval_of as aval_of  # noqa: PLC0414  (found here by all who bind)
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Source, Var, bonds, not_installed
 from fxgrad.core.sources import equation_source, user_source
-from fxgrad.core.symbolic import Linear
 from fxgrad.core.told import param_key
 from fxgrad.core.tracer import Tracer
 
@@ -107,22 +108,8 @@ def takes_literals() -> bool:
     return tape is not None and tape.literals
 
 
-def aval_of(value: Any) -> Aval:
-    """The type of an operand of any kind; raises `ArgumentError` for what is not an array or a number."""
-    if type(value) is Tracer:
-        return value.variable.aval
-    aval = array_aval(value) if type(value) is np.ndarray else operand_aval(value)
-    if aval is None:
-        if type(value) is Linear:
-            raise errors.LinearityError(errors.at_user_line(
-                "cannot transpose: two values that the function is to be linear in are multiplied with each other. "
-                "Use vjp, which linearizes first, or pass one of them by closure"))
-        check_dtype(value, "an operand")
-        raise errors.ArgumentError(errors.at_user_line(
-            f"an operand must be an array or a number, got {type(value).__name__}"))
-    return aval
-
-
+LONGEST = 20_000
+"""Steps of one recording that the table remembers: a longer one would push everything else out of it."""
 NO_AXES: Mapping[str, int] = {}
 InputNames = Callable[[], Sequence[str]]
 """Gives the names of a tape's inputs for messages; a function, since they are seldom needed."""
@@ -139,7 +126,7 @@ class Tape:
     # What most calls never touch stands on the class: a tape is made for every call of a transformed function.
     closed = False
     times_forced = 0
-    interned, literals = True, False
+    interned, literals, _collects = True, False, False
     refused: errors.Refused | None = None
     owns_inputs = False  # whether nobody but the function has its inputs, so that it may write over them
     axes: Mapping[str, int] = NO_AXES
@@ -183,6 +170,8 @@ class Tape:
         finally:
             current.reset(token)
             self.closed = True
+            if self._collects:
+                gc.enable()
 
     def refuse(self, refusal: errors.FxgradError) -> errors.FxgradError:
         """`refusal`, an error to be raised, remembered since NumPy may raise another one in its place."""
@@ -207,15 +196,26 @@ class Tape:
         if self.interned:
             key = (primitive, *atoms, *param_key(primitive, params)) if params else (primitive, *atoms)
             node = self.node.children.get(key)
-            if node is None:
-                equation = _equation(primitive, atoms, params, source, avals)
-                node = interning.extend(self.node, key, equation, equation.outputs)
-            self.node = node
-            self.nodes.append(node)
-            return node.outputs
+            if node is not None or not self._is_too_long():
+                if node is None:
+                    equation = _equation(primitive, atoms, params, source, avals)
+                    node = interning.extend(self.node, key, equation, equation.outputs)
+                self.node = node
+                self.nodes.append(node)
+                return node.outputs
         equation = _equation(primitive, atoms, params, source, avals)
         self.nodes.append(interning.Step(equation, equation.outputs))
         return equation.outputs
+
+    def _is_too_long(self) -> bool:
+        """Whether the table is not to remember what follows; from then on nothing is looked up there either."""
+        if len(self.nodes) < LONGEST:
+            return False
+        self.interned, self.node = False, interning.fresh_root(())
+        if gc.isenabled():  # what is made stays, and to look through it again and again takes longer than to make it
+            gc.disable()
+            self._collects = True
+        return True
 
     def is_plain(self, output: Any) -> bool:
         """Whether all there is to a recording, which ended with `output`, are operations of interned programs."""
@@ -282,15 +282,20 @@ class Tape:
     def _capture(self, value: Any, aval: Aval) -> Var:
         self.captured.append(value)
         if not self.interned:
-            var = Var(aval)
-            self.nodes.append(interning.Step(None, [var]))
-            return var
+            return self._capture_var(aval)
         node = self.node.children.get(aval)
         if node is None:
+            if self._is_too_long():
+                return self._capture_var(aval)
             node = interning.extend(self.node, aval, None, [Var(aval)])
         self.node = node
         self.nodes.append(node)
         return node.outputs[0]
+
+    def _capture_var(self, aval: Aval) -> Var:
+        var = Var(aval)
+        self.nodes.append(interning.Step(None, [var]))
+        return var
 
     def finish(self, outputs: Sequence[Any]) -> Program:
         """Ends the recording; returns the interned program, whose captured inputs are `self.captured`."""
@@ -412,8 +417,3 @@ def _equation(primitive: Primitive, atoms: list[Atom], params: dict[str, Any], s
         avals = infer(primitive, [atom.aval for atom in atoms], params)
     source = source or equation_source.get() or user_source()
     return Equation(primitive, atoms, params, [Var(aval) for aval in avals], source)
-
-
-def is_tracing() -> bool:
-    """Whether any function is being traced in this thread or task."""
-    return current.get() is not None

@@ -54,7 +54,7 @@ def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
     if runner is not None:
         return runner(*inputs)
     if "numpy_seen" in program.memo:
-        return _generated(program)(*inputs)
+        return runner_of(program)(*inputs)
     program.memo["numpy_seen"] = True
     return interpret(program, inputs)
 
@@ -114,7 +114,8 @@ def _check_values(equation: Equation, outputs: Sequence[Any]) -> None:
 # --- generated code ---------------------------------------------------------------------------------------
 
 
-def _generated(program: Program) -> Runner:
+def runner_of(program: Program) -> Runner:
+    """The code of a program, as part of another one: results may be inputs, or views of inputs."""
     runner: Runner | None = program.memo.get("numpy")
     if runner is None:
         source, namespace = generate(program)

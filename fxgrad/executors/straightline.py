@@ -64,11 +64,10 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
     made = {equation.outputs[0] for equation, call in zip(equations, calls, strict=True) if call and call.owned}
     given: set[Atom] = {*program.inputs, *constants}
     for index, atom in enumerate(program.outputs):
-        copied = type(atom) is Var and atom in given and atom.aval.shape
-        returned.append(writer.value(atom) + (".copy()" if copied else ""))
-        given.add(atom)  # a second output of the same value gets a copy of its own
-        if atom not in made and not copied and type(atom) is Var:
+        returned.append(writer.value(atom))
+        if type(atom) is Var and (atom not in made or atom in given):
             borrowed.append(index)
+        given.add(atom)  # a second output of the same value is to be copied
     writer.namespace["borrowed"] = borrowed
     inputs = ", ".join(writer.name(var) for var in program.inputs)
     used = {atom for equation in equations for atom in equation.inputs}.union(program.outputs)

@@ -76,7 +76,7 @@ def _forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, An
     """Records the equations of `program` and what their ways back need; those that cotangents go back through."""
     steps: list[_Step] = []
     unrepeatable = batched_axis.get() is not None
-    way: _Rules | _Once
+    way: Rules | _Once
     for equation in program.equations:
         at(equation)
         inputs, variables = equation.inputs, equation.outputs
@@ -88,7 +88,7 @@ def _forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, An
             if Literal in map(type, inputs):
                 given = {atom: value for atom, value in given.items() if type(atom) is Var}
             marks = [*map(active.__contains__, given)]
-            rules = None if unrepeatable else _rules(equation, given, marks)
+            rules = None if unrepeatable else rules_of(equation, given, marks)
             if rules is None:
                 outputs, residuals, way = _once(tape, equation, given, marks)
             else:
@@ -154,44 +154,53 @@ def _once(tape: SimplifyingTape, equation: Equation, given: dict[Atom, Any], mar
 # --- what is known of operations ------------------------------------------------------------------------------------
 
 
-class _Rules:
+class Rules:
     """Both directions of one operation on operands of given types."""
 
-    __slots__ = ("_backward", "_split", "forward", "reached")
+    __slots__ = ("_backward", "_residuals", "_split", "forward", "reached")
 
-    def __init__(self, forward: Template, split: Split) -> None:
+    def __init__(self, forward: Template, split: Split, residuals: Sequence[Aval]) -> None:
         self.forward, self._split, self.reached = forward, split, split.reached
+        self._residuals = residuals
         self._backward: dict[Any, tuple[Template, list[Zero | None]]] = {}
 
     def back(self, tape: SimplifyingTape, residuals: Sequence[Any], reaching: Sequence[Any]) -> Sequence[Any]:
         """The cotangents of the operands, given those of the outputs that are reached."""
-        key = reaching[0].aval if len(reaching) == 1 else tuple(
-            [None if type(value) is Zero else value.aval for value in reaching])
-        known = self._backward.get(key)
-        if known is None:
-            known = self._backward[key] = self._found(residuals, reaching)
-        template, zeros = known
+        template, zeros = self.way_back(reaching)
         results = tape.instantiate(template, [*residuals, *[value for value in reaching if type(value) is not Zero]])
         if len(results) == len(zeros):
             return results
         remaining = iter(results)
         return [next(remaining) if zero is None else zero for zero in zeros]
 
-    def _found(self, residuals: Sequence[Any], reaching: Sequence[Any]) -> tuple[Template, list[Zero | None]]:
+    def way_back(self, reaching: Sequence[Any]) -> tuple[Template, list[Zero | None]]:
+        """What leads from residuals and the present cotangents, of the types of `reaching`, to those of the operands.
+
+        And for each operand the zero that its cotangent is, if it is one.
+        """
+        key = reaching[0].aval if len(reaching) == 1 else tuple(
+            [None if type(value) is Zero else value.aval for value in reaching])
+        known = self._backward.get(key)
+        if known is None:
+            known = self._backward[key] = self._found(reaching)
+        return known
+
+    def _found(self, reaching: Sequence[Any]) -> tuple[Template, list[Zero | None]]:
         zeros: list[Zero | None] = []
         present = [value for value in reaching if type(value) is not Zero]
+        count = len(self._residuals)
 
         def build(*values: Any) -> list[Any]:
-            arriving = iter(values[len(residuals):])
-            results = pull_back(self._split, values[:len(residuals)],
+            arriving = iter(values[count:])
+            results = pull_back(self._split, values[:count],
                                 [value if type(value) is Zero else next(arriving) for value in reaching])
             zeros.extend(result if type(result) is Zero else None for result in results)
             return [result for result in results if type(result) is not Zero]
 
-        return _template(build, [value.aval for value in (*residuals, *present)]), zeros
+        return _template(build, [*self._residuals, *(value.aval for value in present)]), zeros
 
 
-_Step = tuple[Equation, _Rules | _Once, list[Any], list[Atom]]
+_Step = tuple[Equation, Rules | _Once, list[Any], list[Atom]]
 """An equation that cotangents go back through: its way back, the residuals, and the operands that it leads to."""
 
 _LIMIT = 4096
@@ -199,7 +208,7 @@ _known = Table(_LIMIT)
 _UNKNOWN = object()
 
 
-def _rules(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]) -> _Rules | None:
+def rules_of(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]) -> Rules | None:
     """What is known of an operation, found if it is new; None if its rules may do what no program can repeat."""
     primitive, params = equation.primitive, equation.params
     # Operands are known by their places, and those that cotangents go to by their number.
@@ -218,7 +227,7 @@ def _rules(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]) ->
     return rules  # type: ignore[no-any-return]
 
 
-def _found(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool], avals: list[Aval]) -> _Rules | None:
+def _found(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool], avals: list[Aval]) -> Rules | None:
     primitive, params = equation.primitive, equation.params
     variables: dict[Atom, Var] = dict(zip(given, map(Var, avals), strict=True))
     inputs = [atom if type(atom) is Literal else variables[atom] for atom in equation.inputs]
@@ -234,7 +243,7 @@ def _found(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool], av
     forward = _template(build, avals)
     if any(type(value) is Tracer for value in forward.captured):
         return None
-    return _Rules(forward, splits[0])
+    return Rules(forward, splits[0], forward.program.out_avals[len(outputs):])
 
 
 def _template(build: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> Template:

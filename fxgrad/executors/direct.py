@@ -1,0 +1,135 @@
+"""Values and gradients of long programs, equation by equation: no gradient program is made, and no code of it.
+
+To make a gradient program and code for it takes as long as many runs. A program of thousands of operations, such as a
+Python loop leaves, may be run a few times only, or be another one at every call. What reverse mode does for each of its
+operations is known (`transforms/joint.py`) and has code of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.core.avals import Literal
+from fxgrad.core.interpreter import nothing_collected
+from fxgrad.core.primitive import NO_TANGENT
+from fxgrad.core.program import Equation, Program, Var, has_effects
+from fxgrad.core.simplify import Template, live_equations, simplify, without_repetition
+from fxgrad.core.symbolic import Zero
+from fxgrad.executors.numpy import own, runner_of
+from fxgrad.executors.straightline import concrete
+from fxgrad.transforms.joint import Rules, rules_of
+
+LONG = 1000
+"""Equations from which on a program is run directly at first."""
+LONGEST = 20_000
+"""Equations from which on it always is."""
+_TIMES = 3
+
+Run = Callable[..., Sequence[Any]]
+
+
+def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], known: int = 0,
+              ) -> tuple[list[Any], list[Any]] | None:
+    """The outputs of `program`, and the gradients of the first one in the inputs that `wrt` marks.
+
+    None if this is not the way: the program is short, was run directly before, or has operations of which not all is
+    known. The first `known` equations have been computed; which happens again.
+    """
+    if len(program.equations) < LONG or has_effects(program):
+        return None
+    if len(program.equations) < LONGEST:
+        times = program.memo["direct"] = program.memo.get("direct", 0) + 1
+        if times > _TIMES:
+            return None
+        # As for a gradient program, so that sums are the same to the bit.
+        simple = program.memo.get("simple")
+        with nothing_collected():
+            program = program.memo["simple"] = simple or (without_repetition(program) if known else simplify(program))
+    with nothing_collected(), np.errstate(all="ignore"):
+        found = _run(program, wrt, [*map(concrete, inputs)])
+    if found is None:
+        return None
+    outputs, slopes = found
+    results = own([*outputs, *slopes], range(len(outputs) + len(slopes)), inputs)
+    return results[:len(outputs)], results[len(outputs):]
+
+
+_Step = tuple[list[Var], Rules, Sequence[Any], list[Any]]
+"""The outputs of an equation, what is known of it, its residuals, and the operands that cotangents go to."""
+
+
+def _run(program: Program, wrt: Sequence[bool], inputs: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
+    values: dict[Any, Any] = dict(zip(program.inputs, inputs, strict=True))
+    active: set[Any] = {var for var, marked in zip(program.inputs, wrt, strict=True) if marked}
+    steps: list[_Step] = []
+    for equation in live_equations(program):
+        operands, variables = equation.inputs, equation.outputs
+        if active.isdisjoint(operands) or equation.primitive.jvp is NO_TANGENT:
+            outputs: Sequence[Any] = _computed(equation, values)
+        else:
+            given = {atom: atom for atom in operands if type(atom) is Var}
+            marks = [*map(active.__contains__, given)]
+            rules = rules_of(equation, given, marks)  # type: ignore[arg-type]
+            if rules is None:
+                return None
+            outputs = _code(rules.forward)(*[values[var] for var in given])
+            active.update(variables if False not in rules.reached else
+                          [var for var, reached in zip(variables, rules.reached, strict=True) if reached])
+            leading = given if False not in marks else [var for var in given if var in active]
+            steps.append((variables, rules, outputs[len(variables):], [*leading]))
+        if len(variables) == 1:
+            values[variables[0]] = outputs[0]
+        else:
+            values.update(zip(variables, outputs))  # noqa: B905  (residuals may follow)
+    outputs = [atom.value if type(atom) is Literal else values[atom] for atom in program.outputs]
+    sums: dict[Any, Any] = {}
+    first = program.outputs[0]
+    if first in active:
+        sums[first] = first.aval.dtype.type(1)
+    values.clear()
+    while steps:
+        _back(sums, *steps.pop())
+    return outputs, [sums[var] if var in sums else np.zeros(var.aval.shape, var.aval.dtype)[()]
+                     for var, marked in zip(program.inputs, wrt, strict=True) if marked]
+
+
+def _computed(equation: Equation, values: dict[Any, Any]) -> Sequence[Any]:
+    operands = [atom.value if type(atom) is Literal else values[atom] for atom in equation.inputs]
+    outputs: Sequence[Any] = equation.primitive.numpy(*operands, **equation.params)
+    return outputs
+
+
+def _back(sums: dict[Any, Any], variables: list[Var], rules: Rules, residuals: Sequence[Any], leading: list[Any],
+          ) -> None:
+    """Adds the cotangents of the operands of an equation to `sums`, given those of its outputs there."""
+    if len(variables) == 1:
+        cotangent = sums.pop(variables[0], None)
+        if cotangent is None:
+            return
+        arriving, template, zeros = [cotangent], *rules.way_back([variables[0]])
+    else:
+        cotangents = [sums.pop(var, None) for var in variables]
+        if all(cotangent is None for cotangent in cotangents):
+            return
+        reaching = [(var, cotangent) for var, cotangent, reached in zip(
+            variables, cotangents, rules.reached, strict=True) if reached]
+        template, zeros = rules.way_back([Zero(var.aval) if value is None else var for var, value in reaching])
+        arriving = [value for _, value in reaching if value is not None]
+    results = iter(_code(template)(*residuals, *arriving))
+    for var, zero in zip(leading, zeros, strict=True):
+        if zero is None:
+            cotangent, before = next(results), sums.get(var)
+            sums[var] = cotangent if before is None else before + cotangent
+
+
+def _code(template: Template) -> Run:
+    """The code of a template; it takes the operands."""
+    run: Run | None = template.code
+    if run is None:
+        inner = runner_of(template.program)
+        captured = [concrete(value) for value in template.captured]
+        run = template.code = (lambda *operands: inner(*captured, *operands)) if captured else inner
+    return run

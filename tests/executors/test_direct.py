@@ -1,0 +1,153 @@
+"""Long programs are differentiated equation by equation: the same numbers as ever, and no table pushed out."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad.core import interning, tape
+from fxgrad.executors import direct
+
+CALLS = 6
+X = np.array([0.3, -0.7, 1.1])
+
+
+def tanh_chain(w: Any) -> Any:
+    x = np.full(3, 0.1)
+    for _ in range(20):
+        x = np.tanh(x * w + 0.01)
+    return np.sum(x)
+
+
+def branching(w: Any) -> Any:
+    total = np.sum(w)
+    for step in range(15):
+        total = total * 1.1 if total < 2.0 + step else np.sin(total)
+    return total * np.sum(w * w)
+
+
+def slices(w: Any) -> Any:
+    for _ in range(6):
+        w = np.concatenate([w[1:] * w[:-1], w[:1]]) + w[:-1].sum() - w[:-1].sum() * 0.5
+    return np.sum(w)
+
+
+def many_outputs(w: Any) -> Any:
+    for _ in range(4):
+        q, r = np.linalg.qr(np.outer(w, w) + np.eye(3))
+        first, second = np.split(q @ w * r[0, 0], [1])
+        w = np.concatenate([second, first]) * 0.5
+    return np.sum(w * w)
+
+
+def scalars(w: Any) -> Any:
+    position, speed = w[0], 0.0
+    for _ in range(20):
+        speed = speed - 0.1 * (w[1] * position + w[2] * speed)
+        position = position + 0.1 * speed
+    return position
+
+
+def partly_idle(w: Any) -> Any:
+    seen = np.floor(w) + np.argmax(w)
+    for _ in range(10):
+        w = fxgrad.stop_gradient(w) * np.cos(w) + seen
+    return np.sum(w[:2])
+
+
+def complex_parts(w: Any) -> Any:
+    z = w + 1j * w[::-1]
+    for _ in range(10):
+        z = z * z / (1.0 + np.abs(z))
+    return np.sum(np.real(z)) + np.sum(np.abs(z))
+
+
+FUNCTIONS = [tanh_chain, branching, slices, many_outputs, scalars, partly_idle, complex_parts]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.usefixtures("fresh_tables")
+def test_direct_gradients_are_those_of_the_gradient_program(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    slope = fxgrad.value_and_grad(function)
+    expected = slope(X)
+    fxgrad.clear_caches()
+    used: list[Any] = []
+    original = direct.gradients
+    monkeypatch.setattr(direct, "LONG", 1)
+    monkeypatch.setattr(direct, "gradients", lambda *args: used.append(original(*args)) or used[-1])
+    for call in range(CALLS):
+        value, gradient = slope(X)
+        assert value == expected[0]
+        np.testing.assert_array_equal(gradient, expected[1])
+        assert type(gradient) is np.ndarray
+        assert gradient.flags.writeable
+        assert not np.shares_memory(gradient, X)
+        assert call >= 3 or used[call] is not None
+    assert used[3] is None  # from then on there is a gradient program
+    assert len(used) == (CALLS if function is branching else 4)
+    monkeypatch.setattr(direct, "LONGEST", 1)
+    value, gradient = fxgrad.value_and_grad(lambda x: function(x) * 1.0)(X)
+    np.testing.assert_allclose(value, expected[0])
+    np.testing.assert_allclose(gradient, expected[1], atol=1e-12)
+
+
+def test_what_is_not_known_of_single_operations_takes_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = [lambda x: fxgrad.lax.fori_loop(0, 3, lambda i, c: c * x, x).sum(),
+                 lambda x: np.sum(fxgrad.checkpoint(np.sin)(x) * x), lambda x: np.sum(fxgrad.nn.softmax(x) * x)]
+    expected = [fxgrad.grad(function)(X) for function in functions]
+    monkeypatch.setattr(direct, "LONG", 1)
+    fxgrad.clear_caches()
+    for function, gradient in zip(functions, expected, strict=True):
+        for _ in range(CALLS):
+            np.testing.assert_allclose(fxgrad.grad(function)(X), gradient)
+
+
+def test_auxiliary_values_and_integers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "LONG", 1)
+
+    def function(x: Any, n: Any) -> Any:
+        y = np.sin(x) * n
+        return np.sum(y), {"y": y, "n": n, "name": "aux", "x": x}
+
+    for _ in range(CALLS):
+        both = fxgrad.value_and_grad(function, argnums=(0, 1), has_aux=True, allow_int=True)
+        (value, aux), (slope, none) = both(X, 2)
+        np.testing.assert_allclose(slope, 2.0 * np.cos(X))
+        np.testing.assert_allclose(aux["y"], 2.0 * np.sin(X))
+        assert value == np.sum(aux["y"])
+        assert aux["name"] == "aux"
+        assert none.dtype == fxgrad.dtypes.float0
+        assert not np.shares_memory(aux["x"], X)
+
+
+def test_errors_are_those_of_any_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "LONG", 1)
+    with pytest.raises(fxgrad.errors.ArgumentError, match="scalar output"):
+        fxgrad.grad(np.sin)(X)
+
+
+@pytest.mark.usefixtures("fresh_tables")
+def test_recordings_beyond_a_size_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = fxgrad.grad(tanh_chain)(X)
+    fxgrad.clear_caches()
+    monkeypatch.setattr(tape, "LONGEST", 25)
+    monkeypatch.setattr(direct, "LONG", 30)
+    monkeypatch.setattr(direct, "LONGEST", 30)
+    for _ in range(CALLS):
+        np.testing.assert_allclose(fxgrad.grad(tanh_chain)(X), expected, rtol=1e-12)
+        assert interning.recorded_operations() <= 50  # operations, and calls remembered at them
+        assert gc.isenabled()
+    for function in FUNCTIONS:
+        value, gradient = fxgrad.value_and_grad(function)(X)
+        output, tangent = fxgrad.jvp(function, (X,), (np.ones(3),))
+        np.testing.assert_allclose(output, value)
+        np.testing.assert_allclose(tangent, np.sum(gradient), atol=1e-12)
+    jitted, compiled = fxgrad.jit(fxgrad.value_and_grad(tanh_chain))(X)
+    np.testing.assert_allclose(compiled, expected, atol=1e-12)
+    np.testing.assert_allclose(jitted, tanh_chain(X))
+    assert not fxgrad.grad(lambda x: fnp.sum(x * 0.0))(X).any()
