@@ -1,0 +1,29 @@
+"""Distributions under the names and with the signatures of jax.scipy.stats: `norm.logpdf(x, loc, scale)`."""
+
+from fxgrad.scipy.stats.of_integers import bernoulli, betabinom, binom, geom, nbinom, poisson
+from fxgrad.scipy.stats.of_reals import (
+    beta,
+    cauchy,
+    chi2,
+    expon,
+    gamma,
+    gennorm,
+    gumbel_l,
+    gumbel_r,
+    laplace,
+    logistic,
+    norm,
+    pareto,
+    t,
+    truncnorm,
+    uniform,
+    vonmises,
+    wrapcauchy,
+)
+from fxgrad.scipy.stats.of_vectors import dirichlet, multinomial, multivariate_normal, sem
+
+__all__ = [
+    "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "gennorm", "geom",
+    "gumbel_l", "gumbel_r", "laplace", "logistic", "multinomial", "multivariate_normal", "nbinom", "norm", "pareto",
+    "poisson", "sem", "t", "truncnorm", "uniform", "vonmises", "wrapcauchy",
+]

@@ -1,0 +1,144 @@
+"""What a distribution is here: named functions of a point and of parameters, made of formulas for the standard form."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import numpy as fnp
+from fxgrad.core.tape import aval_of
+from fxgrad.numpy.operands import as_array, promoted_inexact, settled
+
+Formula = Callable[..., Any]
+
+
+class Distribution:
+    """Functions such as `logpdf(x, *shapes, loc=0, scale=1)`, as attributes; which ones there are differs.
+
+    >>> import fxgrad
+    >>> float(fxgrad.scipy.stats.norm.cdf(0.0))
+    0.5
+    """
+
+    def __init__(self, name: str, functions: dict[str, Callable[..., Any]]) -> None:
+        self.__name__, self.functions = name, tuple(functions)
+        for each, function in functions.items():
+            setattr(self, each, function)
+
+    def __repr__(self) -> str:
+        return f"<distribution {self.__name__}: {', '.join(self.functions)}>"
+
+
+def continuous(name: str, shapes: str, density: Formula, inside: Formula | None = None, anchor: Any = 0.0,
+               **formulas: Formula) -> Distribution:
+    """The distribution of `loc + scale * z`, where `density(z, *shapes)` is the logarithm of the density of z.
+
+    The support is where `inside(z, *shapes)` is true (None: everywhere), and `anchor` a point or a formula of a point
+    there, which takes the place of those outside, so that no derivative comes from them. `formulas` are those of the
+    other functions of z: `cdf`, `sf`, their logarithms, and `ppf` and `isf` of a probability.
+    """
+    names = [*shapes.split(), "loc", "scale"]
+
+    def logpdf(z: Any, loc_and_scale: Sequence[Any], *values: Any) -> Any:
+        if inside is None:
+            return fnp.subtract(density(z, *values), fnp.log(loc_and_scale[1]))
+        within = inside(z, *values)
+        point = fnp.where(within, z, anchor(*values) if callable(anchor) else anchor)
+        return fnp.where(within, fnp.subtract(density(point, *values), fnp.log(loc_and_scale[1])), -np.inf)
+
+    def standard(formula: Formula) -> Formula:
+        return lambda z, _, *values: formula(z, *values)
+
+    made: dict[str, Formula] = {"logpdf": logpdf, "pdf": lambda *given: fnp.exp(logpdf(*given))}
+    for one, log in (("cdf", "logcdf"), ("sf", "logsf")):
+        if one in formulas:
+            made[one] = standard(formulas[one])
+            if log not in formulas:
+                made[log] = standard(lambda *given, one=one: fnp.log(formulas[one](*given)))
+        if log in formulas:
+            made[log] = standard(formulas[log])
+            if one not in formulas:
+                made[one] = standard(lambda *given, log=log: fnp.exp(formulas[log](*given)))
+    functions = {each: _of_points(f"{name}.{each}", names, formula) for each, formula in made.items()}
+    for each in ("ppf", "isf"):
+        if each in formulas:
+            functions[each] = _of_probabilities(f"{name}.{each}", names, formulas[each])
+    return Distribution(name, functions)
+
+
+def _of_points(name: str, names: Sequence[str], formula: Formula) -> Callable[..., Any]:
+    def compute(x: Any, *values: Any) -> Any:
+        x, *values = settled(promoted_inexact(x, *values))  # type: ignore[assignment]
+        *shapes, loc, scale = values
+        return formula(fnp.divide(fnp.subtract(x, loc), scale), (loc, scale), *shapes)
+    return _named(name, "x", names, compute)
+
+
+def _of_probabilities(name: str, names: Sequence[str], formula: Formula) -> Callable[..., Any]:
+    def compute(q: Any, *values: Any) -> Any:
+        q, *values = settled(promoted_inexact(q, *values))  # type: ignore[assignment]
+        *shapes, loc, scale = values
+        return fnp.add(fnp.multiply(formula(q, *shapes), scale), loc)
+    return _named(name, "q", names, compute)
+
+
+def discrete(name: str, shapes: str, mass: Formula, inside: Formula, anchor: Any = 0.0,
+             **formulas: Formula) -> Distribution:
+    """The distribution of `loc + k`, where `mass(k, *shapes)` is the logarithm of the probability of k."""
+    names = [*shapes.split(), "loc"]
+
+    def logpmf(k: Any, *values: Any) -> Any:
+        k, *values = settled(promoted_inexact(k, *values))  # type: ignore[assignment]
+        *shapes, loc = values
+        k = fnp.subtract(k, loc)
+        within = inside(k, *shapes)
+        point = fnp.where(within, k, anchor(*shapes) if callable(anchor) else anchor)
+        return fnp.where(within, mass(point, *shapes), -np.inf)
+
+    functions = {"logpmf": _named(f"{name}.logpmf", "k", names, logpmf),
+                 "pmf": _named(f"{name}.pmf", "k", names, lambda *given: fnp.exp(logpmf(*given)))}
+    for each, formula in formulas.items():
+        first = "q" if each == "ppf" else "k"
+        functions[each] = _named(f"{name}.{each}", first, names, _shifted(formula, each == "ppf"))
+    return Distribution(name, functions)
+
+
+def _shifted(formula: Formula, of_probability: bool) -> Formula:
+    def compute(first: Any, *values: Any) -> Any:
+        first, *values = settled(promoted_inexact(first, *values))  # type: ignore[assignment]
+        *shapes, loc = values
+        if of_probability:
+            return fnp.add(formula(first, *shapes), loc)
+        return formula(fnp.subtract(first, loc), *shapes)
+    return compute
+
+
+_WHAT = {"logpdf": "The logarithm of the density at `x`", "pdf": "The density at `x`",
+         "logpmf": "The logarithm of the probability of `k`", "pmf": "The probability of `k`",
+         "cdf": "The probability of no more than the point", "logcdf": "The logarithm of `cdf`",
+         "sf": "The probability of more than the point", "logsf": "The logarithm of `sf`",
+         "ppf": "The point that `cdf` gives `q` for", "isf": "The point that `sf` gives `q` for"}
+
+
+def _named(name: str, first: str, names: Sequence[str], compute: Formula) -> Callable[..., Any]:
+    """`compute` with the signature `(first, *shapes, loc=0, scale=1)`; arguments broadcast."""
+    defaults = {"loc": 0, "scale": 1}
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature([inspect.Parameter(first, positional), *(
+        inspect.Parameter(each, positional, default=defaults.get(each, inspect.Parameter.empty)) for each in names)])
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        values = [as_array(value) for value in bound.args]
+        for value in values:
+            aval_of(value)  # refuses what is no array
+        return compute(*values)
+    function.__name__ = function.__qualname__ = name.rsplit(".", 1)[-1]
+    of = name.split(".", maxsplit=1)[0]
+    function.__doc__ = f"{_WHAT[function.__name__]} of the distribution {of}; arguments broadcast."
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return function

@@ -1,0 +1,38 @@
+"""Distributions of whole numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fxgrad import numpy as fnp
+from fxgrad.scipy.special import betaln, gammaincc, gammaln, xlog1py, xlogy
+from fxgrad.scipy.stats.distributions import discrete
+
+
+def _ways(n: Any, k: Any) -> Any:
+    """The logarithm of the number of ways to choose k of n."""
+    return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
+
+
+def _up_to(k: Any, n: Any, *_: Any) -> Any:
+    return (k >= 0) & (k <= n)
+
+
+bernoulli = discrete(
+    "bernoulli", "p", lambda k, p: xlogy(k, p) + xlog1py(1.0 - k, -p), lambda k, p: (k == 0) | (k == 1),
+    cdf=lambda k, p: fnp.where((p < 0) | (p > 1), math.nan, fnp.where(k < 0, 0.0, fnp.where(k < 1, 1.0 - p, 1.0))),
+    ppf=lambda q, p: fnp.where((q < 0) | (q > 1) | (p < 0) | (p > 1), math.nan,
+                               fnp.where(q == 0, -fnp.ones_like(q), (q > 1.0 - p).astype(q.dtype))))
+binom = discrete(
+    "binom", "n p", lambda k, n, p: _ways(n, k) + xlogy(k, p) + xlog1py(n - k, -p), _up_to)
+betabinom = discrete(
+    "betabinom", "n a b", lambda k, n, a, b: betaln(k + a, n - k + b) - betaln(a, b) + _ways(n, k), _up_to)
+nbinom = discrete(
+    "nbinom", "n p", lambda k, n, p: gammaln(k + n) - gammaln(k + 1.0) - gammaln(n) + xlogy(n, p) + xlog1py(k, -p),
+    lambda k, n, p: k >= 0)
+geom = discrete(
+    "geom", "p", lambda k, p: xlog1py(k - 1.0, -p) + fnp.log(p), lambda k, p: k >= 1, 1.0)
+poisson = discrete(
+    "poisson", "mu", lambda k, mu: xlogy(k, mu) - gammaln(k + 1.0) - mu, lambda k, mu: (k >= 0) & (fnp.floor(k) == k),
+    cdf=lambda k, mu: fnp.where(k >= 0, gammaincc(fnp.floor(fnp.maximum(k, 0.0)) + 1.0, mu), 0.0))

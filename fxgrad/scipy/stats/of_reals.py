@@ -1,0 +1,116 @@
+"""Distributions on the real line."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fxgrad import numpy as fnp
+from fxgrad.scipy.special import (
+    betainc,
+    betaln,
+    expit,
+    gammainc,
+    gammaincc,
+    gammaln,
+    i0e,
+    log_ndtr,
+    logit,
+    ndtr,
+    ndtri,
+    xlog1py,
+    xlogy,
+)
+from fxgrad.scipy.stats.distributions import continuous
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+def _positive(z: Any, *_: Any) -> Any:
+    return z >= 0
+
+
+def _normal(z: Any) -> Any:
+    return -0.5 * (fnp.square(z) + LOG_2PI)
+
+
+norm = continuous("norm", "", _normal, cdf=ndtr, sf=lambda z: ndtr(-z), logcdf=log_ndtr, logsf=lambda z: log_ndtr(-z),
+                  ppf=ndtri, isf=lambda q: -ndtri(q))
+cauchy = continuous(
+    "cauchy", "", lambda z: -fnp.log1p(fnp.square(z)) - math.log(math.pi),
+    cdf=lambda z: fnp.arctan2(1.0, -z) / math.pi, sf=lambda z: fnp.arctan2(1.0, z) / math.pi,
+    ppf=lambda q: fnp.tan(math.pi * (q - 0.5)), isf=lambda q: fnp.tan(math.pi * (0.5 - q)))
+expon = continuous(
+    "expon", "", fnp.negative, _positive, cdf=lambda z: -fnp.expm1(-fnp.maximum(z, 0.0)),
+    logcdf=lambda z: fnp.where(z > 0, fnp.log(-fnp.expm1(-fnp.where(z > 0, z, 1.0))), -math.inf),
+    sf=lambda z: fnp.exp(-fnp.maximum(z, 0.0)), logsf=lambda z: -fnp.maximum(z, 0.0), ppf=lambda q: -fnp.log1p(-q))
+gamma = continuous(
+    "gamma", "a", lambda z, a: xlogy(a - 1.0, z) - z - gammaln(a), _positive, 1.0,
+    cdf=lambda z, a: gammainc(a, fnp.maximum(z, 0.0)), sf=lambda z, a: gammaincc(a, fnp.maximum(z, 0.0)))
+chi2 = continuous(
+    "chi2", "df", lambda z, df: xlogy(0.5 * df - 1.0, z) - 0.5 * z - gammaln(0.5 * df) - 0.5 * math.log(2.0) * df,
+    _positive, 1.0, cdf=lambda z, df: gammainc(0.5 * df, 0.5 * fnp.maximum(z, 0.0)),
+    sf=lambda z, df: gammaincc(0.5 * df, 0.5 * fnp.maximum(z, 0.0)))
+beta = continuous(
+    "beta", "a b", lambda z, a, b: xlogy(a - 1.0, z) + xlog1py(b - 1.0, -z) - betaln(a, b),
+    lambda z, a, b: (z >= 0) & (z <= 1), 0.5, cdf=lambda z, a, b: betainc(a, b, fnp.clip(z, 0.0, 1.0)),
+    sf=lambda z, a, b: betainc(b, a, 1.0 - fnp.clip(z, 0.0, 1.0)))
+gennorm = continuous(
+    "gennorm", "beta", lambda z, beta: fnp.log(0.5 * beta) - gammaln(1.0 / beta) - fnp.power(fnp.abs(z), beta),
+    cdf=lambda z, beta: 0.5 * (1.0 + fnp.sign(z) * gammainc(1.0 / beta, fnp.power(fnp.abs(z), beta))))
+gumbel_r = continuous(
+    "gumbel_r", "", lambda z: -z - fnp.exp(-z), logcdf=lambda z: -fnp.exp(-z),
+    sf=lambda z: -fnp.expm1(-fnp.exp(-z)), ppf=lambda q: -fnp.log(-fnp.log(q)))
+gumbel_l = continuous(
+    "gumbel_l", "", lambda z: z - fnp.exp(z), logsf=lambda z: -fnp.exp(z), cdf=lambda z: -fnp.expm1(-fnp.exp(z)),
+    ppf=lambda q: fnp.log(-fnp.log1p(-q)))
+laplace = continuous(
+    "laplace", "", lambda z: -fnp.abs(z) - math.log(2.0),
+    cdf=lambda z: 0.5 - fnp.sign(z) * 0.5 * fnp.expm1(-fnp.abs(z)))
+logistic = continuous(
+    "logistic", "", lambda z: -fnp.abs(z) - 2.0 * fnp.log1p(fnp.exp(-fnp.abs(z))), cdf=expit, sf=lambda z: expit(-z),
+    ppf=logit, isf=lambda q: -logit(q))
+pareto = continuous(
+    "pareto", "b", lambda z, b: fnp.log(b) - (b + 1.0) * fnp.log(z), lambda z, b: z >= 1, 1.0,
+    cdf=lambda z, b: -fnp.expm1(-b * fnp.log(fnp.maximum(z, 1.0))),
+    sf=lambda z, b: fnp.power(fnp.maximum(z, 1.0), -b), logsf=lambda z, b: -b * fnp.log(fnp.maximum(z, 1.0)),
+    ppf=lambda q, b: fnp.power(1.0 - q, -1.0 / b))
+t = continuous(
+    "t", "df", lambda z, df: gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df) - 0.5 * fnp.log(math.pi * df)
+    - 0.5 * (df + 1.0) * fnp.log1p(fnp.square(z) / df))
+uniform = continuous(
+    "uniform", "", fnp.zeros_like, lambda z: (z >= 0) & (z <= 1), cdf=lambda z: fnp.clip(z, 0.0, 1.0),
+    ppf=lambda q: fnp.where((q >= 0) & (q <= 1), q, math.nan))
+vonmises = continuous(
+    "vonmises", "kappa", lambda z, kappa: kappa * (fnp.cos(z) - 1.0) - LOG_2PI - fnp.log(i0e(kappa)))
+wrapcauchy = continuous(
+    "wrapcauchy", "c", lambda z, c: fnp.log(1.0 - c * c) - LOG_2PI - fnp.log(1.0 + c * c - 2.0 * c * fnp.cos(z)),
+    lambda z, c: (z >= 0) & (z <= 2 * math.pi), 1.0)
+
+
+def _log_mass(a: Any, b: Any) -> Any:
+    """The logarithm of the probability of a standard normal number between a and b, by the side that loses least."""
+    right = a > 0
+    low, high = fnp.where(right, -b, a), fnp.where(right, -a, b)
+    upper, lower = log_ndtr(high), log_ndtr(low)
+    straddling = (a <= 0) & (b >= 0)
+    across = fnp.log1p(-ndtr(fnp.where(straddling, a, -1.0)) - ndtr(-fnp.where(straddling, b, 1.0)))
+    apart = fnp.where(straddling, -1.0, lower - upper)
+    return fnp.where(straddling, across, fnp.where(straddling, 0.0, upper) + fnp.log1p(-fnp.exp(apart)))
+
+
+def _cut(z: Any, a: Any, b: Any) -> Any:
+    return fnp.clip(z, a, b)
+
+
+def _share(low: Any, high: Any, a: Any, b: Any) -> Any:
+    """The logarithm of the part of the mass between a and b that lies between low and high."""
+    empty = low >= high
+    high = fnp.where(empty, b, high)
+    return fnp.where(empty, -math.inf, _log_mass(fnp.where(empty, a, low), high) - _log_mass(a, b))
+
+
+truncnorm = continuous(
+    "truncnorm", "a b", lambda z, a, b: _normal(z) - _log_mass(a, b), lambda z, a, b: (z >= a) & (z <= b),
+    lambda a, b: a, logcdf=lambda z, a, b: _share(a, _cut(z, a, b), a, b),
+    logsf=lambda z, a, b: _share(_cut(z, a, b), b, a, b))

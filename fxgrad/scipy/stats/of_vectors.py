@@ -1,0 +1,104 @@
+"""Distributions of vectors, and the standard error of a mean."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fxgrad import numpy as fnp
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.numpy.operands import as_array, promoted_inexact, settled
+from fxgrad.scipy.linalg import solve_triangular
+from fxgrad.scipy.special import gammaln, xlogy
+from fxgrad.scipy.stats.distributions import Distribution
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+def _dirichlet(x: Any, alpha: Any) -> Any:
+    """The logarithm of the density at points on the simplex, given along the first axis of `x`.
+
+    `x` has as many entries there as `alpha`, or one less: the last is then what is missing to 1.
+    """
+    x, alpha = settled(promoted_inexact(as_array(x), as_array(alpha)))
+    count, given = aval_of(alpha).shape, aval_of(x).shape
+    if len(count) != 1 or not given or given[0] not in (count[0], count[0] - 1):
+        raise ShapeError(at_user_line(
+            f"dirichlet: x of shape {given} for alpha of shape {count}; alpha must be a vector, and the first axis of "
+            "x as long, or shorter by one"))
+    if given[0] == count[0] - 1:
+        x = fnp.concatenate([x, 1.0 - fnp.sum(x, axis=0, keepdims=True)])
+    alpha = fnp.reshape(alpha, (*count, *(1,) * (len(given) - 1)))
+    normalizer = gammaln(fnp.sum(alpha)) - fnp.sum(gammaln(alpha))
+    density = normalizer + fnp.sum(xlogy(alpha - 1.0, x), axis=0)
+    on_simplex = fnp.all(x > 0, axis=0) & (fnp.abs(fnp.sum(x, axis=0) - 1.0) < 1e-6)
+    return fnp.where(on_simplex, density, -math.inf)
+
+
+def _multinomial(x: Any, n: Any, p: Any) -> Any:
+    """The logarithm of the probability of the counts `x`, along the last axis, in `n` draws with probabilities `p`."""
+    x, n, p = settled(promoted_inexact(as_array(x), as_array(n), as_array(p)))
+    mass = gammaln(n + 1.0) + fnp.sum(xlogy(x, p) - gammaln(x + 1.0), axis=-1)
+    return fnp.where(fnp.equal(fnp.sum(x, axis=-1), n), mass, -math.inf)
+
+
+def _multivariate_normal(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Any:
+    """The logarithm of the density at `x`; the last axis of `x` and `mean` is that of the vector.
+
+    `cov` is a matrix, or a number or vector, the variance of each part.
+    """
+    if allow_singular is not None:
+        raise ShapeError(at_user_line("multivariate_normal: allow_singular is not supported; leave it out"))
+    x, mean, cov = settled(promoted_inexact(as_array(x), as_array(mean), as_array(cov)))
+    mean_shape, cov_shape = aval_of(mean).shape, aval_of(cov).shape
+    if not mean_shape:
+        return -0.5 * fnp.square(x - mean) / cov - 0.5 * (LOG_2PI + fnp.log(cov))
+    size = mean_shape[-1]
+    if not cov_shape:
+        residual = x - mean
+        return -0.5 * fnp.sum(fnp.square(residual), axis=-1) / cov - 0.5 * size * (LOG_2PI + fnp.log(cov))
+    if len(cov_shape) < 2 or cov_shape[-2:] != (size, size):
+        raise ShapeError(at_user_line(
+            f"multivariate_normal: cov of shape {cov_shape} for a mean of shape {mean_shape}; a number, or "
+            f"({size}, {size}) is needed"))
+    factor = fnp.linalg.cholesky(cov)
+    residual = x - mean
+    rank = len(aval_of(residual).shape) - 1
+    if rank and len(cov_shape) == 2:
+        flat = fnp.reshape(residual, (-1, size))
+        white = fnp.reshape(fnp.transpose(solve_triangular(factor, fnp.transpose(flat), lower=True)),
+                            aval_of(residual).shape)
+    else:
+        white = solve_triangular(fnp.broadcast_to(factor, (*aval_of(residual).shape[:-1], size, size)),
+                                 residual[..., None], lower=True)[..., 0]
+    half_log = fnp.sum(fnp.log(fnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
+    return -0.5 * fnp.sum(fnp.square(white), axis=-1) - 0.5 * size * LOG_2PI - half_log
+
+
+dirichlet = Distribution("dirichlet", {
+    "logpdf": _dirichlet, "pdf": lambda x, alpha: fnp.exp(_dirichlet(x, alpha))})
+multinomial = Distribution("multinomial", {
+    "logpmf": _multinomial, "pmf": lambda x, n, p: fnp.exp(_multinomial(x, n, p))})
+multivariate_normal = Distribution("multivariate_normal", {
+    "logpdf": _multivariate_normal, "pdf": lambda x, mean, cov: fnp.exp(_multivariate_normal(x, mean, cov))})
+
+
+def sem(a: Any, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Any:
+    """The standard error of the mean of `a` along `axis` (None: of all elements).
+
+    `nan_policy` is "propagate", or "omit" to leave NaNs out. Raises `ShapeError` for another one.
+
+    >>> import numpy as np
+    >>> float(sem(np.array([1.0, 3.0])))
+    1.0
+    """
+    a, = settled(promoted_inexact(as_array(a)))
+    if nan_policy == "omit":
+        count = fnp.sum(~fnp.isnan(a), axis=axis, keepdims=keepdims)
+        return fnp.nanstd(a, axis=axis, ddof=ddof, keepdims=keepdims) / fnp.sqrt(count.astype(aval_of(a).dtype))
+    if nan_policy != "propagate":
+        raise ShapeError(at_user_line(f"sem: nan_policy={nan_policy!r}; it must be 'propagate' or 'omit'"))
+    shape = aval_of(a).shape
+    count = math.prod(shape) if axis is None else shape[axis]
+    return fnp.std(a, axis=axis, ddof=ddof, keepdims=keepdims) / math.sqrt(count)
