@@ -194,13 +194,20 @@ def match_trees(what: str, expected_name: str, expected: TreeDef, given_name: st
     return leaves
 
 
-def tangent_leaf(what: str, value: Any, aval: Aval, where: Callable[[], str], kind: str = "tangent") -> Any:
+def tangent_leaf(what: str, value: Any, aval: Aval, where: Callable[[], str], kind: str = "tangent",
+                 whole: bool = False) -> Any:
     """A tangent or cotangent given by the user, as a value of the type of its primal, or a `Zero`.
 
     Python scalars take on the dtype; arrays must have it, and the shape; if the primal is a Python number, any of its
-    kind will do. For an integer primal only float0 or a zero-like value is meaningful, and it becomes a `Zero`.
+    kind will do. For an integer primal only float0 or a zero-like value is meaningful, and it becomes a `Zero`, unless
+    `whole` says that integers are numbers too.
     """
-    if not dtypes.is_inexact(aval.dtype):
+    if aval.dtype.kind == "b" or not (whole or dtypes.is_inexact(aval.dtype)):
+        shape = getattr(value, "shape", aval.shape)
+        if shape != aval.shape:
+            raise ArgumentError(at_user_line(
+                f"{what}: the {kind} of {where()} has the shape {shape}, and the primal is {aval.strong()}, which has "
+                f"no {kind} but zero. Write np.zeros({aval.shape}, fxgrad.dtypes.float0)"))
         return Zero(aval)
     if type(value) in (int, float, complex, bool) and not aval.shape:
         return np.asarray(value, aval.dtype)[()]

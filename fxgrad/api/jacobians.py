@@ -152,7 +152,9 @@ def _check_outputs(what: str, fun: Any, inputs: Sequence[Aval], outputs: Sequenc
                 f"{what} needs floating-point outputs, and {name} returned {aval.strong()}, which has no derivative. "
                 "Return it with has_aux=True"))
     complex_inputs = any(dtypes.is_complex(aval.dtype) for aval in inputs)
-    if not holomorphic and (complex_inputs or (what != "jacfwd" and any(dtypes.is_complex(a.dtype) for a in outputs))):
+    complex_outputs = any(dtypes.is_complex(aval.dtype) for aval in outputs)
+    # Real functions of complex arrays have gradients, which are the rows of reverse mode alone.
+    if not holomorphic and ((complex_inputs and what != "jacrev") or (complex_outputs and what != "jacfwd")):
         raise DTypeError(at_user_line(
             f"{what} of complex arrays is defined for holomorphic functions; {name} has inputs {list(inputs)} and "
             f"outputs {list(outputs)}. Pass holomorphic=True if it is one, or take real and imaginary parts as "

@@ -345,7 +345,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
     @boundary
     def transpose(cotangent: Any) -> tuple[Any, ...]:
         leaves = match_trees("linear_transpose", "the output", traced.out_tree, "the cotangent", cotangent)
-        given = [tangent_leaf("linear_transpose", leaf, aval, lambda: "the output", "cotangent")
+        given = [tangent_leaf("linear_transpose", leaf, aval, lambda: "the output", "cotangent", whole=True)
                  for leaf, aval in zip(leaves, traced.program.out_avals, strict=True)]
         results = plain(transposed(traced.program, traced.wrt())([*traced.captured, *map(instantiate, given)]))
         arguments: tuple[Any, ...] = tree.unflatten(selected.structure, results)

@@ -7,10 +7,12 @@ differentiation keeps.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad import config
+from fxgrad.control.wiring import with_outputs
 from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
 from fxgrad.core.caches import Table
 from fxgrad.core.interpreter import Derived
@@ -47,6 +49,9 @@ def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Ca
 
     def transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **params: Any) -> list[Any]:
         linear = tuple(type(value) is Linear for value in inputs)
+        alive = [type(cotangent) is not Zero for cotangent in cotangents]
+        if not all(alive):  # what is not asked for need not be linear
+            program, cotangents = with_outputs(program, alive), [*itertools.compress(cotangents, alive)]
         known = [value for value in inputs if type(value) is not Linear]
         results = iter(_call(transposed(program, linear), [*known, *map(instantiate, cotangents)], params))
         return [next(results) if marked else None for marked in linear]

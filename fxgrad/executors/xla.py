@@ -48,13 +48,14 @@ def as_jax(value: Any) -> Any:
 def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """Calls the `xla` rule of every equation on jax values (within a jax trace, or eagerly)."""
     environment: dict[Any, Any] = dict(zip(program.inputs, map(as_jax, inputs), strict=True))
-    for equation in program.equations:
-        values = [atom.value if type(atom) is Literal else environment[atom] for atom in equation.inputs]
-        outputs = equation.primitive.xla(lax, *values, **equation.params)
-        if len(outputs) == 1:
-            environment[equation.outputs[0]] = outputs[0]
-        else:
-            environment.update(zip(equation.outputs, outputs, strict=True))
+    with jax.numpy_dtype_promotion("standard"):  # the rules call functions of jax that need it inside
+        for equation in program.equations:
+            values = [atom.value if type(atom) is Literal else environment[atom] for atom in equation.inputs]
+            outputs = equation.primitive.xla(lax, *values, **equation.params)
+            if len(outputs) == 1:
+                environment[equation.outputs[0]] = outputs[0]
+            else:
+                environment.update(zip(equation.outputs, outputs, strict=True))
     return [jax.numpy.asarray(as_jax(atom) if type(atom) is Literal else environment[atom])
             for atom in program.outputs]
 

@@ -18,7 +18,7 @@ from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_u
 from fxgrad.lax.bodies import Flat, check_function, flatten, trace_body, trace_step
 from fxgrad.ops.arithmetic import sub
 from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import lt, ne
+from fxgrad.ops.comparison import lt
 from fxgrad.ops.join import concatenate
 from fxgrad.ops.parts import ceil
 from fxgrad.ops.pointwise import add
@@ -60,7 +60,11 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
         answer = cond_fun(init.rebuild(tracers))
         leaves = tree.leaves(answer)
         if len(leaves) == 1 and check_leaf(leaves[0], "while_loop", just("the result of cond_fun")).shape == ():
-            return leaves[0] if aval_of(leaves[0]).dtype == dtypes.bool_ else ne(leaves[0], 0)
+            if aval_of(leaves[0]).dtype != dtypes.bool_:
+                raise DTypeError(at_user_line(
+                    f"while_loop: {function_name(cond_fun)} must return a bool, got {aval_of(leaves[0])}. Compare it, "
+                    "for example with != 0"))
+            return leaves[0]
         shown = aval_of(leaves[0]) if len(leaves) == 1 else tree.structure(answer)
         raise ShapeError(at_user_line(
             f"while_loop: {function_name(cond_fun)} must return one bool, got {shown}. Reduce it, for example with "

@@ -113,11 +113,6 @@ def wanted_dtype(dtype: Any) -> DType | None:
     return None if dtype is None else dtypes.canonical(dtype)
 
 
-def precision_name(precision: Any) -> Any:
-    """A precision, or a pair of them, as strings: the names of `Precision` in small letters."""
-    if isinstance(precision, tuple | list):
-        return tuple(map(precision_name, precision))
-    return precision if precision is None or isinstance(precision, str) else precision.name.lower()
 
 
 def refuse(name: str, **options: Any) -> None:

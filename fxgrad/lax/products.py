@@ -9,7 +9,7 @@ from typing import Any
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.lax.operands import array_of, integers, precision_name, refuse, wanted_dtype
+from fxgrad.lax.operands import array_of, integers, refuse, wanted_dtype
 from fxgrad.numpy.operands import promoted, shape_of
 from fxgrad.ops import dot as dot_room
 from fxgrad.ops import fft as fft_room
@@ -54,7 +54,7 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = Non
     lhs, rhs = promoted(array_of("dot_general", lhs), array_of("dot_general", rhs))
     (left, right), (left_batch, right_batch) = dimension_numbers
     numbers = (integers(left), integers(right)), (integers(left_batch), integers(right_batch))
-    return dot_room.dot_general(lhs, rhs, numbers, precision_name(precision), wanted_dtype(preferred_element_type))
+    return dot_room.dot_general(lhs, rhs, numbers, precision, wanted_dtype(preferred_element_type))
 
 
 def dot(lhs: Any, rhs: Any, *, dimension_numbers: Any = None, precision: Any = None,

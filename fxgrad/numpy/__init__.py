@@ -149,5 +149,6 @@ __all__ = [
 _methods.attach()
 _protocol.install({name: globals()[name] for name in __all__})
 _protocol.install({name: getattr(linalg, name) for name in linalg.__all__}, np_module="linalg")
+_protocol.install({name: _protocol.as_tuple(globals()[name]) for name in _protocol.TUPLES})
 _protocol.install(_triangles.FUNCTIONS, np_module="linalg")
 _protocol.install({name: getattr(fft, name) for name in fft.__all__}, np_module="fft")

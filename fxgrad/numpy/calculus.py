@@ -157,7 +157,9 @@ def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None,
 
 
 def _sliding(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: Any, turned: bool) -> Any:
-    a, v = settled(promoted_inexact(*operands(a, v)))
+    wanted = None if preferred is None else dtypes.canonical(preferred)
+    a, v = settled(promoted(*operands(a, v)) if wanted is not None and wanted.kind in "iu" else
+                   promoted_inexact(*operands(a, v)))
     if len(shape_of(a)) != 1 or len(shape_of(v)) != 1 or not shape_of(a)[0] or not shape_of(v)[0]:
         raise ShapeError(at_user_line(f"{name}: arrays of shapes {shape_of(a)} and {shape_of(v)}; vectors with "
                                       "elements are needed"))
@@ -173,7 +175,6 @@ def _sliding(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: An
         widths = widths[::-1]
     numbers = ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2))
     geometry = Geometry((1,), (widths,), (1,), (1,), (numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec), 1, 1)
-    wanted = None if preferred is None else dtypes.canonical(preferred)
     result = windowed(reshape(longer, (1, 1, shape_of(longer)[0])), reshape(shorter, (1, 1, size)), geometry, precision,
                       wanted)
     flat = reshape(result, (shape_of(result)[2],))

@@ -18,7 +18,7 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Shape
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
-from fxgrad.errors import IndexingError, at_user_line
+from fxgrad.errors import FxgradError, IndexingError, at_user_line
 from fxgrad.numpy.operands import common_shape, from_nested, is_concrete, shape_of
 from fxgrad.numpy.positions import addressed, in_range
 from fxgrad.ops.index import gather
@@ -209,7 +209,12 @@ def _positions(entry: Any, extent: int, axis: int, strict: bool) -> Any:
 
 def _bounds(entry: slice, extent: int) -> tuple[int, int, int]:
     """Start, limit and stride of a slice of an axis; the stride is negative for reversed ones."""
-    begin, stop, step = entry.indices(extent)
+    try:
+        begin, stop, step = entry.indices(extent)
+    except FxgradError:
+        raise  # of a traced bound, with its own advice
+    except (TypeError, ValueError) as error:
+        raise IndexingError(at_user_line(f"x[...]: {entry} is no slice of integers: {error}")) from None
     count = len(range(begin, stop, step))
     if not count:
         return 0, 0, 1

@@ -138,6 +138,9 @@ def _pieces(name: str, ary: Any, indices_or_sections: Any, axis: int, even: bool
     at = axis_of(name, axis, len(shape_of(ary)))
     extent = shape_of(ary)[at]
     given = concrete(indices_or_sections, f"{name}, whose sections decide shapes,")
+    if given.size and given.dtype.kind not in "iu":
+        raise ArgumentError(at_user_line(f"{name}: a number of parts or the places to cut at are integers, got "
+                                         f"{indices_or_sections!r}"))
     if given.ndim:
         stops = [*given.tolist(), extent]
         bounds = [slice(begin, stop).indices(extent)[:2] for begin, stop in zip([0, *stops[:-1]], stops, strict=True)]

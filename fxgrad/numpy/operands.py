@@ -201,10 +201,14 @@ def shape_of(value: Any) -> Shape:
 
 
 def as_shape(shape: Any) -> Shape:
-    """A shape that a caller gave: an integer or a sequence of integers."""
-    if isinstance(shape, Sequence | np.ndarray):
-        return tuple(operator.index(extent) for extent in shape)
-    return (operator.index(shape),)
+    """A shape that a caller gave: an integer or a sequence of integers; raises `ArgumentError` for anything else."""
+    several = isinstance(shape, Sequence) if not isinstance(shape, np.ndarray) else shape.ndim > 0
+    try:
+        return tuple(operator.index(extent) for extent in shape) if several else (operator.index(shape),)
+    except FxgradError:
+        raise  # of a traced size, with its own advice
+    except TypeError:
+        raise ArgumentError(at_user_line(f"a shape is an integer or a sequence of integers, got {shape!r}")) from None
 
 
 def axis_of(name: str, axis: Any, rank: int) -> int:

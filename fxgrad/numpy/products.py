@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
 from fxgrad.core.replay import remembered
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
-from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.numpy.arithmetic import multiply, subtract
 from fxgrad.numpy.joining import stack
 from fxgrad.numpy.operands import as_array, axis_of, operands, promoted, refuse_out, settled, shape_of
 from fxgrad.numpy.shaping import moveaxis, ravel
-from fxgrad.ops.dot import dot_general, dot_general_p
+from fxgrad.ops.dot import dot_general, dot_general_p, precision_name
 from fxgrad.ops.parts import conj
 from fxgrad.ops.space import reshape, transpose
 
@@ -57,7 +60,7 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
         numbers = _PLAIN.get((len(left.shape), len(right.shape)))
         if numbers is not None and left.dtype is right.dtype and left.shape[-1] == right.shape[0] \
                 and preferred_element_type is None:
-            return bind(dot_general_p, a, b, dimension_numbers=numbers, precision=precision,
+            return bind(dot_general_p, a, b, dimension_numbers=numbers, precision=precision_name(precision),
                         preferred_element_type=None)[0]
     a, b = _operands(a, b)
     left_shape, right_shape = shape_of(a), shape_of(b)
@@ -214,12 +217,19 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred
     """
     a, b = _operands(a, b)
     left, right = shape_of(a), shape_of(b)
-    if isinstance(axes, Sequence):
-        first, second = (each if isinstance(each, Sequence) else (each,) for each in axes)
+    if isinstance(axes, Sequence | np.ndarray):
+        if len(axes) != 2 or isinstance(axes, str):
+            raise ArgumentError(at_user_line("tensordot: axes must be a number of axes or a pair of sequences of "
+                                             f"axes, got {axes!r}"))
+        first, second = (each if isinstance(each, Sequence | np.ndarray) else (each,) for each in axes)
         a_axes = tuple(axis_of("tensordot", axis, len(left)) for axis in first)
         b_axes = tuple(axis_of("tensordot", axis, len(right)) for axis in second)
     else:
-        count = int(axes)
+        try:
+            count = operator.index(axes)
+        except TypeError:
+            raise ArgumentError(at_user_line("tensordot: axes must be a number of axes or a pair of sequences of "
+                                             f"axes, got {axes!r}")) from None
         if count > min(len(left), len(right)):
             raise ShapeError(at_user_line(f"tensordot: axes={count}, shapes {left} and {right}; one of them "
                                           "has fewer axes"))

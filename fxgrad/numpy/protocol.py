@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -93,6 +94,19 @@ def _unsupported(name: str, method: str = "__call__") -> UnsupportedError:
 
 
 # --- the tables ---------------------------------------------------------------------------------------------------
+
+
+TUPLES = ("gradient", "meshgrid", "broadcast_arrays", "atleast_1d", "atleast_2d", "atleast_3d")
+"""Functions of which NumPy's return tuples, where jax's of these names return lists."""
+
+
+def as_tuple(function: Function) -> Function:
+    """The function with lists turned into tuples."""
+    @functools.wraps(function)
+    def numpys(*args: Any, **options: Any) -> Any:
+        result = function(*args, **options)
+        return tuple(result) if type(result) is list else result
+    return numpys
 
 
 def install(functions: dict[str, Function], np_module: str = "") -> None:

@@ -50,8 +50,14 @@ def roll(a: Any, shift: Any, axis: int | Sequence[int] | None = None) -> Any:
     a = given = as_array(a)
     if axis is None:
         return new_array(reshape(_rolled(ravel(a), shift, 0), shape_of(a)), given)
-    axes = axis if isinstance(axis, Sequence) else [axis]
-    shifts = shift if isinstance(shift, Sequence) else [shift] * len(axes)
+    axes = axis if isinstance(axis, Sequence | np.ndarray) else [axis]
+    several = isinstance(shift, Sequence) or shape_of(shift)
+    shifts = [shift[place] for place in range(len(shift))] if several else [shift]
+    if len(shifts) != len(axes):
+        if 1 not in (len(shifts), len(axes)):
+            raise ShapeError(at_user_line(f"roll: {len(shifts)} shifts along {len(axes)} axes; equal numbers, or one "
+                                          "of either, are needed"))
+        shifts, axes = [*shifts] * max(len(axes) // len(shifts), 1), [*axes] * max(len(shifts) // len(axes), 1)
     for each, at in zip(shifts, axes, strict=True):
         a = _rolled(a, each, axis_of("roll", at, len(shape_of(a))))
     return new_array(a, given)

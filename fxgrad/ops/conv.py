@@ -322,6 +322,12 @@ def _conv_transpose(cotangents: list[Any], inputs: list[Any], *, precision: Any,
 
 def _conv_batch(size: int, values: list[Any], axes: list[int | None], **params: Any) -> tuple[list[Any], list[int]]:
     """The batch goes into the batch axis or the output features; if both operands have one, it makes groups."""
+    if not size:  # an axis of no elements cannot be taken apart again
+        avals = [aval_of(value) for value in values]
+        entries = [aval if at is None else aval.update(shape=(*aval.shape[:at], *aval.shape[at + 1:]))
+                   for aval, at in zip(avals, axes, strict=True)]
+        out, = _conv_abstract(*entries, **params)
+        return [zeros(out.update(shape=(0, *out.shape)))], [0]
     geometry = geometry_of(params)
     lhs_spec, rhs_spec, out_spec = geometry.dimension_numbers
     (lhs, rhs), (at, rhs_at) = values, axes

@@ -210,6 +210,13 @@ def _dot_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | Non
     return Snippet(f"{left}.dot({right}{{out}})", row_major=True)
 
 
+def precision_name(precision: Any) -> Any:
+    """A precision, or a pair of them, as strings: the names of `lax.Precision`, ours or jax's, in small letters."""
+    if isinstance(precision, tuple | list):
+        return tuple(map(precision_name, precision))
+    return precision if precision is None or isinstance(precision, str) else precision.name.lower()
+
+
 def dot_general(x: Any, y: Any, dimension_numbers: Any, precision: str | None = None,
                 preferred_element_type: DType | None = None) -> Any:
     """The sum of products of `x` and `y` over contracted axes, for each index along batch axes.
@@ -219,7 +226,7 @@ def dot_general(x: Any, y: Any, dimension_numbers: Any, precision: str | None = 
     """
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
     numbers = (tuple(x_contract), tuple(y_contract)), (tuple(x_batch), tuple(y_batch))
-    return bind(dot_general_p, x, y, dimension_numbers=numbers, precision=precision,
+    return bind(dot_general_p, x, y, dimension_numbers=numbers, precision=precision_name(precision),
                 preferred_element_type=preferred_element_type)[0]
 
 

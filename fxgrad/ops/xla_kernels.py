@@ -23,7 +23,8 @@ def on_cpu(rule: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
         return jax.jit(lambda *values: rule(lax, *values, **dict(params)))
 
     def numpy(*arrays: Any, **params: Any) -> list[Any]:
-        with jax.enable_x64(True), jax.default_device(jax.local_devices(backend="cpu")[0]):
+        with jax.enable_x64(True), jax.default_device(jax.local_devices(backend="cpu")[0]), \
+                jax.numpy_dtype_promotion("standard"):
             outputs = compiled(tuple(params.items()))(*map(keys_to_jax, map(np.asarray, arrays)))
             return [*map(_of_its_own, map(to_numpy, outputs))]
     return numpy

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
+import fxgrad.scipy.linalg
+from fxgrad.errors import ArgumentError, FxgradError, ShapeError, UnsupportedError
 
 Function = Callable[..., Any]
 
@@ -247,3 +249,117 @@ def test_python_numbers_give_way_in_result_type() -> None:
             assert fnp.result_type(dtype, number) == np.dtype(dtype) == fnp.result_type(np.ones(2, dtype), number)
     for pair in ((np.uint8, 1.5), (np.uint32, 1.5), (np.int8, 1j)):
         assert fnp.result_type(*pair) == jnp.result_type(*pair)
+
+
+def test_rolls_by_several_shifts() -> None:
+    x = np.arange(24.0).reshape(2, 3, 4)
+    for shift, axis in ((np.array([1]), (0,)), (np.array([1, -2]), (1, 2)), ([1, 2], 2), (2, (0, 2)), (np.array(1), 1)):
+        on_every_path(lambda x, shift=shift, axis=axis: fnp.roll(x, shift, axis), (x,), np.roll(x, shift, axis))
+    got = fxgrad.jit(lambda x, shift: fnp.roll(x, shift, (0, 1)))(x, np.array([1, 2]))
+    np.testing.assert_array_equal(got, np.roll(x, (1, 2), (0, 1)))
+    with pytest.raises(ShapeError, match="roll: 2 shifts along 3 axes; equal numbers, or one of either, are needed"):
+        fnp.roll(x, (1, 2), (0, 1, 2))
+
+
+CONTAINERS: dict[str, Function] = {
+    "gradient": np.gradient, "meshgrid": lambda x: np.meshgrid(x[0], x[1]), "split": lambda x: np.split(x, 3, 1),
+    "broadcast_arrays": lambda x: np.broadcast_arrays(x, x[0]), "array_split": lambda x: np.array_split(x, 2, 1),
+    "atleast_1d": lambda x: np.atleast_1d(x, x), "atleast_2d": lambda x: np.atleast_2d(x, x),
+    "atleast_3d": lambda x: np.atleast_3d(x, x), "hsplit": lambda x: np.hsplit(x, 3),
+    "vsplit": lambda x: np.vsplit(x, 2), "modf": np.modf, "frexp": np.frexp, "divmod": lambda x: np.divmod(x, 2.0),
+    "histogram": lambda x: np.histogram(x, 3)}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_tuples_stay_tuples(name: str) -> None:
+    """And lists stay lists: what NumPy's function returns it returns of traced arrays."""
+    x = np.arange(6.0).reshape(2, 3) + 1
+    expected = CONTAINERS[name](x)
+    for got in (fxgrad.jit(CONTAINERS[name])(x), fxgrad.vmap(CONTAINERS[name])(x[None])):
+        assert type(got) is type(expected)
+        assert len(got) == len(expected)
+
+
+@pytest.mark.parametrize("precision", [fxgrad.lax.Precision.HIGHEST, jax.lax.Precision.DEFAULT, "highest", None])
+def test_precisions_of_every_kind(precision: Any) -> None:
+    x = np.arange(4.0).reshape(2, 2)
+    for function in (fnp.matmul, fnp.dot, fnp.tensordot, fnp.inner, lambda x, y, precision: fnp.einsum(
+            "ij,jk", x, y, precision=precision)):
+        on_every_path(lambda x, function=function: function(x, x, precision=precision), (x,),
+                      np.asarray(function(x, x, precision=None)))
+
+
+MESSAGES: list[tuple[Function, str]] = [
+    (lambda x: fnp.tensordot(x, x, "a"),
+     "tensordot: axes must be a number of axes or a pair of sequences of axes, got 'a'"),
+    (lambda x: fnp.tensordot(x, x, (0, 1, 2)),
+     "tensordot: axes must be a number of axes or a pair of sequences of axes, got (0, 1, 2)"),
+    (lambda x: fnp.tensordot(x, x, 1.5),
+     "tensordot: axes must be a number of axes or a pair of sequences of axes, got 1.5"),
+    (lambda x: fnp.ones("a"), "a shape is an integer or a sequence of integers, got 'a'"),
+    (lambda x: fnp.zeros((2, 1.5)), "a shape is an integer or a sequence of integers, got (2, 1.5)"),
+    (lambda x: fnp.reshape(x, "a"), "a shape is an integer or a sequence of integers, got 'a'"),
+    (lambda x: fnp.split(x, 1.5), "split: a number of parts or the places to cut at are integers, got 1.5"),
+    (lambda x: fnp.split(x, [0.5]), "split: a number of parts or the places to cut at are integers, got [0.5]"),
+    (lambda x: fxgrad.vmap(lambda x: x[1.5:2])(x), (
+        "x[...]: slice(1.5, 2, None) is no slice of integers: slice indices must be integers or None or have an "
+        "__index__ method")),
+    (lambda x: fxgrad.lax.while_loop(lambda c: 3.0 - c, lambda c: c + 1, np.float32(0)),
+     "while_loop: function must return a bool, got f32[]. Compare it, for example with != 0"),
+    (lambda x: fxgrad.linearize(fnp.sum, np.arange(3))[1](np.ones((7, 2))),
+     ("linearize: the tangent of tangent 0 has the shape (7, 2), and the primal is i64[3], which has no tangent but "
+      "zero. Write np.zeros((3,), fxgrad.dtypes.float0)")),
+]
+
+
+@pytest.mark.parametrize("case", range(len(MESSAGES)))
+def test_messages(case: int) -> None:
+    function, message = MESSAGES[case]
+    with pytest.raises(FxgradError) as raised:
+        function(np.ones((2, 3)))
+    assert str(raised.value).splitlines()[0] == message
+
+
+def test_shapes_may_be_arrays() -> None:
+    assert fnp.ones(np.array(4)).shape == (4,)
+    assert fnp.ones(np.array([4, 2])).shape == (4, 2)
+
+
+def test_convolutions_of_integers_in_a_dtype_of_integers() -> None:
+    a = np.array([100, 3, -7], np.int8)
+    on_every_path(lambda a: fnp.convolve(a, a, preferred_element_type=np.int32), (a,),
+                  np.convolve(a.astype(np.int32), a.astype(np.int32)))
+
+
+def test_convolutions_of_no_images() -> None:
+    kernel, images = np.ones((1, 1, 2, 2), np.float32), np.ones((0, 1, 1, 4, 4), np.float32)
+    convolve = lambda image: fxgrad.lax.conv(image, kernel, (1, 1), "VALID")
+    assert fxgrad.vmap(convolve)(images).shape == (0, 1, 1, 3, 3)
+    assert fxgrad.vmap(fxgrad.grad(lambda image: fnp.sum(convolve(image))))(images).shape == images.shape
+
+
+def test_strict_promotion_of_jax_is_for_jax_code() -> None:
+    with jax.numpy_dtype_promotion("strict"):
+        for function in (fxgrad.scipy.linalg.expm, fxgrad.jit(fxgrad.scipy.linalg.expm)):
+            np.testing.assert_allclose(function(np.zeros((2, 2), np.complex64)), np.eye(2))
+
+
+def test_linear_transposes() -> None:
+    """Of integers too, and of functions of which other results are not linear, or not asked for."""
+    x = np.arange(3, dtype=np.int32)
+    for function in (lambda x: 2 * x, fxgrad.jit(lambda x: 2 * x)):
+        transposed, = fxgrad.linear_transpose(function, x)(x)
+        np.testing.assert_array_equal(transposed, 2 * x)
+        assert transposed.dtype == np.int32
+    both = fxgrad.jit(lambda x: (x > 0, 2 * x))
+    assert fxgrad.linear_transpose(lambda x: both(x)[1], 1.0)(1.0) == (2.0,)
+    assert fxgrad.linear_transpose(lambda x: (x > 0, 2 * x)[1], 1.0)(1.0) == (2.0,)
+
+
+def test_rows_of_the_jacobian_of_a_real_function_of_complex_numbers() -> None:
+    def size(z: Any) -> Any:
+        return fnp.sum(fnp.abs(z) ** 2)
+
+    z = np.array([1 + 1j, 2 - 3j])
+    np.testing.assert_allclose(fxgrad.jacrev(size)(z), fxgrad.grad(size)(z))
+    np.testing.assert_allclose(fxgrad.jacrev(size)(z), jax.jacrev(lambda z: jnp.sum(jnp.abs(z) ** 2))(z), rtol=1e-6)
