@@ -30,6 +30,7 @@ from fxgrad.api.executables import (
     is_jax_tracer,
     like_arguments,
 )
+from fxgrad.api.inner_traces import InnerTraces
 from fxgrad.api.static_arguments import Split, StaticArguments
 from fxgrad.api.switches import Jitted, is_disabled, switched
 from fxgrad.config import default_float
@@ -37,7 +38,7 @@ from fxgrad.control.call import jit_call_p
 from fxgrad.control.flat import Traced, leaf_aval, trace_flat
 from fxgrad.core.avals import Aval, keys_to_jax
 from fxgrad.core.program import consults, has_effects, needs_x64
-from fxgrad.core.tape import axes_in_scope, bind, current, innermost_for, takes_literals
+from fxgrad.core.tape import axes_in_scope, bind, current, innermost_for
 from fxgrad.dtypes import DType, is_64bit
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
 from fxgrad.executors.xla import idle_scopes, x64
@@ -184,6 +185,7 @@ class _State:
         self.version = _NO_VERSION
         switched.add(self)
         self._versions: dict[DType, _Version] = {}
+        self._inside = InnerTraces(self.static)
         self.wide = False  # whether any output so far was of 64 bits
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
@@ -201,6 +203,7 @@ class _State:
                 version.own.clear_cache()
         self.version = _NO_VERSION
         self._versions = {}
+        self._inside.clear()
 
     def interrupt(self) -> None:
         """Has the next call ask whether jit is disabled."""
@@ -382,7 +385,8 @@ class _State:
                     f"jit: {self.static.leaf_names(args, kwargs)[index]} is a {type(leaf).__name__}, where an array "
                     "or a number is needed. Make the argument static with static_argnums"))
             avals.append(aval)
-        traced = self._traced(split, avals, args, kwargs, literals=takes_literals())
+        make = functools.partial(self._traced, split, avals, args, kwargs)
+        traced = self._inside.of(split, avals, args, kwargs, make)
         return traced, [*traced.captured, *split.leaves]
 
     def _stage(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -1,0 +1,50 @@
+"""The traces of a jitted function inside of other transformations: one for each kind of arguments, as in jax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fxgrad.api.static_arguments import Split, StaticArguments
+from fxgrad.config import default_float
+from fxgrad.control.flat import Traced
+from fxgrad.core.avals import Aval
+from fxgrad.core.interpreter import holds_tracers
+from fxgrad.core.tape import axes_in_scope, takes_literals
+
+_TRACES = 256
+
+
+class InnerTraces:
+    """What a jitted function recorded, by all that its recording depends on but the values that it closes over.
+
+    Those are constants of a jitted function. A trace that closed over a tracer is right for one call only.
+    """
+
+    __slots__ = ("_known", "_static")
+
+    def __init__(self, static: StaticArguments) -> None:
+        self._static = static
+        self._known: dict[Any, Traced] = {}
+
+    def of(self, split: Split, avals: Sequence[Aval], args: tuple[Any, ...], kwargs: dict[str, Any],
+           make: Callable[..., Traced]) -> Traced:
+        """The trace of a call; `make(literals=...)` makes it."""
+        literals = takes_literals()
+        key = (split.structure, *avals, literals, default_float(), *axes_in_scope().items(),
+               *self._static.values(args, kwargs))
+        try:
+            known = self._known.get(key)
+        except TypeError:  # there are containers, or static arguments, that have no equality
+            return make(literals=literals)
+        if known is None:
+            known = make(literals=literals)
+            if not holds_tracers(known.captured):
+                if len(self._known) >= _TRACES:
+                    self._known.clear()
+                self._known[key] = known
+        return known
+
+    def clear(self) -> None:
+        """Forgets all traces."""
+        self._known.clear()
