@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 PAGE = ROOT / "docs" / "comparison.md"
 
-from tests.comparison import runs  # noqa: E402  (the path is set first)
+from tests.comparison import modules, runs  # noqa: E402  (the path is set first)
 from tests.comparison.cases import CASES  # noqa: E402
 from tests.comparison.exceptions import ABSENT, DIFFERENT, WITHOUT_CASE  # noqa: E402
 from tests.comparison.libraries import LIBRARIES, absent, functions  # noqa: E402
@@ -87,7 +87,7 @@ def table(library: str) -> str:
 
 def page(libraries: Sequence[str]) -> str:
     """The whole page."""
-    return "\n".join([HEAD, *map(table, libraries)])
+    return "\n".join([HEAD, *map(table, libraries), modules.table()])
 
 
 def main() -> int:
@@ -95,7 +95,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--library", choices=LIBRARIES)
+    parser.add_argument("--modules", action="store_true", help="only write the section on all modules anew")
     options = parser.parse_args()
+    if options.modules:
+        before = PAGE.read_text(encoding="utf-8").partition("## All modules of jax\n")[0].rstrip("\n")
+        PAGE.write_text(f"{before}\n\n{modules.table()}", encoding="utf-8")
+        return 0
     if options.library:
         print(table(options.library))
         return 0

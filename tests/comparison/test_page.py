@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import jax
 import pytest
 
 from tests.comparison.exceptions import ABSENT
 from tests.comparison.libraries import LIBRARIES, absent, functions
+from tests.comparison.modules import MODULES, is_compared, missing, public_modules, table, why_missing
 
+AT_OLDEST = pytest.mark.skipif(not jax.__version__.startswith("0.10."), reason="newer versions of jax have other names")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "comparison.md"
 
 
@@ -31,3 +34,22 @@ def test_absent_names_have_a_reason(library: str) -> None:
     reasons = ABSENT.get(library, {})
     for name in absent(library):
         assert reasons.get(name, reasons.get("*")), f"{library}.{name} is absent without a reason"
+
+
+@AT_OLDEST
+def test_every_module_of_jax_has_a_place() -> None:
+    without = [module for module in public_modules() if module not in MODULES and not is_compared(module)]
+    assert not without, f"say in tests/comparison/modules.py what has the names of {', '.join(without)}"
+
+
+@AT_OLDEST
+@pytest.mark.parametrize("module", [name for name, given in MODULES.items() if given.ours])
+def test_names_of_modules_are_there_or_absent_with_a_reason(module: str) -> None:
+    absent = missing(module)
+    assert not [name for name in absent if not why_missing(module, name)]
+    assert not [name for name in MODULES[module].absent if name != "*" and name not in absent], "there after all"
+
+
+@AT_OLDEST
+def test_the_section_on_modules_is_current() -> None:
+    assert section("All modules of jax").strip() == table().partition("\n")[2].strip(), "run tools/compare.py --modules"

@@ -1,0 +1,164 @@
+"""jax's modules beside the libraries that are compared by cases: what has their names here, what is absent and why."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType
+from typing import NamedTuple
+
+from tests.comparison.libraries import LIBRARIES
+
+_DEVICES = "arrays over several devices are not there yet"
+_REFERENCES = "programs have no arrays that change"
+_JAX_SETTING = "a setting of jax's: `jax.config.update` and jax's own contexts hold for `fxgrad.jit`"
+_MAKERS = "for tools that work on jax itself"
+
+
+class Counterpart(NamedTuple):
+    """Where the names of a module of jax's are (None: nowhere), why, and why single ones are absent."""
+
+    ours: str | None
+    why: str = ""
+    absent: Mapping[str, str] = MappingProxyType({})
+
+
+def _each(names: str, why: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), why)
+
+
+_DISTRIBUTIONS = """
+    bernoulli beta betabinom binom cauchy chi2 dirichlet expon gamma gennorm geom gumbel_l gumbel_r laplace logistic
+    multinomial multivariate_normal nbinom norm pareto poisson t truncnorm uniform vonmises wrapcauchy
+"""
+
+MODULES: dict[str, Counterpart] = {
+    "jax": Counterpart("fxgrad", "", {
+        "Array": "arrays are NumPy's, jax's, or traced", "typeof": "`x.shape` and `x.dtype` say it",
+        **_each("NamedSharding P Shard auto_pcast copy_to_host_async make_array_from_callback make_mesh reshard set_mesh "
+                "make_array_from_process_local_data make_array_from_single_device_arrays pmap shard_map smap "
+                "remove_size_one_mesh_axis_from_type Device default_device host_count host_id host_ids process_count "
+                "process_index process_indices memory", _DEVICES),
+        **_each("Ref ad empty_ref free_ref freeze new_ref ds", _REFERENCES),
+        **_each("allow_f16_reductions default_matmul_precision default_prng_impl enable_custom_prng legacy_prng_key "
+                "jax2tf_associative_scan_reductions log_compiles explain_cache_misses numpy_rank_promotion "
+                "softmax_custom_jvp threefry_partitionable transfer_guard transfer_guard_device_to_device "
+                "transfer_guard_device_to_host transfer_guard_host_to_device thread_guard make_user_context "
+                "array_garbage_collection_guard no_execution no_tracing print_environment_info live_arrays",
+                _JAX_SETTING),
+        **_each("check_tracer_leaks checking_leaks", "a leaked tracer is always refused, with its line"),
+        "debug_infs": "`debug_nans` looks for NaNs alone",
+        "debug_key_reuse": "`fxgrad.debug.check_key_reuse(f)` looks for it in a function",
+        "effects_barrier": "un-jitted effects have run when a call returns; jax's waits for jitted ones",
+        "enable_checks": "`FXGRAD_CHECK` and `fxgrad.config.update(\"check_level\", 1)`",
+        "enable_x64": "arrays keep their dtype; `fxgrad.default_dtype` chooses that of new ones",
+        "ensure_compile_time_eval": "what does not depend on a traced array is computed at once",
+        "fwd_and_bwd": "`vjp` gives a pullback that jit can return",
+        "numpy_dtype_promotion": "the rules of promotion are one",
+    }),
+    "jax.tree": Counterpart("fxgrad.tree"),
+    "jax.tree_util": Counterpart("fxgrad.tree_util"),
+    "jax.flatten_util": Counterpart("fxgrad.flatten_util"),
+    "jax.custom_batching": Counterpart("fxgrad.custom_batching"),
+    "jax.custom_derivatives": Counterpart("fxgrad.custom_derivatives", "", {
+        **_each("CustomVJPPrimal custom_vjp_primal_tree_values", "`custom_vjp` has no symbolic zeros"),
+        "linear_call": "`linear_transpose` transposes by the rules of the operations",
+        "zero_from_primal": "`numpy.zeros_like`"}),
+    "jax.debug": Counterpart("fxgrad.debug", "", {
+        **_each("DebugEffect OrderedDebugEffect", _MAKERS),
+        **_each("inspect_array_sharding visualize_array_sharding visualize_sharding", _DEVICES),
+        "breakpoint": "Python's own `breakpoint()`, under `grad` or `disable_jit`", "log": "`debug.print`"}),
+    "jax.dtypes": Counterpart("fxgrad.dtypes", "", {
+        "TypePromotionError": "`fxgrad.errors.DTypeError`", "canonicalize_dtype": "dtypes stay what they are",
+        **_each("extended itemsize_bits prng_key scalar_type_of issubdtype",
+                "NumPy's dtypes say it; `fxgrad.random` has `key_dtype`"),
+        **_each("iinfo result_type", "`fxgrad.numpy` has it")}),
+    "jax.errors": Counterpart("fxgrad.errors", "", {"*": "the classes have other names; docs/errors.md lists them"}),
+    "jax.image": Counterpart("fxgrad.image", "", {"*": "methods are given as strings; other scalings are not there"}),
+    "jax.ops": Counterpart("fxgrad.segment"),
+    "jax.nn.initializers": Counterpart("fxgrad.nn.initializers"),
+    "jax.ad_checkpoint": Counterpart("fxgrad", "", {
+        **_each("Offloadable Recompute Saveable", "policies are those of `fxgrad.checkpoint_policies`")}),
+    "jax.typing": Counterpart(None, "annotations of jax's own: import them from jax.typing"),
+    "jax.dlpack": Counterpart("fxgrad.numpy", "", {"is_supported_dtype": "`from_dlpack` refuses what it has not"}),
+    "jax.scipy": Counterpart("fxgrad.scipy"),
+    "jax.scipy.stats": Counterpart("fxgrad.scipy.stats", "", {
+        **_each("gaussian_kde mode rankdata", "not there yet; `from_jax` imports jax's")}),
+    **{f"jax.scipy.stats.{name}": Counterpart(f"fxgrad.scipy.stats.{name}", "an object with the functions", {
+        "entropy": "not there yet; `from_jax` imports jax's"} if name == "poisson" else {}) for name in _DISTRIBUTIONS.split()},
+    **{f"jax.scipy.{name}": Counterpart(None, "not there yet; `from_jax` imports jax's functions, with all derivatives")
+       for name in ("cluster", "cluster.vq", "fft", "integrate", "interpolate", "ndimage", "optimize", "signal",
+                    "spatial", "spatial.transform", "sparse", "sparse.linalg")},
+    "jax.sharding": Counterpart(None, _DEVICES),
+    "jax.distributed": Counterpart(None, _DEVICES),
+    "jax.ref": Counterpart(None, _REFERENCES),
+    "jax.export": Counterpart(None, "programs have a text, JSON and Python form; `jax.export` takes `to_jax(f)`"),
+    "jax.stages": Counterpart(None, "`jit(f).lower(...)` gives jax's own stages"),
+    "jax.experimental": Counterpart(None, "not stable in jax; `from_jax` imports functions made with it"),
+    "jax.ffi": Counterpart(None, "`fxgrad.Primitive` makes operations of your own; `from_jax` imports ffi calls"),
+    "jax.profiler": Counterpart(None, "jax's profiler sees what `fxgrad.jit` runs"),
+    "jax.monitoring": Counterpart(None, _MAKERS),
+    **{f"jax.{name}": Counterpart(None, _MAKERS) for name in (
+        "api_util", "core", "interpreters", "lib", "extend", "example_libraries", "test_util", "tools", "version",
+        "cloud_tpu_init", "collect_profile")},
+}
+
+
+def public_modules() -> list[str]:
+    """The public modules of jax's: those that it comes with, and those inside that are reached as attributes."""
+    found = {"jax"}
+    for package in ("jax", "jax.scipy", "jax.scipy.stats", "jax.scipy.cluster", "jax.scipy.spatial", "jax.scipy.sparse",
+                    "jax.numpy", "jax.nn", "jax.lax"):
+        paths = importlib.import_module(package).__path__
+        found |= {f"{package}.{each.name}" for each in pkgutil.iter_modules(paths) if not each.name.startswith("_")}
+    return sorted(found)
+
+
+def is_compared(module: str) -> bool:
+    """Whether the module is one of the libraries that are compared name by name."""
+    return module.removeprefix("jax.") in LIBRARIES
+
+
+def missing(module: str) -> list[str]:
+    """The public names of a module of jax's that its counterpart has not."""
+    theirs, ours = importlib.import_module(module), _counterpart(module)
+    return [name for name in dir(theirs) if not name.startswith("_") and not hasattr(ours, name)
+            and not name.endswith("_p") and not isinstance(getattr(theirs, name, None), ModuleType)]
+
+
+def _counterpart(module: str) -> object:
+    path = MODULES[module].ours
+    assert path is not None
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError:
+        package, _, name = path.rpartition(".")
+        return getattr(importlib.import_module(package), name)
+
+
+def why_missing(module: str, name: str) -> str:
+    """Why a name is absent; "" if nobody says."""
+    absent = MODULES[module].absent
+    return absent.get(name, absent.get("*", ""))
+
+
+def table() -> str:
+    """The section of docs/comparison.md on all modules."""
+    lines = ["## All modules of jax", "", "What is compared name by name has a section above. Of the others:", "",
+             "| module | here | absent |", "|---|---|---|"]
+    for module in public_modules():
+        if is_compared(module):
+            lines.append(f"| `{module}` | `fxgrad.{module.removeprefix('jax.')}`, see above | |")
+            continue
+        given = MODULES[module]
+        if given.ours is None:
+            lines.append(f"| `{module}` | no | {given.why} |")
+            continue
+        reasons: dict[str, list[str]] = {}
+        for name in missing(module):
+            reasons.setdefault(why_missing(module, name), []).append(f"`{name}`")
+        shown = "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
+        note = f", {given.why}" if given.why else ""
+        lines.append(f"| `{module}` | `{given.ours}`{note} | {shown} |")
+    return "\n".join(lines) + "\n"
