@@ -36,7 +36,8 @@ _DISTRIBUTIONS = """
 MODULES: dict[str, Counterpart] = {
     "jax": Counterpart("fxgrad", "", {
         "Array": "arrays are NumPy's, jax's, or traced", "typeof": "`x.shape` and `x.dtype` say it",
-        **_each("NamedSharding P Shard auto_pcast copy_to_host_async make_array_from_callback make_mesh reshard set_mesh "
+        **_each("NamedSharding P Shard auto_pcast copy_to_host_async "
+                "make_array_from_callback make_mesh reshard set_mesh "
                 "make_array_from_process_local_data make_array_from_single_device_arrays pmap shard_map smap "
                 "remove_size_one_mesh_axis_from_type Device default_device host_count host_id host_ids process_count "
                 "process_index process_indices memory", _DEVICES),
@@ -86,7 +87,8 @@ MODULES: dict[str, Counterpart] = {
     "jax.scipy.stats": Counterpart("fxgrad.scipy.stats", "", {
         **_each("gaussian_kde mode rankdata", "not there yet; `from_jax` imports jax's")}),
     **{f"jax.scipy.stats.{name}": Counterpart(f"fxgrad.scipy.stats.{name}", "an object with the functions", {
-        "entropy": "not there yet; `from_jax` imports jax's"} if name == "poisson" else {}) for name in _DISTRIBUTIONS.split()},
+        "entropy": "not there yet; `from_jax` imports jax's"} if name == "poisson" else {})
+       for name in _DISTRIBUTIONS.split()},
     **{f"jax.scipy.{name}": Counterpart(None, "not there yet; `from_jax` imports jax's functions, with all derivatives")
        for name in ("cluster", "cluster.vq", "fft", "integrate", "interpolate", "ndimage", "optimize", "signal",
                     "spatial", "spatial.transform", "sparse", "sparse.linalg")},
