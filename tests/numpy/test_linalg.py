@@ -542,3 +542,28 @@ def test_without_symmetrizing_one_triangle_counts(lower: bool) -> None:
         np.testing.assert_allclose(function(a), np.linalg.eigvalsh(whole), rtol=1e-13)
         fxgrad.testing.check_grads(function, (a,), order=2)
     np.testing.assert_allclose(fnp.linalg.eigvalsh(a), np.linalg.eigvalsh((a + a.T) / 2), rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+def test_gradients_of_determinants_of_large_and_of_nearly_singular_matrices(dtype: Any) -> None:
+    """By one factorization where that has the digits, and else by singular values, alone and compiled."""
+    random = np.random.default_rng(0)
+    large = (random.normal(size=(200, 200)) / 14).astype(dtype)
+    singular = random.normal(size=(5, 4)) @ random.normal(size=(4, 5))
+    nearly = (singular + 1e-9 * random.normal(size=(5, 5))).astype(dtype)
+    stack = np.stack([nearly, np.eye(5, dtype=dtype), singular.astype(dtype)])
+
+    def minors(a: Any) -> Any:
+        wide = np.complex128 if dtype == np.complex128 else np.float64
+        signs = (-1.0) ** np.add.outer(np.arange(len(a)), np.arange(len(a)))
+        a = a.astype(wide)
+        return signs * np.array([[np.linalg.det(np.delete(np.delete(a, i, 0), j, 1)) for j in range(len(a))]
+                                 for i in range(len(a))])
+
+    tolerance = 2e-3 if dtype == np.float32 else 1e-9
+    gradient = fxgrad.grad(fnp.linalg.det, holomorphic=dtype == np.complex128)
+    for derive in (gradient, fxgrad.jit(gradient)):
+        exact = np.linalg.det(large.astype(np.complex128)) * np.linalg.inv(large.astype(np.complex128)).T
+        assert np.max(np.abs(derive(large) - exact)) <= tolerance * np.max(np.abs(exact))
+        for matrix, got in zip(stack, fxgrad.vmap(derive)(stack), strict=True):
+            np.testing.assert_allclose(got, minors(matrix), rtol=tolerance, atol=tolerance)
