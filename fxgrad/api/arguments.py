@@ -79,6 +79,13 @@ def _position(what: str, function: Any, number: Any, count: int) -> int:
     return int(number) % count
 
 
+def check_chunk_size(what: str, chunk_size: Any) -> None:
+    """Raises `ArgumentError` unless `chunk_size` is None or a whole number from 1 on."""
+    if chunk_size is not None and (not isinstance(chunk_size, int | np.integer) or isinstance(chunk_size, bool)
+                                   or chunk_size < 1):
+        raise ArgumentError(at_user_line(f"{what}: chunk_size={chunk_size!r}; it must be an int, at least 1, or None"))
+
+
 def static_positions(static_argnums: int | Sequence[int], count: int) -> set[int]:
     """The positions of static arguments, counted from the front; raises `ArgumentError` for one that is not there."""
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)

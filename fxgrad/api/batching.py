@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from fxgrad import tree
-from fxgrad.api.arguments import transformation
+from fxgrad.api.arguments import check_chunk_size, transformation
 from fxgrad.control.flat import check_leaf, just, parameter_names, trace_flat
 from fxgrad.core.avals import Aval, plain
 from fxgrad.core.interpreter import run
@@ -52,8 +52,7 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     _check_axes_argument("in_axes", in_axes, (tuple, dict))
-    if chunk_size is not None and chunk_size < 1:
-        raise ArgumentError(at_user_line(f"vmap: chunk_size={chunk_size}; it must be at least 1, or None"))
+    check_chunk_size("vmap", chunk_size)
     _check_axis_name(axis_name, chunk_size)
 
     @transformation("vmap", fun)

@@ -36,20 +36,26 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
     >>> float(output), float(tangent)
     (9.0, 6.0)
     """
-    transformation("jvp", fun)
+    return jvp_of("jvp", fun, primals, tangents, has_aux, argnums)
+
+
+def jvp_of(what: str, fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool,
+           argnums: Argnums | None) -> Any:
+    """As `jvp`, for the public function `what`, of which messages speak."""
+    transformation(what, fun)
     for name, value in (("primals", primals), ("tangents", tangents)):
         if not isinstance(value, tuple | list):
             raise ArgumentError(at_user_line(
-                f"jvp takes the {name} as a tuple, one entry for each argument, got a {type(value).__name__}. "
-                f"Write jvp(f, (x,), (t,))"))
+                f"{what} takes the {name} as a tuple, one entry for each argument, got a {type(value).__name__}. "
+                f"Write {what}(f, (x,), (t,))"))
     primals = tuple(primals)
     numbers = tuple(range(len(primals))) if argnums is None else argnums
-    selected = select("jvp", fun, numbers, primals)
-    given = match_trees("jvp", "primals", selected.structure, "tangents", tuple(tangents))
-    avals = leaf_avals("jvp", selected)
-    values = [tangent_leaf("jvp", value, aval, nth(selected.names, index))
+    selected = select(what, fun, numbers, primals)
+    given = match_trees(what, "primals", selected.structure, "tangents", tuple(tangents))
+    avals = leaf_avals(what, selected)
+    values = [tangent_leaf(what, value, aval, nth(selected.names, index))
               for index, (value, aval) in enumerate(zip(given, avals, strict=True))]
-    traced, aux = trace_differentiated("jvp", fun, has_aux, primals, {}, selected, avals)
+    traced, aux = trace_differentiated(what, fun, has_aux, primals, {}, selected, avals)
     marks = [ONE if _is_one(original) and type(value) is not Zero else type(value) is not Zero
              for original, value in zip(given, values, strict=True)]
     present = [value for value, mark in zip(values, marks, strict=True) if mark is True]

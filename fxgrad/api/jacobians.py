@@ -10,12 +10,13 @@ from fxgrad.api.arguments import (
     Argnums,
     Aux,
     Selected,
+    check_chunk_size,
     check_differentiable,
     leaf_avals,
     select,
     transformation,
 )
-from fxgrad.api.forward import jvp
+from fxgrad.api.forward import jvp_of
 from fxgrad.api.reverse import grad, trace_differentiated
 from fxgrad.control.flat import Traced
 from fxgrad.core.avals import Aval, plain
@@ -119,15 +120,14 @@ def hvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
     array([6., 0.])
     """
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    return jvp(grad(fun, argnums), primals, tangents, argnums=numbers)[1]
+    return jvp_of("hvp", grad(fun, argnums), primals, tangents, False, numbers)[1]
 
 
 def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
                  chunk_size: int | None, mode: Mode, with_value: bool) -> Callable[..., Any]:
     if mode not in ("auto", "forward", "reverse"):
         raise ArgumentError(at_user_line(f'{what}: mode={mode!r}; it must be "auto", "forward" or "reverse"'))
-    if chunk_size is not None and chunk_size < 1:
-        raise ArgumentError(at_user_line(f"{what}: chunk_size={chunk_size}; it must be at least 1, or None"))
+    check_chunk_size(what, chunk_size)
 
     @transformation(what, fun)
     @boundary

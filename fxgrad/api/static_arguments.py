@@ -11,8 +11,7 @@ import numpy as np
 from fxgrad import tree
 from fxgrad.control.flat import leaf_aval, parameter_names, with_static
 from fxgrad.core.avals import check_dtype
-from fxgrad.core.tape import leaked
-from fxgrad.core.tracer import Tracer
+from fxgrad.core.tracer import Tracer, leaked
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.tree import TreeDef
 

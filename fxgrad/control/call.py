@@ -57,9 +57,9 @@ def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Ca
         return [next(results) if marked else None for marked in linear]
 
     def batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, **params: Any,
-              ) -> tuple[list[Any], list[int]]:
-        outputs = _call(batched_program(program, size, tuple(axes)), values, params)
-        return outputs, [0] * len(outputs)
+              ) -> tuple[list[Any], list[int | None]]:
+        derived = batched_program(program, size, tuple(axes), (None,) * len(program.outputs))
+        return _call(derived, values, params), [0 if batched else None for batched in derived.extra]
 
     def _call(derived: Derived, inputs: Sequence[Any], params: dict[str, Any]) -> list[Any]:
         return bind(primitive, *derived.captured, *inputs, program=derived.program, **params)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.dtypes import DType
-from fxgrad.errors import DTypeError, at_user_line
+from fxgrad.errors import DTypeError, ShapeError, at_user_line
 
 Shape = tuple[int, ...]
 
@@ -166,8 +166,12 @@ def struct_aval(value: Any) -> Aval | None:
     """The aval that a `jax.ShapeDtypeStruct` describes; None for anything else."""
     if isinstance(value, jax.ShapeDtypeStruct):
         dtype = dtypes.from_jax(value.dtype)
-        return Aval(tuple(value.shape), dtypes.key_dtype if dtypes.is_key(dtype) else dtypes.canonical(value.dtype),
-                    bool(value.weak_type))
+        if not all(isinstance(extent, int | np.integer) and extent >= 0 for extent in value.shape):
+            raise ShapeError(at_user_line(
+                f"ShapeDtypeStruct of shape {tuple(value.shape)}: sizes are whole numbers, not less than 0. Programs "
+                "are traced for one shape; trace again for another"))
+        return Aval(tuple(map(int, value.shape)),
+                    dtypes.key_dtype if dtypes.is_key(dtype) else dtypes.canonical(value.dtype), bool(value.weak_type))
     return None
 
 

@@ -136,6 +136,23 @@ class Primitive:
     def __repr__(self) -> str:
         return self.name
 
+    def __copy__(self) -> Primitive:
+        return self
+
+    def __deepcopy__(self, _: Any) -> Primitive:
+        return self  # programs compare primitives by identity
+
+    def __reduce__(self) -> Any:
+        if registry.get(self.name) is not self:
+            raise TypeError(f"the primitive {self.name} is not the library's own, and cannot be pickled. Write "
+                            f"programs that hold it as text, and read it with fxgrad.parse(text, "
+                            f"primitives=[{self.name}_p])")
+        return _by_name, (self.name,)
+
+
+def _by_name(name: str) -> Primitive:
+    return registry[name]
+
 
 RULES = ("abstract", "numpy", "xla", "jvp", "transpose", "batch", "cost")
 """The names of the seven rules, in the order of the record."""

@@ -148,6 +148,15 @@ class Program:
     def __rich__(self) -> Any:
         return rich_hook(self)
 
+    def __copy__(self) -> Program:
+        return self  # programs are values, which nothing changes
+
+    def __deepcopy__(self, _: Any) -> Program:
+        return self
+
+    def __reduce__(self) -> Any:
+        return reduce_hook(self)
+
     def check(self) -> Program:
         """Verifies the program: bindings, types, outputs, nested programs; returns the program.
 
@@ -167,6 +176,7 @@ call_hook: Callable[[Program, tuple[Any, ...]], Any] = not_installed
 text_hook: Callable[[Program], str] = not_installed
 rich_hook: Callable[[Program], Any] = not_installed
 check_hook: Callable[[Program], None] = not_installed
+reduce_hook: Callable[[Program], Any] = not_installed
 
 
 def subprograms(params: dict[str, Any]) -> Iterator[Program]:

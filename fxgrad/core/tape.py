@@ -21,7 +21,7 @@ from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Source, Var, bonds, not_installed
 from fxgrad.core.sources import equation_source, user_source
 from fxgrad.core.told import param_key
-from fxgrad.core.tracer import Tracer
+from fxgrad.core.tracer import Tracer, leaked
 
 current: ContextVar[Tape | None] = ContextVar("current_tape", default=None)
 """The innermost tape of this thread or task."""
@@ -384,16 +384,6 @@ class Tape:
                 source = node.equation.source
                 return f"{errors.file_name(source.filename)}:{source.line} (in {source.code.co_name})"
         return ""
-
-
-def leaked(tracer: Tracer) -> errors.LeakedTracerError:
-    """The error for a tracer that outlived its function."""
-    made = tracer.tape.origin_of(tracer.variable)
-    where = f"made at {made}" if made else "an argument of the function"
-    return errors.LeakedTracerError(errors.at_user_line(
-        f"a traced array ({tracer.aval}) of {tracer.tape.name}, {where}, was used after {tracer.tape.name} had "
-        "returned. Return the value from the function (has_aux=True allows values beside the result) "
-        "and do not store it elsewhere"))
 
 
 def read(environment: dict[Var, Any], atom: Atom) -> Any:

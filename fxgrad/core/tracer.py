@@ -184,3 +184,18 @@ def _refusal(tracer: Tracer, what: str, instead: str) -> errors.FxgradError:
     return tracer.tape.refuse(errors.ArrayConversionError(errors.at_user_line(
         f"{what} would make numbers of a traced array ({tracer.aval}) and cut it off from the derivative without a "
         f"word. {instead}. (stop_gradient(x) cuts on purpose, and fxgrad.debug.value(x) looks at the value)")))
+
+
+def leaked(tracer: Tracer) -> errors.LeakedTracerError:
+    """The error for a tracer that outlived its function, or left the thread or task in which that is called."""
+    name = tracer.tape.name
+    if not tracer.tape.closed:
+        return errors.LeakedTracerError(errors.at_user_line(
+            f"a traced array ({tracer.aval}) of {name} was used in another thread or task than that in which {name} is "
+            "traced. Compute with it where it is traced, and hand arrays to threads"))
+    made = tracer.tape.origin_of(tracer.variable)
+    where = f"made at {made}" if made else "an argument of the function"
+    return errors.LeakedTracerError(errors.at_user_line(
+        f"a traced array ({tracer.aval}) of {name}, {where}, was used after {name} had "
+        "returned. Return the value from the function (has_aux=True allows values beside the result) "
+        "and do not store it elsewhere"))

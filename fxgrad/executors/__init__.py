@@ -13,7 +13,7 @@ import numpy as np
 from fxgrad.core import interpreter, tape
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
-from fxgrad.core.tracer import Tracer
+from fxgrad.core.tracer import Tracer, leaked
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.executors.xla import is_jax
@@ -23,7 +23,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     """Computes one primitive on concrete values; raises `LeakedTracerError` if one of them is a tracer."""
     for arg in args:
         if type(arg) is Tracer:
-            raise tape.leaked(arg)
+            raise leaked(arg)
     executor = xla_executor if any(is_jax(arg) for arg in args) else numpy_executor
     return executor.evaluate(primitive, args, params)
 
@@ -35,7 +35,7 @@ def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
             if is_jax(value):
                 return xla_executor.execute(program, inputs)
             if type(value) is Tracer:
-                raise tape.leaked(value)
+                raise leaked(value)
     return numpy_executor.execute(program, inputs)
 
 

@@ -17,7 +17,7 @@ from fxgrad.core.primitive import Primitive, registry
 from fxgrad.core.program import Atom, Equation, Program, Signature, Var
 from fxgrad.dtypes import DType
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
-from fxgrad.show.parser import WRONG_PARAMS
+from fxgrad.show.parser import WRONG_PARAMS, refusing_excess
 from fxgrad.show.reader import converted, plain_number, read_number, read_type
 from fxgrad.show.tokens import Text
 from fxgrad.show.values import is_named_tuple, library_classes
@@ -32,6 +32,11 @@ def from_json(text: str, primitives: Iterable[Primitive] = (), classes: Iterable
     Raises `ProgramSyntaxError`, which names the field, where the text is not of that form, and `ProgramError` where
     the program breaks the rules. Nothing in the text is executed.
     """
+    with refusing_excess():
+        return _loaded(text, primitives, classes)
+
+
+def _loaded(text: str, primitives: Iterable[Primitive], classes: Iterable[type]) -> Program:
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:

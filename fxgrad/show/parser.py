@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import enum
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.check import check
 from fxgrad.core.primitive import Primitive, registry
 from fxgrad.core.program import Atom, Equation, Program, Signature, Var
-from fxgrad.errors import FxgradError, ProgramError
+from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
 from fxgrad.show.reader import Reader, converted
 from fxgrad.show.syntax import (
     Binding,
@@ -45,6 +46,24 @@ def parse(text: str, primitives: Iterable[Primitive] = (), classes: Iterable[typ
     Raises `ProgramSyntaxError` with line and column where the text does not follow the grammar or a name in it is not
     known, and `ProgramError` with line and column where a type is not the one that the operation gives.
     """
+    with refusing_excess():
+        return _parsed(text, primitives, classes)
+
+
+@contextmanager
+def refusing_excess() -> Iterator[None]:
+    """Has what Python itself gives up on, such as lists in lists hundreds deep, raise `ProgramSyntaxError`."""
+    try:
+        yield
+    except FxgradError:
+        raise
+    except RecursionError:
+        raise ProgramSyntaxError("the program is nested too deeply to be read") from None
+    except (MemoryError, OverflowError, ValueError) as error:
+        raise ProgramSyntaxError(f"the program holds something too large to be read: {error}") from None
+
+
+def _parsed(text: str, primitives: Iterable[Primitive], classes: Iterable[type]) -> Program:
     place = Text(text)
     document = Reader(place).document()
     known = {**registry, **{primitive.name: primitive for primitive in primitives}}
