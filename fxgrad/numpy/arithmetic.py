@@ -165,9 +165,21 @@ def clip(arr: Any, /, min: Any = None, max: Any = None, *, out: Any = None, a_mi
     low, high = a_min if min is None else min, a_max if max is None else max
     result = operand(arr)
     refuse_complex("clip", result)
+    low, high = _bound(low, result, above=False), _bound(high, result, above=True)
     if low is not None:
         result = maximum(low, result)
     return new_array(as_array(result), arr) if high is None else minimum(high, result)
+
+
+def _bound(bound: Any, like: Any, above: bool) -> Any:
+    """A bound of integers; one that their dtype cannot hold is none, or the last that it can."""
+    aval = aval_of(like)
+    if type(bound) is not int or not dtypes.is_integer(aval.dtype) or aval.weak:
+        return bound
+    limits = np.iinfo(aval.dtype)
+    if limits.min <= bound <= limits.max:
+        return bound
+    return None if (bound > 0) == above else int(limits.min if above else limits.max)
 
 
 # --- functions of two -----------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from fxgrad.numpy import (
     shaping,
     statistics,
 )
+from fxgrad.numpy.meanings import WIDENED
 from fxgrad.numpy.updates import Updates
 from fxgrad.numpy.views import VIEWS, item, view
 from fxgrad.ops.join import unstack
@@ -63,13 +64,15 @@ _METHODS: dict[str, Function] = {
     "argpartition": ordering.argpartition, "argsort": ordering.argsort, "byteswap": bits.byteswap,
     "choose": editing.choose, "view": bits.view, "astype": creation.astype, "clip": arithmetic.clip,
     "conj": mathematics.conjugate.function, "conjugate": mathematics.conjugate.function,
-    "cumprod": ordering.cumprod, "cumsum": ordering.cumsum, "diagonal": rearranging.diagonal, "dot": products.dot,
+    "diagonal": rearranging.diagonal, "dot": products.dot,
     "flatten": shaping.ravel, "max": reductions.max, "mean": statistics.mean, "min": reductions.min,
-    "nonzero": finding.nonzero, "prod": reductions.prod, "ptp": reductions.ptp, "ravel": shaping.ravel,
+    "nonzero": finding.nonzero, "ptp": reductions.ptp, "ravel": shaping.ravel,
     "repeat": rearranging.repeat, "round": mathematics.round, "searchsorted": ordering.searchsorted,
-    "sort": ordering.sort, "squeeze": shaping.squeeze, "std": statistics.std, "sum": reductions.sum,
-    "swapaxes": shaping.swapaxes, "take": rearranging.take, "trace": rearranging.trace, "var": statistics.var,
+    "sort": ordering.sort, "squeeze": shaping.squeeze, "std": statistics.std,
+    "swapaxes": shaping.swapaxes, "take": rearranging.take, "var": statistics.var,
 }
+
+_WIDENED_METHODS = {name: WIDENED[name] for name in ("cumprod", "cumsum", "prod", "sum", "trace")}
 
 
 def _reflected(function: Function) -> Function:
@@ -143,7 +146,7 @@ def attach() -> None:
     members |= {f"__{name}__": _comparison(function) for name, function in _COMPARISONS.items()}
     members |= {name: property(function) for name, function in _PROPERTIES.items()}
     members |= {name: remembered(function, views=view if name in VIEWS else None)
-                for name, function in _METHODS.items()}
+                for name, function in {**_METHODS, **_WIDENED_METHODS}.items()}
     members |= inplace.changing_methods()
     members |= {
         "__getitem__": remembered(indexing.getitem, views=item), "__iter__": _iterate, "__contains__": _contains,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from fxgrad.core.tracer import Tracer
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.numpy.elementwise import Elementwise
 from fxgrad.numpy.inplace import CHANGING_FUNCTIONS, refuse_function, refuse_option, refuse_out, refuse_ufunc_at
+from fxgrad.numpy.meanings import wide_dtype
 from fxgrad.numpy.ordering import cumprod, cumsum
 from fxgrad.numpy.views import VIEWS, view
 
@@ -45,6 +45,8 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
         return function(*inputs, **options)
     if method == "at":
         raise refuse_ufunc_at(ufunc.__name__, inputs[0])
+    if method in ("reduce", "accumulate") and ufunc in _ACCUMULATED and options.get("dtype") is None:
+        options["dtype"] = wide_dtype(inputs[0])
     if method == "accumulate" and ufunc in _ACCUMULATED:
         options.setdefault("axis", 0)
         return _ACCUMULATED[ufunc](*inputs, **options)
@@ -68,12 +70,7 @@ def _array_function(_: Tracer, function: Any, __: Any, args: Sequence[Any], opti
         options = {key: value for key, value in options.items() if key not in _IGNORED}
     if function is np.nan_to_num and not (args[1] if len(args) > 1 else options.get("copy", True)):
         raise refuse_option("nan_to_num", args[0], "copy")
-    result = own(*args, **options)
-    return tuple(result) if type(result) is list and function in _OF_TUPLES else result
-
-
-_OF_TUPLES = frozenset({np.gradient, np.meshgrid})
-"""Functions that give tuples in NumPy, where jax's give lists."""
+    return own(*args, **options)
 
 
 def _name_of(function: Any) -> str:
@@ -94,19 +91,6 @@ def _unsupported(name: str, method: str = "__call__") -> UnsupportedError:
 
 
 # --- the tables ---------------------------------------------------------------------------------------------------
-
-
-TUPLES = ("gradient", "meshgrid", "broadcast_arrays", "atleast_1d", "atleast_2d", "atleast_3d")
-"""Functions of which NumPy's return tuples, where jax's of these names return lists."""
-
-
-def as_tuple(function: Function) -> Function:
-    """The function with lists turned into tuples."""
-    @functools.wraps(function)
-    def numpys(*args: Any, **options: Any) -> Any:
-        result = function(*args, **options)
-        return tuple(result) if type(result) is list else result
-    return numpys
 
 
 def install(functions: dict[str, Function], np_module: str = "") -> None:

@@ -1,0 +1,146 @@
+"""What NumPy's functions mean where jax's of the same names mean something else.
+
+`fxgrad.numpy.sum(x)` is jax's, and keeps integers in 32 bits; `np.sum(x)` and `x.sum()` of a traced `x` give the value
+that NumPy gives: sums and products of narrow integers and of bools are of 64 bits.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.tape import aval_of
+from fxgrad.dtypes import DType
+from fxgrad.numpy.arithmetic import multiply
+from fxgrad.numpy.calculus import convolve, correlate, diff, gradient
+from fxgrad.numpy.creation import meshgrid, zeros_like
+from fxgrad.numpy.histograms import histogram, histogram2d, histogramdd
+from fxgrad.numpy.logic import equal, where
+from fxgrad.numpy.mathematics import absolute, reciprocal
+from fxgrad.numpy.operands import PYTHON_SCALARS, as_array, common_type, operand
+from fxgrad.numpy.ordering import cumprod, cumsum, cumulative_prod, cumulative_sum, nancumprod, nancumsum
+from fxgrad.numpy.polynomials import polyder, vander
+from fxgrad.numpy.rearranging import trace
+from fxgrad.numpy.reductions import prod, sum
+from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, broadcast_arrays
+from fxgrad.numpy.statistics import nanprod, nansum
+from fxgrad.ops.space import convert
+
+Function = Callable[..., Any]
+
+
+def wide_dtype(x: Any) -> DType | None:
+    """What NumPy adds up such elements in, where that is not their own dtype: int64 or uint64."""
+    kind = aval_of(operand(x)).dtype.kind
+    return dtypes.int64 if kind in "bi" else dtypes.SUPPORTED["uint64"] if kind == "u" else None
+
+
+def as_numpy_adds(function: Function) -> Function:
+    """A sum or product of ours with NumPy's dtype where none is given."""
+    place = [*inspect.signature(function).parameters].index("dtype")
+
+    @functools.wraps(function)
+    def widened(a: Any, *args: Any, **options: Any) -> Any:
+        given = args[place - 1] if len(args) >= place else options.get("dtype")
+        if given is None:
+            dtype = wide_dtype(a)
+            if dtype is not None:
+                args = (*args[:place - 1], dtype, *args[place:]) if len(args) >= place else args
+                options = options if len(args) >= place else {**options, "dtype": dtype}
+        return function(a, *args, **options)
+    return widened
+
+
+WIDENED: dict[str, Function] = {function.__name__: as_numpy_adds(function) for function in (
+    sum, prod, cumsum, cumprod, nansum, nanprod, nancumsum, nancumprod, cumulative_sum, cumulative_prod, trace)}
+"""Functions of NumPy's, and methods of arrays, by name."""
+
+
+def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """`np.diff`: numbers at the ends are arrays, with their own dtype."""
+    prepend, append = (np.asarray(end) if type(end) in PYTHON_SCALARS else end for end in (prepend, append))
+    return diff(a, n, axis, prepend, append)
+
+
+def _vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    """`np.vander`: powers of integers are of 64 bits, or as wide as theirs."""
+    x = as_array(x)
+    return vander(convert(x, dtypes.int64) if aval_of(x).dtype.kind in "biu" else x, N, increasing)
+
+
+def _histogram(a: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None) -> Any:
+    """`np.histogram`: counts are integers."""
+    if density or weights is not None:
+        return histogram(a, bins, range, weights, density)
+    a = as_array(a)
+    return histogram(a, bins, range, np.ones(aval_of(a).shape, np.int64))
+
+
+def _histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None,
+                 ) -> Any:
+    """`np.histogramdd`: counts are floats."""
+    counts, edges = histogramdd(sample, bins, range, weights, density)
+    return convert(counts, dtypes.inexact_dtype(aval_of(counts).dtype)), tuple(edges)
+
+
+def _histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None,
+                 ) -> Any:
+    """`np.histogram2d`: counts are floats."""
+    counts, *edges = histogram2d(x, y, bins, range, weights, density)
+    return convert(counts, dtypes.inexact_dtype(aval_of(counts).dtype)), *edges
+
+
+def _reciprocal(x: Any) -> Any:
+    """`np.reciprocal`: of integers it is an integer."""
+    x = as_array(x)
+    if aval_of(x).dtype.kind not in "iu":
+        return reciprocal.function(x)
+    return where(equal.function(absolute.function(x), 1), x, zeros_like(x))
+
+
+def _exact(function: Function) -> Function:
+    """A product of sequences: of integers it is made of integers."""
+    @functools.wraps(function)
+    def exact(a: Any, v: Any, *args: Any, **options: Any) -> Any:
+        a, v = as_array(a), as_array(v)
+        dtype, _ = common_type([aval_of(a), aval_of(v)])
+        if dtype.kind in "iu":
+            options = {"preferred_element_type": dtype, **options}
+        return function(a, v, *args, **options)
+    return exact
+
+
+def _polyder(p: Any, m: int = 1) -> Any:
+    """`np.polyder`: of integers it is made of integers of 64 bits."""
+    p = as_array(p)
+    if aval_of(p).dtype.kind not in "iu":
+        return polyder(p, m)
+    for _ in range(operator.index(m)):
+        degree = aval_of(p).shape[0] - 1
+        p = multiply.function(p[:-1], np.arange(degree, 0, -1))
+    return p
+
+
+def _tuple_of(function: Function) -> Function:
+    """A function whose result is a list in jax and a tuple in NumPy."""
+    @functools.wraps(function)
+    def as_tuple(*args: Any, **options: Any) -> Any:
+        result = function(*args, **options)
+        return tuple(result) if type(result) is list else result
+    return as_tuple
+
+
+FUNCTIONS: dict[str, Function] = WIDENED | {
+    "diff": _diff, "vander": _vander, "histogram": _histogram, "histogramdd": _histogramdd,
+    "histogram2d": _histogram2d, "reciprocal": _reciprocal, "polyder": _polyder,
+    "convolve": _exact(convolve), "correlate": _exact(correlate),
+    **{function.__name__: _tuple_of(function) for function in (gradient, meshgrid, broadcast_arrays, atleast_1d,
+                                                               atleast_2d, atleast_3d)},
+}
+"""What `np.name(x)` of a traced `x` calls, where `fxgrad.numpy.name` means what jax's does."""
