@@ -89,9 +89,15 @@ MODULES: dict[str, Counterpart] = {
     **{f"jax.scipy.stats.{name}": Counterpart(f"fxgrad.scipy.stats.{name}", "an object with the functions", {
         "entropy": "not there yet; `from_jax` imports jax's"} if name == "poisson" else {})
        for name in _DISTRIBUTIONS.split()},
+    "jax.scipy.cluster": Counterpart("fxgrad.scipy.cluster"),
+    "jax.scipy.cluster.vq": Counterpart("fxgrad.scipy.cluster.vq"),
+    "jax.scipy.fft": Counterpart("fxgrad.scipy.fft"),
+    "jax.scipy.integrate": Counterpart("fxgrad.scipy.integrate"),
+    "jax.scipy.ndimage": Counterpart("fxgrad.scipy.ndimage"),
+    "jax.scipy.signal": Counterpart("fxgrad.scipy.signal", "", {
+        **_each("csd detrend istft stft welch", "not there yet; `from_jax` imports jax's")}),
     **{f"jax.scipy.{name}": Counterpart(None, "not there yet; `from_jax` imports jax's functions, with all derivatives")
-       for name in ("cluster", "cluster.vq", "fft", "integrate", "interpolate", "ndimage", "optimize", "signal",
-                    "spatial", "spatial.transform", "sparse", "sparse.linalg")},
+       for name in ("interpolate", "optimize", "spatial", "spatial.transform", "sparse", "sparse.linalg")},
     "jax.sharding": Counterpart(None, _DEVICES),
     "jax.distributed": Counterpart(None, _DEVICES),
     "jax.ref": Counterpart(None, _REFERENCES),

@@ -73,8 +73,8 @@ CASES: dict[str, tuple[Callable[[], Any], type[FxgradError], str]] = {
          "not the value f(x)")),
     "condition": (lambda: lax.while_loop(lambda c: c > 0, lambda c: c, X), errors.ShapeError,
         "while_loop: function must return one bool, got bool[3]. Reduce it, for example with fnp.all or fnp.any"),
-    "bounds": (lambda: lax.fori_loop(0, 2.5, lambda i, c: c, X), errors.DTypeError,
-        "fori_loop: upper must be an integer scalar, got f64*[]. Write int(n), or convert it with .astype('int32')"),
+    "bounds": (lambda: lax.fori_loop(0, 2.5j, lambda i, c: c, X), errors.DTypeError,
+        "fori_loop: upper must be a real scalar, got c128*[]. Write int(n), or convert it with .astype('int32')"),
     "unroll": (lambda: fxgrad.jit(lambda n: lax.fori_loop(0, n, lambda i, c: c, X, unroll=4))(3), errors.ArgumentError,
         "fori_loop: unroll needs bounds that are known while tracing. Leave it out, or make the bounds static"),
     "leaf": (lambda: lax.fori_loop(0, 2, lambda i, c: c, {"a": "text"}), errors.ArgumentError,
@@ -85,8 +85,8 @@ CASES: dict[str, tuple[Callable[[], Any], type[FxgradError], str]] = {
         ("bool() needs the value of a traced array (bool[]) in function, which is traced without values. "
          "It depends on: carry. Write fxgrad.numpy.where(condition, a, b) to choose between values, fxgrad.lax.cond, "
          "while_loop or fori_loop to choose or repeat pieces of code, or make the argument static (static_argnums)")),
-    "batch_size": (lambda: lax.map(lambda x: x, X, batch_size=0), errors.ArgumentError,
-        "map: batch_size=0; it must be at least 1, or None"),
+    "batch_size": (lambda: lax.map(lambda x: x, X, batch_size=-1), errors.ArgumentError,
+        "map: batch_size=-1; it must be at least 0, or None"),
     "axis": (lambda: lax.associative_scan(fnp.add, X, axis=1), errors.AxisError,
         "associative_scan: axis=1, and elems is f64[3]"),
     "solver": (lambda: lax.custom_linear_solve(lambda x: x, X, lambda m, b: b[:2]), errors.ShapeError,

@@ -1,0 +1,119 @@
+"""Cosine transforms, under the names of jax.scipy.fft; of type 2, as jax has them."""
+# ruff: noqa: A002  (the names of arguments are jax's)
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import numpy as fnp
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.numpy.operands import as_array, axes_of, axis_of, promoted_inexact, settled, shape_of
+
+__all__ = ["dct", "dctn", "idct", "idctn"]
+
+
+def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The cosine transform of `x` along `axis`, cut or filled with zeros to length `n`.
+
+    Entry k is the sum of `2 x[j] cos(pi k (2j + 1) / 2n)`; with `norm="ortho"` the transform is orthogonal. Raises
+    `UnsupportedError` for types other than 2.
+
+    >>> import numpy as np
+    >>> dct(np.ones(2))
+    array([4., 0.])
+    """
+    x, at = _prepared("dct", x, type, n, axis, norm)
+    size = shape_of(x)[-1]
+    shuffled = fnp.concatenate([x[..., ::2], x[..., 1::2][..., ::-1]], -1)
+    result = fnp.real(fnp.fft.fft(shuffled) * _turned(x, -1.0)) * 2.0
+    if norm == "ortho":
+        result = result * _scale(x, size)
+    return fnp.moveaxis(result, -1, at)
+
+
+def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `dct`, with the same arguments.
+
+    >>> import numpy as np
+    >>> idct(dct(np.array([1.0, 5.0, 2.0])))
+    array([1., 5., 2.])
+    """
+    x, at = _prepared("idct", x, type, n, axis, norm)
+    size = shape_of(x)[-1]
+    if norm == "ortho":
+        x = x / _scale(x, size)
+    behind = fnp.concatenate([fnp.zeros_like(x[..., :1]), x[..., :0:-1]], -1)
+    shuffled = fnp.real(fnp.fft.ifft((x - 1j * behind) * _turned(x, 1.0) * 0.5))
+    half = (size + 1) // 2
+    places = np.empty(size, np.int32)
+    places[::2], places[1::2] = np.arange(half), np.arange(size - 1, half - 1, -1)
+    return fnp.moveaxis(fnp.take(shuffled, places, axis=-1), -1, at)
+
+
+def dctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+         norm: str | None = None) -> Any:
+    """`dct` along several `axes` (None: all, or the last ones that `s` has sizes for).
+
+    >>> import numpy as np
+    >>> dctn(np.ones((2, 2)))
+    array([[16.,  0.],
+           [ 0.,  0.]])
+    """
+    return _along_all(dct, "dctn", x, type, s, axes, norm)
+
+
+def idctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+          norm: str | None = None) -> Any:
+    """The inverse of `dctn`, with the same arguments.
+
+    >>> import numpy as np
+    >>> idctn(dctn(np.eye(2)))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    return _along_all(idct, "idctn", x, type, s, axes, norm)
+
+
+def _along_all(transform: Any, name: str, x: Any, type: int, s: Sequence[int] | None, axes: Sequence[int] | None,
+               norm: str | None) -> Any:
+    x = as_array(x)
+    rank = len(shape_of(x))
+    chosen = axes_of(name, axes, rank) if axes is not None or s is None else tuple(range(rank - len(s), rank))
+    if s is not None and len(s) != len(chosen):
+        raise ArgumentError(at_user_line(f"{name}: {len(s)} sizes for {len(chosen)} axes; one for each is needed"))
+    for number, axis in enumerate(chosen):
+        x = transform(x, type, None if s is None else s[number], axis, norm)
+    return x
+
+
+def _prepared(name: str, x: Any, type: int, n: int | None, axis: int, norm: str | None) -> tuple[Any, int]:
+    """The array in its length, with the axis last, and where that was."""
+    if type != 2:
+        raise UnsupportedError(at_user_line(f"{name}: type={type} is not supported; type 2 is"))
+    if norm not in (None, "backward", "ortho"):
+        raise ArgumentError(at_user_line(f"{name}: norm={norm!r}; it must be None or 'ortho'"))
+    x, = settled(promoted_inexact(as_array(x)))
+    at = axis_of(name, axis, len(shape_of(x)))
+    x = fnp.moveaxis(x, at, -1)
+    size = shape_of(x)[-1]
+    if n is not None and n < size:
+        x = x[..., :n]
+    elif n is not None and n > size:
+        x = fnp.pad(x, [(0, 0)] * (len(shape_of(x)) - 1) + [(0, n - size)])
+    return x, at
+
+
+def _turned(x: Any, sign: float) -> Any:
+    size = shape_of(x)[-1]
+    return np.exp(sign * 0.5j * math.pi * np.arange(size) / size).astype(np.result_type(aval_of(x).dtype, np.complex64))
+
+
+def _scale(x: Any, size: int) -> Any:
+    scale = np.full(size, math.sqrt(1 / (2 * size)))
+    scale[:1] = math.sqrt(1 / (4 * size))
+    return scale.astype(aval_of(x).dtype)

@@ -1,0 +1,81 @@
+"""Arrays read between their elements, under the names of jax.scipy.ndimage."""
+# ruff: noqa: A002  (the names of arguments are jax's)
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad import numpy as fnp
+from fxgrad.core.tape import aval_of
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.numpy.indexing import getitem
+from fxgrad.numpy.operands import as_array, promoted_inexact, settled, shape_of
+
+__all__ = ["map_coordinates"]
+
+_MODES = ("constant", "nearest", "wrap", "mirror", "reflect")
+
+
+def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: str = "constant", cval: Any = 0.0) -> Any:
+    """The values of `input` at `coordinates`, one array for each axis, between elements of the nearest ones.
+
+    `order` is 0 (the nearest element) or 1 (linear). Outside is, by `mode`, `cval`, the `"nearest"` element, or the
+    array again: `"wrap"`, `"mirror"` or `"reflect"`, turned round about the last element or about its edge.
+
+    >>> import numpy as np
+    >>> map_coordinates(np.array([0.0, 10.0, 20.0]), [np.array([0.5, 1.0])], order=1)
+    array([ 5., 10.])
+    """
+    array = as_array(input)
+    shape = shape_of(array)
+    if len(coordinates) != len(shape):
+        raise ShapeError(at_user_line(f"map_coordinates: {len(coordinates)} coordinates for an array with {len(shape)} "
+                                      "axes; one for each is needed"))
+    if order not in (0, 1):
+        raise UnsupportedError(at_user_line(f"map_coordinates: order={order} is not supported; 0 and 1 are"))
+    if mode not in _MODES:
+        raise ArgumentError(at_user_line(f"map_coordinates: mode={mode!r}; it must be one of {', '.join(_MODES)}"))
+    given = [settled(promoted_inexact(as_array(coordinate)))[0] for coordinate in coordinates]
+    corners = [_corners(coordinate, order) for coordinate in given]
+    total: Any = 0.0
+    for choice in itertools.product(*corners):
+        places, inside = [], True
+        for (place, _), size in zip(choice, shape, strict=True):
+            within = (place >= 0) & (place < size)
+            inside = within & inside if mode == "constant" else True
+            places.append(fnp.clip(_fixed(place, size, mode), 0, size - 1).astype("int32"))
+        value = getitem(array, tuple(places))
+        if mode == "constant":
+            value = fnp.where(inside, value, fnp.asarray(cval, aval_of(array).dtype))
+        total = total + math.prod((weight for _, weight in choice), start=1.0) * value
+    dtype = aval_of(array).dtype
+    return fnp.round(total).astype(dtype) if dtype.kind in "iu" else fnp.asarray(total).astype(dtype)
+
+
+def _corners(coordinate: Any, order: int) -> list[tuple[Any, Any]]:
+    """The elements around a coordinate along one axis, with their weights."""
+    if order == 0:
+        away = fnp.sign(coordinate) * fnp.floor(fnp.abs(coordinate) + 0.5)  # halves are rounded away from zero
+        return [(away, 1.0)]
+    below = fnp.floor(coordinate)
+    part = coordinate - below
+    return [(below, 1.0 - part), (below + 1.0, part)]
+
+
+def _fixed(place: Any, size: int, mode: str) -> Any:
+    """Where an element outside is found inside."""
+    if mode == "wrap":
+        return fnp.remainder(place, size)
+    if mode == "mirror":
+        if size == 1:
+            return place * 0.0
+        turn = 2 * (size - 1)
+        folded = fnp.remainder(fnp.abs(place), turn)
+        return fnp.where(folded < size, folded, turn - folded)
+    if mode == "reflect":
+        folded = fnp.remainder(place, 2 * size)
+        return fnp.where(folded < size, folded, 2 * size - 1 - folded)
+    return place

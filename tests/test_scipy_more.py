@@ -1,0 +1,93 @@
+"""Convolutions, cosine transforms, reading between elements and clusters, against SciPy and jax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.ndimage
+import numpy as np
+import pytest
+import scipy.cluster.vq
+import scipy.fft
+import scipy.signal
+
+import fxgrad
+import fxgrad.scipy
+from fxgrad import errors
+
+RANDOM = np.random.default_rng(0)
+A, B = RANDOM.normal(size=(5, 6)), RANDOM.normal(size=(3, 2))
+U, V = RANDOM.normal(size=7), RANDOM.normal(size=4)
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize(("name", "one", "other"), [
+    ("convolve", U, V), ("convolve", A, B), ("convolve", V, U), ("correlate", U, V), ("correlate", A, B),
+    ("convolve2d", A, B), ("correlate2d", A, B), ("fftconvolve", A, B), ("fftconvolve", U, V),
+    ("convolve", U + 1j * U ** 2, V * 1j), ("correlate", U + 1j * U ** 2, V * 1j)])
+def test_convolutions_as_scipy(name: str, one: Any, other: Any, mode: str) -> None:
+    ours, theirs = getattr(fxgrad.scipy.signal, name), getattr(scipy.signal, name)
+    if mode == "same" and len(one) < len(other):
+        return  # SciPy centres with respect to the first, jax does not
+    expected = theirs(one, other, mode=mode)
+    np.testing.assert_allclose(ours(one, other, mode=mode), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(fxgrad.vmap(lambda x: ours(x, other, mode=mode))(one[None])[0], expected, atol=1e-12)
+    if np.isrealobj(one):
+        slope = fxgrad.grad(lambda x: np.sum(ours(x, other, mode=mode) ** 2))(one)
+        np.testing.assert_allclose(np.sum(slope * one), 2 * np.sum(expected ** 2), rtol=1e-9)
+
+
+@pytest.mark.parametrize("norm", [None, "ortho"])
+@pytest.mark.parametrize("name", ["dct", "idct", "dctn", "idctn"])
+def test_cosine_transforms_as_scipy(name: str, norm: str | None) -> None:
+    ours, theirs = getattr(fxgrad.scipy.fft, name), getattr(scipy.fft, name)
+    several = name.endswith("n")
+    for options in ({}, {"s": (4, 8)} if several else {"n": 4}, {"axes": (0,)} if several else {"axis": 0, "n": 9}):
+        expected = theirs(A, norm=norm, **options)
+        np.testing.assert_allclose(ours(A, norm=norm, **options), expected, rtol=1e-9, atol=1e-12)
+        rows = fxgrad.vmap(lambda x, o=options: ours(x, norm=norm, **o))(A[None])
+        np.testing.assert_allclose(rows[0], expected, atol=1e-12)
+    assert ours(A.astype(np.float32), norm=norm).dtype == np.float32
+    slope = fxgrad.grad(lambda x: np.sum(ours(x, norm=norm) ** 2))(A)
+    np.testing.assert_allclose(np.sum(slope * A), 2 * np.sum(theirs(A, norm=norm) ** 2), rtol=1e-9)
+    with pytest.raises(errors.UnsupportedError, match="type=3 is not supported"):
+        ours(A, type=3)
+
+
+@pytest.mark.parametrize("mode", ["constant", "nearest", "wrap", "mirror", "reflect"])
+@pytest.mark.parametrize("order", [0, 1])
+def test_map_coordinates_as_jax(order: int, mode: str) -> None:
+    places = [np.array([-7.3, -1.5, -0.4, 0.0, 0.5, 2.25, 3.9, 4.5, 11.2]), np.linspace(-8.0, 13.3, 9)]
+    with jax.enable_x64(True):
+        expected = np.asarray(jax.scipy.ndimage.map_coordinates(jnp.asarray(A), places, order, mode, 7.0))
+        theirs = lambda p: jnp.sum(jax.scipy.ndimage.map_coordinates(A, [p, places[1]], order, mode, 7.0))
+        slope = jax.grad(theirs)(places[0])
+    read = lambda p: fxgrad.scipy.ndimage.map_coordinates(A, [p, places[1]], order, mode, 7.0)
+    np.testing.assert_allclose(read(places[0]), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(fxgrad.jit(read)(places[0]), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(fxgrad.grad(lambda p: np.sum(read(p)))(places[0]), slope, rtol=1e-9, atol=1e-12)
+
+
+def test_map_coordinates_refuses() -> None:
+    with pytest.raises(errors.ShapeError, match="1 coordinates for an array with 2 axes"):
+        fxgrad.scipy.ndimage.map_coordinates(A, [U], 1)
+    with pytest.raises(errors.UnsupportedError, match="order=3 is not supported"):
+        fxgrad.scipy.ndimage.map_coordinates(U, [U], 3)
+    with pytest.raises(errors.ArgumentError, match="mode='far'; it must be one of constant"):
+        fxgrad.scipy.ndimage.map_coordinates(U, [U], 1, "far")
+
+
+def test_nearest_rows_as_scipy() -> None:
+    for obs, book in ((A, A[:2] + 0.1), (U, V)):
+        numbers, distances = fxgrad.scipy.cluster.vq.vq(obs, book)
+        expected = scipy.cluster.vq.vq(obs, book)
+        np.testing.assert_array_equal(numbers, expected[0])
+        np.testing.assert_allclose(distances, expected[1])
+    with pytest.raises(errors.ShapeError, match="vq: obs of shape"):
+        fxgrad.scipy.cluster.vq.vq(A, B)
+
+
+def test_trapezoid() -> None:
+    assert fxgrad.scipy.integrate.trapezoid is fxgrad.numpy.trapezoid
