@@ -37,6 +37,17 @@ class A:
         return np.asarray(values).astype(self.dtype or dtype)
 
 
+SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, -np.nan, 0.5, -2.5, 7.0, 1e30, -1e30, 0.1, 3.0],
+                   np.float32)
+"""Numbers at which functions have edges; for cases that are `static`, since nothing is differentiated there."""
+
+PAIRS = tuple(each.ravel() for each in np.meshgrid(SPECIAL, SPECIAL))
+"""Every pair of them, as two vectors."""
+
+NARROW = tuple(each.ravel() for each in np.meshgrid(*[np.array([0, 1, 2, 7, 127, -128, -1, -5], np.int8)] * 2))
+"""Every pair of such integers of 8 bits, as two vectors."""
+
+
 def whole(*shape: int, low: int = 0, high: int = 2) -> A:
     """Integers, whatever the dtype at hand."""
     return A(*shape, low=low, high=high, dtype="int32")

@@ -60,7 +60,8 @@ CASES: dict[str, list[Case]] = {
              Case(A(3), whole(2, low=5, high=6), mode="clip"), Case(A(3), whole(2, low=3, high=6), mode="wrap")],
     "take_along_axis": [Case(A(2, 3), whole(2, 2, high=2), axis=1)],
     "put_along_axis": [Case(A(2, 3), whole(2, 1, high=2), A(2, 1), axis=1, inplace=False)],
-    "put": [Case(A(4), np.array([0, 2]), A(2), inplace=False)],
+    "put": [Case(A(4), np.array([0, 2]), A(2), inplace=False), Case(A(4), np.array([-1, -9, 1]), A(3), inplace=False),
+            Case(A(4), np.array([-1, 6]), A(2), mode="wrap", inplace=False)],
     "choose": [Case(whole(3, high=1), [A(3), A(3)], mode="clip")],
     "compress": [Case(np.array([True, False, True]), A(3), static=True)],
     "extract": [Case(np.array([True, False, True]), A(3), static=True)],
@@ -117,3 +118,12 @@ CASES: dict[str, list[Case]] = {
     "histogram2d": [Case(A(9), A(9), 3, range=((-2.0, 2.0), (-2.0, 2.0)))],
     "histogramdd": [Case(A(9, 2), 3, range=((-2.0, 2.0), (-2.0, 2.0)))],
 }
+
+# Where conditions overlap, places are negative or out of range, and numbers have more digits than the default dtype.
+CASES["piecewise"].append(Case(A(5), call=lambda m, x: m.piecewise(x, [x > -1, x > 0], [1, 2, 3])))
+CASES["take_along_axis"].append(Case(A(4), np.array([-1, 3, -4]), 0))
+CASES["take"] += [Case(A(4), np.array([-1, 9, -9]), mode=mode) for mode in ("fill", "wrap", "clip")]
+for _name in ("linspace", "logspace", "geomspace"):
+    CASES[_name].append(Case(0.1, 1.0, 7, dtype=D, dtypes=("float64",)))
+CASES["result_type"] += [Case(dtype, number, static=True) for dtype in ("uint8", "int16", "float16")
+                         for number in (1, 1.5, True, 1j)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.comparison.arguments import A, Case, whole
+from tests.comparison.arguments import NARROW, PAIRS, SPECIAL, A, Case, whole
 
 UNARY = """abs absolute angle arcsinh arctan asinh atan bitwise_count bitwise_invert bitwise_not cbrt ceil conj
 conjugate cos cosh deg2rad degrees exp exp2 expm1 fabs floor frexp i0 imag invert iscomplex isfinite isinf isnan
@@ -35,3 +35,18 @@ CASES: dict[str, list[Case]] = {
     "angle": [Case(A(2, 3)), Case(A(2, 3), deg=True)],
     "where": [Case(A(2, 3, dtype="bool"), A(2, 3), A(3)), Case(A(2, 1, dtype="bool"), A(3), 0)],
 }
+
+_INTEGERS = {"bitwise_count", "bitwise_invert", "bitwise_not", "invert", "bitwise_and", "bitwise_or", "bitwise_xor",
+             "gcd", "lcm"}
+# At integers and 0, and for the whole part of infinities, values are NumPy's, where jax's are not defined, or NaNs.
+_NUMPYS = {"floor_divide", "divmod", "modf"}
+
+for _name in {*UNARY, *POSITIVE, *INSIDE, "arccosh", "acosh"} - _INTEGERS - _NUMPYS:
+    CASES[_name].append(Case(SPECIAL, static=True))
+for _name in {*BINARY, "divide", "fmod"}:
+    if _name not in _INTEGERS | {"divmod"}:
+        CASES[_name].append(Case(*PAIRS, static=True))
+    if _name not in _NUMPYS:
+        CASES[_name].append(Case(*NARROW, static=True))
+for _name in ("power", "pow"):
+    CASES[_name] += [Case(*PAIRS, static=True), Case(A(12, low=-9, high=9), whole(12, high=30), dtypes=("int32",))]

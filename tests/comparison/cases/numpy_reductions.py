@@ -81,3 +81,6 @@ FFT: dict[str, list[Case]] = {
     "fftfreq": [Case(5, dtypes=("float32",)), Case(4, 0.5, dtypes=("float32",))],
     "rfftfreq": [Case(5, dtypes=("float32",)), Case(4, 0.5, dtypes=("float32",))],
 }
+
+CASES["cumulative_sum"].append(Case(A(4, low=100, high=200, dtype="uint8")))
+CASES["diff"].append(Case(A(2, 4), n=0, prepend=0, append=1))

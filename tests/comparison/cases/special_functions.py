@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.comparison.arguments import DTYPES, A, Case
+from tests.comparison.arguments import DTYPES, SPECIAL, A, Case
 
 REAL = ("float32", "float64")
 NO_BOOL = tuple(dtype for dtype in DTYPES if dtype != "bool")
@@ -12,7 +12,8 @@ P = A(2, 3, low=0.3, high=3)
 
 CASES: dict[str, list[Case]] = {
     **{name: [Case(P)] for name in UNARY},
-    **{name: [Case(A(2, 3))] for name in ("erf", "erfc", "expit", "i0", "i0e", "i1", "i1e", "log_ndtr", "ndtr")},
+    **{name: [Case(A(2, 3)), Case(SPECIAL, static=True)] for name in (
+        "erf", "erfc", "expit", "i0", "i0e", "i1", "i1e", "log_ndtr", "ndtr")},
     **{name: [Case(A(2, 3, low=0.1, high=0.9))] for name in ("logit", "ndtri")},
     "digamma": [Case(P, dtypes=NO_BOOL)],  # at the pole 0 it is NaN or -inf, by the version of jax
     "spence": [Case(P, without={"derivatives": "jax's vjp is NaN for some arguments between 1 and 2, where its own "
@@ -34,3 +35,8 @@ CASES: dict[str, list[Case]] = {
     "factorial": [Case(A(3, low=0, high=5))],
     "multigammaln": [Case(A(3, low=2, high=4), 2)],
 }
+
+CASES["log_ndtr"].append(Case(A(400, low=-40, high=5), dtypes=("float32", "float64")))
+CASES["betaln"].append(Case(A(3, low=1e4, high=1e7), A(3, low=0.5, high=9), dtypes=("float32",), without={
+    "derivatives": "differences of digammas of large numbers"}))
+CASES["zeta"].append(Case(A(3, low=4, high=30), A(3, low=0.5, high=40), fixed=(0,)))
