@@ -48,7 +48,8 @@ def _abstract(index: Aval, *avals: Aval, branches: Branches) -> list[Aval]:
 
 
 def _run_numpy(index: Any, *values: Any, branches: Branches) -> list[Any]:
-    return numpy_executor.call(branches[min(max(int(index), 0), len(branches) - 1)], values)
+    outputs = numpy_executor.call(branches[min(max(int(index), 0), len(branches) - 1)], values)
+    return numpy_executor.own(outputs, range(len(outputs)), values)
 
 
 def _emit(lax: Any, index: Any, *values: Any, branches: Branches) -> list[Any]:

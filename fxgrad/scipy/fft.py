@@ -72,9 +72,8 @@ def idctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[
     """The inverse of `dctn`, with the same arguments.
 
     >>> import numpy as np
-    >>> idctn(dctn(np.eye(2)))
-    array([[1., 0.],
-           [0., 1.]])
+    >>> np.allclose(idctn(dctn(np.eye(2))), np.eye(2))
+    True
     """
     return _along_all(idct, "idctn", x, type, s, axes, norm)
 
