@@ -18,7 +18,7 @@ from fxgrad.core.symbolic import Zero
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.ops.space import zeros
 from fxgrad.tracebacks import boundary
-from fxgrad.transforms.forward import ONE, has_tangent, jvp_program
+from fxgrad.transforms.forward import ONE, has_tangent, is_one, jvp_program
 from fxgrad.transforms.linearize import linearized
 
 
@@ -55,9 +55,10 @@ def jvp_of(what: str, fun: Callable[..., Any], primals: Sequence[Any], tangents:
     avals = leaf_avals(what, selected)
     values = [tangent_leaf(what, value, aval, nth(selected.names, index))
               for index, (value, aval) in enumerate(zip(given, avals, strict=True))]
+    ones = [*map(is_one, given)]
     traced, aux = trace_differentiated(what, fun, has_aux, primals, {}, selected, avals)
-    marks = [ONE if _is_one(original) and type(value) is not Zero else type(value) is not Zero
-             for original, value in zip(given, values, strict=True)]
+    marks = [ONE if one and type(value) is not Zero else type(value) is not Zero
+             for one, value in zip(ones, values, strict=True)]
     present = [value for value, mark in zip(values, marks, strict=True) if mark is True]
     wrt = (*[False] * traced.program.captured, *marks)
     outputs = plain(jvp_program(traced.program, wrt, traced.known)(
@@ -68,11 +69,6 @@ def jvp_of(what: str, fun: Callable[..., Any], primals: Sequence[Any], tangents:
         gradient_leaf(value, aval)
         for value, aval in zip(outputs[count:count + main], traced.program.out_avals[:main], strict=True)])
     return (output, tangent) if aux is None else (output, tangent, aux.restore(outputs[main:count]))
-
-
-def _is_one(tangent: Any) -> bool:
-    """Whether the user wrote the number 1 as a tangent."""
-    return type(tangent) in (int, float) and tangent == 1
 
 
 @boundary

@@ -377,6 +377,13 @@ class Tape:
         names = self.input_names() if self.input_names else [f"input {i}" for i in range(len(self.root.outputs))]
         return [name for name, root in zip(names, self.root.outputs, strict=True) if root in wanted]
 
+    def recent_maker(self, var: Var) -> Equation | None:
+        """The equation that made `var`, if it is one of the last."""
+        for node in self.nodes[:-65:-1]:
+            if var in node.outputs:
+                return node.equation
+        return None
+
     def origin_of(self, var: Var) -> str:
         """The user's line that made `var`, for messages; "" if it is an input."""
         for node in self.nodes:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.interpreter import Derived, Interpreter, bind, derive, rule_inputs
 from fxgrad.core.primitive import NO_TANGENT
 from fxgrad.core.program import Equation, Program
+from fxgrad.core.simplify import is_literal
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of
-from fxgrad.ops.space import instantiate
+from fxgrad.core.tracer import Tracer
+from fxgrad.ops.space import broadcast_to_p, full, instantiate
 
 
 class Dual(NamedTuple):
@@ -63,7 +67,22 @@ def spread(avals: Sequence[Aval], wrt: Sequence[bool], given: Sequence[Any]) -> 
 
 
 ONE = "one"
-"""In the place of True in `wrt`: the tangent is the number 1, known to the program and not an input."""
+"""In the place of True in `wrt`: the tangent is 1 everywhere, known to the program and not an input."""
+
+
+def instantiate_one(aval: Aval) -> Any:
+    """A tangent that is 1 everywhere, of which products know."""
+    return full(aval.shape, 1, aval.dtype) if aval.shape else Literal(1, aval)
+
+
+def is_one(tangent: Any) -> bool:
+    """Whether a tangent that was given is known to be 1 everywhere: a number, or what `np.ones_like` gives."""
+    if type(tangent) is np.ndarray:
+        return tangent.dtype.kind == "f" and tangent.size > 0 and bool((tangent == 1).all())
+    if type(tangent) is Tracer:
+        maker = tangent.tape.recent_maker(tangent.variable)
+        return maker is not None and maker.primitive is broadcast_to_p and is_literal(maker.inputs[0], 1)
+    return type(tangent) in (int, float) and bool(tangent == 1)
 
 
 def jvp_program(program: Program, wrt: tuple[bool | str, ...], known: int = 0) -> Derived:
@@ -76,7 +95,7 @@ def jvp_program(program: Program, wrt: tuple[bool | str, ...], known: int = 0) -
 
     def build(*values: Any) -> tuple[list[Any], None]:
         tangents = spread(avals, [mark is True for mark in wrt], values[len(avals):])
-        tangents = [Literal(1, aval) if mark == ONE else tangent
+        tangents = [instantiate_one(aval) if mark == ONE else tangent
                     for tangent, aval, mark in zip(tangents, avals, wrt, strict=True)]
         outputs, out_tangents = forward(program, values[:len(avals)], tangents)
         return [*outputs, *map(instantiate, out_tangents)], None

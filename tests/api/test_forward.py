@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -153,3 +155,33 @@ def test_nested_derivatives_of_a_product_are_right(order: int) -> None:
         if order <= 6:
             reverse = count_nested(grad, lambda x: x * np.exp(x), order)[1]
             assert reverse == pytest.approx(forward, rel=1e-12)
+
+
+@pytest.mark.parametrize("ones", [np.ones_like, lambda x: np.ones(3)])
+def test_nested_derivatives_in_the_direction_of_ones_stay_small(ones) -> None:
+    def h(x):
+        return np.sin(x) * np.exp(x)
+
+    counts, x = [], np.array([0.5, 1.0, -2.0])
+    for order in range(1, 7):
+        def h(x, g=h):
+            return fxgrad.jvp(g, (x,), (ones(x),))[1]
+        counts.append(len(fxgrad.make_program(h)(x).equations))
+        # the n-th derivative is 2 ** (n / 2) sin(x + n pi / 4) exp(x)
+        expected = 2 ** (order / 2) * np.sin(x + order * np.pi / 4) * np.exp(x)
+        for _ in range(3):
+            np.testing.assert_allclose(h(x), expected)
+    assert all(after - before <= 4 for before, after in itertools.pairwise(counts)), counts
+
+
+def test_directions_of_ones_are_as_any_other() -> None:
+    def f(x):
+        return np.cumsum(x * x) @ np.ones((3, 2)), np.sort(x), x[1:], x.reshape(3, 1)
+
+    x = np.array([0.5, 1.0, -2.0])
+    for tangent in (np.ones(3), np.full(3, 1.5), np.array([1.0, 1.0, 2.0]), np.ones(3)):
+        _, got = fxgrad.jvp(f, (x,), (tangent,))
+        _, linear = fxgrad.linearize(f, x)
+        for left, right in zip(got, linear(tangent), strict=True):
+            np.testing.assert_allclose(left, right)
+            assert left.shape == right.shape
