@@ -9,7 +9,7 @@ import pytest
 
 import fxgrad
 from fxgrad import grad, jit, value_and_grad
-from fxgrad.errors import ArrayConversionError, ConcretizationError
+from fxgrad.errors import ArrayConversionError, ConcretizationError, LeakedTracerError
 from tests.cures import REFUSALS, compiled, cured
 
 X = np.array([0.3, 1.2, 2.0])
@@ -107,3 +107,19 @@ def test_updates_of_numpys_arrays_as_in_the_messages() -> None:
     table = np.arange(4.0)
     np.testing.assert_array_equal(fxgrad.numpy.at(table)[1].set(7.0), [0.0, 7.0, 2.0, 3.0])
     np.testing.assert_array_equal(table, np.arange(4.0))
+
+
+def test_a_rule_that_closes_over_a_mapped_array_is_told_to_take_it_as_an_argument() -> None:
+    def closing(x, z):
+        scaled = fxgrad.custom_jvp(lambda y: x * y)
+        scaled.defjvp(lambda primals, tangents: (x * primals[0], x * tangents[0]))
+        return scaled(z)
+
+    def taking(x, z):
+        scaled = fxgrad.custom_jvp(lambda x, y: x * y)
+        scaled.defjvp(lambda primals, tangents: (primals[0] * primals[1], primals[0] * tangents[1]))
+        return scaled(x, z)
+    said = "^the jvp rule of function uses a traced array of a function that has returned .* Make that array"
+    with pytest.raises(LeakedTracerError, match=said):
+        fxgrad.jvp(lambda z: fxgrad.vmap(lambda x: closing(x, z))(X), (2.0,), (1.0,))
+    np.testing.assert_allclose(fxgrad.jvp(lambda z: fxgrad.vmap(lambda x: taking(x, z))(X), (2.0,), (1.0,))[1], X)

@@ -20,6 +20,7 @@ from fxgrad.core.sources import equation_source
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, axes_in_scope, bind, bind_equation, current
 from fxgrad.core.tracer import Tracer
+from fxgrad.errors import LeakedTracerError
 
 batched_axis: ContextVar[str | None] = ContextVar("batched_axis", default=None)
 """The name of the axis that the batching under way gives to what it batches, if it has one."""
@@ -93,7 +94,13 @@ def consult(function: Consulted, inputs: Sequence[Any], origin: Any, name: str) 
 
     What is derived meanwhile is remembered together with this run.
     """
-    consultation = Consultation(function, inputs, origin, name)
+    try:
+        consultation = Consultation(function, inputs, origin, name)
+    except LeakedTracerError as error:
+        _, _, line = str(error).rpartition("\n  at ")
+        raise LeakedTracerError(
+            f"{name} uses a traced array of a function that has returned by the time the rule runs. Make that array an "
+            f"argument of the function that the rule belongs to\n  at {line}") from None
     consultations = _under_way.get()
     if consultations is not None:
         consultations.append(consultation)
