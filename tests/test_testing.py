@@ -268,3 +268,14 @@ def test_check_grads_refuses(call: Callable[[], Any], message: str) -> None:
         call()
     assert str(caught.value).splitlines()[0] == message
 
+
+
+def test_a_batch_rule_that_records_another_type_than_it_computes() -> None:
+    """With axes of size 1 in place of repeated ones, for a rule of types that does not broadcast."""
+    def batch(size: int, values: list[Any], axes: list[int | None]) -> tuple[list[Any], list[int]]:
+        moved = [value[None] if axis is None else value for value, axis in zip(values, axes, strict=True)]
+        return bind(narrow, *moved), [0]
+
+    narrow = replace(mul_p, name="narrow", abstract=lambda x, y: [x], batch=batch)
+    with pytest.raises(LawError, match="does abstract say what the numpy rule does"):
+        check_laws(narrow, [np.ones(3), np.ones(3)], laws=["batch"])

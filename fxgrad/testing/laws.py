@@ -321,6 +321,7 @@ def _check_batch(case: Case, axes: tuple[int | None, ...]) -> None:
     what = f"batched along {list(axes)}"
     if len(outputs) != len(loop[0]) or len(out_axes) != len(outputs):
         raise case.fail(f"{what}: {len(outputs)} outputs and {len(out_axes)} axes, where {len(loop[0])} are expected")
+    _check_recorded(case, values, axes, what, outputs)
     stacked = [np.stack(list(column)) for column in zip(*loop, strict=True)]
     moved = []
     for index, (output, axis) in enumerate(zip(outputs, out_axes, strict=True)):
@@ -333,6 +334,18 @@ def _check_batch(case: Case, axes: tuple[int | None, ...]) -> None:
         moved.append(np.moveaxis(array, axis, 0))
     case.typed(moved, [Aval(array.shape, array.dtype) for array in stacked], what)
     case.same(moved, stacked, f"{what}, compared with a loop")
+
+
+def _check_recorded(case: Case, values: Sequence[Any], axes: tuple[int | None, ...], what: str,
+                    outputs: Sequence[Any]) -> None:
+    """While it is recorded the batch rule must give the types that it gives when it computes."""
+    avals: list[Any] = [array_aval(value) for value in values]
+    program = trace(lambda *tracers: case.primitive.batch(BATCH, list(tracers), list(axes), **case.params)[0], avals,
+                    staging=True, intern=False)[0]
+    computed = [as_array(output) for output in outputs]
+    if [(aval.shape, aval.dtype) for aval in program.out_avals] != [(array.shape, array.dtype) for array in computed]:
+        raise case.fail(f"{what}: recorded it gives {described(program.out_avals)}, computed {described(computed)}; "
+                        "does abstract say what the numpy rule does?")
 
 
 def _cost_law(case: Case) -> None:
