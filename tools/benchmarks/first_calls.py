@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,7 @@ import numpy as np
 import fxgrad
 from benchmarks.libraries import autograd, jax_arguments
 from benchmarks.problems import PROBLEMS, chain
-from benchmarks.workload import Absolute, Peer, Peers, Workload, nothing
+from benchmarks.workload import Absolute, Peer, Peers, Ratio, Workload, nothing
 
 OPERATIONS = 1000
 
@@ -30,6 +32,26 @@ def first_call(name: str, small: bool) -> Peers:
     return peers
 
 
+def steps_loss(xp: Any, count: int) -> Callable[[Any], Any]:
+    """A Python loop of so many steps of three operations."""
+    def loss(w: Any) -> Any:
+        x = np.full(8, 0.1)
+        for _ in range(count):
+            x = xp.tanh(x * w + 0.01)
+        return xp.sum(x)
+    return loss
+
+
+def long_loop(count: int, small: bool) -> Peers:
+    """The first call of the gradient of a long Python loop, in float64."""
+    count, w = (10 if small else count), np.full(8, 0.5)
+    peers = {"fxgrad": Peer(lambda: fxgrad.grad(steps_loss(np, count))(w), prepare=fxgrad.clear_caches)}
+    if autograd():
+        grad, namespace = autograd().grad, autograd().numpy
+        peers["autograd"] = Peer(lambda: grad(steps_loss(namespace, count))(w), prepare=nothing)
+    return peers
+
+
 def of_problem(name: str) -> Workload:
     """The workload of the first call of one of the problems."""
     return Workload(f"first call: {name}", f"First call of the gradient of {PROBLEMS[name].title}, float32",
@@ -41,4 +63,8 @@ WORKLOADS = [
     Workload(f"first call: {OPERATIONS} operations",
              f"First call of the gradient of {OPERATIONS} operations on ten numbers, float32",
              functools.partial(first_call, ""), (Absolute(25_000.0),)),
+    Workload("first call: 1,000 steps", "First call of the gradient of a Python loop of 1,000 steps",
+             functools.partial(long_loop, 1_000), (Ratio("autograd", 2.0),)),
+    Workload("first call: 50,000 steps", "Every call of the gradient of a Python loop of 50,000 steps",
+             functools.partial(long_loop, 50_000), (Ratio("autograd", 1.0),)),
 ]
