@@ -210,6 +210,7 @@ def test_elementwise(primitive: Primitive, monkeypatch: pytest.MonkeyPatch) -> N
             hold(primitive, given, operands, together=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("primitive", [each for each in ELEMENTWISE if rewrites.of(each)[0].__name__ == BROADCASTS],
                          ids=str)
 def test_broadcasts(primitive: Primitive) -> None:
@@ -248,6 +249,7 @@ def layouts(primitive: Primitive) -> Iterator[tuple[dict[str, Any], list[Operand
                     yield sample.params, [made, *(Made([other]) for other in avals[1:])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("primitive", LAYOUT, ids=str)
 def test_layouts(primitive: Primitive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "check_level", 0)
@@ -256,6 +258,7 @@ def test_layouts(primitive: Primitive, monkeypatch: pytest.MonkeyPatch) -> None:
         hold(primitive, given, operands)
 
 
+@pytest.mark.slow
 def test_every_rewrite_is_reached() -> None:
     """After the tests above, in one process."""
     missing = {(primitive, index) for primitive, entries in rewrites._entries.items() for index in range(len(entries))}

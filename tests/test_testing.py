@@ -20,7 +20,7 @@ from fxgrad.ops.comparison import gt
 from fxgrad.ops.parts import conj, conj_p
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.shape import rev
-from fxgrad.ops.space import reduce_sum, unbroadcast
+from fxgrad.ops.space import move_axis, reduce_sum, unbroadcast
 from fxgrad.ops.trigonometric import cos, sin, sin_p
 from fxgrad.testing import LAWS, TOLERANCES, LawError, check_grads, check_laws, check_primitive
 
@@ -273,7 +273,8 @@ def test_check_grads_refuses(call: Callable[[], Any], message: str) -> None:
 def test_a_batch_rule_that_records_another_type_than_it_computes() -> None:
     """With axes of size 1 in place of repeated ones, for a rule of types that does not broadcast."""
     def batch(size: int, values: list[Any], axes: list[int | None]) -> tuple[list[Any], list[int]]:
-        moved = [value[None] if axis is None else value for value, axis in zip(values, axes, strict=True)]
+        moved = [value[None] if axis is None else move_axis(value, axis, 0)
+                 for value, axis in zip(values, axes, strict=True)]
         return bind(narrow, *moved), [0]
 
     narrow = replace(mul_p, name="narrow", abstract=lambda x, y: [x], batch=batch)

@@ -50,7 +50,8 @@ def test_piecewise_takes_the_last_condition_that_holds() -> None:
 
 
 @pytest.mark.parametrize("mode", ["clip", "fill", "drop", "wrap", "promise_in_bounds"])
-@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8])
+@pytest.mark.parametrize("dtype", [np.int8, *(pytest.param(each, marks=pytest.mark.slow) for each in (
+    np.int32, np.int64, np.uint8))])
 def test_negative_places(mode: str, dtype: Any) -> None:
     """They count from the end, on every path; `take` alone clips them, as NumPy does."""
     array = np.arange(200.0)
@@ -169,7 +170,8 @@ def test_operations_on_peculiar_floats(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod", "add", "subtract", "multiply", "power", "gcd",
                                   "lcm", "bitwise_xor", "maximum", "divide"])
-@pytest.mark.parametrize("dtype", WHOLE)
+@pytest.mark.parametrize("dtype", [each if np.dtype(each).itemsize == 1 else pytest.param(each, marks=pytest.mark.slow)
+                                   for each in WHOLE])
 def test_operations_on_peculiar_integers(name: str, dtype: Any) -> None:
     x, y = (each.ravel() for each in np.meshgrid(WHOLE[dtype], WHOLE[dtype]))
     if name == "power":
