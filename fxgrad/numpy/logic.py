@@ -146,7 +146,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
             return select_n(condition, y, x)
     x, y = promoted(operand(x), operand(y))
     chosen = as_bool(as_array(condition))
-    if type(x) is float and type(chosen) is Tracer:
+    if type(x) is float and type(y) is float and type(chosen) is Tracer:
         # A choice of plain numbers, which may yet meet an array of doubles: keep their digits, and give way to any.
         x, y = np.float64(x), np.float64(y)
     return select_n(chosen, y, x)
