@@ -9,6 +9,7 @@ import numpy as np
 
 from fxgrad import dtypes, tree
 from fxgrad.control.flat import check_leaf, indexed_names, leaf_aval, nth, transformation
+from fxgrad.core.arrays import Array, handed, returned
 from fxgrad.core.avals import Aval, array_aval
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tracer import Tracer
@@ -104,16 +105,36 @@ def caller(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     if selected.structure is ONE_LEAF and selected.positions == (0,):
         if len(args) == 1 and not kwargs:
             return function
-        return lambda leaf: function(leaf, *args[1:], **kwargs)
+        others, kwargs = _handed(args[1:], kwargs)
+        return lambda leaf: function(leaf, *others, **kwargs)
     if selected.positions == (0,):
-        return lambda *leaves: function(*tree.unflatten(selected.structure, leaves), *args[1:], **kwargs)
+        others, kwargs = _handed(args[1:], kwargs)
+        return lambda *leaves: function(*tree.unflatten(selected.structure, leaves), *others, **kwargs)
 
     def call(*leaves: Any) -> Any:
-        arguments = list(args)
+        arguments = [arg if position in selected.positions else handed_tree(arg) for position, arg in enumerate(args)]
         for position, value in zip(selected.positions, tree.unflatten(selected.structure, leaves), strict=True):
             arguments[position] = value
-        return function(*arguments, **kwargs)
+        return function(*arguments, **{name: handed_tree(value) for name, value in kwargs.items()})
     return call
+
+
+def _handed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments that are not differentiated in; the most frequent case without a call."""
+    others = [arg.view(Array) if type(arg) is np.ndarray else handed_tree(arg) for arg in args]
+    return others, {name: handed_tree(value) for name, value in kwargs.items()} if kwargs else kwargs
+
+
+_CONTAINERS = frozenset({dict, list, tuple})
+
+
+def handed_tree(value: Any) -> Any:
+    """`handed(value)`, also of arrays in Python's containers."""
+    if type(value) is np.ndarray:
+        return value.view(Array)
+    if type(value) in _CONTAINERS:
+        return tree.map(handed, value)
+    return value
 
 
 def leaf_avals(what: str, selected: Selected) -> list[Aval]:
@@ -179,7 +200,7 @@ class Aux:
     def _collect(self, aux: Any) -> list[Any]:
         leaves, self._structure = tree.flatten(aux)
         traced = [leaf for leaf in leaves if type(leaf) is Tracer]
-        self._leaves = [_TRACED if type(leaf) is Tracer else leaf for leaf in leaves]
+        self._leaves = [_TRACED if type(leaf) is Tracer else returned(leaf) for leaf in leaves]
         return traced
 
     def restore(self, values: Sequence[Any]) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 from fxgrad import tree
 from fxgrad.api.arguments import check_chunk_size, transformation
 from fxgrad.control.flat import check_leaf, just, parameter_names, trace_flat
+from fxgrad.core.arrays import handed
 from fxgrad.core.avals import Aval, plain
 from fxgrad.core.interpreter import run
 from fxgrad.core.tape import aval_of
@@ -89,7 +90,7 @@ class _MappedCall:
 
     def __call__(self, *entries: Any) -> Any:
         """The function of one entry of each mapped leaf, all others being as given."""
-        leaves = list(self._leaves)
+        leaves = [*map(handed, self._leaves)]
         for index, entry in zip(self._mapped, entries, strict=True):
             leaves[index] = entry
         args, kwargs = tree.unflatten(self._structure, leaves)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.core.arrays import Array
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
 
@@ -130,7 +131,7 @@ def array_aval(value: Any) -> Aval | None:
     (f64*[], f64[2,3], None)
     """
     kind = type(value)
-    if kind is np.ndarray:
+    if kind is np.ndarray or kind is Array:
         known = _of_arrays.get((value.shape, value.dtype))
         return _new_aval(value) if known is None else known
     if kind is Literal:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.core import interning
+from fxgrad.core.arrays import ARRAYS
 from fxgrad.core.avals import Literal
 from fxgrad.core.program import Program, Var
 from fxgrad.core.tape import Tape, aval_of, current
@@ -70,9 +71,9 @@ def remembered(function: Callable[..., Any], captures: bool = False,
                             key = (function, first.variable, slice, start, stop, step)
                     elif type(last) in _BY_VALUE:
                         key = (function, first.variable, type(last), last)
-                    elif captures and type(last) is np.ndarray:
+                    elif captures and type(last) in ARRAYS:
                         key = (function, first.variable, tape.atom(last), 2)
-            elif captures and type(first) is np.ndarray and type(last) is Tracer and last.tape is tape:
+            elif captures and type(first) in ARRAYS and type(last) is Tracer and last.tape is tape:
                 key = (function, tape.atom(first), last.variable, 2)
         if key is None:
             key = _key(tape, function, args, options, captures)
@@ -98,7 +99,7 @@ def _key(tape: Tape, function: Any, args: tuple[Any, ...], options: dict[str, An
                 return None
             traced = True
             parts.append(arg.variable)
-        elif kind is np.ndarray:
+        elif kind in ARRAYS:
             if not captures or not (traced or _is_traced(tape, args)):
                 return None
             parts.append(tape.atom(arg))
@@ -156,7 +157,7 @@ def _learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, 
     With `number`, only if all that it captured is that number.
     """
     # Arrays are captured already if the key says what follows from them.
-    args = tuple([tape.capture(arg) if type(arg) is np.ndarray else arg for arg in args])
+    args = tuple([tape.capture(arg) if type(arg) in ARRAYS else arg for arg in args])
     node, start, start_captured, forced = tape.node, len(tape.nodes), len(tape.captured), tape.times_forced
     result = function(*args, **options)
     captured = tape.captured[start_captured:]

@@ -15,6 +15,7 @@ import numpy as np
 
 from fxgrad import config, errors
 from fxgrad.core import interning
+from fxgrad.core.arrays import Array
 from fxgrad.core.avals import Aval, Literal, array_aval, is_frozen, is_unchanged
 from fxgrad.core.operands import aval_of as aval_of  # noqa: PLC0414  (found here by all who bind)
 from fxgrad.core.primitive import Primitive
@@ -249,7 +250,7 @@ class Tape:
                 return value.variable
             if value.tape.closed:
                 raise leaked(value)
-        elif type(value) is np.ndarray:
+        elif type(value) is np.ndarray or type(value) is Array:
             return self._array(value)
         elif type(value) is Literal:
             return value

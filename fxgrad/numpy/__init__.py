@@ -21,6 +21,7 @@ from fxgrad.numpy import fft, linalg
 from fxgrad.numpy import methods as _methods
 from fxgrad.numpy import protocol as _protocol
 from fxgrad.numpy.linalg import triangles as _triangles
+from fxgrad.numpy import arrays as _arrays
 from fxgrad.numpy import meanings as _meanings
 from fxgrad.numpy.applying import apply_along_axis, apply_over_axes, frompyfunc, piecewise, vectorize
 from fxgrad.numpy.arithmetic import (
@@ -148,6 +149,7 @@ __all__ = [
 ]
 
 _methods.attach()
+_arrays.attach()
 _protocol.install({name: globals()[name] for name in __all__})
 _protocol.install({name: getattr(linalg, name) for name in linalg.__all__}, np_module="linalg")
 _protocol.install(_meanings.FUNCTIONS)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.core.arrays import Array
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.replay import NUMBERS, remembered, with_number
 from fxgrad.core.tape import aval_of, bind, current
@@ -161,7 +162,7 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                         tape.nodes.append(node)
                         return Tracer(tape, node.outputs[0])
                 return typed(x, y)
-            if y_type is np.ndarray:
+            if y_type is np.ndarray or y_type is Array:
                 if _current() is tape:
                     variable = tape.atom(y)
                     node = tape.node.children.get((primitive, x.variable, variable))
@@ -170,7 +171,7 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                     return typed(x, Tracer(tape, variable))
             elif y_type in NUMBERS:
                 return with_number(tape, (typed, x.variable, y_type), typed, (x, y), y)
-        elif y_type is Tracer and x_type is np.ndarray:
+        elif y_type is Tracer and (x_type is np.ndarray or x_type is Array):
             tape = y.tape
             if _current() is tape:
                 variable = tape.atom(x)
