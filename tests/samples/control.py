@@ -10,6 +10,7 @@ import numpy as np
 from fxgrad.control.call import jit_call_p, named_call_p
 from fxgrad.control.checkpoint import checkpoint_p, recompute_p
 from fxgrad.control.custom import custom_jvp_p, custom_vjp_p, custom_vjp_tangent_p
+from fxgrad.control.mapped_rule import custom_vmap_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
@@ -48,6 +49,10 @@ class Rule:
         (x, y), (first, second) = residuals, map(instantiate, cotangents)
         return [add(mul(mul(cos(x), first), y), second), add(mul(sin(x), first), second)]
 
+    def batch(self, size: int, values: Sequence[Any], batched: Sequence[bool]) -> tuple[list[Any], list[bool]]:
+        del size, batched
+        return body(*values), [True, True]  # what has a batch axis has it in front, and so broadcasts
+
     def __repr__(self) -> str:
         return "<body>"
 
@@ -82,5 +87,5 @@ def tangents() -> list[Sample]:
 
 SAMPLES: dict[Primitive, list[Sample]] = {
     named_call_p: calls("body"), jit_call_p: calls("body"), checkpoint_p: calls("body"), recompute_p: calls("body"),
-    custom_jvp_p: ruled(), custom_vjp_p: ruled(), custom_vjp_tangent_p: tangents(),
+    custom_jvp_p: ruled(), custom_vjp_p: ruled(), custom_vjp_tangent_p: tangents(), custom_vmap_p: ruled(),
 }
