@@ -51,6 +51,7 @@ from fxgrad.api.residuals import checkpoint, checkpoint_name, print_saved_residu
 from fxgrad.api.reverse import grad, linear_transpose, value_and_grad, vjp
 from fxgrad.api.switches import disable_jit
 from fxgrad.config import default_dtype, set_default_dtype
+from fxgrad.core.arrays import Array
 from fxgrad.core.caches import clear_caches
 from fxgrad.core.interpreter import Interpreter, bind
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
@@ -69,7 +70,7 @@ remat = checkpoint
 __version__ = "0.1.0"
 
 __all__ = [
-    "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "Primitive", "Program", "ShapeDtypeStruct",
+    "Array", "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "Primitive", "Program", "ShapeDtypeStruct",
     "TODO", "Var", "associative_scan", "bind", "block_until_ready", "checkpoint", "checkpoint_name",
     "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config", "cost", "custom_batching",
     "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_nans", "default_backend",

@@ -17,6 +17,7 @@ import numpy as np
 from fxgrad import tree
 from fxgrad.api.static_arguments import Split, StaticArguments
 from fxgrad.control.flat import Traced, leaf_aval
+from fxgrad.core.arrays import Array, handed
 from fxgrad.core.avals import Aval, check_dtype, keys_to_jax, to_numpy
 from fxgrad.core.program import Program, needs_x64
 from fxgrad.core.tracer import Tracer
@@ -97,11 +98,14 @@ def like_arguments(outputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
     Outside that scope jax's own operators would narrow them. On the CPU both share their memory.
     """
-    if any(isinstance(leaf, jax.Array) for leaf in tree.leaves((args, kwargs))):
+    leaves = tree.leaves((args, kwargs))
+    if any(isinstance(leaf, jax.Array) for leaf in leaves):
         return outputs
     if isinstance(outputs, jax.Array):
-        return _numpy_if_wide(outputs)
-    return tree.map(_numpy_if_wide, outputs)
+        outputs = _numpy_if_wide(outputs)
+    else:
+        outputs = tree.map(_numpy_if_wide, outputs)
+    return tree.map(handed, outputs) if any(type(leaf) is Array for leaf in leaves) else outputs
 
 
 def _numpy_if_wide(output: Any) -> Any:

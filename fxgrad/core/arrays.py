@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,10 @@ import numpy as np
 class Array(np.ndarray):
     """NumPy's array that takes traced indices, `x[i]`, and has `x.at[i]` and what else code in jax's idiom expects.
 
-    Functions get it in the places of arrays in which they are not differentiated and over which they are not mapped. It
-    shares its memory with the caller's array, and NumPy and all that is built on it take it for one of theirs.
+    `fxgrad.numpy.arange` and the other functions that make arrays return it, and so do the samplers of `fxgrad.random`;
+    what is computed of it is one too. Functions get it in the places of NumPy's arrays in which they are not
+    differentiated and over which they are not mapped: there it shares its memory with the caller's array. NumPy and all
+    that is built on it take it for one of theirs.
 
     >>> import numpy as np, fxgrad
     >>> table, places = np.array([1.0, 2.0, 3.0]), np.array([2, 0])
@@ -30,8 +34,16 @@ ARRAYS = frozenset({np.ndarray, Array})
 
 
 def handed(value: Any) -> Any:
-    """An argument as a function gets it that is neither differentiated nor mapped: NumPy's arrays as `Array`s."""
+    """What code in jax's idiom gets of NumPy's array: the same as an `Array`; anything else as it is."""
     return value.view(Array) if type(value) is np.ndarray else value
+
+
+def handing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, which makes an array, with it handed on as an `Array`."""
+    @functools.wraps(function)
+    def made(*args: Any, **options: Any) -> Any:
+        return handed(function(*args, **options))
+    return made
 
 
 def returned(value: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.core import interpreter, tape
+from fxgrad.core.arrays import Array, handed, returned
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
 from fxgrad.core.tracer import Tracer, leaked
@@ -25,17 +26,21 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
         if type(arg) is Tracer:
             raise leaked(arg)
     executor = xla_executor if any(is_jax(arg) for arg in args) else numpy_executor
+    if any(type(arg) is Array for arg in args):
+        return [*map(handed, executor.evaluate(primitive, [*map(returned, args)], params))]
     return executor.evaluate(primitive, args, params)
 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """Computes a program on concrete values."""
+    """Computes a program on concrete values; where an `Array` is among them, so are the results."""
     for value in inputs:
         if type(value) is not np.ndarray:  # the most frequent case needs no further test
             if is_jax(value):
                 return xla_executor.execute(program, inputs)
             if type(value) is Tracer:
                 raise leaked(value)
+            if type(value) is Array:
+                return [*map(handed, execute(program, [*map(returned, inputs)]))]
     return numpy_executor.execute(program, inputs)
 
 

@@ -38,8 +38,13 @@ def _devices(self: Array) -> set[Any]:
     return {DEVICE}
 
 
+def _at(self: Array) -> Updates:
+    """Updated copies: `x.at[index].set(value)` and its relatives."""
+    return Updates(np.asarray(self))
+
+
 def attach() -> None:
     """Gives `Array` its methods."""
     for name, member in {"__getitem__": _getitem, "dot": _dot, "block_until_ready": _block_until_ready,
-                         "devices": _devices, "at": property(lambda self: Updates(np.asarray(self)))}.items():
+                         "devices": _devices, "at": property(_at)}.items():
         setattr(Array, name, member)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.core.arrays import ARRAYS
 from fxgrad.core.avals import Aval
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
@@ -58,7 +59,7 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     if type(a) in PYTHON_SCALARS or (isinstance(a, list | tuple) and _of_python(a)):
         return _default_width(np.asarray(a)) if dtype is None else np.asarray(a).astype(dtypes.canonical(dtype))
     array = operand(a)
-    if copy and type(array) is np.ndarray:
+    if copy and type(array) in ARRAYS:
         array = array.copy()
     return as_dtype(array, dtype)
 

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from fxgrad import config, dtypes
+from fxgrad.core.arrays import ARRAYS
 from fxgrad.core.avals import Aval, Literal, Shape
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.tape import aval_of, bind, innermost_for
@@ -61,7 +62,7 @@ def _holds_arrays(values: Any) -> bool:
 
 def new_array(result: Any, given: Any) -> Any:
     """`result`, copied if it is the NumPy array `given` or a view of it: for functions that give new arrays."""
-    if type(result) is np.ndarray and type(given) is np.ndarray and (result is given or (
+    if type(result) in ARRAYS and type(given) in ARRAYS and (result is given or (
             result.base is not None and (result.base is given or result.base is given.base))):
         return result.copy()
     return result

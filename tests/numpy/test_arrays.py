@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import fxgrad
+import fxgrad.numpy as fnp
 from fxgrad import grad, jvp, value_and_grad, vmap
+from fxgrad.core.arrays import Array
 
 X, PLACES, W = np.arange(3.0), np.array([2, 0]), np.array([0.5, 1.5, 2.5])
 
@@ -36,6 +38,33 @@ def test_updates_and_products() -> None:
         np.testing.assert_array_equal(grad(lambda w, x: x.dot(w))(W, X), X)
         np.testing.assert_array_equal(grad(lambda w, *, x: x.dot(w))(W, x=X), X)
     np.testing.assert_array_equal(X, np.arange(3.0))
+
+
+def test_arrays_made_here_take_traced_places() -> None:
+    xs = fnp.arange(5.0)
+    for _ in range(2):
+        assert float(fxgrad.lax.fori_loop(0, 5, lambda i, total: total + xs[i], 0.0)) == 10.0
+        assert float(fxgrad.jit(lambda i: xs[i] * 2)(3)) == 6.0
+        assert float(fxgrad.jit(lambda i: fnp.asarray(X)[i])(1)) == 1.0
+    np.testing.assert_array_equal(vmap(lambda i: xs.at[i].set(9.0)[i])(PLACES), [9.0, 9.0])
+    draws = fxgrad.random.normal(fxgrad.random.key(0), (3,))
+    np.testing.assert_array_equal(fxgrad.jit(lambda i: draws[i])(PLACES), np.asarray(draws)[PLACES])
+
+
+@pytest.mark.parametrize("made", [fnp.zeros(3), fnp.array([1.0, 2.0]), fnp.eye(2), fnp.linspace(0.0, 1.0, 3),
+                                  fxgrad.random.uniform(fxgrad.random.key(1), (2,))], ids=lambda made: str(made.shape))
+def test_like_in_like_out(made: Any) -> None:
+    assert isinstance(made, Array)
+    for result in (made + 1, made[1:], fnp.sin(made), np.sin(made), grad(lambda x: fnp.sum(x * x))(made),
+                   vmap(lambda x: x * 2)(made), fxgrad.jit(lambda x: x * 2)(made.astype("float64"))):
+        assert type(result) is Array
+    for result in (grad(lambda x: np.sum(x * x))(np.ones(2)), fxgrad.jit(lambda x: x * 2)(np.ones(2))):
+        assert type(result) is np.ndarray
+    assert fnp.roll(made, made.shape[0], axis=0) is not made
+    assert not np.shares_memory(fnp.roll(made, made.shape[0], axis=0), made)
+    before = made.copy()
+    made.at[0].set(7.0)
+    np.testing.assert_array_equal(made, before)
 
 
 def test_they_are_numpys_arrays_otherwise() -> None:

@@ -35,6 +35,8 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "unwrap": ("uint8", "NumPy subtracts neighbours in the dtype of the data, which cannot hold the differences"),
     "i0": ("uint8", "float32 overflows where NumPy's float64 does not"),
     "quantile": ("bool int8 uint8 int32 int64", "places are drawn as integers, for which NumPy chooses integers"),
+    "power": ("float16", "float16 to the power of int32 is float16, which overflows"),
+    "pow": ("float16", "float16 to the power of int32 is float16, which overflows"),
     "interp": ("bool int8 uint8 int32 int64", "drawn places coincide, where any value is right"),
     "searchsorted": ("uint8", "what was sorted before it wrapped is not sorted"),
     "polyder": ("bool", "bools are no coefficients"),
