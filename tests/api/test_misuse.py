@@ -49,14 +49,13 @@ def test_primitives_of_users_have_no_pickle() -> None:
     assert fxgrad.grad(copy.deepcopy(fxgrad.make_program(lambda x: x * bind(own_p, x)[0])(2.0)))(3.0) == 3.0
 
 
+@pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="newer versions of jax refuse to make such a struct")
 def test_structs_without_sizes() -> None:
     with pytest.raises(errors.ShapeError, match=r"ShapeDtypeStruct of shape \(None, 3\): sizes are whole numbers, not "
                                                 "less than 0. Programs are traced for one shape; trace again for"):
         fxgrad.make_program(np.sin)(jax.ShapeDtypeStruct((None, 3), np.float32))
 
 
-CHAIN = "\n".join(f"def f{k}(x: f32[]) {{ y: f32[] = {'sin(x)' if not k else f'f{k - 1}(x)'} return y }}"
-                  for k in range(2000))
 LARGE = {
     "digits": "program f(x: f32[%s]) { return x }" % ("1" * 5000),
     "number": "program f(x: f32[]) { y: f32[] = mul(x, %s:f32) return y }" % ("1" * 5000),
