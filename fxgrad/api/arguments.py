@@ -21,6 +21,7 @@ Argnums = int | Sequence[int]
 
 
 ONE_LEAF = tree.structure((0,))
+_INTEGERS = int, np.integer
 _LEAVES = frozenset({np.ndarray, float, np.float64, np.float32, Tracer})
 """Types that are leaves of any container."""
 
@@ -56,16 +57,16 @@ def select(what: str, function: Any, argnums: Argnums, args: tuple[Any, ...]) ->
             return Selected([arg], ONE_LEAF, (argnums,), True, function, args)
         leaves, structure = tree.flatten((arg,))
         return Selected(leaves, structure, (argnums,), True, function, args)
-    single = isinstance(argnums, int | np.integer)
-    if not single and not isinstance(argnums, Sequence):
+    single = isinstance(argnums, _INTEGERS)
+    if not single and type(argnums) is not tuple and not isinstance(argnums, Sequence):
         raise ArgumentError(at_user_line(
             f"{what}: argnums={argnums!r}, where an int or a sequence of ints is needed, such as (0, 1)"))
     numbers = (argnums,) if single else tuple(argnums)  # type: ignore[arg-type]
-    positions = tuple(_position(what, function, number, len(args)) for number in numbers)
+    positions = tuple([_position(what, function, number, len(args)) for number in numbers])
     if not positions or len(set(positions)) != len(positions):
         raise ArgumentError(at_user_line(
             f"{what}: argnums={argnums!r}, where one or more distinct positions are needed"))
-    leaves, structure = tree.flatten(tuple(args[position] for position in positions))
+    leaves, structure = tree.flatten(tuple([args[position] for position in positions]))
     return Selected(leaves, structure, positions, single, function, args)
 
 
@@ -107,8 +108,9 @@ def caller(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
             return function
         others, kwargs = _handed(args[1:], kwargs)
         return lambda leaf: function(leaf, *others, **kwargs)
-    if selected.positions == (0,):
-        others, kwargs = _handed(args[1:], kwargs)
+    count = len(selected.positions)
+    if selected.positions == tuple(range(count)):
+        others, kwargs = _handed(args[count:], kwargs)
         return lambda *leaves: function(*tree.unflatten(selected.structure, leaves), *others, **kwargs)
 
     def call(*leaves: Any) -> Any:

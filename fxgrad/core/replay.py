@@ -166,8 +166,12 @@ def _learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, 
         outputs = _variables(tape, result)
         if outputs is not None:
             nodes = tape.nodes[start:]
-            is_one_step = len(nodes) == 1 and not captured and outputs is nodes[0].outputs[0]
-            interning.remember(node, key, nodes[0] if is_one_step else (nodes, captured, outputs))
+            if len(nodes) == 1 and not captured and outputs is nodes[0].outputs[0]:
+                interning.remember(node, key, nodes[0])
+            elif number is None:
+                interning.remember(node, key, (nodes, captured, outputs))
+            elif captured:
+                interning.remember(node, key, (nodes, nodes[-1], number, captured[0], outputs))
     # A result that is the argument itself is a copy of it in NumPy, or is noted as a view.
     return result.__copy__() if type(result) is Tracer and any(result is arg for arg in args) else result
 
@@ -191,38 +195,50 @@ def _variables(tape: Tape, result: Any) -> Any:
     return None
 
 
+new = object.__new__
+_current: Callable[[], Any] = current.get
 _TELLING_NOTHING = frozenset({0, 1})
 
 
-def with_number(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, Any], number: Any) -> Any:
-    """`function` of a tracer of `tape` and `number`, one of `args`, remembered whatever the number is.
+def with_number(tape: Tape, key: Any, function: Callable[..., Any], x: Any, y: Any, number: Any) -> Any:
+    """`function` of `x` and `y`, a tracer of `tape` and `number`, remembered whatever the number is.
 
     That holds where it captures nothing but the number in the dtype that it is to have there. `key` says all but the
     number. Nothing is learned from 0 and 1, of which nobody can tell whether they were captured as the number.
     """
-    if current.get() is not tape or not tape.interned or (type(number) is int and not -2**63 <= number < 2**63):
-        return function(*args)
-    calls = tape.node.calls
-    call = None if tape.literals else calls.get(key)  # literals are part of the program
-    if call is None:
-        by_value = tape.literals or number in _TELLING_NOTHING
-        if by_value:
-            key = (*key, told(number))
-            call = calls.get(key)
-        if call is None:
-            return _learn(tape, key, function, args, {}, None if by_value else number)
-        return tape.step(call) if type(call) is interning.Node else tape.replay(call)
+    if _current() is not tape:
+        return function(x, y)
+    call = tape.node.calls.get(key)
+    if call is None or (type(number) is int and not -2**63 <= number < 2**63):
+        return _with_number_met_first(tape, key, function, (x, y), number)
     if type(call) is interning.Node:
         return tape.step(call)
-    nodes, captured, output = call
-    try:
-        values = [type(value)(number) for value in captured]
-    except OverflowError:  # the one before fitted the dtype, and this one does not
-        return function(*args)
+    nodes, last, before, value, output = call
+    if number is not before:  # which it is where it stands in the code
+        try:
+            value = type(value)(number)
+        except OverflowError:  # the one before fitted the dtype, and this one does not
+            return function(x, y)
+    tape.captured.append(value)
     tape.nodes += nodes
-    tape.node = nodes[-1]
-    tape.captured += values
-    return Tracer(tape, output)
+    tape.node = last
+    tracer = new(Tracer)
+    tracer.tape, tracer.variable = tape, output
+    return tracer
+
+
+def _with_number_met_first(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, Any], number: Any,
+                           ) -> Any:
+    """`with_number` where nothing is remembered whatever the number is."""
+    if not tape.interned or (type(number) is int and not -2**63 <= number < 2**63):
+        return function(*args)
+    by_value = tape.literals or number in _TELLING_NOTHING  # literals are part of the program
+    if by_value:
+        key = (*key, told(number))
+        call = tape.node.calls.get(key)
+        if call is not None:
+            return tape.step(call) if type(call) is interning.Node else tape.replay(call)
+    return _learn(tape, key, function, args, {}, None if by_value else number)
 
 
 # --- programs -----------------------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ class Snippet(NamedTuple):
     Where the result is `owned` it shares no memory with an operand. `{out}` is the place where `, name` of an array
     of the type of the result may stand, to be written to, and `{named_out}` that of `, out=name`; with `in_place` it
     may be an operand. It is in row-major order if all operands are, or always if `row_major` says so. The value must be
-    equal to the kernel's own to the bit.
+    equal to the kernel's own to the bit. `of_floats` is the expression for operands that are Python floats, which are
+    float64 too, with a float as the result; "" where there is none.
     """
 
     text: str
@@ -27,11 +28,13 @@ class Snippet(NamedTuple):
     owned: bool = True
     in_place: bool = False
     row_major: bool = False
+    of_floats: str = ""
 
     def of(self, *operands: int) -> Snippet:
         """The same of other operands, given by their numbers."""
         numbered = [f"{{{operand}}}" for operand in operands]
-        return self._replace(text=self.text.format(*numbered, out="{out}", named_out="{named_out}"))
+        return self._replace(text=self.text.format(*numbered, out="{out}", named_out="{named_out}"),
+                             of_floats=self.of_floats.format(*numbered))
 
 
 Rule = Callable[[Sequence[Aval], dict[str, Any]], "Snippet | None"]
@@ -68,11 +71,16 @@ _OPERATORS = {np.add: "{0} + {1}", np.subtract: "{0} - {1}", np.multiply: "{0} *
 
 def of_ufunc(ufunc: Any, avals: Sequence[Aval]) -> Snippet:
     """The call of a ufunc; of plain floats, where there is one, the operator, which takes a tenth of the time."""
-    if ufunc in _OPERATORS and all(not aval.shape and aval.dtype in _FLOATS for aval in avals):
-        return Snippet(_OPERATORS[ufunc])
+    name, objects = ufunc.__name__, {ufunc.__name__: ufunc}
     operands = ", ".join(f"{{{index}}}" for index in range(len(avals)))
+    of_floats = f"float({name}({operands}))"
+    if ufunc in _OPERATORS and all(not aval.shape and aval.dtype in _FLOATS for aval in avals):
+        operator = _OPERATORS[ufunc]
+        if ufunc is np.true_divide:  # Python's division by zero raises, where NumPy's gives an infinity or a NaN
+            return Snippet(operator, objects, of_floats=f"{operator} if {{1}} else {of_floats}")
+        return Snippet(operator, of_floats=operator)
     out = "{named_out}" if ufunc in _NAMED_OUT else "{out}"
-    return Snippet(f"{ufunc.__name__}({operands}{out})", {ufunc.__name__: ufunc}, in_place=True)
+    return Snippet(f"{name}({operands}{out})", objects, in_place=True, of_floats=of_floats)
 
 
 _NAMED_OUT = frozenset({np.maximum, np.minimum})

@@ -19,6 +19,8 @@ from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.executors.xla import is_jax
 
+_FREQUENT = frozenset({np.ndarray, float, np.float64})
+
 
 def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     """Computes one primitive on concrete values; raises `LeakedTracerError` if one of them is a tracer."""
@@ -34,7 +36,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """Computes a program on concrete values; where an `Array` is among them, so are the results."""
     for value in inputs:
-        if type(value) is not np.ndarray:  # the most frequent case needs no further test
+        if type(value) not in _FREQUENT:  # these need no further test
             if is_jax(value):
                 return xla_executor.execute(program, inputs)
             if type(value) is Tracer:

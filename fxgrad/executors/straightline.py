@@ -7,17 +7,17 @@ earlier value of the same type, that is needed no more, where that is an array w
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.avals import PYTHON_AVALS, Aval, Literal
 from fxgrad.core.primitive import ArrayKernel
 from fxgrad.core.program import Atom, Equation, Program, Var, consults, is_effectful, subprograms
 from fxgrad.core.simplify import live_equations
 from fxgrad.core.snippets import Snippet, snippets
-from fxgrad.core.tape import aval_of
 from fxgrad.core.told import told
 
 
@@ -25,9 +25,8 @@ def concrete(value: Any) -> Any:
     """A kernel's operand: literals and Python scalars as NumPy scalars, everything else as it is."""
     if type(value) is Literal:
         return value.value
-    if type(value) in (bool, int, float, complex):
-        return np.asarray(value, aval_of(value).dtype)[()]
-    return value
+    aval = PYTHON_AVALS.get(type(value))
+    return value if aval is None else aval.dtype.type(value)
 
 
 def generate(program: Program) -> tuple[str, dict[str, Any]]:
@@ -50,7 +49,7 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
     calls = [snippets.of(equation.primitive, [atom.aval for atom in equation.inputs], equation.params)
              for equation in equations]
     storage = _Storage(program, equations, calls)
-    writer = _Writer(program, constants)
+    writer = (_FloatWriter if _is_of_floats(program, equations, calls) else _Writer)(program, constants)
     for index, (equation, call) in enumerate(zip(equations, calls, strict=True)):
         target = storage.targets.get(index)
         if target is not None:
@@ -64,7 +63,7 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
     made = {equation.outputs[0] for equation, call in zip(equations, calls, strict=True) if call and call.owned}
     given: set[Atom] = {*program.inputs, *constants}
     for index, atom in enumerate(program.outputs):
-        returned.append(writer.value(atom))
+        returned.append(writer.output(atom))
         if type(atom) is Var and (atom not in made or atom in given):
             borrowed.append(index)
         given.add(atom)  # a second output of the same value is to be copied
@@ -74,6 +73,23 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
     lines = [f"def run({inputs}):", *writer.scalars([var for var in program.inputs if var in used]), *writer.lines,
              f"    return [{', '.join(returned)}]"]
     return "\n".join(lines) + "\n", writer.namespace
+
+
+_FLOAT64 = np.dtype(np.float64)
+
+
+def _is_of_floats(program: Program, equations: Sequence[Equation], calls: Sequence[Snippet | None]) -> bool:
+    """Whether all values are of float64 and shape (), with more operations than it takes to make Python floats of them.
+
+    Python's arithmetic of floats rounds as NumPy's does, in a third of the time; a result is made NumPy's in the time
+    that two operations save, an input Python's in less.
+    """
+    if len(equations) <= len(program.inputs) + 2 * len(program.outputs) or not all(
+            call is not None and call.of_floats for call in calls):
+        return False
+    atoms = itertools.chain(program.inputs, program.outputs, *(
+        (*equation.inputs, *equation.outputs) for equation in equations))
+    return all(not atom.aval.shape and atom.aval.dtype == _FLOAT64 for atom in atoms)
 
 
 _LARGEST = 2**16
@@ -219,8 +235,17 @@ class _Writer:
     def value(self, atom: Atom) -> str:
         """The Python name of a variable, or of a hoisted value."""
         if isinstance(atom, Literal):
-            return self.object(atom, atom.value, "c")
-        return self.object(atom, self._constants[atom], "c") if atom in self._constants else self.name(atom)
+            return self.object(atom, self.constant(atom.value), "c")
+        return self.object(atom, self.constant(self._constants[atom]), "c") if atom in self._constants else (
+            self.name(atom))
+
+    def constant(self, value: Any) -> Any:
+        """A hoisted value as the function is to find it."""
+        return value
+
+    def output(self, atom: Atom) -> str:
+        """The expression of a result."""
+        return self.value(atom)
 
     def operand(self, atom: Atom, among_arrays: bool) -> str:
         """As `value`; but among arrays a literal is an array of shape (), which ufuncs take up faster."""
@@ -271,3 +296,19 @@ class _Writer:
         """Adds the line that lets go of values."""
         if variables:
             self.lines.append(f"    del {', '.join(map(self.name, variables))}")
+
+
+class _FloatWriter(_Writer):
+    """The same for a program of scalars of float64 alone, which are Python's floats between its inputs and results."""
+
+    def constant(self, value: Any) -> Any:
+        return float(value)
+
+    def output(self, atom: Atom) -> str:
+        return f"{self.object(np.float64, np.float64, 't')}({self.value(atom)})"
+
+    def scalars(self, inputs: Sequence[Var]) -> list[str]:
+        return [f"    if type({name}) is not float: {name} = float({name})" for name in map(self.name, inputs)]
+
+    def snippet(self, equation: Equation, call: Snippet, target: Var | None) -> None:
+        super().snippet(equation, call._replace(text=call.of_floats), target)

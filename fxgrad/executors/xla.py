@@ -19,7 +19,7 @@ from fxgrad.core.program import Program, Var, needs_x64, subprograms
 from fxgrad.core.tape import aval_of, infer
 from fxgrad.core.told import param_key
 
-_NOT_JAX = frozenset({np.ndarray, bool, int, float, complex, Literal})
+_NOT_JAX = frozenset({np.ndarray, bool, int, float, complex, np.float32, np.float64, Literal})
 
 
 def is_jax(value: Any) -> bool:

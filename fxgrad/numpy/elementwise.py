@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.arrays import Array
+from fxgrad.core.arrays import ARRAYS
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.replay import NUMBERS, remembered, with_number
+from fxgrad.core.replay import NUMBERS, new, remembered, with_number
 from fxgrad.core.tape import aval_of, bind, current
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
@@ -35,6 +35,10 @@ _current: Callable[[], Any] = current.get
 
 _recalling: set[Function] = set()
 """Functions that look by themselves whether they were called before."""
+
+
+reflections: dict[Function, Function] = {}
+"""The functions of two operands with their operands exchanged, of which the first is traced."""
 
 
 class Elementwise:
@@ -106,7 +110,9 @@ def unary(primitive: Primitive, kinds: str = "fc") -> Function:
                 if node is not None:  # recorded here before: the step of `Tape.record`, without its calls
                     tape.node = node
                     tape.nodes.append(node)
-                    return Tracer(tape, node.outputs[0])
+                    tracer = new(Tracer)
+                    tracer.tape, tracer.variable = tape, node.outputs[0]
+                    return tracer
             if x.variable.aval.dtype.kind in kinds:
                 return bind(primitive, x)[0]
         x = operand(x)
@@ -160,18 +166,19 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                     if node is not None:
                         tape.node = node
                         tape.nodes.append(node)
-                        return Tracer(tape, node.outputs[0])
+                        tracer = new(Tracer)
+                        tracer.tape, tracer.variable = tape, node.outputs[0]
+                        return tracer
                 return typed(x, y)
-            if y_type is np.ndarray or y_type is Array:
-                if _current() is tape:
-                    variable = tape.atom(y)
-                    node = tape.node.children.get((primitive, x.variable, variable))
-                    if node is not None:
-                        return tape.step(node)
-                    return typed(x, Tracer(tape, variable))
-            elif y_type in NUMBERS:
-                return with_number(tape, (typed, x.variable, y_type), typed, (x, y), y)
-        elif y_type is Tracer and (x_type is np.ndarray or x_type is Array):
+            if y_type in NUMBERS:
+                return with_number(tape, (typed, x.variable, y_type), typed, x, y, y)
+            if y_type in ARRAYS and _current() is tape:
+                variable = tape.atom(y)
+                node = tape.node.children.get((primitive, x.variable, variable))
+                if node is not None:
+                    return tape.step(node)
+                return typed(x, Tracer(tape, variable))
+        elif y_type is Tracer and x_type in ARRAYS:
             tape = y.tape
             if _current() is tape:
                 variable = tape.atom(x)
@@ -180,9 +187,16 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                     return tape.step(node)
                 return typed(Tracer(tape, variable), y)
         elif y_type is Tracer and x_type in NUMBERS:
-            return with_number(y.tape, (typed, x_type, y.variable), typed, (x, y), x)
+            return with_number(y.tape, (typed, x_type, y.variable), typed, x, y, x)
         return with_others(x, y)
+
+    def reflected(y: Any, x: Any) -> Any:
+        x_type = type(x)
+        if x_type in NUMBERS:  # as above, since numbers are what mostly stands on the left
+            return with_number(y.tape, (typed, x_type, y.variable), typed, x, y, x)
+        return function(x, y)
     _recalling.add(function)
+    reflections[function] = reflected
     return function
 
 

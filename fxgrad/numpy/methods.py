@@ -29,6 +29,7 @@ from fxgrad.numpy import (
     shaping,
     statistics,
 )
+from fxgrad.numpy.elementwise import reflections
 from fxgrad.numpy.meanings import WIDENED
 from fxgrad.numpy.updates import Updates
 from fxgrad.numpy.views import VIEWS, item, view
@@ -76,7 +77,7 @@ _WIDENED_METHODS = {name: WIDENED[name] for name in ("cumprod", "cumsum", "prod"
 
 
 def _reflected(function: Function) -> Function:
-    return lambda self, other: function(other, self)
+    return reflections.get(function, lambda self, other: function(other, self))
 
 
 def _comparison(function: Function) -> Function:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import threading
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,7 @@ from samples import all_samples
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.core.avals import array_aval
+from fxgrad.core.avals import Aval, array_aval
 from fxgrad.core.program import Program
 from fxgrad.core.recording import trace
 from fxgrad.core.snippets import snippets
@@ -86,6 +89,94 @@ def test_every_expression_equals_its_kernel(primitive) -> None:
                 expected, got = both_ways(program, args)
                 assert_same_bits(got, expected)
                 assert_same_bits(args, before)
+
+
+SCALAR = Aval((), np.dtype(np.float64))
+# One NaN: which of two comes out of a sum depends on the order in which a compiler takes them, in NumPy too.
+SPECIAL = [0.0, -0.0, 1.0, -1.5, 0.3, -7.0, np.inf, -np.inf, np.nan, 5e-324, -1e-310, 1.7e308, -1.7e308]
+
+
+def gives_scalars(primitive, avals, params) -> bool:
+    try:
+        return [*primitive.abstract(*avals, **params)] == [SCALAR]
+    except fxgrad.errors.DTypeError:  # it is of integers, or of complex numbers
+        return False
+
+
+def of_floats(primitive) -> list[Program]:
+    """What the samples of a primitive do with scalars of float64 alone, where Python's floats may be taken for them."""
+    programs = []
+    for sample in SAMPLES[primitive]:
+        if any(map(np.shape, sample.args())):
+            continue
+        avals = [SCALAR] * len(sample.args())
+        call = snippets.of(primitive, avals, sample.params)
+        if call is None or not call.of_floats or not gives_scalars(primitive, avals, sample.params):
+            continue
+
+        def chained(*tracers, sample=sample):
+            for _ in range(4):  # enough of them for a program of floats
+                tracers = [bind(neg_p, tracer)[0] for tracer in tracers]
+            return bind(neg_p, bind(primitive, *tracers, **sample.params)[0])
+
+        programs.append(trace(chained, avals, staging=True, intern=False)[0])
+    return programs
+
+
+OF_FLOATS = {primitive.name: programs for primitive in WITH_SNIPPETS if (programs := of_floats(primitive))}
+
+
+def test_arithmetic_and_functions_have_expressions_of_floats() -> None:
+    assert {"add", "sub", "mul", "div", "neg", "sin", "exp", "max", "atan2", "integer_pow"} <= OF_FLOATS.keys()
+
+
+@pytest.mark.parametrize("name", OF_FLOATS)
+def test_python_floats_equal_the_kernel(name) -> None:
+    """At zeros of both signs, infinities, NaNs, and where results leave the range of float64."""
+    for program in OF_FLOATS[name]:
+        source, namespace = generate(program)
+        assert "type(x0) is not float" in source
+        exec(source, namespace)
+        for values in itertools.product(SPECIAL, repeat=len(program.inputs)):
+            for given in (values, [*map(np.float64, values)], [*map(np.array, values)]):
+                with np.errstate(all="ignore"):
+                    expected, got = numpy_executor.interpret(program, given), namespace["run"](*given)
+                assert type(got[0]) is np.float64
+                assert_same_bits(got, expected)
+
+
+def test_a_program_of_scalars_runs_on_python_floats() -> None:
+    def f(k, c):
+        x, v = 1.0, 0.0
+        for _ in range(3):
+            v = v - 0.01 * (k * x + c * v) / c
+            x = x + 0.01 * np.sin(v)
+        return x
+
+    source = source_of(f, 2.0, 0.3)
+    assert "if type(x0) is not float: x0 = float(x0)" in source
+    assert re.search(r"v\d+ = (v\d+) / x1 if x1 else float\(divide\(\1, x1\)\)", source)
+    assert re.search(r"return \[t\d+\(v\d+\)\]", source)
+    gradient = fxgrad.grad(f, argnums=(0, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            np.testing.assert_equal(gradient(2.0, 0.0), (np.nan, np.nan))
+            assert {type(slope) for slope in gradient(2.0, 0.3)} == {np.float64}
+
+
+@pytest.mark.parametrize("other", [lambda x: x > 0.0, lambda x: np.floor(x).astype(int), lambda x: x * np.ones(2)],
+                         ids=["bool", "integer", "array"])
+def test_a_program_with_other_values_runs_on_scalars_of_numpy(other) -> None:
+    def f(x):
+        for _ in range(5):
+            x = x * x + 1.0
+        return x, other(x)
+
+    program = fxgrad.make_program(f)(2.0)
+    assert "float(" not in generate(program)[0]
+    expected, got = both_ways(program, [*program.constants, 2.0])
+    assert_same_bits(got, expected)
 
 
 def source_of(function, *args) -> str:

@@ -40,13 +40,14 @@ PEERS: tuple[Bar, ...] = (Ratio("PyTorch", 1 / 2), Ratio("autograd", 1 / 5), Rat
 def of_gradient(name: str, dtype: str, *bars: Bar) -> Workload:
     """The workload of the gradient of the problem `name`."""
     problem, wide = PROBLEMS[name], dtype == "float64"
-    numbers = "Python float" if name == "scalar" else dtype
+    numbers = {"scalar": "Python float", "oscillator": "Python floats"}.get(name, dtype)
     return Workload(f"gradient: {name}, {numbers}", f"Gradient of {problem.title}, un-jitted",
                     functools.partial(gradient, problem, dtype), bars, tolerance=1e-9 if wide else 1e-4, wide=wide)
 
 
 WORKLOADS = [
     of_gradient("scalar", "float32", Absolute(6.0), *PEERS),
+    of_gradient("oscillator", "float64", Ratio("hand-written", 6.0), *PEERS),
     of_gradient("logistic regression", "float64", Ratio("hand-written", 4.0), *PEERS),
     of_gradient("Rosenbrock", "float64", Ratio("hand-written", 4.0), *PEERS),
     of_gradient("MLP", "float64", Ratio("hand-written", 1.3), *PEERS),

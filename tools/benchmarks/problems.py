@@ -51,6 +51,43 @@ def scalar_by_hand(x: float) -> float:
     return math.exp(x) * (s + x * (s + c))
 
 
+# --- an oscillator ----------------------------------------------------------------------------------------
+
+
+def oscillator_loss(_: Any) -> Loss:
+    """The square of the place of a damped oscillator after 40 steps of Euler's method, by stiffness and damping."""
+    def loss(coefficients: Any) -> Any:
+        k, c = coefficients
+        x, v = 1.0, 0.0
+        for _ in range(40):
+            a = -k * x - c * v
+            v = v + 0.01 * a
+            x = x + 0.01 * v
+        return x * x
+    return loss
+
+
+def oscillator_by_hand(coefficients: Any) -> Any:
+    """Its gradient, in NumPy's scalars, which is what fxgrad returns."""
+    k, c = map(np.float64, coefficients)
+    x, v = 1.0, 0.0
+    states = []
+    for _ in range(40):
+        states.append((x, v))
+        a = -k * x - c * v
+        v = v + 0.01 * a
+        x = x + 0.01 * v
+    d_x, d_v, d_k, d_c = 2.0 * x, 0.0, 0.0, 0.0
+    for x, v in reversed(states):
+        d_v = d_v + 0.01 * d_x
+        d_a = 0.01 * d_v
+        d_k = d_k - x * d_a
+        d_c = d_c - v * d_a
+        d_x = d_x - k * d_a
+        d_v = d_v - c * d_a
+    return d_k, d_c
+
+
 # --- logistic regression ----------------------------------------------------------------------------------
 
 
@@ -210,6 +247,8 @@ def chain_by_hand(x: Any, operations: int) -> Any:
 PROBLEMS = {
     "scalar": Problem("sin(x) * x * exp(x) at a Python float", scalar_loss, lambda small: (0.5,),
                       scalar_by_hand),
+    "oscillator": Problem("a damped oscillator in its two coefficients, 40 steps of Python numbers in a loop; by hand "
+                          "with NumPy's scalars", oscillator_loss, lambda small: ((2.0, 0.3),), oscillator_by_hand),
     "logistic regression": Problem("logistic regression, 100 examples of 20 features", logistic_loss,
                                    logistic_arguments, logistic_by_hand),
     "Rosenbrock": Problem("Rosenbrock's function, n = 100", rosenbrock_loss,
