@@ -76,7 +76,7 @@ def test_all_ways_agree(steps: list[tuple[str, int, int, int]], shape: tuple[int
     again = fxgrad.parse(str(program))
     flat = [x, y]
     interpreted = numpy_executor.interpret(program, [*program.constants, *flat])
-    generated = numpy_executor._generated(program)(*program.constants, *flat)
+    generated = numpy_executor.runner_of(program)(*program.constants, *flat)
     compiled = fxgrad.jit(gradient)(x, y)
     for a, b in zip(interpreted, generated, strict=True):
         np.testing.assert_array_equal(a, b)  # to the bit
