@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from fxgrad import tree
-from fxgrad.control.flat import leaf_aval, parameter_names, with_static
+from fxgrad.control.flat import keyword_names, leaf_aval, parameter_names, with_static
 from fxgrad.core.avals import check_dtype
 from fxgrad.core.tracer import Tracer, leaked
 from fxgrad.errors import ArgumentError, at_user_line, function_name
@@ -44,7 +44,8 @@ class StaticArguments:
         if not self._numbers:
             return set()  # without looking at the signature, which takes longer than all else here
         names = parameter_names(self._fun, 1 + max(self._numbers))
-        return {names[number] for number in self._numbers if 0 <= number < len(names)}
+        by_keyword = keyword_names(self._fun)
+        return {names[number] for number in self._numbers if 0 <= number < len(names)} & by_keyword
 
     def positions(self, count: int) -> set[int]:
         """The static ones of `count` positional arguments."""

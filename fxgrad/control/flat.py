@@ -61,6 +61,15 @@ def parameter_names(function: Any, count: int) -> list[str]:
     return names[:count]
 
 
+def keyword_names(function: Any) -> set[str]:
+    """The names of the parameters that may be given either by position or by keyword."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return set()  # builtins have no signature
+    return {parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD}
+
+
 def check_leaf(value: Any, what: str, where: Callable[[], str]) -> Aval:
     """The type of an argument leaf; raises `ArgumentError` naming it if it is no array and no number."""
     aval = leaf_aval(value)

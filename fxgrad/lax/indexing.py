@@ -203,18 +203,18 @@ class GatherScatterMode(enum.Enum):
     PROMISE_IN_BOUNDS = 3
 
 
-_MODES = {"clip": "clip", "fill": "fill", "drop": "fill", "fill_or_drop": "fill",
-          "promise_in_bounds": "promise_in_bounds"}
+_MODES = {"clip": "clip", "fill": "fill", "drop": "fill", "fill_or_drop": "fill", "promise_in_bounds": None}
 
 
-def _mode(name: str, mode: Any, default: str) -> str:
+def _mode(name: str, mode: Any, promised: str) -> str:
+    """What `mode` means here; for no mode and for a promise `promised`: what XLA does where the promise is broken."""
     if mode is None:
-        return default
+        return promised
     given = mode if isinstance(mode, str) else getattr(mode, "name", str(mode)).lower()
     if given not in _MODES:
         raise ArgumentError(at_user_line(f"{name}: mode {mode!r}; it is 'clip', 'fill' ('drop'), 'promise_in_bounds', "
                                          "or a GatherScatterMode"))
-    return _MODES[given]
+    return _MODES[given] or promised
 
 
 def _promises(is_sorted: bool, unique: bool) -> tuple[str, ...]:
@@ -226,9 +226,10 @@ def gather(operand: Any, start_indices: Any, dimension_numbers: Any, slice_sizes
            fill_value: Any = None) -> Any:
     """Windows of static sizes that begin at `start_indices`; see `GatherDimensionNumbers`.
 
-    `mode` says what becomes of windows out of range: `"clip"` moves them, `"fill"` gives `fill_value` (by default NaN,
-    the least or largest integer, True), and by default it is promised that there are none. Raises `ShapeError`,
-    `DTypeError`, `ArgumentError`.
+    `mode` says what becomes of windows out of range, also of those with negative starts, which do not count from the
+    end: `"clip"` (and by default, and where it is promised that there are none) moves them into the array, `"fill"`
+    gives `fill_value` (by default NaN, the least or largest integer, True). Raises `ShapeError`, `DTypeError`,
+    `ArgumentError`.
 
     >>> import numpy as np
     >>> gather(np.array([1.0, 2.0, 3.0]), np.array([[2], [0]]), GatherDimensionNumbers((), (0,), (0,)), (1,))
@@ -236,7 +237,7 @@ def gather(operand: Any, start_indices: Any, dimension_numbers: Any, slice_sizes
     """
     operand, indices = array_of("gather", operand), array_of("gather", start_indices)
     windows = Windows(*map(integers, _fields(GatherDimensionNumbers, dimension_numbers)))
-    settings = {"mode": _mode("gather", mode, "promise_in_bounds"), "fill_value": fill_value,
+    settings = {"mode": _mode("gather", mode, "clip"), "fill_value": fill_value,
                 "promises": _promises(indices_are_sorted, unique_indices)}
     check(index.gather_p, operand, indices, slice_sizes=integers(slice_sizes), **windows._asdict(), **settings)
     return index.gather(operand, indices, windows, integers(slice_sizes), **settings)

@@ -28,12 +28,14 @@ from fxgrad.numpy.operands import (
     common_type,
     constant,
     default_float,
+    extent,
     is_concrete,
     is_staging,
     new_array,
     operand,
     promoted_inexact,
     shape_of,
+    whole,
 )
 from fxgrad.ops.arithmetic import mul, sub
 from fxgrad.ops.comparison import eq, ge
@@ -49,7 +51,8 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     """`a` as an array: nested lists (of numbers and arrays, traced ones too), numbers, arrays of any kind.
 
     Python numbers become the default float dtype, int32, or bool; arrays keep their dtype unless `dtype` is given.
-    Raises `ShapeError` for ragged lists of arrays, `ArgumentError` for what is no array.
+    Raises `ShapeError` for ragged lists of arrays, `ArgumentError` for what is no array, and `OverflowError` for a
+    Python integer that `dtype`, or any integer dtype, cannot hold.
 
     >>> asarray([1.0, 2.0])
     array([1., 2.], dtype=float32)
@@ -57,7 +60,7 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     check_device("asarray", device)
     del order  # where elements lie in memory is for executors to say
     if type(a) in PYTHON_SCALARS or (isinstance(a, list | tuple) and _of_python(a)):
-        return _default_width(np.asarray(a)) if dtype is None else np.asarray(a).astype(dtypes.canonical(dtype))
+        return _of_numbers(np.asarray(a), None if dtype is None else dtypes.canonical(dtype))
     array = operand(a)
     if copy and type(array) in ARRAYS:
         array = array.copy()
@@ -79,6 +82,25 @@ def _of_python(values: Any) -> bool:
     if isinstance(values, list | tuple):
         return all(map(_of_python, values))
     return type(values) in PYTHON_SCALARS
+
+
+def _of_numbers(array: Any, dtype: DType | None) -> Any:
+    """NumPy's array of Python's numbers, of `dtype` or else as wide as they are here."""
+    if dtype is None:
+        if array.dtype.kind == "O":
+            raise OverflowError(at_user_line(f"{_beyond(array, np.iinfo(np.int64))} has more than 64 bits. Write it as "
+                                             "a float, for example 2.0**70, or give dtype='float64'"))
+        return _default_width(array)
+    if array.dtype.kind in "iuO" and dtypes.is_integer(dtype) and array.size:
+        limits = np.iinfo(dtype)
+        if array.min() < limits.min or array.max() > limits.max:
+            raise OverflowError(at_user_line(f"{_beyond(array, limits)} is out of bounds for {dtype.name}, which holds "
+                                             f"{limits.min} to {limits.max}. Give a wider dtype"))
+    return array.astype(dtype)
+
+
+def _beyond(numbers: Any, limits: Any) -> str:
+    return f"the integer {next(each for each in numbers.flat if not limits.min <= each <= limits.max)}"
 
 
 def _default_width(array: Any) -> Any:
@@ -224,6 +246,10 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
     if stop is None:
         start, stop = 0, start
     bounds = [_static(bound) for bound in (start, stop, 1 if step is None else step)]
+    if bounds[2] == 0 or not all(map(math.isfinite, bounds)):
+        first, last, apart = bounds
+        raise ArgumentError(at_user_line(f"arange: it counts from {first} to {last} in steps of {apart}; finite "
+                                         "numbers and a step that is not 0 are needed"))
     counted = np.arange(*bounds)
     wanted = aval_of(_default_width(counted)).dtype if dtype is None else dtypes.canonical(dtype)
     if is_staging() and counted.size > 16 and dtypes.is_integer(wanted):
@@ -237,7 +263,10 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
 def _static(bound: Any) -> Any:
     if type(bound) is Tracer:
         return operator.index(bound)
-    return bound.item() if hasattr(bound, "item") else bound
+    number = bound.item() if getattr(bound, "shape", None) == () else bound
+    if not isinstance(number, bool | int | float):
+        raise ArgumentError(at_user_line(f"arange: start, stop and step are real numbers, got {bound!r}"))
+    return number
 
 
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
@@ -250,7 +279,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     array([0. , 0.5, 1. ], dtype=float32)
     """
     check_device("linspace", device)
-    num = operator.index(num)
+    num = whole("linspace", num)
     if num < 0:
         raise ArgumentError(at_user_line(f"linspace: num must not be negative, got {num}"))
     start, stop = _bounds(dtype, start, stop)
@@ -327,7 +356,7 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: 
            [0., 1.]], dtype=float32)
     """
     check_device("eye", device)
-    shape = operator.index(N), operator.index(N if M is None else M)
+    shape, k = (extent("eye", N), extent("eye", N if M is None else M)), whole("eye", k)
     wanted = _dtype_or_default(dtype)
     if is_staging():
         return convert(eq(add(_count(shape, 0), k), _count(shape, 1)), wanted)
@@ -356,8 +385,8 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     array([[1., 0.],
            [1., 1.]], dtype=float32)
     """
-    return convert(lower_triangle(operator.index(N), operator.index(N if M is None else M), k),
-                   _dtype_or_default(dtype))
+    rows, columns = extent("tri", N), extent("tri", N if M is None else M)
+    return convert(lower_triangle(rows, columns, whole("tri", k)), _dtype_or_default(dtype))
 
 
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:

@@ -199,9 +199,17 @@ def modf(x: Any, /, out: Any = None) -> tuple[Any, Any]:
 
 
 def _spacing(x: Any) -> Any:
+    """Made of bits, since XLA takes differences and comparisons of subnormal numbers for those of 0."""
     x = _floats("spacing", x)
-    beyond = parts.nextafter(x, where(comparison.lt(x, 0.0), scalar_like(-math.inf, x), scalar_like(math.inf, x)))
-    gap = sub(beyond, x)
+    bits, biased, integer, mantissa, _ = _bits(x)
+    zero, one, shift = (scalar_like(number, bits) for number in (0, 1, mantissa))
+    exponent, place = sub(biased, shift), sub(biased, one)
+    normal = comparison.shift_left(exponent, shift)
+    tiny = comparison.shift_left(one, where(comparison.lt(place, zero), zero, place))
+    gap = where(comparison.gt(exponent, zero), normal, tiny)
+    least = scalar_like(np.iinfo(integer).min, bits)  # the sign alone, which is that of -0.0, whose gap is positive
+    sign = where(comparison.eq(bits, least), zero, comparison.and_(bits, least))
+    gap = bitcast_convert_type(comparison.or_(gap, sign), aval_of(x).dtype)
     return where(parts.is_finite(x), gap, math.nan)
 
 

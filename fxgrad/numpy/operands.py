@@ -201,7 +201,7 @@ def shape_of(value: Any) -> Shape:
     return aval_of(value).shape
 
 
-def as_shape(shape: Any) -> Shape:
+def as_shape(shape: Any, what: str = "a shape") -> Shape:
     """A shape that a caller gave: an integer or a sequence of integers; raises `ArgumentError` for anything else."""
     several = isinstance(shape, Sequence) if not isinstance(shape, np.ndarray) else shape.ndim > 0
     try:
@@ -209,7 +209,25 @@ def as_shape(shape: Any) -> Shape:
     except FxgradError:
         raise  # of a traced size, with its own advice
     except TypeError:
-        raise ArgumentError(at_user_line(f"a shape is an integer or a sequence of integers, got {shape!r}")) from None
+        raise ArgumentError(at_user_line(f"{what} is an integer or a sequence of integers, got {shape!r}")) from None
+
+
+def whole(name: str, number: Any) -> int:
+    """An integer that a caller gave; raises `ArgumentError` for anything else."""
+    try:
+        return operator.index(number)
+    except FxgradError:
+        raise  # of a traced number, with its own advice
+    except TypeError:
+        raise ArgumentError(at_user_line(f"{name}: an integer is needed, got {number!r}")) from None
+
+
+def extent(name: str, size: Any) -> int:
+    """The size of an axis that a caller gave; raises `ArgumentError` for what is no integer, or negative."""
+    number = whole(name, size)
+    if number < 0:
+        raise ArgumentError(at_user_line(f"{name}: a size from 0 on is needed, got {number}"))
+    return number
 
 
 def axis_of(name: str, axis: Any, rank: int) -> int:

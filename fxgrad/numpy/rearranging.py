@@ -83,7 +83,7 @@ def tile(A: Any, reps: Any) -> Any:
     array([1, 2, 1, 2])
     """
     A = as_array(A)
-    counts, sizes = as_shape(reps), shape_of(A)
+    counts, sizes = as_shape(reps, "tile: the number of repetitions"), shape_of(A)
     rank = max(len(counts), len(sizes))
     counts = (1,) * (rank - len(counts)) + counts
     return tiled(reshape(A, (1,) * (rank - len(sizes)) + sizes), counts)

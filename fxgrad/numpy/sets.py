@@ -99,7 +99,7 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
     shape = shape_of(ar)
     at = 0 if axis is None else axis_of("unique", axis, len(shape))
     rows = reshape(ar, (math.prod(shape),)) if axis is None else move_axis(ar, at, 0)
-    count = shape_of(rows)[0]
+    count = given = shape_of(rows)[0]
     wanted = size_of("unique", size)
     if wanted and not count:
         if fill_value is None:
@@ -124,7 +124,7 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
     if return_index:
         results.append(found)
     if return_inverse:
-        inverse = _inverse(groups) if 0 not in shape else constant((0,), 0, dtypes.int32)
+        inverse = _inverse(groups) if given else constant((0,), 0, dtypes.int32)
         results.append(reshape(inverse, shape) if axis is None else inverse)
     if return_counts:
         results.append(_counts(ends, count, wanted))

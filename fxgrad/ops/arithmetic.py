@@ -18,7 +18,7 @@ from fxgrad.core.tape import aval_of
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import eq
 from fxgrad.ops.families import is_linear
-from fxgrad.ops.pointwise import add, add_p, binary, is_same, operation, scalar_like, unary
+from fxgrad.ops.pointwise import add, add_p, align, binary, is_same, operation, scalar_like, unary
 from fxgrad.ops.space import unbroadcast
 
 COVERED_BY = {"add_any": "add: sums of cotangents are sums like any other"}
@@ -227,9 +227,24 @@ def _share(x: Any, out: Any, y: Any) -> Any:
     return where(eq(x, out), where(eq(y, out), 0.5, scalar_like(1.0, x)), 0.0)
 
 
+def complex_extremum(lax: Any, name: str, x: Any, y: Any) -> Any:
+    """The greater or lesser number as NumPy has it, the first NaN if there is one: XLA compares these as others."""
+    extremum = getattr(lax, name)(x, y)
+    for operand in (y, x):
+        extremum = lax.select(lax.ne(operand, operand), operand, extremum)
+    return extremum
+
+
+def _extremum_xla(lax: Any, name: str, *operands: Any) -> Any:
+    x, y = align(lax, *operands)
+    return complex_extremum(lax, name, x, y) if x.dtype.kind == "c" else getattr(lax, name)(x, y)
+
+
 _EXTREMUM = [lambda t, out, x, y: mul(t, _share(x, out, y)), lambda t, out, x, y: mul(t, _share(y, out, x))]
-max_p = binary("max", numpy=np.maximum, accepts="any", public="maximum", tangents=_EXTREMUM)
-min_p = binary("min", numpy=np.minimum, accepts="any", public="minimum", tangents=_EXTREMUM)
+max_p = binary("max", numpy=np.maximum, accepts="any", public="maximum", tangents=_EXTREMUM,
+               xla=lambda lax, x, y: _extremum_xla(lax, "max", x, y))
+min_p = binary("min", numpy=np.minimum, accepts="any", public="minimum", tangents=_EXTREMUM,
+               xla=lambda lax, x, y: _extremum_xla(lax, "min", x, y))
 max, min = operation(max_p), operation(min_p)
 
 

@@ -19,7 +19,7 @@ from fxgrad.core.simplify import Definitions, rewrites
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import ShapeError
-from fxgrad.ops.arithmetic import mul, sub
+from fxgrad.ops.arithmetic import complex_extremum, mul, sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import eq
 from fxgrad.ops.exponential import exp
@@ -137,6 +137,12 @@ cumsum_p = linear_unary(
     batch=lambda *args, **params: _batch(cumsum_p, *args, **params))
 
 
+def _accumulated_xla(lax: Any, name: str, x: Any, axis: int, reverse: bool) -> Any:
+    if x.dtype.kind != "c" or name not in ("cummax", "cummin"):
+        return getattr(lax, name)(x, axis, reverse)
+    return lax.associative_scan(lambda x, y: complex_extremum(lax, name[3:], x, y), x, reverse, axis)
+
+
 def _cumulative(name: str, ufunc: np.ufunc, accepts: str, weights: Callable[..., tuple[Any, Any]]) -> Primitive:
     """The record of a running result; `weights(x, out, axis, reverse)` are the a and b of its tangents."""
     def jvp(primals: list[Any], tangents: list[Any], *, axis: int, reverse: bool) -> tuple[list[Any], list[Any]]:
@@ -148,7 +154,7 @@ def _cumulative(name: str, ufunc: np.ufunc, accepts: str, weights: Callable[...,
 
     primitive = register(Primitive(
         name=name, abstract=_checked(name, accepts), numpy=ArrayKernel(_accumulated(ufunc)),
-        xla=lambda lax, x, *, axis, reverse: [getattr(lax, name)(x, axis, reverse)],
+        xla=lambda lax, x, *, axis, reverse: [_accumulated_xla(lax, name, x, axis, reverse)],
         jvp=jvp, transpose=NOT_LINEAR, batch=lambda *args, **params: _batch(primitive, *args, **params),
         cost=lambda x, **params: Cost(x.size, total_bytes([x], [x]))))
     return primitive

@@ -18,7 +18,7 @@ from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError
-from fxgrad.ops.arithmetic import div, mul
+from fxgrad.ops.arithmetic import complex_extremum, div, mul
 from fxgrad.ops.comparison import eq
 from fxgrad.ops.cumulative import cumprod, shifted
 from fxgrad.ops.families import check_axes, check_kind, reduced, reduction
@@ -99,11 +99,20 @@ def _extremum_jvp(primitive: Primitive, primals: list[Any], tangents: list[Any],
     return [out], [div(tangent, reduce_sum(chosen, axes))]
 
 
+def _extremum_xla(lax: Any, name: str, x: Any, axes: tuple[int, ...]) -> Any:
+    if x.dtype.kind != "c" or not x.size:
+        return getattr(lax, f"reduce_{name}")(x, axes=axes)
+    bound = math.inf if name == "min" else -math.inf
+    return lax.reduce(x, x.dtype.type(complex(bound, bound)), lambda x, y: complex_extremum(lax, name, x, y), axes)
+
+
 reduce_max_p = reduction(
     "reduce_max", accepts="any", public="max", numpy=_extremum(np.maximum, least=False),
+    xla=lambda lax, x, *, axes: _extremum_xla(lax, "max", x, axes),
     jvp=lambda *args, **params: _extremum_jvp(reduce_max_p, *args, **params))
 reduce_min_p = reduction(
     "reduce_min", accepts="any", public="min", numpy=_extremum(np.minimum, least=True),
+    xla=lambda lax, x, *, axes: _extremum_xla(lax, "min", x, axes),
     jvp=lambda *args, **params: _extremum_jvp(reduce_min_p, *args, **params))
 
 

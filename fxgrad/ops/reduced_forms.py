@@ -92,7 +92,8 @@ def _tridiagonal_numpy(a: Any, *, lower: bool) -> list[Any]:
 
     def kernel(a: Any) -> list[Any]:
         if len(a) < 2:
-            return [a.copy(), np.diagonal(a).real.copy(), np.zeros(0, outputs[2].dtype), np.zeros(0, a.dtype)]
+            middle = np.diagonal(a).real.copy()
+            return [a.real.astype(a.dtype), middle, np.zeros(0, outputs[2].dtype), np.zeros(0, a.dtype)]
         return list(lapack(a.dtype, "hetrd" if a.dtype.kind == "c" else "sytrd")[0](a, lower=lower))[:4]
 
     return each_matrix(kernel, a.shape[:-2], outputs, a)
@@ -103,7 +104,9 @@ def _tridiagonal_xla(lax: Any, a: Any, *, lower: bool) -> list[Any]:
         return list(lax.linalg.tridiagonal(a, lower=lower))
     stack = a.shape[:-2]
     empty = lax.full((*stack, max(a.shape[-1] - 1, 0)), 0, a.dtype)
-    return [a, a.real[..., 0], empty.real, empty] if a.shape[-1] else [a, empty.real, empty.real, empty]
+    if not a.shape[-1]:
+        return [a, empty.real, empty.real, empty]
+    return [lax.convert_element_type(a.real, a.dtype), a.real[..., 0], empty.real, empty]
 
 
 tridiagonal_p = register(Primitive(

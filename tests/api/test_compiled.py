@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any
 
 import jax
@@ -278,3 +279,17 @@ def test_static_and_named_arguments_without_a_scope() -> None:
     for power, sign in [(2, 1), (3, -1), (2, 1)]:
         np.testing.assert_array_equal(function(np.full(2, 2.0, "float32"), power, sign=sign), sign * 2.0**power)
     assert function(np.full(2, 0.1), 2, sign=1).dtype == np.float64
+
+
+def several(*args: Any) -> Any:
+    return args[0] + args[1]
+
+
+@pytest.mark.parametrize("function", [np.add, operator.add, several, lambda x, y, /: x + y],
+                         ids=["ufunc", "builtin", "several", "positional"])
+def test_static_numbers_of_parameters_that_have_no_keyword(function: Any) -> None:
+    """Of ufuncs, builtins, `*args` and positional ones; at the first call and at later ones."""
+    f = jit(function, static_argnums=1)
+    for addend in (1, 1, 2):
+        np.testing.assert_array_equal(f(np.ones(2), addend), [1.0 + addend] * 2)
+    assert jit(function, static_argnums=1).lower(np.ones(2), 1).compile()(np.ones(2)).tolist() == [2.0, 2.0]

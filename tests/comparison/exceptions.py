@@ -18,6 +18,8 @@ WITHOUT_CASE = {
 """Functions without a case, by `library.name`."""
 
 _COMPLEX = "complex numbers are refused; jax takes them"
+_WIDE = "a bool that meets a Python number is a weak number of 64 bits, of 32 in jax"
+_BY_ZERO = "an integer divided by 0 is 0, as in NumPy; jax's quotient is another"
 _REAL_FUNCTION = "complex numbers are refused; jax computes something, but the function is one of real numbers"
 
 DIFFERENT = {
@@ -27,10 +29,16 @@ DIFFERENT = {
     "numpy.logaddexp2 in complex64": _COMPLEX,
     **{f"numpy.{name} in complex64": _REAL_FUNCTION
        for name in ("histogram", "histogram2d", "histogram_bin_edges", "histogramdd")},
+    **{f"numpy.{name} in bool": _WIDE for name in ("clip", "diff", "polyint", "pow", "power", "where")},
+    **{f"numpy.{name} in bool": _BY_ZERO for name in ("divmod", "floor_divide")},
     "lax.atan2 in complex64": _COMPLEX,
     **{f"lax.{name} in complex64": "complex numbers have no order and are refused; jax orders them by their parts"
        for name in ("clamp", "pmax", "pmin")},
     "lax.cumlogsumexp in complex64": _COMPLEX,
+    **{f"nn.{name} in bool": _WIDE for name in (
+        "celu", "elu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "leaky_relu", "relu", "relu6", "selu",
+        "soft_sign", "sparse_plus", "sparse_sigmoid")},
+    "scipy.linalg.hadamard in float32": "the dtype by default, int, is int64, of 32 bits in jax",
     "nn.log_sigmoid in complex64": _COMPLEX,
     "nn.mish in complex64": _COMPLEX,
     "nn.softplus in complex64": _COMPLEX,

@@ -365,3 +365,126 @@ def test_rows_of_the_jacobian_of_a_real_function_of_complex_numbers() -> None:
     z = np.array([1 + 1j, 2 - 3j])
     np.testing.assert_allclose(fxgrad.jacrev(size)(z), fxgrad.grad(size)(z))
     np.testing.assert_allclose(fxgrad.jacrev(size)(z), jax.jacrev(lambda z: jnp.sum(jnp.abs(z) ** 2))(z), rtol=1e-6)
+
+
+ROWS = fxgrad.lax.GatherDimensionNumbers((), (0,), (0,))
+PLACED = fxgrad.lax.ScatterDimensionNumbers((), (0,), (0,))
+
+
+@pytest.mark.parametrize("mode", [None, "clip", "fill", "promise_in_bounds"])
+def test_gather_and_scatter_take_places_as_they_are(mode: Any) -> None:
+    """Negative places do not count from the end in `jax.lax`, and a promise that is broken is so in the same way."""
+    x, places, ones = X[:3], np.array([[-1], [-6], [5], [1]]), np.ones(4)
+    with jax.enable_x64(True):
+        taken = np.asarray(jax.lax.gather(x, places, ROWS, (1,), mode=mode))
+        added = np.asarray(jax.lax.scatter_add(x, places, ones, PLACED, mode=mode))
+    on_every_path(lambda x, i: fxgrad.lax.gather(x, i, ROWS, (1,), mode=mode), (x, places), taken)
+    on_every_path(lambda x, i, u: fxgrad.lax.scatter_add(x, i, u, PLACED, mode=mode), (x, places, ones), added)
+
+
+PARTS = (np.nan, np.inf, -np.inf, 1.0, 0.0)
+POINTS = np.array([complex(real, imaginary) for real in PARTS for imaginary in PARTS])
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_extrema_of_complex_numbers_are_the_first_nan(name: str) -> None:
+    x, y = (points.ravel() for points in np.meshgrid(POINTS, POINTS))
+    ufunc = getattr(np, name)
+    for f in (getattr(fnp, name), ufunc):
+        on_every_path(f, (x, y), ufunc(x, y))
+    reduced, running = getattr(fnp, name[:3]), getattr(fxgrad.lax, f"cum{name[:3]}")
+    for points in (POINTS, POINTS[::-1], POINTS[18:20]):
+        on_every_path(reduced, (points,), ufunc.reduce(points))
+        on_every_path(running, (points,), ufunc.accumulate(points))
+    on_every_path(lambda z: reduced(z, 1), (POINTS.reshape(5, 5),), ufunc.reduce(POINTS.reshape(5, 5), 1))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_spacing_to_the_bit(dtype: Any) -> None:
+    """Of numbers of all sizes, of subnormal ones too, which XLA takes for 0 in arithmetic."""
+    width = np.dtype(dtype).itemsize
+    bits = np.random.default_rng(0).integers(0, 2**(8 * width) - 1, 1000, f"u{width}")
+    small = np.arange(100, dtype=bits.dtype) << np.finfo(dtype).nmant >> 1
+    x = np.concatenate([bits.view(dtype), small.view(dtype), -small.view(dtype)])
+    with np.errstate(invalid="ignore"):
+        expected = np.spacing(x)
+    on_every_path(fnp.spacing, (x,), expected)
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (2, 0), (0, 0), (3, 0, 2), (3, 2, 0)])
+@pytest.mark.parametrize("order", ["fro", "nuc", 2, -2, 1, -1, np.inf, -np.inf])
+def test_norms_of_matrices_without_elements(shape: tuple[int, ...], order: Any) -> None:
+    x = np.zeros(shape)
+    try:
+        expected = np.linalg.norm(x, order, (-2, -1))
+    except ValueError:  # there is no least of nothing
+        with pytest.raises(ShapeError, match="no elements"):
+            fnp.linalg.norm(x, order, (-2, -1))
+    else:
+        np.testing.assert_array_equal(fnp.linalg.norm(x, order, (-2, -1)), expected)
+        mapped = fxgrad.vmap(lambda x: fnp.linalg.norm(x, order, (-2, -1)))
+        np.testing.assert_array_equal(mapped(np.stack([x, x])), [expected] * 2)
+
+
+def test_the_greatest_norm_of_an_empty_vector() -> None:
+    assert float(fnp.linalg.norm(np.zeros(0), np.inf)) == 0.0
+    assert float(fnp.linalg.norm(np.array([-3.0, 2.0]), np.inf)) == 3.0
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3)])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_unique_of_slices_without_elements(shape: tuple[int, ...], axis: int | None) -> None:
+    x = np.zeros(shape)
+    asked = {"return_index": True, "return_inverse": True, "return_counts": True, "axis": axis}
+    for got, expected in zip(fnp.unique(x, **asked), np.unique(x, **asked), strict=True):
+        np.testing.assert_array_equal(got, expected)
+        assert got.shape == expected.shape
+
+
+def test_tridiagonal_of_one_complex_number_is_that_of_its_real_part() -> None:
+    on_every_path(lambda a: fxgrad.lax.linalg.tridiagonal(a)[0], (np.array([[1.0 + 2.0j]]),), np.array([[1.0 + 0.0j]]))
+
+
+TOO_LARGE = ("the integer 1180591620717411303424 has more than 64 bits. Write it as a float, for example 2.0**70, or "
+             "give dtype='float64'")
+
+
+@pytest.mark.parametrize(("make", "error", "message"), [
+    (lambda: fnp.asarray(2**70), OverflowError, TOO_LARGE),
+    (lambda: fnp.full(2, [1, 2**70]), OverflowError, TOO_LARGE),
+    (lambda: fnp.array([1, 300], "uint8"), OverflowError,
+     "the integer 300 is out of bounds for uint8, which holds 0 to 255. Give a wider dtype"),
+    (lambda: fnp.asarray(-1, "uint8"), OverflowError,
+     "the integer -1 is out of bounds for uint8, which holds 0 to 255. Give a wider dtype"),
+    (lambda: fnp.arange("a"), ArgumentError, "arange: start, stop and step are real numbers, got 'a'"),
+    (lambda: fnp.arange(1j), ArgumentError, "arange: start, stop and step are real numbers, got 1j"),
+    (lambda: fnp.arange(None), ArgumentError, "arange: start, stop and step are real numbers, got None"),
+    (lambda: fnp.arange(np.ones(2)), ArgumentError,
+     "arange: start, stop and step are real numbers, got array([1., 1.])"),
+    (lambda: fnp.arange(0, 3, 0), ArgumentError,
+     "arange: it counts from 0 to 3 in steps of 0; finite numbers and a step that is not 0 are needed"),
+    (lambda: fnp.arange(np.nan), ArgumentError,
+     "arange: it counts from 0 to nan in steps of 1; finite numbers and a step that is not 0 are needed"),
+    (lambda: fnp.eye(2.5), ArgumentError, "eye: an integer is needed, got 2.5"),
+    (lambda: fnp.eye(3, k=1.5), ArgumentError, "eye: an integer is needed, got 1.5"),
+    (lambda: fnp.eye(3, -2), ArgumentError, "eye: a size from 0 on is needed, got -2"),
+    (lambda: fnp.tri("a"), ArgumentError, "tri: an integer is needed, got 'a'"),
+    (lambda: fnp.linspace(0, 1, 2.5), ArgumentError, "linspace: an integer is needed, got 2.5"),
+    (lambda: fnp.tile(np.ones(2), 1.5), ArgumentError,
+     "tile: the number of repetitions is an integer or a sequence of integers, got 1.5"),
+])
+def test_numbers_that_make_no_array(make: Function, error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as raised:
+        make()
+    text, _, line = str(raised.value).partition("\n")
+    assert text == message
+    assert "test_values.py" in line
+
+
+def test_numbers_that_fit() -> None:
+    assert fnp.asarray([0, 255], "uint8").tolist() == [0, 255]
+    assert fnp.asarray(2**70, "float64") == 2.0**70
+    assert fnp.asarray(2**63).dtype == np.uint64
+    assert fnp.asarray([], "uint8").shape == (0,)
+    assert fnp.asarray(-1, bool)
+    assert fnp.arange(np.int64(2), np.float32(4)).tolist() == [2.0, 3.0]

@@ -71,7 +71,7 @@ def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdim
     elif ord == 0:
         result = convert(count_nonzero(x, axes), dtypes.real_dtype(aval_of(x).dtype))
     elif ord == math.inf:
-        result = max(absolute(x), axes)
+        result = _greatest(absolute(x), axes)
     elif ord == -math.inf:
         result = min(absolute(x), axes)
     elif ord == 1:
@@ -86,13 +86,21 @@ def _matrix(x: Any, ord: Any, rows: int, columns: int) -> Any:
         return _euclidean(x, (rows, columns))
     if ord in ("nuc", 2, -2):
         values = svdvals(moveaxis(x, (rows, columns), (-2, -1)))
-        return sum(values, -1) if ord == "nuc" else values[..., 0 if ord == 2 else -1]
+        if ord == "nuc" or not shape_of(values)[-1]:
+            return sum(values, -1) if ord != -2 else min(values, -1)
+        return values[..., 0 if ord == 2 else -1]
     if ord not in (1, -1, math.inf, -math.inf):
         raise ArgumentError(at_user_line(f"norm: ord={ord!r} of matrices; it is one of 'fro', 'nuc', 1, -1, 2, -2, "
                                          "inf, -inf"))
     summed, other = (rows, columns) if ord in (1, -1) else (columns, rows)
     totals = sum(absolute(x), summed)
-    return (max if ord > 0 else min)(totals, other - (other > summed))
+    left = other - (other > summed)
+    return _greatest(totals, left) if ord > 0 else min(totals, left)
+
+
+def _greatest(x: Any, axes: Any) -> Any:
+    """The greatest of numbers that are not negative, 0 of none."""
+    return max(x, axes, initial=None if all(shape_of(x)) else 0)
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
