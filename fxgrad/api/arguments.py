@@ -71,7 +71,7 @@ def select(what: str, function: Any, argnums: Argnums, args: tuple[Any, ...]) ->
 
 
 def _position(what: str, function: Any, number: Any, count: int) -> int:
-    if not isinstance(number, int | np.integer) or isinstance(number, bool):
+    if not isinstance(number, _INTEGERS) or isinstance(number, bool):
         raise ArgumentError(at_user_line(
             f"{what}: argnums holds {number!r}, where positions of arguments (ints) are needed, such as (0, 1)"))
     if not -count <= number < count:
@@ -83,7 +83,7 @@ def _position(what: str, function: Any, number: Any, count: int) -> int:
 
 def check_chunk_size(what: str, chunk_size: Any) -> None:
     """Raises `ArgumentError` unless `chunk_size` is None or a whole number from 1 on."""
-    if chunk_size is not None and (not isinstance(chunk_size, int | np.integer) or isinstance(chunk_size, bool)
+    if chunk_size is not None and (not isinstance(chunk_size, _INTEGERS) or isinstance(chunk_size, bool)
                                    or chunk_size < 1):
         raise ArgumentError(at_user_line(f"{what}: chunk_size={chunk_size!r}; it must be an int, at least 1, or None"))
 

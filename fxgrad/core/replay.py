@@ -16,6 +16,7 @@ import numpy as np
 from fxgrad.core import interning
 from fxgrad.core.arrays import ARRAYS
 from fxgrad.core.avals import Literal
+from fxgrad.core.interning import Node
 from fxgrad.core.program import Program, Var
 from fxgrad.core.tape import Tape, aval_of, current
 from fxgrad.core.told import told
@@ -80,7 +81,7 @@ def remembered(function: Callable[..., Any], captures: bool = False,
             if key is None:
                 return plain(*args, **options)
         call = tape.node.calls.get(key)
-        if type(call) is interning.Node:
+        if type(call) is Node:
             result = tape.step(call)
         else:
             result = tape.replay(call) if call is not None else _learn(tape, key, function, args, options)
@@ -211,7 +212,7 @@ def with_number(tape: Tape, key: Any, function: Callable[..., Any], x: Any, y: A
     call = tape.node.calls.get(key)
     if call is None or (type(number) is int and not -2**63 <= number < 2**63):
         return _with_number_met_first(tape, key, function, (x, y), number)
-    if type(call) is interning.Node:
+    if type(call) is Node:
         return tape.step(call)
     nodes, last, before, value, output = call
     if number is not before:  # which it is where it stands in the code
@@ -220,7 +221,7 @@ def with_number(tape: Tape, key: Any, function: Callable[..., Any], x: Any, y: A
         except OverflowError:  # the one before fitted the dtype, and this one does not
             return function(x, y)
     tape.captured.append(value)
-    tape.nodes += nodes
+    tape.nodes.extend(nodes)
     tape.node = last
     tracer = new(Tracer)
     tracer.tape, tracer.variable = tape, output
@@ -237,7 +238,7 @@ def _with_number_met_first(tape: Tape, key: Any, function: Callable[..., Any], a
         key = (*key, told(number))
         call = tape.node.calls.get(key)
         if call is not None:
-            return tape.step(call) if type(call) is interning.Node else tape.replay(call)
+            return tape.step(call) if type(call) is Node else tape.replay(call)
     return _learn(tape, key, function, args, {}, None if by_value else number)
 
 

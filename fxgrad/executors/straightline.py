@@ -308,7 +308,7 @@ class _FloatWriter(_Writer):
         return f"{self.object(np.float64, np.float64, 't')}({self.value(atom)})"
 
     def scalars(self, inputs: Sequence[Var]) -> list[str]:
-        return [f"    if type({name}) is not float: {name} = float({name})" for name in map(self.name, inputs)]
+        return [f"    {name} = float({name})" for name in map(self.name, inputs)]
 
     def snippet(self, equation: Equation, call: Snippet, target: Var | None) -> None:
         super().snippet(equation, call._replace(text=call.of_floats), target)
