@@ -81,6 +81,29 @@ def lowering(gradient: bool, small: bool) -> Peers:
     return {"fxgrad": Peer(ours, value, fxgrad.clear_caches), "jax.jit": Peer(theirs, value, nothing)}
 
 
+def lowering_inner(depth: int, small: bool) -> Peers:
+    """Tracing and lowering a function that calls a compiled one 100 times, or twice at each of some levels."""
+    def of_library(jit: Any, xp: Any) -> Callable[[], Any]:
+        def call() -> Any:
+            function = jit(lambda x: xp.sin(x) * x)
+            for count in [2] * (min(depth, 3) if small else depth) or [3 if small else 100]:
+                function = jit(functools.partial(repeated, function, count))
+            return function.lower(x)
+        return call
+
+    x = np.linspace(0.0, 1.0, 8, dtype="float32")
+    # Not compiled to be compared: XLA unfolds the calls.
+    return {"fxgrad": Peer(of_library(fxgrad.jit, np), None, fxgrad.clear_caches),
+            "jax.jit": Peer(of_library(jax.jit, jnp), None, nothing)}
+
+
+def repeated(function: Callable[[Any], Any], count: int, x: Any) -> Any:
+    """`function` of its own result, so many times."""
+    for _ in range(count):
+        x = function(x)
+    return x
+
+
 WORKLOADS = [
     Workload("record: first time", f"Recording {OPERATIONS} operations with their source lines, for the first time",
              functools.partial(recording, False), (Absolute(5.0, OPERATIONS, "operation"),)),
@@ -92,4 +115,8 @@ WORKLOADS = [
              functools.partial(lowering, False), (Ratio("jax.jit", 1.0),)),
     Workload("lower: gradient", f"Tracing and lowering the gradient of {OPERATIONS} operations",
              functools.partial(lowering, True), (Ratio("jax.jit", 0.6),)),
+    Workload("lower: 100 inner jits", "Tracing and lowering a function that calls a compiled one 100 times",
+             functools.partial(lowering_inner, 0), (Ratio("jax.jit", 1.0),)),
+    Workload("lower: jits nested 12 deep", "Tracing and lowering compiled functions, each calling the next twice",
+             functools.partial(lowering_inner, 12), (Ratio("jax.jit", 1.0),)),
 ]
