@@ -47,7 +47,10 @@ def marks(library: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
             if problem.label.split(" ")[0] == f"{library}.{name}":
                 aspect = "derivatives" if problem.aspect in ("jvp", "vjp") else problem.aspect
                 known = DIFFERENT.get(problem.label)
-                result[name][aspect] = f"{problem.label.split(' in ')[1]}: {known or problem.message}"
+                said = result[name][aspect]
+                note = f"{problem.label.split(' in ')[1]}: {known or problem.message}"
+                if note not in said:
+                    result[name][aspect] = note if said in ("yes", "-") else f"{said}; {note}"
         if f"{library}.{name}" in WITHOUT_CASE:
             result[name]["values"] = WITHOUT_CASE[f"{library}.{name}"]
     return result

@@ -88,19 +88,22 @@ def _of_numbers(array: Any, dtype: DType | None) -> Any:
     """NumPy's array of Python's numbers, of `dtype` or else as wide as they are here."""
     if dtype is None:
         if array.dtype.kind == "O":
-            raise OverflowError(at_user_line(f"{_beyond(array, np.iinfo(np.int64))} has more than 64 bits. Write it as "
-                                             "a float, for example 2.0**70, or give dtype='float64'"))
+            number = _beyond(array, np.iinfo(np.int64).min, np.iinfo(np.uint64).max)
+            raise OverflowError(at_user_line(f"{number} has more than 64 bits. Write it as a float, for example "
+                                             "2.0**70, or give dtype='float64'"))
         return _default_width(array)
     if array.dtype.kind in "iuO" and dtypes.is_integer(dtype) and array.size:
         limits = np.iinfo(dtype)
         if array.min() < limits.min or array.max() > limits.max:
-            raise OverflowError(at_user_line(f"{_beyond(array, limits)} is out of bounds for {dtype.name}, which holds "
-                                             f"{limits.min} to {limits.max}. Give a wider dtype"))
+            number = _beyond(array, limits.min, limits.max)
+            raise OverflowError(at_user_line(f"{number} is out of bounds for {dtype.name}, which holds {limits.min} to "
+                                             f"{limits.max}. Give a wider dtype"))
     return array.astype(dtype)
 
 
-def _beyond(numbers: Any, limits: Any) -> str:
-    return f"the integer {next(each for each in numbers.flat if not limits.min <= each <= limits.max)}"
+def _beyond(numbers: Any, least: int, greatest: int) -> str:
+    integers = (each for each in numbers.flat if isinstance(each, int | np.integer))
+    return f"the integer {next(each for each in integers if not least <= each <= greatest)}"
 
 
 def _default_width(array: Any) -> Any:

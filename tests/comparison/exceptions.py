@@ -36,8 +36,8 @@ DIFFERENT = {
        for name in ("clamp", "pmax", "pmin")},
     "lax.cumlogsumexp in complex64": _COMPLEX,
     **{f"nn.{name} in bool": _WIDE for name in (
-        "celu", "elu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "leaky_relu", "relu", "relu6", "selu",
-        "soft_sign", "sparse_plus", "sparse_sigmoid")},
+        "celu", "elu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "leaky_relu", "mish", "relu", "relu6",
+        "selu", "soft_sign", "softplus", "sparse_plus", "sparse_sigmoid")},
     "scipy.linalg.hadamard in float32": "the dtype by default, int, is int64, of 32 bits in jax",
     "nn.log_sigmoid in complex64": _COMPLEX,
     "nn.mish in complex64": _COMPLEX,

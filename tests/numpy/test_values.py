@@ -451,7 +451,7 @@ TOO_LARGE = ("the integer 1180591620717411303424 has more than 64 bits. Write it
 
 @pytest.mark.parametrize(("make", "error", "message"), [
     (lambda: fnp.asarray(2**70), OverflowError, TOO_LARGE),
-    (lambda: fnp.full(2, [1, 2**70]), OverflowError, TOO_LARGE),
+    (lambda: fnp.full(4, [1, 2.0, 2**63, 2**70]), OverflowError, TOO_LARGE),
     (lambda: fnp.array([1, 300], "uint8"), OverflowError,
      "the integer 300 is out of bounds for uint8, which holds 0 to 255. Give a wider dtype"),
     (lambda: fnp.asarray(-1, "uint8"), OverflowError,
