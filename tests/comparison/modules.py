@@ -35,7 +35,7 @@ _DISTRIBUTIONS = """
 
 MODULES: dict[str, Counterpart] = {
     "jax": Counterpart("fxgrad", "", {
-        "Array": "arrays are NumPy's, jax's, or traced", "typeof": "`x.shape` and `x.dtype` say it",
+        "typeof": "`x.shape` and `x.dtype` say it",
         **_each("NamedSharding P Shard auto_pcast copy_to_host_async "
                 "make_array_from_callback make_mesh reshard set_mesh "
                 "make_array_from_process_local_data make_array_from_single_device_arrays pmap shard_map smap "
