@@ -238,7 +238,7 @@ def test_spherical_harmonics() -> None:
         difference = (scipy.special.sph_harm_y(3, 2, angle + 1e-6, 0.4)
                       - scipy.special.sph_harm_y(3, 2, angle - 1e-6, 0.4)) / 2e-6
         np.testing.assert_allclose(slope, difference, rtol=1e-6, atol=1e-6)
-    assert sph_harm_y(2, 1, 0.3, 0.4).dtype == np.complex64
+    assert sph_harm_y(2, 1, 0.3, 0.4).dtype == np.complex128
     with pytest.raises(errors.ArgumentError, match=re.escape(
             "sph_harm_y: n is traced, so its greatest value is not known. Pass n_max")):
         fxgrad.jit(sph_harm_y)(n, m, theta, phi)

@@ -236,15 +236,16 @@ def complex_extremum(lax: Any, name: str, x: Any, y: Any) -> Any:
 
 
 def _extremum_xla(lax: Any, name: str, *operands: Any) -> Any:
-    x, y = align(lax, *operands)
-    return complex_extremum(lax, name, x, y) if x.dtype.kind == "c" else getattr(lax, name)(x, y)
+    if operands[0].dtype.kind == "c":
+        return complex_extremum(lax, name, *align(lax, *operands))
+    return getattr(lax, name)(*operands)
 
 
 _EXTREMUM = [lambda t, out, x, y: mul(t, _share(x, out, y)), lambda t, out, x, y: mul(t, _share(y, out, x))]
 max_p = binary("max", numpy=np.maximum, accepts="any", public="maximum", tangents=_EXTREMUM,
-               xla=lambda lax, x, y: _extremum_xla(lax, "max", x, y))
+               xla=lambda lax, x, y: _extremum_xla(lax, "max", x, y), broadcasts=True)
 min_p = binary("min", numpy=np.minimum, accepts="any", public="minimum", tangents=_EXTREMUM,
-               xla=lambda lax, x, y: _extremum_xla(lax, "min", x, y))
+               xla=lambda lax, x, y: _extremum_xla(lax, "min", x, y), broadcasts=True)
 max, min = operation(max_p), operation(min_p)
 
 

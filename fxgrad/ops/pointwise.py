@@ -75,13 +75,14 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: str | 
                 tangents: Sequence[Tangent | None] | None, transpose: Rule = NOT_LINEAR, flops: int = 1,
                 public: str | None = None, parameters: frozenset[str] = frozenset(),
                 check: Callable[..., None] | None = None,
-                together: Callable[..., Any] | None = None) -> Primitive:
+                together: Callable[..., Any] | None = None, broadcasts: bool = False) -> Primitive:
     """The record of an operation that acts on each element alone, with NumPy's broadcasting.
 
     `numpy(*arrays, **params)` and `xla(lax, *values, **params)` return one array each; `tangents` has one
     function an input (None where the derivative is zero), or is None if the output has no tangent at all.
     `together(tangents, output, *inputs)` gives the whole tangent where several inputs have one and their parts share
     work. `check(*avals, **params)` raises for what the dtypes alone do not tell; `params` has the names `parameters`.
+    `broadcasts` says that `xla` takes scalars and axes of size 1 as they are.
     """
     shown = public or name
 
@@ -105,7 +106,7 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: str | 
 
     emitted = lax_function(xla)
     # The functions of `lax` broadcast scalars and axes of size 1 by themselves: fewer equations for jax to trace.
-    aligned = functools.partial(align, to_shape=not isinstance(xla, str))
+    aligned = functools.partial(align, to_shape=not (broadcasts or isinstance(xla, str)))
 
     def xla_rule(lax: Any, *values: Any, **params: Any) -> list[Any]:
         return [emitted(lax, *(aligned(lax, *values) if arity > 1 else values), **params)]
