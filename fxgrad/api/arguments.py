@@ -132,11 +132,7 @@ _CONTAINERS = frozenset({dict, list, tuple})
 
 def handed_tree(value: Any) -> Any:
     """`handed(value)`, also of arrays in Python's containers."""
-    if type(value) is np.ndarray:
-        return value.view(Array)
-    if type(value) in _CONTAINERS:
-        return tree.map(handed, value)
-    return value
+    return tree.map(handed, value) if type(value) in _CONTAINERS else handed(value)
 
 
 def leaf_avals(what: str, selected: Selected) -> list[Aval]:
