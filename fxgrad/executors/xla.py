@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Literal, keys_to_jax
 from fxgrad.core.consultation import Consultation, consulting, still_hold
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Program, Var, needs_x64, subprograms
+from fxgrad.core.program import Program, Var, consults, needs_x64, subprograms
 from fxgrad.core.tape import aval_of, infer
 from fxgrad.core.told import param_key
 
@@ -47,6 +48,14 @@ def as_jax(value: Any) -> Any:
 
 def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """Calls the `xla` rule of every equation on jax values (within a jax trace, or eagerly)."""
+    emission = _under_way.get()
+    if emission is None:
+        token = _under_way.set(_Emission())
+        try:
+            return emit(program, inputs)
+        finally:
+            _under_way.reset(token)
+    emission.look_into(program)
     environment: dict[Any, Any] = dict(zip(program.inputs, map(as_jax, inputs), strict=True))
     with jax.numpy_dtype_promotion("standard"):  # the rules call functions of jax that need it inside
         for equation in program.equations:
@@ -58,6 +67,58 @@ def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
                 environment.update(zip(equation.outputs, outputs, strict=True))
     return [jax.numpy.asarray(as_jax(atom) if type(atom) is Literal else environment[atom])
             for atom in program.outputs]
+
+
+def emit_unit(program: Program, inputs: Sequence[Any], name: str) -> list[Any]:
+    """`emit` of a program that is a function of its own to the user, called `name`.
+
+    Where several operations of what is being emitted hold the program, jax gets one function that is called from each of
+    these places, and lowers it once for each kind of inputs. Otherwise its equations take the place of the call.
+    """
+    emission = _under_way.get()
+    function = None if emission is None else emission.function(program, name)
+    return emit(program, inputs) if function is None else function(
+        *(typed(value, var) for value, var in zip(inputs, program.inputs, strict=True)))
+
+
+class _Emission:
+    """One emission, of a program and all that it holds: how often each program occurs, and the functions made of some.
+
+    The functions live no longer than the emission, so that what user code was asked for them is asked again by the next.
+    """
+
+    __slots__ = ("_functions", "_occurrences", "_seen")
+
+    def __init__(self) -> None:
+        self._seen: set[Program] = set()
+        self._occurrences: dict[Program, int] = {}
+        self._functions: dict[Program, Callable[..., list[Any]]] = {}
+
+    def look_into(self, program: Program) -> None:
+        """Counts the operations that hold a program, in `program` and all that it holds, each looked into once."""
+        remaining = [program]
+        while remaining:
+            found = remaining.pop()
+            if found not in self._seen:
+                self._seen.add(found)
+                for equation in found.equations:
+                    for inner in subprograms(equation.params):
+                        self._occurrences[inner] = self._occurrences.get(inner, 0) + 1
+                        remaining.append(inner)
+
+    def function(self, program: Program, name: str) -> Callable[..., list[Any]] | None:
+        """`program` as one function of jax's, if it is used more than once; None if it is not."""
+        function = self._functions.get(program)
+        if function is None and self._occurrences.get(program, 0) > 1 and not consults(program):
+            def emitted(*inputs: Any) -> list[Any]:
+                return emit(program, inputs)
+
+            emitted.__name__ = emitted.__qualname__ = name  # it stands in jaxprs, and in what they are lowered to
+            function = self._functions[program] = jax.jit(emitted)
+        return function
+
+
+_under_way: ContextVar[_Emission | None] = ContextVar("emission", default=None)
 
 
 def compiled(program: Program) -> Callable[..., list[Any]]:

@@ -133,7 +133,10 @@ batching.primitive_batchers[linear_p] = _batch
 
 def _is_plain(program: Program) -> bool:
     """Whether jax differentiates all that `program` is emitted as just as fxgrad does."""
-    return all(map(_is_plain_equation, program.equations))
+    known: bool | None = program.memo.get("plain to jax")
+    if known is None:
+        known = program.memo["plain to jax"] = all(map(_is_plain_equation, program.equations))
+    return known
 
 
 def _is_plain_equation(equation: Equation) -> bool:

@@ -14,8 +14,9 @@ def cost(program: Program) -> Cost:
     >>> cost(program)
     Cost(flops=2000, bytes=1200)
     """
-    flops = moved = 0
-    for equation in program.equations:
-        part = equation.primitive.cost(*(atom.aval for atom in equation.inputs), **equation.params)
-        flops, moved = flops + part.flops, moved + part.bytes
-    return Cost(flops, moved)
+    known: Cost | None = program.memo.get("cost")
+    if known is None:
+        parts = [equation.primitive.cost(*(atom.aval for atom in equation.inputs), **equation.params)
+                 for equation in program.equations]
+        known = program.memo["cost"] = Cost(sum(part.flops for part in parts), sum(part.bytes for part in parts))
+    return known
