@@ -72,8 +72,8 @@ def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
 def emit_unit(program: Program, inputs: Sequence[Any], name: str) -> list[Any]:
     """`emit` of a program that is a function of its own to the user, called `name`.
 
-    Where several operations of what is being emitted hold the program, jax gets one function that is called from each of
-    these places, and lowers it once for each kind of inputs. Otherwise its equations take the place of the call.
+    Where several operations of what is being emitted hold the program, jax gets one function that is called from each
+    of these places, and lowers it once for each kind of inputs. Otherwise its equations take the place of the call.
     """
     emission = _under_way.get()
     function = None if emission is None else emission.function(program, name)
@@ -82,9 +82,9 @@ def emit_unit(program: Program, inputs: Sequence[Any], name: str) -> list[Any]:
 
 
 class _Emission:
-    """One emission, of a program and all that it holds: how often each program occurs, and the functions made of some.
+    """One emission, of a program and all that it holds: how often each occurs, and the functions made of some.
 
-    The functions live no longer than the emission, so that what user code was asked for them is asked again by the next.
+    The functions live no longer than the emission, so what user code was asked for them is asked again by the next.
     """
 
     __slots__ = ("_functions", "_occurrences", "_seen")
