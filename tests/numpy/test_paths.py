@@ -6,7 +6,7 @@ The cases are those of the comparison with jax; what is asked of them here is Nu
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -20,10 +20,11 @@ from tests.comparison.cases import CASES
 from tests.comparison.libraries import functions
 
 MODULES = {"numpy": "", "numpy.linalg": "linalg", "numpy.fft": "fft"}
-DTYPES = ("bool", "int8", "uint8", "int32", "int64", "float16", "float32", "float64", "complex64")
+QUICK_DTYPES = ("bool", "uint8", "int32", "float32", "complex64")
+"""One of each kind, for the quick tier and to be compiled."""
+OTHER_DTYPES = ("int8", "int64", "float16", "float64")
+DTYPES = (*QUICK_DTYPES, *OTHER_DTYPES)
 RELATIVE = {"e": 4e-3, "f": 2e-4, "F": 2e-4, "d": 1e-9, "D": 1e-9}
-
-COMPILED_DTYPES = ("bool", "uint8", "int32", "float32", "complex64")
 
 DIFFERENT: dict[str, tuple[str, str]] = {
     "around": ("bool", "NumPy makes float16 of bools"), "round": ("bool", "NumPy makes float16 of bools"),
@@ -56,10 +57,10 @@ def numpy_function(library: str, name: str) -> Callable[..., Any] | None:
     return found if dispatches else None
 
 
-def calls(library: str, name: str) -> list[tuple[str, Case]]:
+def calls(library: str, name: str, dtypes: Sequence[str]) -> list[tuple[str, Case]]:
     """The cases of a function that NumPy can be asked, in each dtype."""
     return [(dtype, case) for case in CASES[library].get(name, []) if not case.static and case.call is None
-            for dtype in DTYPES if dtype not in DIFFERENT.get(name, ("", ""))[0].split()]
+            for dtype in dtypes if dtype not in DIFFERENT.get(name, ("", ""))[0].split()]
 
 
 class Problems(list[str]):
@@ -124,11 +125,11 @@ class Question(NamedTuple):
     plain: Any
 
 
-def questions(library: str, name: str) -> Iterator[Question]:
+def questions(library: str, name: str, dtypes: Sequence[str]) -> Iterator[Question]:
     """What NumPy is asked, and answers, of one function."""
     theirs = numpy_function(library, name)
     assert theirs is not None
-    for dtype, case in calls(library, name):
+    for dtype, case in calls(library, name, dtypes):
         arrays = case.arrays(dtype)
         if not arrays:
             continue
@@ -144,10 +145,10 @@ def questions(library: str, name: str) -> Iterator[Question]:
                        plain)
 
 
-def problems_of(library: str, name: str) -> Problems:
+def problems_of(library: str, name: str, dtypes: Sequence[str]) -> Problems:
     """All differences of one function."""
     problems = Problems()
-    for label, _, function, arrays, plain in questions(library, name):
+    for label, _, function, arrays, plain in questions(library, name, dtypes):
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             for path, run in paths(function, arrays):
@@ -166,17 +167,19 @@ NAMES = [(library, name) for library in MODULES for name in functions(library)
          if numpy_function(library, name) is not None]
 
 
+@pytest.mark.parametrize("dtypes", [pytest.param(QUICK_DTYPES, id="quick"),
+                                    pytest.param(OTHER_DTYPES, id="other", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("library", "name"), NAMES, ids=[f"{library}.{name}" for library, name in NAMES])
-def test_values_and_kinds_are_those_of_numpy(library: str, name: str) -> None:
-    assert not problems_of(library, name)
+def test_values_and_kinds_are_those_of_numpy(library: str, name: str, dtypes: tuple[str, ...]) -> None:
+    assert not problems_of(library, name, dtypes)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, len(NAMES), 30))
 def test_compiled_values_and_kinds_are_those_of_numpy(start: int) -> None:
     """Many functions in one compiled program, since it is compiling that takes time."""
-    asked = [question for library, name in NAMES[start:start + 30] for question in questions(library, name)
-             if name not in DIFFERENT and question.dtype in COMPILED_DTYPES and _is_accepted(question)]
+    asked = [question for library, name in NAMES[start:start + 30] if name not in DIFFERENT
+             for question in questions(library, name, QUICK_DTYPES) if _is_accepted(question)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         answers = fxgrad.jit(lambda every: [question.function(*arrays) for question, arrays in zip(
