@@ -137,11 +137,7 @@ def expected(items: Sequence[Item], x64: bool) -> list[Any]:
     """The results of jax for each item, all compiled as one program; the error in the place of what it refuses."""
     with warnings.catch_warnings(), jax.enable_x64(x64):
         warnings.simplefilter("ignore")
-        results: list[Any] = [refusal(item) for item in items]
-        accepted = [place for place, result in enumerate(results) if result is None]
-        for place, result in zip(accepted, _computed([items[place] for place in accepted]), strict=True):
-            results[place] = result
-    return results
+        return _computed(items)
 
 
 def refusal(item: Item) -> Exception | None:
@@ -156,8 +152,16 @@ def refusal(item: Item) -> Exception | None:
 
 def _computed(items: Sequence[Item]) -> list[Any]:
     """Some of what jax traces it cannot compile: then one half is tried, and the other."""
+    refusals: dict[int, Exception] = {}
+
     def everything(groups: Sequence[Sequence[Any]]) -> list[Any]:
-        return [leaves(item.theirs(*group)) for item, group in zip(items, groups, strict=True)]
+        results: list[Any] = [[] for _ in items]
+        for place, (item, group) in enumerate(zip(items, groups, strict=True)):
+            try:
+                results[place] = leaves(item.theirs(*group))
+            except Exception as error:  # noqa: BLE001  (jax refuses in many ways)
+                refusals[place] = error.with_traceback(None)  # which would keep the trace alive
+        return results
 
     try:
         computed = jax.jit(everything, compiler_options=FAST)([item.args for item in items])
@@ -166,7 +170,7 @@ def _computed(items: Sequence[Item]) -> list[Any]:
             return [error]
         half = len(items) // 2
         return _computed(items[:half]) + _computed(items[half:])
-    return [[to_numpy(leaf) for leaf in result] for result in computed]
+    return [refusals.get(place, [*map(to_numpy, result)]) for place, result in enumerate(computed)]
 
 
 def problem_with(item: Item, wanted: Sequence[Any], found: Sequence[Any], x64: bool) -> Problem | None:

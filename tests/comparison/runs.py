@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from tests.comparison.arguments import DTYPES
@@ -44,6 +45,20 @@ def value_problems(library: str, names: Sequence[str], dtypes: Sequence[str] = D
     static = [problem for name in names for case in CASES[library].get(name, []) if case.static and bridge is None
               for problem in static_problems(library, name, case)]
     return static + compare(all_items(library, names, dtypes, bridge), answers)
+
+
+def refused_cases(library: str, names: Sequence[str], answers: Answers, dtypes: Sequence[str] = DTYPES) -> list[str]:
+    """Those of which jax refuses every call that is among `answers`, so that they compare nothing."""
+    found = []
+    met: Counter[str] = Counter()
+    for name in names:
+        for place, case in enumerate(CASES[library].get(name, [])):
+            accepted = case.static
+            for item in [] if case.static else value_items(library, name, case, dtypes):
+                accepted |= not isinstance(answers[item.label, item.aspect, met[item.label]], Exception)
+                met[item.label] += 1
+            found += [] if accepted else [f"case {place} of {library}.{name}"]
+    return found
 
 
 def derived_problems(library: str, names: Sequence[str], bridge: Bridge | None = None, answers: Answers | None = None,

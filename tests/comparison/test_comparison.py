@@ -14,7 +14,7 @@ import pytest
 from tests.comparison import runs
 from tests.comparison.arguments import A, Case
 from tests.comparison.cases import CASES, jax_alone
-from tests.comparison.checks import Answers, Item, Problem, compare, refusal, value_items
+from tests.comparison.checks import Answers, Item, Problem, compare, value_items
 from tests.comparison.exceptions import DIFFERENT, WITHOUT_CASE
 from tests.comparison.libraries import LIBRARIES, functions, importable
 from tests.interop.origins import bridge
@@ -59,6 +59,8 @@ def test_values(library: str, names: list[str]) -> None:
     stale = known - {problem.label for problem in problems}
     assert not stale, f"no difference any more, so no exception is needed: {sorted(stale)}"
     assert_imported(runs.value_problems(library, names, bridge=bridge, answers=answers), library, names)
+    refused = runs.refused_cases(library, names, answers)
+    assert not refused, f"jax refuses these in every dtype, so that they compare nothing: {refused}"
 
 
 @pytest.mark.slow
@@ -117,13 +119,3 @@ def test_differences_are_seen() -> None:
     assert "ZeroDivisionError" in wrong(item, lambda f: lambda x: f(x) / (1 // 0))[0]
     narrow, = value_items("numpy", "sin", Case(A(2, 3), dtypes=("float64",)), ("float64",))
     assert "where" in wrong(narrow, lambda f: lambda x: f(x) + 1e-7)[0]
-
-
-@pytest.mark.slow
-@GROUPS
-def test_cases_are_accepted_by_jax(library: str, names: list[str]) -> None:
-    """A case that jax refuses in every dtype compares nothing."""
-    for name in names:
-        for case in CASES[library].get(name, []):
-            refusals = [refusal(item) for item in value_items(library, name, case, case.dtypes)]
-            assert case.static or None in refusals, f"{library}.{name}: {refusals}"
