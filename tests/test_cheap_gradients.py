@@ -73,7 +73,8 @@ LIBRARY: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "matmul": (fnp.matmul, (A, B)), "det": (fnp.linalg.det, (A,)), "slogdet": (fnp.linalg.slogdet, (A,)),
     "inv": (fnp.linalg.inv, (A,)), "solve": (fnp.linalg.solve, (A, B)), "qr": (fnp.linalg.qr, (B + A[:, :32],)),
     "eigh": (fnp.linalg.eigh, (A,)), "svd": (fnp.linalg.svd, (A,)), "expm": (linalg.expm, (A,)),
-    "norm": (fnp.linalg.norm, (A,)), "matrix_power": (lambda a: fnp.linalg.matrix_power(a, 5), (A,)),
+    "cholesky": (fnp.linalg.cholesky, (np.eye(256),)), "norm": (fnp.linalg.norm, (A,)),
+    "matrix_power": (lambda a: fnp.linalg.matrix_power(a, 5), (A,)),
     "softmax": (nn.softmax, (B,)), "convolve": (fnp.convolve, (np.ones(200), np.ones(30))),
     "einsum": (lambda x, y: fnp.einsum("ij,jk->ik", x, y), (A, B)), "fft": (fnp.fft.fft, (np.ones(256, complex),)),
 }
@@ -90,10 +91,12 @@ def test_library_functions(name: str) -> None:
 def test_determinants_and_cholesky_factors() -> None:
     """A determinant is one factorization, its gradient one and an inverse.
 
-    Of a Cholesky factor the gradient takes two triangular systems and a product, six times the factorization each as
-    dense operations count (jax's has the same ones).
+    A large Cholesky factor is differentiated by blocks; a small one is not, where each of the two triangular systems is
+    three factorizations and the product six, as dense operations count (in jax they are that at every size).
     """
     primal, gradient, _ = flops(fnp.linalg.det, A)
     assert gradient <= 4.001 * primal
+    primal, gradient, elements = flops(np.linalg.cholesky, np.eye(256))
+    assert gradient <= 4 * primal + elements
     primal, gradient, _ = flops(fnp.linalg.cholesky, A)
     assert gradient <= 13 * primal

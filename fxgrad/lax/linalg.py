@@ -42,7 +42,8 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
     array([[2., 0.],
            [0., 3.]])
     """
-    return factorizations.cholesky(_hermitian("cholesky", as_array(x), symmetrize_input))
+    x = as_array(x)
+    return factorizations.cholesky(_hermitian("cholesky", x, True) if symmetrize_input else x)
 
 
 def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:

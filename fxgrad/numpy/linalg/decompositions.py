@@ -58,7 +58,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
            [1., 1.]])
     """
     a, = matrices("cholesky", a, square=True)
-    factor = factorizations.cholesky(symmetrized(a) if symmetrize_input else from_triangle(a, lower=True))
+    factor = factorizations.cholesky(symmetrized(a) if symmetrize_input else a)
     return adjoint(factor) if upper else factor
 
 

@@ -13,12 +13,13 @@ from fxgrad.numpy.linalg.decompositions import svd as svd_
 from fxgrad.numpy.linalg.norms import matrix_rank as matrix_rank_
 from fxgrad.numpy.linalg.operands import from_triangle, matrices
 from fxgrad.numpy.linalg.solving import pinv as pinv_
+from fxgrad.ops.matrices import adjoint
 
 
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:
     """`np.linalg.cholesky`: the triangle that is looked at is the one of the result."""
     a, = matrices("cholesky", a, square=True)
-    return cholesky_(from_triangle(a, lower=not upper), upper=upper)
+    return cholesky_(adjoint(a) if upper else a, upper=upper, symmetrize_input=False)
 
 
 def eigh(a: Any, UPLO: str = "L") -> EighResult:
