@@ -114,6 +114,8 @@ class Case:
             def filled(arg: Any) -> Any:
                 if isinstance(arg, list):
                     return [filled(each) for each in arg]
+                if isinstance(arg, np.ndarray):
+                    return arg.copy()  # jax remembers of an array what it was in its other mode of 64 bits
                 return next(given) if isinstance(arg, A) else np.dtype(dtype) if arg is D else arg
 
             args = [filled(arg) for arg in self.args]
