@@ -8,7 +8,7 @@ from typing import Any
 
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import UnsupportedError, at_user_line
-from fxgrad.numpy.linalg.operands import from_triangle, symmetrized
+from fxgrad.numpy.linalg.operands import check, from_triangle, symmetrized
 from fxgrad.numpy.operands import as_array, shape_of
 from fxgrad.ops import eigen, factorizations, matrices, reduced_forms, triangular
 from fxgrad.ops.arithmetic import mul
@@ -211,6 +211,7 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = F
            [1.]])
     """
     a, b = as_array(a), as_array(b)
+    check("triangular_solve", a, square=True)
     is_vector = len(shape_of(b)) == len(shape_of(a)) - 1
     if is_vector:
         b = matrices.as_column(b) if left_side else matrices.as_row(b)

@@ -16,7 +16,7 @@ from fxgrad.numpy.creation import astype
 from fxgrad.numpy.logic import isfinite, less, not_equal
 from fxgrad.numpy.logic import where as choose
 from fxgrad.numpy.mathematics import absolute, exp, log, real, sign, square
-from fxgrad.numpy.operands import as_array, axes_of, axis_of, common_shape, promoted_inexact, settled, shape_of
+from fxgrad.numpy.operands import as_array, axes_of, axis_of, common_shape, inexact_operands, shape_of
 from fxgrad.numpy.reductions import any as any_of
 from fxgrad.numpy.reductions import kept_shape
 from fxgrad.numpy.reductions import sum as sum_of
@@ -34,7 +34,7 @@ Axis = int | Sequence[int] | None
 
 
 def _inexact(x: Any) -> Any:
-    return settled(promoted_inexact(as_array(x)))[0]
+    return inexact_operands(x)[0]
 
 
 # --- softmax --------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def logsumexp(a: Any, axis: Axis = None, b: Any = None, keepdims: bool = False, 
             return _logsumexp(a, axes, keepdims)
         result, signs = _log_of_sum(a, axes, keepdims, None, where, return_sign)
         return (result, signs) if return_sign else result
-    a, b = settled(promoted_inexact(as_array(a), as_array(b)))
+    a, b = inexact_operands(a, b)
     a = choose(not_equal(b, 0), a, -math.inf)
     axes = axes_of("logsumexp", axis, len(shape_of(a)))
     result, signs = _log_of_sum(a, axes, keepdims, b, where, return_sign)

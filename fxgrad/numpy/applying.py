@@ -18,7 +18,7 @@ from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.numpy.creation import asarray, full_like
 from fxgrad.numpy.elementwise import Elementwise
 from fxgrad.numpy.logic import where
-from fxgrad.numpy.operands import as_array, as_dtype, axis_of, common_shape, constant, shape_of
+from fxgrad.numpy.operands import WEAK_SCALARS, as_array, as_dtype, axis_of, common_shape, constant, shape_of
 from fxgrad.numpy.shaping import expand_dims, moveaxis
 from fxgrad.ops.space import broadcast_to, reshape
 from fxgrad.transforms.batch import batched_program
@@ -100,7 +100,8 @@ def vectorize(pyfunc: Function, *, excluded: Collection[int | str] = frozenset()
             raise ArgumentError(at_user_line("vectorize: with a signature, arguments are given by position, not by the "
                                              f"names {', '.join(named)}"))
         open_places = [place for place in range(len(args)) if place not in excluded]
-        values = [asarray(args[place]) for place in open_places] + [asarray(value) for value in named.values()]
+        values = [value if type(value) in WEAK_SCALARS else asarray(value)
+                  for value in ([args[place] for place in open_places] + [*named.values()])]
 
         def call(*entries: Any) -> Any:
             given = list(args)
@@ -206,7 +207,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     >>> piecewise(np.array([-1.0, 2.0]), [np.array([True, False])], [0.0, lambda v: v * v])
     array([0., 4.])
     """
-    x = asarray(x)
+    x = as_array(x)
     if not isinstance(condlist, list | tuple) or not len(condlist) or (
             not isinstance(condlist[0], list | tuple) and not shape_of(condlist[0]) and shape_of(x)):
         condlist = [condlist]

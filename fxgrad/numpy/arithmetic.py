@@ -117,9 +117,11 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
 
 def _power(x: Any, y: Any) -> Any:
     if type(y) is int or isinstance(y, np.integer):
-        base = without_bool(operand(x))
+        base = operand(x)
         if type(base) in (int, float, complex):
             base = as_array(base)
+        elif aval_of(base).dtype == dtypes.bool_:
+            base = without_bool(settled(promoted(base, y))[0])
         return new_array(exponential.integer_pow(base, int(y)), base)
     x, y = promoted(*operands(x, y))
     dtype = aval_of(x).dtype

@@ -59,8 +59,8 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     """
     check_device("asarray", device)
     del order  # where elements lie in memory is for executors to say
-    if type(a) in PYTHON_SCALARS or (isinstance(a, list | tuple) and _of_python(a)):
-        return _of_numbers(np.asarray(a), None if dtype is None else dtypes.canonical(dtype))
+    if of_python(a):
+        return of_numbers(np.asarray(a), None if dtype is None else dtypes.canonical(dtype))
     array = operand(a)
     if copy and type(array) in ARRAYS:
         array = array.copy()
@@ -78,13 +78,14 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: Any = "K", n
     return reshape(result, (1,) * (ndmin - len(shape)) + shape) if len(shape) < ndmin else result
 
 
-def _of_python(values: Any) -> bool:
+def of_python(values: Any) -> bool:
+    """Whether what a caller gave consists of Python's numbers alone, in lists or not."""
     if isinstance(values, list | tuple):
-        return all(map(_of_python, values))
+        return all(map(of_python, values))
     return type(values) in PYTHON_SCALARS
 
 
-def _of_numbers(array: Any, dtype: DType | None) -> Any:
+def of_numbers(array: Any, dtype: DType | None) -> Any:
     """NumPy's array of Python's numbers, of `dtype` or else as wide as they are here."""
     if dtype is None:
         if array.dtype.kind == "O":
@@ -187,7 +188,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
 
 
 def _like(a: Any, dtype: Any, shape: Any) -> tuple[Any, DType]:
-    aval = aval_of(asarray(a))
+    aval = aval_of(a if type(a) in PYTHON_SCALARS else asarray(a))
     return aval.shape if shape is None else as_shape(shape), aval.dtype if dtype is None else dtypes.canonical(dtype)
 
 

@@ -17,7 +17,7 @@ from fxgrad.numpy.arithmetic import add, subtract
 from fxgrad.numpy.creation import array, asarray
 from fxgrad.numpy.finding import size_of, true_places
 from fxgrad.numpy.indexing import getitem
-from fxgrad.numpy.joining import concatenate
+from fxgrad.numpy.joining import concatenate, together
 from fxgrad.numpy.logic import greater_equal, less, where
 from fxgrad.numpy.operands import (
     as_array,
@@ -25,7 +25,6 @@ from fxgrad.numpy.operands import (
     concrete,
     constant,
     new_array,
-    promoted,
     refuse_out,
     shape_of,
 )
@@ -101,7 +100,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     """
     refuse_out("choose", out)
     a = as_array(a)
-    options = promoted(*(asarray(choice) for choice in choices))
+    options = together(choices)
     count = len(options)
     if aval_of(a).dtype.kind not in "iub":
         raise ArgumentError(at_user_line(f"choose: numbers of choices must be integers, got {aval_of(a).dtype.name}"))
@@ -180,7 +179,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     if places.size:
         in_range("insert", np.where(places == extent, 0, places), extent or 1, at)
     places = np.where(places < 0, places + extent, places).astype(np.intp)
-    given = array(values, ndmin=len(shape))
+    given = _of_rank(values, len(shape))
     if single:
         given = move_axis(given, 0, at)  # NumPy's rule for one place: the values are those of consecutive entries
         places = np.repeat(places, shape_of(given)[at])
@@ -194,10 +193,17 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     return take_along_one(concatenate([arr, given], at), order, at, "promise_in_bounds", promises=("unique",))
 
 
+def _of_rank(values: Any, least: int) -> Any:
+    """What a caller gave, with axes of size 1 in front for at least so many."""
+    values = as_array(values)
+    shape = shape_of(values)
+    return reshape(values, (1,) * max(0, least - len(shape)) + shape)
+
+
 def _insert_traced(arr: Any, places: Any, values: Any, axis: int) -> Any:
     """`insert` at places without a value: how many there are is known, and so is the shape."""
     shape = shape_of(arr)
-    given, single = array(values, ndmin=len(shape)), not places.shape
+    given, single = _of_rank(values, len(shape)), not places.shape
     if single:
         given = move_axis(given, 0, axis)
     count = shape_of(given)[axis] if single else places.size
@@ -218,7 +224,7 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
     array([10,  2, 30,  4])
     """
     _refuse_inplace("put", inplace)
-    a, places, values = as_array(a), ravel(asarray(ind)), ravel(asarray(v))
+    a, places, values = as_array(a), ravel(asarray(ind)), ravel(v)
     if mode not in _MODES:
         raise ArgumentError(at_user_line(f"put: mode must be None, 'raise', 'clip', 'wrap', got {mode!r}"))
     count = shape_of(places)[0]
@@ -241,7 +247,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     array([1, 7, 8, 7])
     """
     _refuse_inplace("place", inplace)
-    arr, mask, values = as_array(arr), ravel(asarray(mask)), ravel(asarray(vals))
+    arr, mask, values = as_array(arr), ravel(asarray(mask)), ravel(vals)
     size, count = math.prod(shape_of(arr)), shape_of(values)[0]
     if shape_of(mask)[0] != size:
         raise ShapeError(at_user_line(f"place: a mask of {shape_of(mask)[0]} elements for an array of {size}; equal "
@@ -301,7 +307,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
     step = shape[1] + 1 if len(shape) == 2 else sum(math.prod(shape[at + 1:]) for at in range(len(shape)))
     end = math.prod(shape) if wrap or len(shape) > 2 else min(shape[0], shape[1]) * shape[1]
     places = np.arange(0, end, step)
-    values = ravel(asarray(val))
+    values = ravel(val)
     return reshape(update(ravel(a), places, "set", resize(values, places.shape)), shape)
 
 

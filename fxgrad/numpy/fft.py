@@ -13,7 +13,7 @@ from fxgrad.errors import ArgumentError, AxisError, DTypeError, ShapeError, at_u
 from fxgrad.numpy.arithmetic import divide
 from fxgrad.numpy.creation import arange
 from fxgrad.numpy.joining import concatenate
-from fxgrad.numpy.operands import as_array, axis_of, default_float, promoted_inexact, settled, shape_of
+from fxgrad.numpy.operands import as_array, axis_of, default_float, inexact_operands, shape_of
 from fxgrad.numpy.rearranging import roll
 from fxgrad.numpy.shaping import moveaxis
 from fxgrad.ops.arithmetic import mul
@@ -31,7 +31,7 @@ _NORMS = ("backward", "ortho", "forward")
 
 def _as_operand(name: str, kind: str, a: Any) -> Any:
     """Real numbers for rfft and complex ones for the others, of 32 or 64 bits."""
-    a, = settled(promoted_inexact(as_array(a)))
+    a, = inexact_operands(a)
     dtype = aval_of(a).dtype
     if kind == "rfft" and dtypes.is_complex(dtype):
         raise DTypeError(at_user_line(f"{name}: not defined for {dtype.name}; it takes real numbers. Pass a.real, or "

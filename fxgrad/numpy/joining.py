@@ -8,15 +8,38 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.numpy.creation import asarray
-from fxgrad.numpy.operands import as_dtype, axis_of, concrete, new_array, promoted, refuse_out, shape_of
+from fxgrad.numpy.creation import asarray, of_numbers, of_python
+from fxgrad.numpy.operands import axis_of, concrete, new_array, operand, promoted, refuse_out, shape_of, typed
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, ravel
 from fxgrad.ops import join
 from fxgrad.ops.shape import slice_in_dim
 from fxgrad.ops.space import reshape
+
+
+def together(values: Sequence[Any]) -> list[Any]:
+    """Each as `asarray` has it, in one dtype; Python's numbers, in lists too, give way to what else there is.
+
+    >>> import numpy as np
+    >>> together([np.ones(1), 0.1, [2]])[1:]
+    [array(0.1), array([2.])]
+    """
+    numbers = [of_python(value) for value in values]
+    if all(numbers):
+        return promoted(*map(asarray, values))
+    if not any(numbers):
+        return promoted(*map(operand, values))
+    read = [np.asarray(value) if number else operand(value) for value, number in zip(values, numbers, strict=True)]
+    avals = [aval_of(each) for each in read]
+    dtype, weak = dtypes.promote(*((aval.dtype, aval.weak or number)
+                                   for aval, number in zip(avals, numbers, strict=True)))
+    if weak and not any(aval.weak for aval in avals):
+        return promoted(*map(asarray, values))  # bools and Python's numbers
+    return [of_numbers(each, dtype) if number else typed(each, dtype, weak)
+            for each, number in zip(read, numbers, strict=True)]
 
 
 def _arrays(name: str, arrays: Any, dtype: Any) -> list[Any]:
@@ -25,12 +48,12 @@ def _arrays(name: str, arrays: Any, dtype: Any) -> list[Any]:
         rows: Any = arrays
         parts = list(rows)
     elif isinstance(arrays, Iterable):
-        parts = [asarray(each) for each in arrays]
+        parts = list(arrays)
     else:
         raise ArgumentError(at_user_line(f"{name}: a sequence of arrays is needed, got {type(arrays).__name__}"))
     if not parts:
         raise ShapeError(at_user_line(f"{name}: at least one array is needed"))
-    return promoted(*parts) if dtype is None else [as_dtype(part, dtype) for part in parts]
+    return together(parts) if dtype is None else [asarray(part, dtype) for part in parts]
 
 
 def concatenate(arrays: Any, axis: int | None = 0, out: Any = None, dtype: Any = None) -> Any:
@@ -117,7 +140,7 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     >>> append([1, 2], 3)
     array([1, 2, 3], dtype=int32)
     """
-    return concatenate([ravel(asarray(arr)), ravel(asarray(values))] if axis is None else [arr, values], axis or 0)
+    return concatenate([ravel(each) for each in together([arr, values])] if axis is None else [arr, values], axis or 0)
 
 
 # --- taking apart -------------------------------------------------------------------------------------------------

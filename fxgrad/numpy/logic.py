@@ -15,17 +15,7 @@ from fxgrad.numpy.arithmetic import subtract
 from fxgrad.numpy.elementwise import Elementwise, as_bool, binary, unary
 from fxgrad.numpy.finding import nonzero
 from fxgrad.numpy.mathematics import absolute, isfinite, isnan, without_bool
-from fxgrad.numpy.operands import (
-    apply,
-    as_array,
-    as_dtype,
-    operand,
-    operands,
-    promoted,
-    settled,
-    shape_of,
-    typed,
-)
+from fxgrad.numpy.operands import apply, as_array, as_dtype, operand, operands, promoted, settled, shape_of, typed
 from fxgrad.ops import comparison
 from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.choose import select_n
@@ -64,7 +54,7 @@ def _equality(primitive: Any) -> Function:
 def _ordering(primitive: Any, of_parts: Function) -> Function:
     """The comparison; complex numbers by their real parts first, then by their imaginary parts."""
     def general(x: Any, y: Any) -> Any:
-        x, y = _comparable(x, y)
+        x, y = settled(_comparable(x, y))
         if not dtypes.is_complex(aval_of(x).dtype):
             return apply(primitive, x, y)
         return select_n(eq(real(x), real(y)), of_parts(real(x), real(y)), of_parts(imag(x), imag(y)))

@@ -43,9 +43,15 @@ def operand(value: Any) -> Any:
 
 
 def from_nested(values: Sequence[Any]) -> Any:
-    """A nested list as an array: NumPy's unless there are traced or jax arrays in it, which are then stacked."""
-    if not _holds_arrays(values):
-        return np.asarray(values)
+    """A nested list as an array: NumPy's unless there are traced or jax arrays in it, which are then stacked.
+
+    Python's numbers give way to the arrays and scalars beside them.
+    """
+    found: dict[Any, Any] = {}
+    _collect_kinds(values, found)
+    if not any(type(one) is Tracer or isinstance(one, jax.Array) for one in found.values()):
+        array = np.asarray(values)
+        return array if len(found) < 2 or array.dtype.kind not in "iufc" else _as_promoted(array, found)
     parts = promoted(*(operand(value) for value in values))
     shapes = {aval_of(part).shape for part in parts}
     if len(shapes) > 1:
@@ -54,10 +60,27 @@ def from_nested(values: Sequence[Any]) -> Any:
     return stack(parts, 0)
 
 
-def _holds_arrays(values: Any) -> bool:
-    if isinstance(values, list | tuple):
-        return any(map(_holds_arrays, values))
-    return type(values) is Tracer or isinstance(values, jax.Array)
+def _collect_kinds(values: Sequence[Any], found: dict[Any, Any]) -> None:
+    """Enters one of each type of number, and one array or scalar of each dtype, that a nested list holds."""
+    for value in values:
+        kind = type(value)
+        if kind in PYTHON_SCALARS:
+            found[kind] = value
+        elif isinstance(value, list | tuple):
+            _collect_kinds(value, found)
+        else:
+            found[getattr(value, "dtype", kind) if kind is not Tracer else kind] = value
+
+
+def _as_promoted(array: Any, found: dict[Any, Any]) -> Any:
+    """NumPy's array of what was found in a list, in the dtype that it has here; Python's numbers are weak."""
+    kinds = [(aval_of(one).dtype, type(one) in PYTHON_SCALARS) for one in found.values()]
+    dtype, _ = dtypes.promote(*kinds)
+    result = array.astype(dtype)
+    if dtypes.is_integer(dtype) and not np.array_equal(result, array):
+        raise OverflowError(at_user_line(f"a list holds a Python integer that is out of bounds for {dtype.name}, the "
+                                         "dtype of the arrays beside it; convert those with x.astype(...)"))
+    return result
 
 
 def new_array(result: Any, given: Any) -> Any:
@@ -148,6 +171,16 @@ def promoted_inexact(*values: Any) -> list[Any]:
 def settled(values: Sequence[Any]) -> list[Any]:
     """Promoted operands with Python numbers as NumPy's, for functions made of several operations."""
     return [aval_of(value).dtype.type(value) if type(value) in PYTHON_SCALARS else value for value in values]
+
+
+def common_operands(*values: Any) -> list[Any]:
+    """What a caller gave as arrays of one dtype, to which Python's numbers give way."""
+    return settled(promoted(*map(operand, values)))
+
+
+def inexact_operands(*values: Any) -> list[Any]:
+    """What a caller gave as arrays of one inexact dtype, to which Python's numbers give way."""
+    return settled(promoted_inexact(*map(operand, values)))
 
 
 def refuse_complex(name: str, *values: Any) -> None:

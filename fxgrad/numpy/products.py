@@ -17,7 +17,7 @@ from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.numpy.arithmetic import multiply, subtract
 from fxgrad.numpy.joining import stack
-from fxgrad.numpy.operands import as_array, axis_of, operands, promoted, refuse_out, settled, shape_of
+from fxgrad.numpy.operands import as_array, axis_of, common_operands, operands, promoted, refuse_out, settled, shape_of
 from fxgrad.numpy.shaping import moveaxis, ravel
 from fxgrad.ops.dot import dot_general, dot_general_p, precision_name
 from fxgrad.ops.parts import conj
@@ -147,7 +147,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
            [6., 8.]])
     """
     refuse_out("outer", out)
-    a, b = ravel(a), ravel(b)
+    a, b = map(ravel, common_operands(a, b))
     return multiply(reshape(a, (*shape_of(a), 1)), b)
 
 
@@ -247,7 +247,7 @@ def kron(a: Any, b: Any) -> Any:
     >>> kron([1, 2], [1, 10])
     array([ 1, 10,  2, 20])
     """
-    a, b = as_array(a), as_array(b)
+    a, b = common_operands(a, b)
     rank = max(len(shape_of(a)), len(shape_of(b)))
     left, right = ((1,) * (rank - len(shape_of(x))) + shape_of(x) for x in (a, b))
     wide = [size for extent in left for size in (extent, 1)]
@@ -266,7 +266,8 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     """
     if axis is not None:
         axisa = axisb = axisc = axis
-    a, b = moveaxis(as_array(a), axisa, -1), moveaxis(as_array(b), axisb, -1)
+    a, b = common_operands(a, b)
+    a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
     counts = shape_of(a)[-1], shape_of(b)[-1]
     if not {*counts} <= {2, 3}:
         raise ShapeError(at_user_line(f"cross: vectors of {counts[0]} and {counts[1]} components; 2 or 3 are needed"))

@@ -78,7 +78,8 @@ def mean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
         return _narrowed(_mean(x, axes, keepdims), wanted)
     where = broadcast_to(as_array(where), shape_of(x))
     total = sum(choose(where, x, 0.0), axes, keepdims=keepdims)
-    return _narrowed(divide(total, sum(where, axes, keepdims=keepdims)), wanted)
+    # Converted, since a sum over all axes is a NumPy scalar, which gives way to the dtype of the count.
+    return _narrowed(divide(total, convert(sum(where, axes, keepdims=keepdims), aval_of(x).dtype)), wanted)
 
 
 @partial(named, name="var")

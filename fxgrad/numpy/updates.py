@@ -188,7 +188,7 @@ def _as_values(values: Any, aval: Any) -> Any:
     if dtype == aval.dtype:
         return typed(values, dtype, weak and aval.weak)
     if is_concrete(values):
-        return np.asarray(values).astype(aval.dtype)
+        values = np.asarray(values)
     return convert(values, aval.dtype)
 
 

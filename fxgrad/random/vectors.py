@@ -7,7 +7,7 @@ from typing import Any
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.numpy import linalg
-from fxgrad.numpy.operands import as_array, common_shape, promoted_inexact, settled, shape_of
+from fxgrad.numpy.operands import common_shape, inexact_operands, shape_of
 from fxgrad.numpy.products import matvec
 from fxgrad.numpy.rearranging import diagonal
 from fxgrad.numpy.shaping import matrix_transpose
@@ -32,7 +32,7 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
     (2, 3)
     """
     key = one_key("multivariate_normal", key)
-    mean, cov = settled(promoted_inexact(as_array(mean), as_array(cov)))
+    mean, cov = inexact_operands(mean, cov)
     chosen = float_dtype("multivariate_normal", aval_of(mean).dtype if dtype is None else dtype)
     size = shape_of(mean)[-1:]
     if not size or shape_of(cov)[-2:] != size * 2:

@@ -12,7 +12,7 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
-from fxgrad.numpy.operands import as_array, axes_of, axis_of, promoted_inexact, settled, shape_of
+from fxgrad.numpy.operands import as_array, axes_of, axis_of, inexact_operands, shape_of
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
 
@@ -96,7 +96,7 @@ def _prepared(name: str, x: Any, type: int, n: int | None, axis: int, norm: str 
         raise UnsupportedError(at_user_line(f"{name}: type={type} is not supported; type 2 is"))
     if norm not in (None, "backward", "ortho"):
         raise ArgumentError(at_user_line(f"{name}: norm={norm!r}; it must be None or 'ortho'"))
-    x, = settled(promoted_inexact(as_array(x)))
+    x, = inexact_operands(x)
     at = axis_of(name, axis, len(shape_of(x)))
     x = fnp.moveaxis(x, at, -1)
     size = shape_of(x)[-1]

@@ -12,7 +12,7 @@ from fxgrad import numpy as fnp
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.numpy.indexing import getitem
-from fxgrad.numpy.operands import as_array, promoted_inexact, settled, shape_of
+from fxgrad.numpy.operands import as_array, inexact_operands, shape_of
 
 __all__ = ["map_coordinates"]
 
@@ -38,7 +38,7 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: st
         raise UnsupportedError(at_user_line(f"map_coordinates: order={order} is not supported; 0 and 1 are"))
     if mode not in _MODES:
         raise ArgumentError(at_user_line(f"map_coordinates: mode={mode!r}; it must be one of {', '.join(_MODES)}"))
-    given = [settled(promoted_inexact(as_array(coordinate)))[0] for coordinate in coordinates]
+    given = [inexact_operands(coordinate)[0] for coordinate in coordinates]
     corners = [_corners(coordinate, order) for coordinate in given]
     total: Any = 0.0
     for choice in itertools.product(*corners):

@@ -8,7 +8,7 @@ from typing import Any
 from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.lax.convolution import conv_general_dilated
-from fxgrad.numpy.operands import as_array, axes_of, promoted_inexact, settled, shape_of
+from fxgrad.numpy.operands import as_array, axes_of, inexact_operands, shape_of
 
 __all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve"]
 
@@ -98,7 +98,7 @@ def _check_2d(name: str, in1: Any, in2: Any, boundary: str, fillvalue: float) ->
 
 
 def _pair(name: str, in1: Any, in2: Any) -> tuple[Any, Any]:
-    first, second = settled(promoted_inexact(as_array(in1), as_array(in2)))
+    first, second = inexact_operands(in1, in2)
     if len(shape_of(first)) != len(shape_of(second)) or 0 in (*shape_of(first), *shape_of(second)):
         raise ShapeError(at_user_line(f"{name}: arrays of shapes {shape_of(first)} and {shape_of(second)}; both must "
                                       "have as many axes, and elements"))

@@ -9,7 +9,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
-from fxgrad.numpy.operands import as_array, promoted_inexact, settled, shape_of
+from fxgrad.numpy.operands import inexact_operands, shape_of
 from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.choose import where
 from fxgrad.ops.matrices import adjoint, check_matrices
@@ -20,7 +20,7 @@ from fxgrad.ops.pointwise import add
 
 def matrices(name: str, *values: Any, square: bool = False) -> list[Any]:
     """The operands as stacks of matrices of one inexact dtype; raises with the name of the caller's function."""
-    read: list[Any] = settled(promoted_inexact(*map(as_array, values)))
+    read = inexact_operands(*values)
     check(name, *read, square=square)
     return read
 

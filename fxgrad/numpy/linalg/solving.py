@@ -15,7 +15,7 @@ from fxgrad.numpy.linalg.decompositions import qr, svdvals
 from fxgrad.numpy.linalg.operands import check, matrices, symmetrized
 from fxgrad.numpy.logic import greater, greater_equal, less, logical_and, where
 from fxgrad.numpy.mathematics import log
-from fxgrad.numpy.operands import as_array, common_shape, concrete, new_array, promoted_inexact, settled, shape_of
+from fxgrad.numpy.operands import as_array, common_shape, concrete, inexact_operands, new_array, shape_of
 from fxgrad.numpy.products import matmul
 from fxgrad.numpy.reductions import count_nonzero, prod, sum
 from fxgrad.numpy.shaping import moveaxis
@@ -48,7 +48,7 @@ def solve(a: Any, b: Any) -> Any:
     >>> solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 8.0])
     array([1., 2.])
     """
-    a, b = settled(promoted_inexact(as_array(a), as_array(b)))
+    a, b = inexact_operands(a, b)
     check("solve", a, square=True)
     a_shape, b_shape = shape_of(a), shape_of(b)
     is_vector = len(b_shape) == 1
@@ -181,7 +181,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> tu
     >>> lstsq([[1.0], [1.0]], [1.0, 3.0])[0]
     array([2.])
     """
-    a, b = settled(promoted_inexact(as_array(a), as_array(b)))
+    a, b = inexact_operands(a, b)
     a_shape, b_shape = shape_of(a), shape_of(b)
     if len(a_shape) != 2 or len(b_shape) not in (1, 2) or a_shape[0] != b_shape[0]:
         raise ShapeError(at_user_line(f"lstsq: a matrix of shape {a_shape} and a right side of shape {b_shape}; a "

@@ -6,7 +6,7 @@ from typing import Any
 
 from fxgrad import numpy as fnp
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.numpy.operands import as_array, promoted_inexact, settled, shape_of
+from fxgrad.numpy.operands import inexact_operands, shape_of
 
 __all__ = ["vq"]
 
@@ -22,7 +22,7 @@ def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Any, Any]:
     (array([0, 1], dtype=int32), array([0.1, 1. ]))
     """
     del check_finite
-    obs, code_book = settled(promoted_inexact(as_array(obs), as_array(code_book)))
+    obs, code_book = inexact_operands(obs, code_book)
     if len(shape_of(obs)) == 1:
         obs, code_book = obs[:, None], code_book[:, None]
     if len(shape_of(obs)) != 2 or shape_of(obs)[1:] != shape_of(code_book)[1:]:

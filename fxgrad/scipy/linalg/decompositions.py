@@ -9,7 +9,7 @@ from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.numpy.linalg.operands import matrices, symmetrized
-from fxgrad.numpy.operands import as_array, promoted_inexact, settled, shape_of
+from fxgrad.numpy.operands import inexact_operands, shape_of
 from fxgrad.numpy.rearranging import diag
 from fxgrad.ops import eigen, factorizations, reduced_forms
 from fxgrad.ops.comparison import eq
@@ -104,7 +104,7 @@ def qr_multiply(a: Any, c: Any, mode: str = "right", pivoting: bool = False, con
     """
     if mode not in ("left", "right"):
         raise ArgumentError(at_user_line(f"qr_multiply: mode={mode!r}; it is 'left' or 'right'"))
-    a, c = settled(promoted_inexact(as_array(a), as_array(c)))
+    a, c = inexact_operands(a, c)
     is_vector = len(shape_of(c)) == 1
     if is_vector:
         c = reshape(c, (*shape_of(c), 1) if mode == "left" else (1, *shape_of(c)))
@@ -160,7 +160,7 @@ def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str 
     """
     if select not in ("a", "i"):
         raise UnsupportedError(at_user_line(f"eigh_tridiagonal: select={select!r} is not supported; it is 'a' or 'i'"))
-    d, e = settled(promoted_inexact(as_array(d), as_array(e)))
+    d, e = inexact_operands(d, e)
     check_same_dtype("eigh_tridiagonal", aval_of(d), aval_of(e))
     if len(shape_of(d)) != 1 or shape_of(e) != (shape_of(d)[0] - 1,):
         raise ShapeError(at_user_line(f"eigh_tridiagonal: diagonals of shapes {shape_of(d)} and {shape_of(e)}; vectors "

@@ -7,7 +7,7 @@ from typing import Any
 
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.numpy.linalg.operands import check, matrices
-from fxgrad.numpy.operands import as_array, common_shape, promoted_inexact, settled, shape_of
+from fxgrad.numpy.operands import common_shape, inexact_operands, shape_of
 from fxgrad.ops import matrix_functions
 from fxgrad.ops.space import broadcast_to
 
@@ -61,7 +61,7 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
     >>> solve_sylvester([[1.0]], [[2.0]], [[6.0]])
     array([[2.]])
     """
-    A, B, C = settled(promoted_inexact(as_array(A), as_array(B), as_array(C)))
+    A, B, C = inexact_operands(A, B, C)
     check("solve_sylvester", A, B, square=True)
     check("solve_sylvester", C)
     front = common_shape("solve_sylvester", *(shape_of(each)[:-2] for each in (A, B, C)))

@@ -14,7 +14,16 @@ from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.numpy.arithmetic import divide, subtract
 from fxgrad.numpy.creation import array, asarray
 from fxgrad.numpy.mathematics import absolute
-from fxgrad.numpy.operands import as_array, common_shape, constant, default_float, promoted, promoted_inexact, shape_of
+from fxgrad.numpy.operands import (
+    as_array,
+    common_operands,
+    common_shape,
+    constant,
+    default_float,
+    promoted,
+    promoted_inexact,
+    shape_of,
+)
 from fxgrad.numpy.rearranging import take
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, flip
 from fxgrad.ops.arithmetic import neg
@@ -68,8 +77,8 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     array([[1., 3.],
            [2., 1.]])
     """
-    c = _vector("toeplitz", c)
-    r = conjugated(c) if r is None else _vector("toeplitz", r)
+    c, r = common_operands(c, conjugated(as_array(c)) if r is None else r)
+    c, r = _vector("toeplitz", c), _vector("toeplitz", r)
     height, width = shape_of(c)[-1], shape_of(r)[-1]
     if not height or not width:
         stack = common_shape("toeplitz", shape_of(c)[:-1], shape_of(r)[:-1])
@@ -86,6 +95,8 @@ def hankel(c: Any, r: Any = None) -> Any:
     array([[1., 2.],
            [2., 3.]])
     """
+    if r is not None:
+        c, r = common_operands(c, r)
     c = _vector("hankel", c)
     r = constant(shape_of(c), 0, aval_of(c).dtype) if r is None else _vector("hankel", r)
     height, width = shape_of(c)[-1], shape_of(r)[-1]
@@ -210,7 +221,7 @@ def block_diag(*arrs: Any) -> Any:
     array([[1, 0, 0],
            [0, 2, 3]])
     """
-    blocks = promoted(*(atleast_2d(as_array(each)) for each in arrs or [constant((1, 0), 0, default_float())]))
+    blocks = [atleast_2d(each) for each in common_operands(*arrs or [constant((1, 0), 0, default_float())])]
     if any(len(shape_of(block)) > 2 for block in blocks):
         shown = ", ".join(str(shape_of(block)) for block in blocks)
         raise ShapeError(at_user_line(f"block_diag: arrays of shapes {shown}; matrices are needed"))

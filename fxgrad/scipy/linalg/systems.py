@@ -9,7 +9,7 @@ from typing import Any
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.numpy import linalg
 from fxgrad.numpy.linalg.operands import check, matrices
-from fxgrad.numpy.operands import as_array, common_shape, promoted_inexact, settled, shape_of
+from fxgrad.numpy.operands import as_array, common_shape, inexact_operands, shape_of
 from fxgrad.ops import factorizations
 from fxgrad.ops.matrices import adjoint, conjugated, permuted_rows
 from fxgrad.ops.sort import argsort
@@ -22,7 +22,7 @@ def _with_columns(name: str, a: Any, b: Any, solver: Callable[..., Any], *others
 
     `others` are vectors that belong to the matrices.
     """
-    a, b = settled(promoted_inexact(as_array(a), as_array(b)))
+    a, b = inexact_operands(a, b)
     check(name, a, square=True)
     a_shape, b_shape = shape_of(a), shape_of(b)
     is_vector = len(b_shape) == 1

@@ -13,7 +13,7 @@ from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.numpy.elementwise import composite
-from fxgrad.numpy.operands import as_array, axes_of, promoted_inexact, settled, shape_of
+from fxgrad.numpy.operands import as_array, axes_of, inexact_operands, shape_of
 from fxgrad.numpy.reductions import kept_shape
 from fxgrad.ops.arithmetic import add, div, mul, stop_gradient, sub
 from fxgrad.ops.choose import where as choose
@@ -48,8 +48,7 @@ def logsumexp(a: Any, axis: Axis = None, b: Any = None, keepdims: bool = False, 
     >>> round(float(logsumexp([1000.0, 1000.0])), 4)
     1000.6931
     """
-    values = [as_array(a)] + ([] if b is None else [as_array(b)])
-    values = settled(promoted_inexact(*values))
+    values = inexact_operands(a) if b is None else inexact_operands(a, b)
     x, factor = values[0], values[1] if len(values) > 1 else None
     mask = None if where is None else as_array(where)
     shape = np.broadcast_shapes(*(shape_of(each) for each in (x, factor, mask) if each is not None))
@@ -78,7 +77,7 @@ def _is_zero(factor: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _centred(name: str, x: Any, axis: Axis) -> tuple[Any, Any, tuple[int, ...]]:
-    x, = settled(promoted_inexact(as_array(x)))
+    x, = inexact_operands(x)
     axes = axes_of(name, axis, len(shape_of(x)))
     shift = _shift(x, axes)
     x = x if shift is None else sub(x, expand_axes(shift, axes, shape_of(x)))

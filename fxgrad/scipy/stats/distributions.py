@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import numpy as fnp
-from fxgrad.core.tape import aval_of
-from fxgrad.numpy.operands import as_array, promoted_inexact, settled
+from fxgrad.numpy.operands import inexact_operands
 
 Formula = Callable[..., Any]
 
@@ -71,7 +70,6 @@ def continuous(name: str, shapes: str, density: Formula, inside: Formula | None 
 
 def _of_points(name: str, names: Sequence[str], formula: Formula) -> Callable[..., Any]:
     def compute(x: Any, *values: Any) -> Any:
-        x, *values = settled(promoted_inexact(x, *values))  # type: ignore[assignment]
         *shapes, loc, scale = values
         return formula(fnp.divide(fnp.subtract(x, loc), scale), (loc, scale), *shapes)
     return _named(name, "x", names, compute)
@@ -79,7 +77,6 @@ def _of_points(name: str, names: Sequence[str], formula: Formula) -> Callable[..
 
 def _of_probabilities(name: str, names: Sequence[str], formula: Formula) -> Callable[..., Any]:
     def compute(q: Any, *values: Any) -> Any:
-        q, *values = settled(promoted_inexact(q, *values))  # type: ignore[assignment]
         *shapes, loc, scale = values
         return fnp.add(fnp.multiply(formula(q, *shapes), scale), loc)
     return _named(name, "q", names, compute)
@@ -91,7 +88,6 @@ def discrete(name: str, shapes: str, mass: Formula, inside: Formula, anchor: Any
     names = [*shapes.split(), "loc"]
 
     def logpmf(k: Any, *values: Any) -> Any:
-        k, *values = settled(promoted_inexact(k, *values))  # type: ignore[assignment]
         *shapes, loc = values
         k = fnp.subtract(k, loc)
         within = inside(k, *shapes)
@@ -108,7 +104,6 @@ def discrete(name: str, shapes: str, mass: Formula, inside: Formula, anchor: Any
 
 def _shifted(formula: Formula, of_probability: bool) -> Formula:
     def compute(first: Any, *values: Any) -> Any:
-        first, *values = settled(promoted_inexact(first, *values))  # type: ignore[assignment]
         *shapes, loc = values
         if of_probability:
             return fnp.add(formula(first, *shapes), loc)
@@ -133,10 +128,7 @@ def _named(name: str, first: str, names: Sequence[str], compute: Formula) -> Cal
     def function(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        values = [as_array(value) for value in bound.args]
-        for value in values:
-            aval_of(value)  # refuses what is no array
-        return compute(*values)
+        return compute(*inexact_operands(*bound.args))
     function.__name__ = function.__qualname__ = name.rsplit(".", 1)[-1]
     of = name.split(".", maxsplit=1)[0]
     function.__doc__ = f"{_WHAT[function.__name__]} of the distribution {of}; arguments broadcast."

@@ -8,7 +8,7 @@ from typing import Any
 from fxgrad import numpy as fnp
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.numpy.operands import as_array, promoted_inexact, settled
+from fxgrad.numpy.operands import inexact_operands
 from fxgrad.scipy.linalg import solve_triangular
 from fxgrad.scipy.special import gammaln, xlogy
 from fxgrad.scipy.stats.distributions import Distribution
@@ -21,7 +21,7 @@ def _dirichlet(x: Any, alpha: Any) -> Any:
 
     `x` has as many entries there as `alpha`, or one less: the last is then what is missing to 1.
     """
-    x, alpha = settled(promoted_inexact(as_array(x), as_array(alpha)))
+    x, alpha = inexact_operands(x, alpha)
     count, given = aval_of(alpha).shape, aval_of(x).shape
     if len(count) != 1 or not given or given[0] not in (count[0], count[0] - 1):
         raise ShapeError(at_user_line(
@@ -38,7 +38,7 @@ def _dirichlet(x: Any, alpha: Any) -> Any:
 
 def _multinomial(x: Any, n: Any, p: Any) -> Any:
     """The logarithm of the probability of the counts `x`, along the last axis, in `n` draws with probabilities `p`."""
-    x, n, p = settled(promoted_inexact(as_array(x), as_array(n), as_array(p)))
+    x, n, p = inexact_operands(x, n, p)
     mass = gammaln(n + 1.0) + fnp.sum(xlogy(x, p) - gammaln(x + 1.0), axis=-1)
     return fnp.where(fnp.equal(fnp.sum(x, axis=-1), n), mass, -math.inf)
 
@@ -50,7 +50,7 @@ def _multivariate_normal(x: Any, mean: Any, cov: Any, allow_singular: None = Non
     """
     if allow_singular is not None:
         raise ShapeError(at_user_line("multivariate_normal: allow_singular is not supported; leave it out"))
-    x, mean, cov = settled(promoted_inexact(as_array(x), as_array(mean), as_array(cov)))
+    x, mean, cov = inexact_operands(x, mean, cov)
     mean_shape, cov_shape = aval_of(mean).shape, aval_of(cov).shape
     if not mean_shape:
         return -0.5 * fnp.square(x - mean) / cov - 0.5 * (LOG_2PI + fnp.log(cov))
@@ -93,7 +93,7 @@ def sem(a: Any, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagat
     >>> float(sem(np.array([1.0, 3.0])))
     1.0
     """
-    a, = settled(promoted_inexact(as_array(a)))
+    a, = inexact_operands(a)
     if nan_policy == "omit":
         count = fnp.sum(~fnp.isnan(a), axis=axis, keepdims=keepdims)
         return fnp.nanstd(a, axis=axis, ddof=ddof, keepdims=keepdims) / fnp.sqrt(count.astype(aval_of(a).dtype))
