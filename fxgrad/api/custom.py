@@ -3,161 +3,74 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from fxgrad import dtypes, tree
 from fxgrad.api.arguments import transformation
+from fxgrad.api.custom_calls import Call, arity, nondiff_positions
 from fxgrad.control.custom import Flat, custom_jvp_p, custom_vjp_p
-from fxgrad.control.flat import (
-    Traced,
-    check_leaf,
-    leaf_aval,
-    nth,
-    origin_of,
-    parameter_names,
-    refuse_repeated_effects,
-    trace_flat,
-    with_static,
-)
+from fxgrad.control.flat import LEAF, Traced, check_leaf, leaf_aval, origin_of
 from fxgrad.core.avals import Aval
 from fxgrad.core.consultation import consult
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind, innermost_for
+from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.told import told
+from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
 from fxgrad.ops import arithmetic
 from fxgrad.ops.space import convert, instantiate
 from fxgrad.tracebacks import boundary
 
 
-class _Call:
-    """One call of a function with a custom rule: its flat inputs, and the Python call that they stand for."""
-
-    def __init__(self, what: str, function: Callable[..., Any], nondiff: Sequence[int], args: tuple[Any, ...],
-                 kwargs: dict[str, Any], arity: int | None) -> None:
-        self.what, self.function = what, function
-        self.args = args if len(args) == arity and not kwargs else _positional(function, args, kwargs)
-        self.static = {number % len(self.args) for number in nondiff if -len(self.args) <= number < len(self.args)}
-        dynamic = [arg for position, arg in enumerate(self.args) if position not in self.static]
-        self.structure: Any
-        self.leaves, self.structure = tree.flatten(dynamic)
-        for index, leaf in enumerate(self.leaves):
-            if leaf_aval(leaf) is None:
-                check_leaf(leaf, what, nth(self.names, index))
-
-    def names(self) -> list[str]:
-        """The names of the flat inputs."""
-        roots = parameter_names(self.function, len(self.args))
-        return [name for position, arg in enumerate(self.args) if position not in self.static
-                for name in tree.leaf_names(arg, roots[position])]
-
-    @property
-    def nondiff_args(self) -> list[Any]:
-        """The arguments that rules receive first and as they are."""
-        return [arg for position, arg in enumerate(self.args) if position in self.static]
-
-    def arguments(self, leaves: Flat) -> list[Any]:
-        """All positional arguments, with `leaves` in the places of the flat inputs."""
-        return with_static(self.args, self.static, tree.unflatten(self.structure, leaves))
-
-    def dynamic(self, leaves: Flat) -> tuple[Any, ...]:
-        """The differentiable arguments alone."""
-        return tuple(tree.unflatten(self.structure, leaves))
-
-    def trace(self) -> Traced:
-        """The program of the plain function."""
-        avals = [aval_of(leaf) for leaf in self.leaves]
-        traced = trace_flat(lambda *leaves: self.function(*self.arguments(leaves)), avals, self.what, self.function,
-                            names=self.names, values=self.leaves)
-        refuse_repeated_effects(traced, self.what)
-        self._forget_values()
-        return traced
-
-    def _forget_values(self) -> None:
-        """Rules live as long as the programs they are in, so they keep types in the places of arrays."""
-        self.leaves = [aval_of(leaf) for leaf in self.leaves]
-        self.args = tuple(self.arguments(self.leaves))
-
-    def is_recorded(self) -> bool:
-        """Whether a transformation is under way that concerns the arguments."""
-        return innermost_for(self.leaves) is not None
-
-
-def _positional(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Keyword arguments and defaults as positional ones, since rules receive positional arguments."""
-    try:
-        bound = inspect.signature(function).bind(*args, **kwargs)
-    except ValueError:
-        return args
-    except TypeError as error:
-        raise ArgumentError(at_user_line(f"{function_name(function)}: {error}")) from None
-    bound.apply_defaults()
-    if bound.kwargs:
-        raise ArgumentError(at_user_line(
-            f"{function_name(function)} has a custom derivative and was called with keyword-only arguments "
-            f"({', '.join(bound.kwargs)}), which rules cannot receive. Pass them by position"))
-    return bound.args
-
-
-def _arity(function: Callable[..., Any]) -> int | None:
-    """The number of arguments, if they can all be given by position."""
-    try:
-        kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
-    except (TypeError, ValueError):
-        return None  # some builtins have no signature
-    by_position = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return len(kinds) if all(kind in by_position for kind in kinds) else None
-
-
-def _nondiff(function: Callable[..., Any], argnums: int | Sequence[int], argnames: str | Iterable[str],
-             ) -> tuple[int, ...]:
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
-    parameters = list(inspect.signature(function).parameters) if names else []
-    for name in names:
-        if name not in parameters:
-            raise ArgumentError(at_user_line(
-                f"nondiff_argnames names {name!r}, and the parameters of {function_name(function)} are "
-                f"{', '.join(parameters)}"))
-    return tuple(sorted({*numbers, *map(parameters.index, names)}))
-
-
 class _CapturedInputs:
     """The inputs that a custom function closed over come first in its program and have no derivative."""
 
-    def __init__(self, call: _Call, traced: Traced, owner: Any) -> None:
+    def __init__(self, call: Call, traced: Traced, owner: Any) -> None:
+        call.forget_values()
         self.call, self.out_tree = call, traced.out_tree
         self.program, self.out_avals = traced.program, traced.program.out_avals
         self.captured = traced.program.captured
         self.owner = owner
         self.name = function_name(call.function)
 
-        self._key = owner, traced.program, call.structure, *map(told, call.nondiff_args)
+        self._key = owner, traced.program, traced.out_tree, call.structure, *map(told, call.nondiff_args)
+        self._hash = hash(self._key)
+
+    @classmethod
+    def of(cls, call: Call, traced: Traced, owner: Any) -> Self:
+        """The rule of `call`; calls without static arguments that recorded the same have the same."""
+        if call.static:
+            return cls(call, traced, owner)
+        key = "rule", owner, call.structure, traced.out_tree
+        known: Self | None = traced.program.memo.get(key)
+        if known is None:
+            known = traced.program.memo[key] = cls(call, traced, owner)
+        return known
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._key == other._key
+        return self is other or (type(other) is type(self) and self._key == other._key)
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return self._hash
 
-    def is_called_again(self, call: _Call) -> bool:
+    def is_called_again(self, call: Call) -> bool:
         """Whether `call` is as the one that this is about, but for the differentiable arguments."""
-        return self._key[2:] == (call.structure, *map(told, call.nondiff_args))
+        return self._key[3:] == (call.structure, *map(told, call.nondiff_args))
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
 
     def flat_output(self, what: str, output: Any, like: str = "the output") -> list[Any]:
         """Leaves of an output of a rule, which must be like that of the function; converted to its dtypes."""
-        leaves, structure = tree.flatten(output)
-        if structure != self.out_tree:
+        leaves, structure = ([output], LEAF) if type(output) is Tracer else tree.flatten(output)
+        if structure is not self.out_tree and structure != self.out_tree:
             raise TreeError(at_user_line(
                 f"the {what} of {self.name} must return {like} in the structure that {self.name} returns "
                 f"({self.out_tree}), and it returned {structure}"))
-        return [_checked(leaf, aval, f"the {what} of {self.name}", like)
+        who = f"the {what} of {self.name}"
+        return [_checked(leaf, aval, who, like)
                 for leaf, aval in zip(leaves, self.out_avals, strict=True)]
 
 
@@ -166,6 +79,8 @@ def _checked(value: Any, aval: Aval, who: str, what: str) -> Any:
         return value
     if not dtypes.is_inexact(aval.dtype) and what != "the output":
         return Zero(aval)
+    if type(value) is Tracer and value.variable.aval == aval:
+        return value
     given = check_leaf(value, who, lambda: what)
     if given.shape != aval.shape:
         raise ArgumentError(at_user_line(
@@ -181,16 +96,17 @@ class _WithRule:
         decorate: Callable[..., Any] = transformation(type(self).__name__, fun)
         decorate(self)
         self.fun = fun
-        self.nondiff = _nondiff(fun, nondiff_argnums, nondiff_argnames)
-        self._arity = _arity(fun)
+        self.nondiff = nondiff_positions(fun, nondiff_argnums, nondiff_argnames)
+        self._arity = arity(fun)
 
-    def _call(self, defined: bool, define: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+    def _call(self, defined: bool, define: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """The call with these arguments; raises `ArgumentError` if the rule was not `defined` yet."""
-        what, name = type(self).__name__, function_name(self.fun)
+        what = type(self).__name__
         if not defined:
+            name = function_name(self.fun)
             raise ArgumentError(at_user_line(
                 f"the {what} function {name} has no rule. Write {name}.{define} after its definition"))
-        return _Call(what, self.fun, self.nondiff, args, kwargs, self._arity)
+        return Call(what, self.fun, self.nondiff, args, kwargs, self._arity)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         bind_instance: Callable[..., Any] = functools.partial
@@ -249,23 +165,23 @@ class custom_jvp(_WithRule):  # noqa: N801  (a decorator, named as in jax)
     @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the function itself."""
-        call = self._call(self.rule is not None, "defjvp(rule)", args, kwargs)
         running = _running.get()
+        if running is not None and running.is_passed_on(self, args, kwargs):
+            return running.output()
+        call = self._call(self.rule is not None, "defjvp(rule)", args, kwargs)
         if running is not None and running.is_called_again(self, call):
-            known = running.rule
-            outputs = bind(custom_jvp_p, *running.primals, program=known.program, rule=known)
-            return tree.unflatten(known.out_tree, outputs)
+            return running.output()
         if not call.is_recorded():
             return self.fun(*call.args)
         leaves = call.leaves
         traced = call.trace()
-        rule = _UserJvp(call, traced, self)
+        rule = _UserJvp.of(call, traced, self)
         outputs = bind(custom_jvp_p, *traced.captured, *leaves, program=traced.program, rule=rule)
         return tree.unflatten(traced.out_tree, outputs)
 
 
 class _Running(NamedTuple):
-    """The jvp rule under way and the primals that it was given.
+    """The jvp rule under way and the primals that it was given, flat and (unless some are static) as arguments.
 
     Such a rule nearly always calls its own function on them for the output. The program is known then, and with
     it the path that Python's control flow took, which could not be taken again without values.
@@ -273,12 +189,25 @@ class _Running(NamedTuple):
 
     rule: _UserJvp
     primals: list[Any]
+    given: tuple[Any, ...] | None
 
-    def is_called_again(self, owner: custom_jvp, call: _Call) -> bool:
+    def is_passed_on(self, owner: custom_jvp, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether `owner`, called with `args`, is the same function on the very arrays that the rule was given."""
+        given = self.given
+        return self.rule.owner is owner and given is not None and not kwargs and len(args) == len(given) and all(
+            type(a) is Tracer and a is b for a, b in zip(args, given, strict=True))
+
+    def is_called_again(self, owner: custom_jvp, call: Call) -> bool:
         """Whether `call` is of the same function on the same values."""
         mine = self.primals[self.rule.captured:]
         return self.rule.owner is owner and self.rule.is_called_again(call) and \
             all(a is b for a, b in zip(mine, call.leaves, strict=True))
+
+    def output(self) -> Any:
+        """What the function returns, of the program that is known."""
+        rule = self.rule
+        outputs = bind(custom_jvp_p, *self.primals, program=rule.program, rule=rule)
+        return tree.unflatten(rule.out_tree, outputs)
 
 
 _running: ContextVar[_Running | None] = ContextVar("running_jvp_rule", default=None)
@@ -301,9 +230,10 @@ class _UserJvp(_CapturedInputs):
         """Calls the user's rule on containers."""
         call, rule, moving = self.call, self.owner.rule, iter(values[count:])
         tangents = [next(moving) if zero is None else zero for zero in zeros]
-        token = _running.set(_Running(self, [*values[:count]]))
+        primals = call.dynamic(values[self.captured:count])
+        token = _running.set(_Running(self, [*values[:count]], None if call.static else primals))
         try:
-            result = rule(*call.nondiff_args, call.dynamic(values[self.captured:count]), call.dynamic(tangents))
+            result = rule(*call.nondiff_args, primals, call.dynamic(tangents))
         finally:
             _running.reset(token)
         if not isinstance(result, tuple | list) or len(result) != 2:
@@ -346,7 +276,7 @@ class custom_vjp(_WithRule):  # noqa: N801  (a decorator, named as in jax)
             return self.fun(*call.args)
         leaves = call.leaves
         traced = call.trace()
-        rule = _UserVjp(call, traced, self)
+        rule = _UserVjp.of(call, traced, self)
         outputs = bind(custom_vjp_p, *traced.captured, *leaves, program=traced.program, rule=rule)
         return tree.unflatten(traced.out_tree, outputs)
 

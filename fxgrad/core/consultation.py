@@ -15,7 +15,7 @@ import numpy as np
 
 from fxgrad.core.avals import Literal, is_unchanged
 from fxgrad.core.program import Program
-from fxgrad.core.recording import new_tape
+from fxgrad.core.recording import Beginning
 from fxgrad.core.sources import equation_source
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, axes_in_scope, bind, bind_equation, current
@@ -32,12 +32,14 @@ Consulted = Callable[..., "tuple[Sequence[Any], Any]"]
 class Consultation:
     """One run of user code: what it recorded, and what it takes to see whether it still records that."""
 
-    __slots__ = ("_axis", "_function", "_in_avals", "_name", "_origin", "_scope", "captured", "extra", "program")
+    __slots__ = ("_axis", "_beginning", "_function", "_in_avals", "_name", "_origin", "_scope", "captured", "extra",
+                 "program")
 
     def __init__(self, function: Consulted, inputs: Sequence[Any], origin: Any, name: str) -> None:
         self._function, self._in_avals = function, [*map(aval_of, inputs)]
         self._origin, self._name = origin, name
         self._scope, self._axis = dict(axes_in_scope()), batched_axis.get()
+        self._beginning = Beginning()
         self.program, self.captured, self.extra = self._record()
 
     def _record(self) -> tuple[Program, list[Any], Any]:
@@ -51,7 +53,7 @@ class Consultation:
 
         tokens = current.set(None), batched_axis.set(self._axis), equation_source.set(None)
         try:
-            tape = new_tape(self._in_avals, staging=True, name=self._name, origin=self._origin, axes=self._scope)
+            tape = self._beginning.tape(self._in_avals, self._name, self._origin, self._scope)
             program = tape.finish(tape.run(flat))
         finally:
             for variable, token in zip((current, batched_axis, equation_source), tokens, strict=True):

@@ -49,6 +49,25 @@ def new_tape(in_avals: Sequence[Aval], *, staging: bool, values: Sequence[Any] |
     return tape_class(root, staging, values, name, input_names, intern, literals, axes)
 
 
+class Beginning:
+    """Where recordings of one function begin that are made outside of all others, without values."""
+
+    __slots__ = ("_default", "_epoch", "_root")
+
+    def __init__(self) -> None:
+        self._epoch = -1
+        self._default: Any = None
+        self._root: interning.Node
+
+    def tape(self, in_avals: Sequence[Aval], name: str, origin: Any, axes: Mapping[str, int]) -> Tape:
+        """As `new_tape`, with the same arguments in every call; no tape is current."""
+        if self._epoch != interning.epoch or self._default is not config.default_float():
+            tape = new_tape(in_avals, staging=True, name=name, origin=origin, axes=axes)
+            self._epoch, self._default, self._root = interning.epoch, config.default_float(), tape.root
+            return tape
+        return Tape(self._root, True, None, name, None, True, False, axes)
+
+
 class Beginnings:
     """Where recordings of calls of one function begin, by the types of its inputs, found again in less time.
 

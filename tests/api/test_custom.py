@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -386,3 +387,32 @@ def test_second_derivatives_inside_loops_are_those_of_the_rule() -> None:
         assert grad(grad(loop))(0.7) == pytest.approx(plain)
         assert jvp(grad(loop), (0.7,), (1.0,))[1] == pytest.approx(plain)
         assert grad(lambda x, loop=loop: jvp(loop, (x,), (1.0,))[1])(0.7) == pytest.approx(plain)
+
+
+def test_functions_that_return_other_containers_of_the_same_values_have_other_rules() -> None:
+    form: list[Any] = [lambda y: y]
+
+    @fxgrad.custom_jvp
+    def f(x: Any) -> Any:
+        return form[0](x * 2.0)
+
+    f.defjvp(lambda primals, tangents: (f(*primals), form[0](tangents[0] * 3.0)))
+    for form[0], back in ((lambda y: y, lambda out: out), (lambda y: (y,), lambda out: out[0]),
+                          (lambda y: {"y": y}, lambda out: out["y"]), (lambda y: y, lambda out: out)):
+        for _ in range(3):
+            assert fxgrad.grad(lambda x, back=back: back(f(x)))(1.5) == 3.0
+
+
+def test_what_a_rule_calls_its_function_with_counts() -> None:
+    """Called on the very arguments, the function has the derivative of the rule; on others, and swapped, as well."""
+    @fxgrad.custom_jvp
+    def f(x: Any, y: Any) -> Any:
+        return x * x * y
+
+    calls: list[Any] = [lambda x, y: f(x, y)]
+    f.defjvp(lambda primals, tangents: (calls[0](*primals), tangents[0] * 10.0 + tangents[1]))
+    for calls[0], value in ((lambda x, y: f(x, y), 12.0), (lambda x, y: f(y, x), 18.0), (lambda x, y: f(x, x), 8.0),
+                            (lambda x, y: f(y=y, x=x), 12.0), (lambda x, y: f(x, y + 0.0), 12.0)):
+        for _ in range(3):
+            got, slopes = fxgrad.value_and_grad(lambda x, y: f(x, y) * 1.0, argnums=(0, 1))(2.0, 3.0)
+            assert (got, *slopes) == (value, 10.0, 1.0)
