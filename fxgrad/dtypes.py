@@ -51,6 +51,7 @@ _SHORT = {"bool": "bool", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint
 _LONG = {short: name for name, short in _SHORT.items()}
 SUPPORTED: dict[str, DType] = {
     name: np.dtype(getattr(ml_dtypes, name) if name == "bfloat16" else name) for name in _SHORT}
+_SHORT_OF: dict[DType, str] = {dtype: _SHORT[name] for name, dtype in SUPPORTED.items()}
 
 
 def _upper_bounds() -> dict[str, set[str]]:
@@ -79,7 +80,8 @@ _JOIN = _join_table()
 
 def short_name(dtype: DType) -> str:
     """`f32` for float32 and so on: the names in printed programs."""
-    return KEY_NAME if is_key(dtype) else _SHORT.get(dtype.name, dtype.name)
+    found = _SHORT_OF.get(dtype)  # most dtypes are found here; NumPy puts `dtype.name` together anew each time
+    return found if found is not None else KEY_NAME if is_key(dtype) else _SHORT.get(dtype.name, dtype.name)
 
 
 def from_short_name(name: str) -> DType:

@@ -20,7 +20,7 @@ from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
 from fxgrad.show.parser import WRONG_PARAMS, refusing_excess
 from fxgrad.show.reader import converted, plain_number, read_number, read_type
 from fxgrad.show.tokens import Text
-from fxgrad.show.values import is_named_tuple, library_classes
+from fxgrad.show.values import ValueClasses, is_named_tuple
 
 FORMAT = "fxgrad program"
 VERSION = 1
@@ -51,7 +51,7 @@ def _loaded(text: str, primitives: Iterable[Primitive], classes: Iterable[type])
         raise ProgramSyntaxError(f"the program is of version {version!r} of the format; this fxgrad reads versions "
                                  f"up to {VERSION}: a newer one may read it")
     known = {**registry, **{primitive.name: primitive for primitive in primitives}}
-    loader = _Loader(known, {**library_classes(), **{kind.__name__: kind for kind in classes}})
+    loader = _Loader(known, ValueClasses(classes))
     for number, fields in enumerate(_field(document, "programs", list, "the document")):
         loader.programs.append(loader.program(_typed(fields, dict, f"programs[{number}]"), f"programs[{number}]"))
     if not loader.programs:
@@ -89,7 +89,7 @@ def _field(fields: dict[str, Any], name: str, kind: type, where: str) -> Any:
 class _Loader:
     """Makes programs, in order; each may refer to those before it."""
 
-    def __init__(self, primitives: dict[str, Primitive], classes: dict[str, type]) -> None:
+    def __init__(self, primitives: dict[str, Primitive], classes: ValueClasses) -> None:
         self.programs: list[Program] = []
         self._primitives, self._classes = primitives, classes
         self._types: dict[str, Aval] = {}
@@ -224,7 +224,7 @@ class _Loader:
         return tuple.__new__(kind, [self._value(fields[field], where) for field in kind._fields])
 
     def _class(self, name: Any, where: str) -> type:
-        kind = self._classes.get(_typed(name, str, where))
+        kind = self._classes.by_name.get(_typed(name, str, where))
         if kind is None:
             _fail(where, f"there is no class {name!r} for parameters; those of your own are passed as "
                          "from_json(text, classes=[...])")

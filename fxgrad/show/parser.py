@@ -30,7 +30,7 @@ from fxgrad.show.syntax import (
     Use,
 )
 from fxgrad.show.tokens import Text
-from fxgrad.show.values import is_named_tuple, library_classes, optional_parameters
+from fxgrad.show.values import ValueClasses, is_named_tuple, optional_parameters
 
 
 def parse(text: str, primitives: Iterable[Primitive] = (), classes: Iterable[type] = ()) -> Program:
@@ -67,7 +67,7 @@ def _parsed(text: str, primitives: Iterable[Primitive], classes: Iterable[type])
     place = Text(text)
     document = Reader(place).document()
     known = {**registry, **{primitive.name: primitive for primitive in primitives}}
-    builder = _Builder(place, document, known, {**library_classes(), **{kind.__name__: kind for kind in classes}})
+    builder = _Builder(place, document, known, ValueClasses(classes))
     program = builder.build_all()
     try:
         check(program)
@@ -84,7 +84,7 @@ WRONG_PARAMS = (TypeError, ValueError, AttributeError, LookupError, ArithmeticEr
 class _Builder:
     """Makes the programs of one document."""
 
-    def __init__(self, text: Text, document: Document, primitives: dict[str, Primitive], classes: dict[str, type],
+    def __init__(self, text: Text, document: Document, primitives: dict[str, Primitive], classes: ValueClasses,
                  ) -> None:
         self._text, self._document, self._primitives, self._classes = text, document, primitives, classes
         self._defined: dict[str, Program] = {}
@@ -251,9 +251,9 @@ class _Builder:
         return tuple.__new__(kind, [self._value(record.fields[field]) for field in kind._fields])
 
     def _class(self, name: str, at: int) -> type:
-        kind = self._classes.get(name)
+        kind = self._classes.by_name.get(name)
         if kind is None:
-            self._text.fail(at, f"there is no class {name!r} for parameters" + _nearest(name, self._classes)
+            self._text.fail(at, f"there is no class {name!r} for parameters" + _nearest(name, self._classes.by_name)
                             + "; named tuples and enumerations of your own are passed as parse(text, classes=[...])")
         return kind
 

@@ -9,7 +9,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -224,6 +224,18 @@ def bracketed(opening: str, items: Sequence[list[str]], closing: str) -> list[st
 def is_named_tuple(kind: type) -> bool:
     """Whether `kind` is a class made by `NamedTuple`."""
     return issubclass(kind, tuple) and hasattr(kind, "_fields") and hasattr(kind, "_make")
+
+
+class ValueClasses:
+    """The classes that parameters in a text may be of: `own` ones, and fxgrad's, which few texts have need of."""
+
+    def __init__(self, own: Iterable[type]) -> None:
+        self._own = own
+
+    @cached_property
+    def by_name(self) -> dict[str, type]:
+        """All of them."""
+        return {**library_classes(), **{kind.__name__: kind for kind in self._own}}
 
 
 def library_classes() -> dict[str, type]:
