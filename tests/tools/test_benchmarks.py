@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -12,10 +14,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import fxgrad
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tools"))
 
-catalogue, measure, report, workload = (
-    importlib.import_module(f"benchmarks.{name}") for name in ("catalogue", "measure", "report", "workload"))
+catalogue, measure, report, workload, against = (
+    importlib.import_module(f"benchmarks.{name}") for name in ("catalogue", "measure", "report", "workload", "against"))
 
 PEERS = {"fxgrad": workload.Peer(lambda: 2.0), "jax": workload.Peer(lambda: np.float32(2.0))}
 
@@ -146,3 +150,53 @@ def test_the_chart_is_drawn(outcomes, tmp_path):
     text = (tmp_path / "chart.svg").read_text(encoding="utf-8")
     assert "dispatch: one" in text
     assert "dispatch: two" not in text
+
+
+class Turns:
+    """A side of a comparison that takes these times."""
+
+    def __init__(self, log, times, turn_seconds=0.01):
+        self.log, self.times, self.turn_seconds = log, iter(times), turn_seconds
+
+    def turn(self):
+        self.log.append(self)
+        return next(self.times)
+
+
+def test_sides_take_turns_and_the_quickest_counts():
+    log = []
+    sides = Turns(log, [3.0, 1.0, 2.0, 5.0]), Turns(log, [4.0, 4.0, 4.0, 2.0])
+    assert against.quickest(sides, 4) == [1.0, 2.0]
+    assert log == [*sides, *reversed(sides)] * 2
+    slow = [Turns([], [2.0] * 99, 100.0) for _ in range(2)]
+    against.quickest(slow, 31)
+    assert [len(side.log) for side in slow] == [measure.FEWEST] * 2
+
+
+def test_ratios_and_their_mean_are_told():
+    lines = [against.Line("quick", 1.0, 2.0), against.Line("slow", 4.0, 2.0), against.Line("gone", failure="there: no")]
+    assert against.geometric_mean(line.ratio for line in lines[:2]) == pytest.approx(1.0)
+    console = Console(record=True, width=100, file=io.StringIO())
+    against.show(console, "abc", lines)
+    told = [line.split() for line in console.export_text().splitlines()]
+    rows = [[word for word in line if word != "│"] for line in told]
+    assert [row[-1] for row in rows if row and row[0] in {"slow", "quick", "geometric"}] == ["2.00", "0.500", "1.00"]
+    assert ["gone:", "there:", "no"] in told
+
+
+@pytest.mark.slow
+def test_a_workload_is_measured_on_another_tree(tmp_path):
+    """The other tree is one with a copy of the package, for there is not always a repository."""
+    shutil.copytree(Path(fxgrad.__file__).parent, tmp_path / "fxgrad")
+    line = against.compared("gradient: scalar, Python float", tmp_path, 5, "cpu")
+    assert not line.failure
+    assert 0 < line.here < 1e4
+    assert 0 < line.there < 1e4
+    (tmp_path / "fxgrad" / "__init__.py").write_text("raise ValueError('an old version')")
+    line = against.compared("gradient: scalar, Python float", tmp_path, 5, "cpu")
+    assert line.failure == "there: ValueError: an old version"
+
+
+def test_a_commit_that_is_none_is_told():
+    with pytest.raises(against.FailedError), against.tree_of("nonsense"):
+        pass

@@ -17,6 +17,7 @@ import jax
 
 from benchmarks import catalogue
 from benchmarks.measure import check_equal, measure
+from benchmarks.workload import Peers, Workload
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -36,11 +37,15 @@ class FailedError(Exception):
     """A workload could not be measured."""
 
 
+def environment(platform: str, root: Path = ROOT) -> dict[str, str]:
+    """The environment of a process that measures the code under `root` with the workloads of this tree."""
+    path = [str(ROOT / "tools"), str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, **SETTINGS, "JAX_PLATFORMS": platform, "PYTHONPATH": os.pathsep.join(path)}
+
+
 def start(name: str, rounds: int, platform: str) -> dict[str, Any]:
     """The figures of the workload `name`, measured in a fresh process; raises `FailedError` with what it said."""
-    path = [str(ROOT / "tools"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, **SETTINGS, "JAX_PLATFORMS": platform, "PYTHONPATH": os.pathsep.join(path)}
-    done = subprocess.run([sys.executable, "-m", "benchmarks.worker", name, str(rounds)], env=environment,
+    done = subprocess.run([sys.executable, "-m", "benchmarks.worker", name, str(rounds)], env=environment(platform),
                           capture_output=True, text=True, check=False)
     if done.returncode:
         raise FailedError((done.stderr.strip().splitlines() or ["no message"])[-1])
@@ -59,13 +64,18 @@ def main() -> None:
     print(json.dumps(answer))
 
 
-def measured(name: str, rounds: int) -> dict[str, Any]:
-    """The times and the memory of the peers of a workload."""
+def prepared(name: str) -> tuple[Workload, Peers]:
+    """A workload and its peers, in a process with jax's settings for it."""
     jax.config.update("jax_cpu_enable_async_dispatch", False)  # a call returns when its work is done
     workload = catalogue.WORKLOADS[name]
     if workload.wide:
         jax.config.update("jax_enable_x64", True)
-    peers = workload.make(False)
+    return workload, workload.make(False)
+
+
+def measured(name: str, rounds: int) -> dict[str, Any]:
+    """The times and the memory of the peers of a workload."""
+    workload, peers = prepared(name)
     check_equal(peers, workload.tolerance)
     figures = measure(peers, rounds)
     return {"device": jax.devices()[0].device_kind,
