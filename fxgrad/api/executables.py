@@ -17,7 +17,7 @@ import numpy as np
 from fxgrad import tree
 from fxgrad.api.static_arguments import Split, StaticArguments
 from fxgrad.control.flat import Traced, leaf_aval
-from fxgrad.core.arrays import Array, handed
+from fxgrad.core.arrays import Array, made
 from fxgrad.core.avals import Aval, check_dtype, keys_to_jax, to_numpy
 from fxgrad.core.program import Program, needs_x64
 from fxgrad.core.tracer import Tracer
@@ -105,7 +105,7 @@ def like_arguments(outputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         outputs = _numpy_if_wide(outputs)
     else:
         outputs = tree.map(_numpy_if_wide, outputs)
-    return tree.map(handed, outputs) if any(type(leaf) is Array for leaf in leaves) else outputs
+    return tree.map(made, outputs) if any(type(leaf) is Array for leaf in leaves) else outputs
 
 
 def _numpy_if_wide(output: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.core import interpreter, tape
-from fxgrad.core.arrays import Array, handed, returned
+from fxgrad.core.arrays import Array, made, returned, scalar
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
 from fxgrad.core.tracer import Tracer, leaked
@@ -23,14 +23,26 @@ _FREQUENT = frozenset({np.ndarray, float, np.float64})
 
 
 def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """Computes one primitive on concrete values; raises `LeakedTracerError` if one of them is a tracer."""
+    """Computes one primitive on concrete values; raises `LeakedTracerError` if one of them is a tracer.
+
+    Of NumPy's arrays the results are `Array`s; of numbers alone, NumPy's scalars and arrays.
+    """
+    of_arrays, of_jax = not args, False
     for arg in args:
-        if type(arg) is Tracer:
+        kind = type(arg)
+        if kind is np.ndarray or kind is Array:
+            of_arrays = True
+        elif kind is Tracer:
             raise leaked(arg)
-    executor = xla_executor if any(is_jax(arg) for arg in args) else numpy_executor
-    if any(type(arg) is Array for arg in args):
-        return [*map(handed, executor.evaluate(primitive, [*map(returned, args)], params))]
-    return executor.evaluate(primitive, args, params)
+        elif kind not in _FREQUENT:
+            of_jax = of_jax or is_jax(arg)
+            of_arrays = of_arrays or isinstance(arg, np.ndarray)
+    if of_jax:
+        return xla_executor.evaluate(primitive, args, params)
+    if not of_arrays:
+        return [*map(scalar, numpy_executor.evaluate(primitive, args, params))]
+    args = [*map(returned, args)]
+    return [made(output, args) for output in numpy_executor.evaluate(primitive, args, params)]
 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
@@ -42,7 +54,7 @@ def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
             if type(value) is Tracer:
                 raise leaked(value)
             if type(value) is Array:
-                return [*map(handed, execute(program, [*map(returned, inputs)]))]
+                return [*map(made, execute(program, [*map(returned, inputs)]))]
     return numpy_executor.execute(program, inputs)
 
 

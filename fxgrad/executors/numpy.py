@@ -7,7 +7,6 @@ same kernels in the same order, so the results are equal to the bit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextvars import ContextVar, copy_context
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from fxgrad import config
 from fxgrad.core.avals import Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program
+from fxgrad.core.silence import silenced
 from fxgrad.core.simplify import live_equations
 from fxgrad.core.tape import aval_of, infer
 from fxgrad.errors import FxgradError
@@ -127,31 +127,7 @@ def runner_of(program: Program) -> Runner:
 
 def _alone(runner: Runner, borrowed: Sequence[int]) -> Runner:
     """A runner for a program that is not part of another one; the outputs at `borrowed` may be inputs or views."""
-    def quietly(*inputs: Any) -> list[Any]:
-        token = variable.set(silence)
-        try:
-            outputs = runner(*inputs)
-        finally:
-            variable.reset(token)
-        return own(outputs, borrowed, inputs) if borrowed else outputs
-
-    if _setting is None:
-        return lambda *inputs: own(np.errstate(all="ignore")(runner)(*inputs), borrowed, inputs)
-    variable, silence = _setting
-    return quietly
-
-
-def _silent_setting() -> tuple[ContextVar[Any], Any] | None:
-    """The context variable that `np.errstate` sets, and what it sets in order to be silent.
-
-    To set it takes a third of what `np.errstate` takes, on every call. None if NumPy keeps its setting otherwise.
-    """
-    outside = copy_context()
-    with np.errstate(all="ignore"):
-        for variable, value in copy_context().items():
-            if variable not in outside or outside[variable] is not value:
-                return variable, value
-    return None
-
-
-_setting = _silent_setting()
+    quietly = silenced(runner)
+    if not borrowed:
+        return quietly
+    return lambda *inputs: own(quietly(*inputs), borrowed, inputs)

@@ -6,6 +6,7 @@ jax.lax has and this module has not, and why, says `ABSENT`.
 
 # ruff: noqa: A004  (the names are jax's)
 
+from fxgrad.core.arrays import making as _making
 from fxgrad.lax import linalg
 from fxgrad.lax.arithmetic import (
     add,
@@ -269,3 +270,8 @@ ABSENT = {
     "with_sharding_constraint": _DEVICES,
 }
 """Names of jax.lax that are not here, each with the reason; primitives (`..._p`) belong to jax."""
+
+# These return what they got, where nothing is to be done.
+for _name in ("broadcast_to_rank", "convert_element_type", "full_like", "reduce_and", "reduce_max", "reduce_min",
+              "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor", "stage"):
+    globals()[_name] = _making(globals()[_name])

@@ -21,7 +21,7 @@ from fxgrad.numpy import fft, linalg
 from fxgrad.numpy import methods as _methods
 from fxgrad.numpy import protocol as _protocol
 from fxgrad.numpy.linalg import triangles as _triangles
-from fxgrad.core.arrays import handing as _handing
+from fxgrad.core.arrays import making as _making
 from fxgrad.numpy import arrays as _arrays
 from fxgrad.numpy import meanings as _meanings
 from fxgrad.numpy.applying import apply_along_axis, apply_over_axes, frompyfunc, piecewise, vectorize
@@ -157,7 +157,8 @@ _protocol.install(_meanings.FUNCTIONS)
 _protocol.install(_triangles.FUNCTIONS, np_module="linalg")
 _protocol.install({name: getattr(fft, name) for name in fft.__all__}, np_module="fft")
 
-# Arrays that are made here, of no others, take traced indices and updates.
-for _name in ("arange", "array", "asarray", "empty", "empty_like", "eye", "full", "full_like", "geomspace", "identity",
-              "linspace", "logspace", "ones", "ones_like", "tri", "zeros", "zeros_like"):
-    globals()[_name] = _handing(globals()[_name])
+# These make arrays, or return what they got, in other ways than by primitives.
+for _name in ("arange", "array", "asarray", "astype", "atleast_1d", "atleast_2d", "atleast_3d", "average", "copy",
+              "diff", "digitize", "empty", "empty_like", "eye", "flatnonzero", "full", "full_like", "geomspace",
+              "identity", "linspace", "logspace", "ones", "ones_like", "searchsorted", "tri", "zeros", "zeros_like"):
+    globals()[_name] = _making(globals()[_name])

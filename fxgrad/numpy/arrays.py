@@ -1,30 +1,148 @@
-"""What `Array` can do beyond NumPy's array, attached here: traced indices, updates, products with traced arrays."""
+"""What `Array` does otherwise than NumPy's array, attached here: operators, items, updates, products."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
-from fxgrad.core.arrays import Array
+from fxgrad import dtypes
+from fxgrad.core.arrays import ARRAYS, Array
+from fxgrad.core.silence import silenced
 from fxgrad.core.tracer import Tracer
+from fxgrad.errors import MutationError, at_user_line
 from fxgrad.numpy import indexing, products
 from fxgrad.numpy.inspection import DEVICE
+from fxgrad.numpy.methods import BINARY, COMPARISONS, SYMBOLS
 from fxgrad.numpy.updates import Updates
 
+Function = Callable[..., Any]
+
 _own_item = np.ndarray.__getitem__
+_own_setitem = np.ndarray.__setitem__
+
+
+# --- operators ----------------------------------------------------------------------------------------------------
+
+_ALIKE = {"add": "iufc", "sub": "iufc", "mul": "iufc", "truediv": "fc", "matmul": "fc",
+          **dict.fromkeys(COMPARISONS, "iuf"), **dict.fromkeys(("and", "or", "xor"), "iub")}
+"""Kinds of dtypes of which two operands of one dtype give the same with NumPy's operator, which takes less time."""
+
+_OPERANDS = (np.generic, np.ndarray, jax.Array, list, tuple, bool, int, float, complex)
+_DTYPES = frozenset(dtypes.SUPPORTED.values())
+
+
+def _is_promoted(self: Any, other: Any) -> bool:
+    """Whether the operands are promoted as in jax; all else (objects, dates, masked arrays) is left to NumPy."""
+    kind = type(other)
+    return self.dtype in _DTYPES and (kind in ARRAYS or not isinstance(other, np.ndarray)) and isinstance(
+        other, _OPERANDS) and (not isinstance(other, np.generic | np.ndarray) or other.dtype in _DTYPES)
+
+
+def _operator(name: str, function: Function) -> Function:
+    """The operator on arrays of NumPy's; its result can be written to where an array among its operands can."""
+    own, kinds = getattr(np.ndarray, f"__{name}__"), _ALIKE.get(name, "")
+    numbers = "" if name == "matmul" else kinds
+    quick = silenced(own)
+
+    def method(self: Any, other: Any) -> Any:
+        kind = type(other)
+        if kind is Tracer:
+            return function(self, other)
+        if (other.dtype == self.dtype and self.dtype.kind in kinds) if kind in ARRAYS else (
+                _fits(self, other, kind, numbers)):
+            return _by_numpy(quick, self, other, kind)
+        if isinstance(other, np.ndarray) and kind not in ARRAYS:
+            return NotImplemented  # a masked array knows better; what it leaves to NumPy comes back reflected
+        return _promoted(function, own, self, other)
+    return method
+
+
+def _reflected_operator(name: str, function: Function) -> Function:
+    own = getattr(np.ndarray, f"__r{name}__")
+    numbers = "" if name == "matmul" else _ALIKE.get(name, "")
+    quick = silenced(own)
+
+    def method(self: Any, other: Any) -> Any:
+        if _fits(self, other, type(other), numbers):
+            return _by_numpy(quick, self, other, type(other))
+        return _promoted(lambda self, other: function(other, self), own, self, other)
+    return method
+
+
+def _fits(self: Any, number: Any, kind: Any, kinds: str) -> bool:
+    """Whether NumPy's operator with a number does what ours does: it fits, and gives way to the array's dtype."""
+    own = self.dtype.kind
+    if kind is float or kind is np.float64:
+        return own in kinds and own in "fc"
+    return kind is int and own in kinds and own != "b" and (0 if own == "u" else -128) <= number <= 127
+
+
+def _by_numpy(own: Function, self: Any, other: Any, kind: Any) -> Any:
+    """NumPy's operator, on plain arrays, for which it takes less time than for a subclass."""
+    plain = other.view(np.ndarray) if kind in ARRAYS else float(other) if kind is np.float64 else other
+    result = np.asarray(own(self.view(np.ndarray), plain)).view(Array)
+    if not (self.flags.writeable or (kind in ARRAYS and other.flags.writeable)):
+        result.setflags(write=False)
+    return result
+
+
+def _promoted(function: Function, own: Function, self: Any, other: Any) -> Any:
+    """The operands promoted as in jax; the result can be written to where one of them can."""
+    if not _is_promoted(self, other):
+        return own(self, other)
+    result = function(self, other)
+    if not (self.flags.writeable or (isinstance(other, np.ndarray) and other.flags.writeable)):
+        return result
+    return tuple([each.copy() for each in result]) if type(result) is tuple else (
+        result.copy() if type(result) is Array else result)
+
+
+def _operator_in_place(name: str, operator: Function) -> Function:
+    own = getattr(np.ndarray, f"__i{name}__")
+
+    def method(self: Any, other: Any) -> Any:
+        return own(self, other) if self.flags.writeable else operator(self, other)
+    return method
+
+
+# --- items --------------------------------------------------------------------------------------------------------
 
 
 def _getitem(self: Array, index: Any) -> Any:
     """`x[index]`: an element or a part of the array, or, at traced places, what is traced."""
     if type(index) is Tracer or (type(index) is tuple and any(type(entry) is Tracer for entry in index)):
         return indexing.getitem(self, index)
-    return _own_item(self, index)
+    part = _own_item(self, index)
+    if type(part) is Array:
+        if type(index) is not slice and part.flags.writeable and not self.flags.writeable:  # a copy of some elements
+            part.setflags(write=False)
+        return part
+    if type(part) is np.void:
+        return part
+    part = np.asarray(part)
+    part.setflags(write=False)
+    return part.view(Array)
+
+
+def _setitem(self: Array, index: Any, value: Any) -> None:
+    """`x[index] = value`, where the array is a caller's or a copy; raises `MutationError` where it is a result."""
+    if not self.flags.writeable:
+        raise MutationError(at_user_line(
+            f"x[...] = value: x, an array of shape {self.shape} and dtype {self.dtype.name}, cannot be written to: a "
+            "function of fxgrad made it, or it is a read-only array of NumPy's. Write x = x.at[...].set(value), or "
+            "before it x = x.copy(), which can be written to"))
+    _own_setitem(self, index, value)
+
+
+# --- methods ------------------------------------------------------------------------------------------------------
 
 
 def _dot(self: Array, b: Any, out: Any = None) -> Any:
     """The product with `b`, which may be traced."""
-    return products.dot(self, b) if type(b) is Tracer else np.ndarray.dot(self, b, out)
+    return products.dot(self, b) if out is None else np.ndarray.dot(self, b, out)
 
 
 def _block_until_ready(self: Array) -> Array:
@@ -43,8 +161,33 @@ def _at(self: Array) -> Updates:
     return Updates(np.asarray(self))
 
 
+def _format(self: Array, specification: str) -> str:
+    """An array of shape () as the number that it is."""
+    return format(self.item() if not self.shape else np.asarray(self), specification)
+
+
+def _round(self: Array, digits: int | None = None) -> Any:
+    """`round(x)` of shape () is an int, as with Python's numbers; of other shapes, and to `digits`, an array."""
+    return round(self.item()) if digits is None and not self.shape else self.round(digits or 0)
+
+
+def _hash(self: Array) -> int:
+    """That of the number, for arrays of shape () that cannot be written to: a key of dictionaries as NumPy's scalar."""
+    if self.shape or self.flags.writeable:
+        raise TypeError(f"unhashable type: an array of shape {self.shape}")
+    return hash(self.item())
+
+
 def attach() -> None:
     """Gives `Array` its methods."""
-    for name, member in {"__getitem__": _getitem, "dot": _dot, "block_until_ready": _block_until_ready,
-                         "devices": _devices, "at": property(_at)}.items():
+    for name, member in {"__getitem__": _getitem, "__setitem__": _setitem, "dot": _dot, "devices": _devices,
+                         "block_until_ready": _block_until_ready, "at": property(_at), "__format__": _format,
+                         "__round__": _round, "__hash__": _hash}.items():
         setattr(Array, name, member)
+    for name, function in (BINARY | COMPARISONS).items():
+        operator = _operator(name, function)
+        setattr(Array, f"__{name}__", operator)
+        if name in BINARY:
+            setattr(Array, f"__r{name}__", _reflected_operator(name, function))
+        if name in SYMBOLS:
+            setattr(Array, f"__i{name}__", _operator_in_place(name, operator))

@@ -24,6 +24,7 @@ from fxgrad.numpy.operands import (
     promoted_inexact,
     refuse_complex,
     refuse_out,
+    unchanged,
 )
 from fxgrad.ops import exponential, parts, trigonometric
 from fxgrad.ops.arithmetic import add, div, mul, neg_p, stop_gradient
@@ -223,7 +224,7 @@ signbit = _named("signbit", _signbit, "Whether the sign is negative; that of -0.
 
 def _real(x: Any) -> Any:
     x = as_array(x)
-    return parts.real(x) if dtypes.is_complex(aval_of(x).dtype) else x
+    return parts.real(x) if dtypes.is_complex(aval_of(x).dtype) else unchanged(x)
 
 
 def _imag(x: Any) -> Any:

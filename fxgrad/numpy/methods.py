@@ -37,7 +37,7 @@ from fxgrad.ops.join import unstack
 
 Function = Callable[..., Any]
 
-_OPERATORS: dict[str, Function] = {
+BINARY: dict[str, Function] = {
     "add": arithmetic.add.function, "sub": arithmetic.subtract.function, "mul": arithmetic.multiply.function,
     "truediv": arithmetic.divide.function, "floordiv": arithmetic.floor_divide.function,
     "mod": arithmetic.remainder.function, "divmod": arithmetic.divmod, "pow": arithmetic.power.function,
@@ -46,12 +46,12 @@ _OPERATORS: dict[str, Function] = {
 }
 """Binary operators by name; each has a reflected form too."""
 
-_COMPARISONS: dict[str, Function] = {
+COMPARISONS: dict[str, Function] = {
     "eq": logic.equal.function, "ne": logic.not_equal.function, "lt": logic.less.function,
     "le": logic.less_equal.function, "gt": logic.greater.function, "ge": logic.greater_equal.function,
 }
 
-_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
+SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
             "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}
 """Operators that have a form in place."""
 
@@ -141,10 +141,10 @@ _PROPERTIES: dict[str, Function] = {
 
 def attach() -> None:
     """Gives `Tracer` the operators, methods and properties of arrays."""
-    members: dict[str, Any] = {f"__{name}__": function for name, function in (_OPERATORS | _UNARY).items()}
-    members |= {f"__i{name}__": inplace.operator(symbol, _OPERATORS[name]) for name, symbol in _SYMBOLS.items()}
-    members |= {f"__r{name}__": _reflected(function) for name, function in _OPERATORS.items()}
-    members |= {f"__{name}__": _comparison(function) for name, function in _COMPARISONS.items()}
+    members: dict[str, Any] = {f"__{name}__": function for name, function in (BINARY | _UNARY).items()}
+    members |= {f"__i{name}__": inplace.operator(symbol, BINARY[name]) for name, symbol in SYMBOLS.items()}
+    members |= {f"__r{name}__": _reflected(function) for name, function in BINARY.items()}
+    members |= {f"__{name}__": _comparison(function) for name, function in COMPARISONS.items()}
     members |= {name: property(function) for name, function in _PROPERTIES.items()}
     members |= {name: remembered(function, views=view if name in VIEWS else None)
                 for name, function in {**_METHODS, **_WIDENED_METHODS}.items()}

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from fxgrad import config, dtypes
-from fxgrad.core.arrays import ARRAYS
+from fxgrad.core.arrays import ARRAYS, made, scalar
 from fxgrad.core.avals import Aval, Literal, Shape
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.tape import aval_of, bind, innermost_for
@@ -85,10 +85,14 @@ def _as_promoted(array: Any, found: dict[Any, Any]) -> Any:
 
 def new_array(result: Any, given: Any) -> Any:
     """`result`, copied if it is the NumPy array `given` or a view of it: for functions that give new arrays."""
-    if type(result) in ARRAYS and type(given) in ARRAYS and (result is given or (
-            result.base is not None and (result.base is given or result.base is given.base))):
-        return result.copy()
+    if type(result) in ARRAYS and type(given) in ARRAYS and np.may_share_memory(result, given):
+        return made(result.copy())
     return result
+
+
+def unchanged(value: Any) -> Any:
+    """An operand that is the result too: NumPy's array as an `Array`."""
+    return made(value, [value])
 
 
 def as_array(value: Any) -> Any:
@@ -208,12 +212,12 @@ def apply(primitive: Primitive, *values: Any, **params: Any) -> Any:
             return bind(primitive, *values, **params)[0]
     with np.errstate(all="ignore"):
         scalars = [weak_scalar(value) if type(value) in PYTHON_SCALARS else value for value in values]
-        return primitive.numpy(*promoted(*scalars), **params)[0]
+        return scalar(primitive.numpy(*promoted(*scalars), **params)[0])
 
 
 def constant(shape: Shape, value: Any, dtype: DType) -> Any:
     """An array of one repeated number: in the words of a program where one is being staged, else NumPy's."""
-    return full(shape, value, dtype) if shape and is_staging() else np.full(shape, value, dtype)
+    return full(shape, value, dtype) if shape and is_staging() else made(np.full(shape, value, dtype))
 
 
 def is_staging() -> bool:

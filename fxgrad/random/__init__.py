@@ -4,7 +4,7 @@ A key is a value: the same key gives the same numbers, on NumPy and under `jit`.
 from it with `split` or `fold_in`.
 """
 
-from fxgrad.core.arrays import handing as _handing
+from fxgrad.core.arrays import making as _making
 from fxgrad.random.continuous import (
     cauchy,
     exponential,
@@ -77,4 +77,4 @@ __all__ = ["PRNGKey", "ball", "bernoulli", "beta", "binomial", "bits", "categori
 # Draws, unlike keys, take traced indices and updates.
 for _name in set(__all__) - {"PRNGKey", "clone", "fold_in", "key", "key_data", "key_dtype", "key_impl", "split",
                              "wrap_key_data"}:
-    globals()[_name] = _handing(globals()[_name])
+    globals()[_name] = _making(globals()[_name])

@@ -1,9 +1,16 @@
-"""Arrays in which a function is neither differentiated nor mapped: they take traced indices, updates and products."""
+"""`fxgrad.Array`: what library functions return of NumPy's arrays, and what arguments are handed as.
+
+Those in which a function is neither differentiated nor mapped take traced indices, updates and products, too.
+"""
 
 from __future__ import annotations
 
+import itertools
+import operator
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,6 +18,9 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import grad, jvp, value_and_grad, vmap
 from fxgrad.core.arrays import Array
+from fxgrad.errors import FxgradError, MutationError
+from tests.comparison.cases import CASES
+from tests.comparison.libraries import LIBRARIES
 
 X, PLACES, W = np.arange(3.0), np.array([2, 0]), np.array([0.5, 1.5, 2.5])
 
@@ -112,3 +122,202 @@ def test_captured_again_they_are_the_same_input() -> None:
     assert len(program.inputs) == 2
     with_captured = fxgrad.make_program(lambda w: grad(lambda w, x: np.sum(w * x + x * w))(w, X))(W)
     assert with_captured.captured == 1
+
+
+# --- what library functions return ----------------------------------------------------------------------------------
+
+NUMPYS_OWN = {"numpy": {"apply_along_axis", "average", "frompyfunc", "vectorize",  # as a user's function has it
+                        "diag_indices_from", "tril_indices_from", "triu_indices_from"},  # places, known before all
+              "lax": {"all_gather", "all_to_all", "axis_index", "axis_size", "pmax", "pmean", "pmin", "ppermute",
+                      "pshuffle", "psum", "psum_scatter", "pswapaxes"},  # under vmap, of NumPy's arrays
+              "nn": {"identity"}}
+
+
+@pytest.mark.parametrize("library", ["numpy", "numpy.linalg", "numpy.fft", "lax", "lax.linalg", "nn", "scipy.special",
+                                     "scipy.linalg"])
+def test_results_of_library_functions_cannot_be_written_to(library: str) -> None:
+    ours, looked_at = LIBRARIES[library][0], 0
+    for name, examples in CASES[library].items():
+        if not hasattr(ours, name) or name in NUMPYS_OWN.get(library, ()):
+            continue
+        for case in examples[:1]:
+            args = case.arrays(case.dtypes[0])
+            if not args or not all(isinstance(arg, np.ndarray) for arg in args):
+                continue
+            try:
+                with np.errstate(all="ignore"):
+                    result = case.function(ours, name, case.dtypes[0])(*args)
+            except FxgradError:
+                continue
+            for leaf in jax.tree.leaves(result):
+                if isinstance(leaf, np.ndarray | np.generic) and not isinstance(leaf, np.bool_):
+                    assert type(leaf) is Array, name
+                    looked_at += 1
+    assert looked_at > 10
+
+
+def test_nobody_writes_to_results() -> None:
+    x = fnp.sin(np.arange(3.0))
+    with pytest.raises(MutationError) as caught:
+        x[0] = 1.0
+    assert str(caught.value).startswith(
+        "x[...] = value: x, an array of shape (3,) and dtype float64, cannot be written to: a function of fxgrad made "
+        "it, or it is a read-only array of NumPy's. Write x = x.at[...].set(value), or before it x = x.copy(), which "
+        "can be written to\n  at test_arrays.py:")
+    for part in (x[1:], x[[0, 1]], x[..., 0:1], x * 2.0, 2.0 - x, x + x, x * np.float32(2.0), -1 * x, x + [1.0] * 3):
+        with pytest.raises(MutationError):
+            part[0] = 1.0
+    for cured in (x.copy(), np.array(x), x + np.zeros(3), np.zeros(3) + x):
+        cured[0] = 7.0
+    assert x[0] == 0.0
+    assert float(x.at[0].set(7.0)[0]) == 7.0
+
+
+@pytest.mark.parametrize("change", [operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv,
+                                    operator.imod, operator.ipow, operator.imatmul, operator.iand, operator.ior,
+                                    operator.ixor, operator.ilshift, operator.irshift])
+def test_operators_in_place_make_new_arrays(change: Any) -> None:
+    integers = change in (operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift)
+    x = fnp.array([[1, 2], [3, 4]], "int32" if integers else "float32")
+    y = np.array([[1, 1], [2, 1]], x.dtype)
+    before, again = np.array(x), np.array(x)
+    result = change(x, y)
+    np.testing.assert_array_equal(x, before)
+    np.testing.assert_array_equal(result, change(again, y) if change is not operator.imatmul else again @ y)
+    promoted = change(x, np.ones((2, 2), "int32")) if not integers else result
+    assert type(promoted) is Array
+    assert promoted.dtype == x.dtype
+
+
+# --- operators ------------------------------------------------------------------------------------------------------
+
+OPERATORS = {
+    "+": (operator.add, fnp.add), "-": (operator.sub, fnp.subtract), "*": (operator.mul, fnp.multiply),
+    "/": (operator.truediv, fnp.divide), "//": (operator.floordiv, fnp.floor_divide), "%": (operator.mod, fnp.mod),
+    "**": (operator.pow, fnp.power), "@": (operator.matmul, fnp.matmul), "&": (operator.and_, fnp.bitwise_and),
+    "|": (operator.or_, fnp.bitwise_or), "^": (operator.xor, fnp.bitwise_xor), "<<": (operator.lshift, fnp.left_shift),
+    ">>": (operator.rshift, fnp.right_shift), "==": (operator.eq, fnp.equal), "!=": (operator.ne, fnp.not_equal),
+    "<": (operator.lt, fnp.less), "<=": (operator.le, fnp.less_equal), ">": (operator.gt, fnp.greater),
+    ">=": (operator.ge, fnp.greater_equal), "divmod": (divmod, fnp.divmod)}
+DTYPES = ["bool", "uint8", "int8", "int32", "int64", "uint64", "float16", "bfloat16", "float32", "float64", "complex64",
+          "complex128"]
+NUMBERS: list[Any] = [True, 2, 3.0, 2j, np.float64(1.5), np.float32(1.5), np.int8(3)]
+
+
+def sample(dtype: str) -> np.ndarray:
+    return np.array([1, 0, 3, 2]).astype(jnp.dtype(dtype))
+
+
+@pytest.mark.parametrize("symbol", OPERATORS)
+def test_operators_promote_as_the_functions_do(symbol: str) -> None:
+    """And so as jax does, with which the functions are compared: on either side, with every dtype and with numbers."""
+    combine, function, looked_at = *OPERATORS[symbol], 0
+    for x, y in itertools.product(map(sample, DTYPES), [*map(sample, DTYPES), *(NUMBERS if symbol != "@" else [])]):
+        for first, second in ((x, y), (y, x)):
+            if isinstance(first, np.generic):  # their operators ask nobody
+                continue
+            wanted = called(function, first, second)
+            for arrays in ((first.view(Array), second) if first is x else (first, second.view(Array)),
+                           (as_array(first), as_array(second))):
+                ours = called(combine, *arrays)
+                assert (ours is None) == (wanted is None), (first, second)
+                for one, other in zip(jax.tree.leaves(wanted), jax.tree.leaves(ours), strict=True):
+                    assert type(other) is Array, (first, second)
+                    assert one.dtype == other.dtype, (first, second)
+                    np.testing.assert_array_equal(*[each.astype("float32") if each.dtype == fnp.bfloat16 else each
+                                                    for each in (one, other)])
+                    looked_at += 1
+    assert looked_at > 20
+
+
+def called(function: Any, *operands: Any) -> Any:
+    """None where the operands are refused."""
+    try:
+        return function(*operands)
+    except (TypeError, OverflowError):
+        return None
+
+
+def as_array(operand: Any) -> Any:
+    return operand.view(Array) if type(operand) is np.ndarray else operand
+
+
+def test_what_is_no_number_here_is_left_to_numpy() -> None:
+    x = fnp.arange(3)
+    assert (x == None).tolist() == [False] * 3  # noqa: E711
+    assert (x.astype(object) + 1).tolist() == [1, 2, 3]
+    assert (x + np.array([1, 2, 3], object)).dtype == object
+    assert (x * np.longdouble(2)).dtype == np.longdouble
+    dates = np.array(["2020-01-01"], "datetime64[D]").view(Array)
+    assert (dates + np.timedelta64(1, "D"))[0] == np.datetime64("2020-01-02")
+    masked = np.ma.masked_array([1.0, 2.0, 3.0], [True, False, False])
+    assert isinstance(x * masked, np.ma.MaskedArray)
+    assert isinstance(masked * x, np.ma.MaskedArray)
+    assert (fnp.arange(3) * jnp.ones(3)).__class__ is jnp.ones(3).__class__
+
+
+# --- arrays of shape () ---------------------------------------------------------------------------------------------
+
+
+def test_results_of_shape_nothing_are_strong() -> None:
+    narrow, wide = np.ones(2, np.float32), np.full(4, 2.0)
+    calls = [lambda a, b: fnp.hypot(a, fnp.sum(b)), lambda a, b: a * fnp.max(b), lambda a, b: a + fnp.asarray(b)[0],
+             lambda a, b: fnp.where(a > 0, a, fnp.mean(b)), lambda a, b: fnp.linalg.norm(b) / a,
+             lambda a, b: next(row + a for row in fnp.asarray(b)), lambda a, b: a * fnp.dot(b, b)]
+    for call in calls:
+        wanted = np.asarray(fxgrad.jit(call)(narrow, wide))
+        assert wanted.dtype == np.float64
+        for result in (call(narrow, wide), call(narrow.view(Array), wide.view(Array)),
+                       *[vmap(call, (0, None))(narrow[:, None], wide)[:, 0] for _ in range(3)]):
+            assert result.dtype == wanted.dtype
+            np.testing.assert_allclose(result, wanted, 1e-14)
+    assert fnp.hypot(np.float32(3), np.float64(4)).dtype == np.float32  # NumPy's own scalars give way
+
+
+def test_they_do_what_scalars_do() -> None:
+    total = fnp.sum(np.arange(4.0))
+    assert type(total) is Array
+    assert (f"{total:.2f}", f"{total}", str(total), repr(total)) == ("6.00", "6.0", "6.0", "array(6.)")
+    assert (round(total), round(total, 1), float(total), int(total), bool(total)) == (6, 6.0, 6.0, 6, True)
+    count = fnp.argmax(np.arange(4.0))
+    assert ["a", "b", "c", "d"][count] == "d"
+    assert len(range(count)) == 3
+    assert {0: "no", 3: "yes"}[count] == "yes"
+    assert total in {6.0}
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(fnp.arange(2))
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(fnp.sum(np.arange(4.0)).copy())
+
+
+# --- NumPy code on the data that it gets ----------------------------------------------------------------------------
+
+
+def test_numpy_code_writes_to_what_it_makes_of_its_data() -> None:
+    def f(w: Any, x: Any, labels: Any) -> Any:
+        weights = 1 - x
+        weights[0] = 5.0
+        scaled = x * 2
+        scaled[1:] += 1.0
+        scaled /= 2.0
+        table = {0: 1.0, 2: 3.0}
+        total = sum(table[label] for label in labels)
+        counts = np.zeros(3)
+        counts[labels] += 1
+        return np.sum(w * weights * scaled) + total * w[labels[0]] + np.sum(counts * w)
+
+    labels = np.array([2, 0])
+    slope = np.array([5.0, 0.0, -1.0]) * ((X * 2 + [0, 1, 1]) / 2) + [0.0, 0.0, 4.0] + [1.0, 0.0, 1.0]
+    for _ in range(3):
+        np.testing.assert_array_equal(grad(f)(W, X, labels), slope)
+    np.testing.assert_array_equal(X, np.arange(3.0))
+
+
+def test_results_are_captured_without_a_copy() -> None:
+    data = fnp.sin(np.ones(1000))
+    program = fxgrad.make_program(lambda x: x * data)(1.0)
+    assert np.shares_memory(program.constants[0], data)
+    mine = np.ones(3)
+    copied = fxgrad.make_program(lambda x: x * fnp.asarray(mine))(1.0)
+    mine[0] = 7.0
+    np.testing.assert_array_equal(copied(2.0), [2.0, 2.0, 2.0])

@@ -119,7 +119,7 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     (the default) or "qr", for real matrices.
 
     >>> slogdet([[0.0, 1.0], [1.0, 0.0]])
-    SlogdetResult(sign=np.float64(-1.0), logabsdet=np.float64(0.0))
+    SlogdetResult(sign=array(-1.), logabsdet=array(0.))
     """
     a, = matrices("slogdet", a, square=True)
     if method == "qr":
