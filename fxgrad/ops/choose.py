@@ -118,6 +118,12 @@ def _clamp_numpy(low: Any, x: Any, high: Any) -> Any:
     return np.minimum(np.maximum(low, x), high)
 
 
+def _clamp_xla(lax: Any, low: Any, x: Any, high: Any) -> Any:
+    if x.dtype == bool:  # some of XLA's emitters do not clamp these
+        return lax.min(lax.max(low, x), high)
+    return lax.clamp(low, x, high)
+
+
 def _chosen(t: Any, condition: Any) -> Any:
     """`t` where `condition` holds, and 0 elsewhere."""
     return where(condition, t, 0.0)
@@ -125,7 +131,7 @@ def _chosen(t: Any, condition: Any) -> Any:
 
 clamp_p = elementwise(
     "clamp", 3, numpy=_clamp_numpy, accepts="ordered", public="clip",
-    xla=lambda lax, low, x, high: lax.clamp(low, x, high),
+    xla=_clamp_xla,
     # At a tie of x with a bound every part is 0, as in jax.
     tangents=[lambda t, out, low, x, high: _chosen(t, and_(gt(low, x), lt(low, high))),
               lambda t, out, low, x, high: _chosen(t, and_(gt(x, low), lt(x, high))),
