@@ -17,14 +17,7 @@ from tests.samples import COMPLEX, INTEGER, REAL, Draw, Sample, all_samples
 
 SAMPLES = all_samples()
 PAIRS = {"random_wrap"}  # the last axis is of size 2
-# XLA compiles the kernels of these, for each shape: all but a few samples are left to the slow tier.
-COMPILED = {
-    "random_gamma", "random_poisson", "random_binomial", "igamma", "igammac", "igamma_grad_a", "random_gamma_grad",
-    "zeta", "regularized_incomplete_beta", "erfcx", "dawsn", "owens_t", "wofz", "exp1", "expi", "expn",
-    "sine_integral", "cosine_integral", "fresnel_sine", "fresnel_cosine", "spence", "hyp1f1", "hyp2f1"}
 ONE_DTYPE = {"random_bits", "random_clone", "random_split", "random_unwrap", "random_wrap", "threefry2x32"}
-
-
 # XLA computes these for NumPy too, or takes long to compile them: the quick tier looks at their types only.
 COMPILED = {
     "betaln", "cofactor", "conv_general_dilated", "cosine_integral", "dawsn", "exp1", "expi", "expm", "expm_frechet",
@@ -34,13 +27,20 @@ COMPILED = {
     "solve_sylvester", "spence", "sqrtm", "sweep", "wofz", "zeta"}
 
 
+QUICK_SAMPLES = 5
+"""So many samples of a primitive are for the quick tier: the first ones differ most in shape."""
+
+
 def names_by_tier() -> list[Any]:
     return [pytest.param(name, marks=[pytest.mark.slow] * (name in COMPILED)) for name in sorted(registry)]
 
 
 def every_sample() -> list[Any]:
+    def is_slow(primitive: Primitive, index: int, sample: Sample) -> bool:
+        return index >= QUICK_SAMPLES or sample.slow or primitive.name in COMPILED
+
     return [pytest.param(primitive, sample, id=f"{primitive}-{index}-{sample}"[:60],
-                         marks=[pytest.mark.slow] * (sample.slow or primitive.name in COMPILED))
+                         marks=[pytest.mark.slow] * is_slow(primitive, index, sample))
             for primitive, samples in sorted(SAMPLES.items(), key=lambda item: item[0].name)
             for index, sample in enumerate(samples)]
 
@@ -67,16 +67,12 @@ def test_laws(primitive: Primitive, sample: Sample) -> None:
     check_laws(primitive, sample.args(), sample.params, laws=laws, fixed=sample.fixed, tolerance=sample.tolerance)
 
 
-QUICKLY_COMPILED = 5
-"""So many samples of a primitive are compiled in the quick tier: the first ones differ most in shape."""
-
-
 @pytest.mark.parametrize("rest", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", names_by_tier())
 def test_xla_law(name: str, rest: bool) -> None:
     """Many samples of one primitive compiled as one program, since most of the time goes there."""
     samples = [sample for sample in SAMPLES.get(registry[name], []) if "xla" not in sample.without]
-    quick = [sample for sample in samples if not sample.slow][:QUICKLY_COMPILED]
+    quick = [sample for sample in samples if not sample.slow][:QUICK_SAMPLES]
     chosen = [sample for sample in samples if sample not in quick] if rest else quick
     check_xla_together(registry[name], [(sample.args(), sample.params, sample.tolerance) for sample in chosen])
 
