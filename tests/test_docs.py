@@ -95,13 +95,13 @@ def test_pages(path: Path) -> None:
     isolated(run_page, path)
 
 
-@pytest.mark.parametrize("path", [*MODULES, *PAGES], ids=name_of)
-def test_no_example_is_passed_over(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert "+SKIP" not in text, "an example that does not run is text: take the prompts away"
-    if path.suffix == ".md":
-        inside = sum(block.code.count(">>> ") for block in blocks(text))
-        assert inside == text.count(">>> "), "an example stands outside the blocks that begin with ```python"
+def test_no_example_is_passed_over() -> None:
+    texts = {name_of(path): path.read_text(encoding="utf-8") for path in [*MODULES, *PAGES]}
+    skipping = [name for name, text in texts.items() if "+SKIP" in text]
+    assert not skipping, f"an example that does not run is text: take the prompts away in {skipping}"
+    outside = [name_of(path) for path in PAGES if (text := texts[name_of(path)]).count(">>> ")
+               != sum(block.code.count(">>> ") for block in blocks(text))]
+    assert not outside, f"an example stands outside the blocks that begin with ```python in {outside}"
 
 
 PAGE = """

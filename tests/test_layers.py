@@ -9,11 +9,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted((ROOT / "fxgrad").rglob("*.py"))
-NAMES = [path.relative_to(ROOT).as_posix() for path in FILES]
 
 # From the ground up. A module imports from its own layer and those below. A name stands for the module or package of
 # that name and all that is in it.
@@ -59,8 +56,18 @@ MODULES = {module_name(path) for path in FILES}
 
 
 @cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
+
+
+@cache
 def imports(path: Path) -> list[Import]:
-    return list(_imports(ast.parse(path.read_text(encoding="utf-8")), hidden=False, typing=False))
+    return list(_imports(tree_of(path), hidden=False, typing=False))
 
 
 def _imports(node: ast.AST, hidden: bool, typing: bool) -> Iterator[Import]:
@@ -96,11 +103,9 @@ def level(module: str) -> int:
     return LEVEL[part]
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_imports_go_downwards(path: Path) -> None:
-    module = module_name(path)
-    upwards = [f"{path}:{found.line} imports {found.module}" for found in imports(path)
-               if found.module.split(".")[0] == "fxgrad" and level(found.module) > level(module)]
+def test_imports_go_downwards() -> None:
+    upwards = [f"{path}:{found.line} imports {found.module}" for path in FILES for found in imports(path)
+               if found.module.split(".")[0] == "fxgrad" and level(found.module) > level(module_name(path))]
     assert not upwards, "\n".join(upwards)
 
 
@@ -110,28 +115,26 @@ def test_imports_have_no_cycles() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the cycle
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_imports_of_jax(path: Path) -> None:
-    found = [f"{path}:{found.line} imports {found.module}" for found in imports(path)
-             if found.module.split(".")[0] in ("jax", "jaxlib")]
-    assert not found or is_within(module_name(path), MAY_IMPORT_JAX), "\n".join(found)
-    assert "jax._src" not in path.read_text(encoding="utf-8"), "only public names of jax"
+def test_imports_of_jax() -> None:
+    found = [f"{path}:{found.line} imports {found.module}" for path in FILES for found in imports(path)
+             if found.module.split(".")[0] in ("jax", "jaxlib") and not is_within(module_name(path), MAY_IMPORT_JAX)]
+    assert not found, "\n".join(found)
+    private = [str(path) for path in FILES if "jax._src" in text_of(path)]
+    assert not private, f"only public names of jax: {private}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_imports_stand_at_the_top(path: Path) -> None:
-    hidden = [f"{path}:{found.line} imports {found.module} inside a function" for found in imports(path)
-              if found.hidden and found.module.split(".")[0] not in MAY_HIDE]
+def test_imports_stand_at_the_top() -> None:
+    hidden = [f"{path}:{found.line} imports {found.module} inside a function" for path in FILES
+              for found in imports(path) if found.hidden and found.module.split(".")[0] not in MAY_HIDE]
     assert not hidden, "\n".join(hidden)
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_a_file_says_what_it_owns_and_is_short(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    sentence = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0]
-    assert sentence.endswith("."), f"{path} begins with no sentence on what it owns"
-    lines = len(text.splitlines())
-    assert lines <= FILE_LIMIT, f"{path} has {lines} lines, more than {FILE_LIMIT}"
+def test_a_file_says_what_it_owns_and_is_short() -> None:
+    silent = [str(path) for path in FILES
+              if not (ast.get_docstring(tree_of(path)) or "").split("\n\n")[0].endswith(".")]
+    assert not silent, f"these begin with no sentence on what they own: {silent}"
+    lines = {str(path): len(text_of(path).splitlines()) for path in FILES}
+    assert not {path: count for path, count in lines.items() if count > FILE_LIMIT}, f"more than {FILE_LIMIT} lines"
 
 
 def test_the_reader_of_imports_sees_each_form() -> None:
