@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fxgrad import dtypes
 from fxgrad.control.call import check_arguments
-from fxgrad.control.lanes import from_live_lanes, refuse_actions, spread_over
+from fxgrad.control.lanes import from_live_lanes, passed_through, refuse_actions, spread_over
 from fxgrad.control.partition import keep_by_cost, partition
 from fxgrad.control.wiring import apart, are_linear, dual_program, moving, others, present, rewired
 from fxgrad.core.avals import Aval
@@ -175,7 +175,7 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, branches: Br
 
 def _batch_by_selecting(size: int, index: Any, operands: list[Any], axes: Sequence[int | None], branches: Branches,
                         ) -> tuple[list[Any], list[int | None]]:
-    """Every branch for all lanes, each lane getting the result of its own."""
+    """Every branch for all lanes, each lane getting the result of its own; what all pass on stays without lanes."""
     refuse_actions("cond", branches)
     which = clamp(scalar_like(0, index), index, scalar_like(len(branches) - 1, index))
     results = []
@@ -185,9 +185,10 @@ def _batch_by_selecting(size: int, index: Any, operands: list[Any], axes: Sequen
         derived = batched_program(branch, size, tuple(in_axes))
         results.append(_if_any(mask, derived, given) if size and _may_be_long(branch) else
                        evaluate(derived.program, [*derived.captured, *given]))
-    outputs = [select_n(spread_over(which, len(aval_of(cases[0]).shape)), *cases)
-               for cases in zip(*results, strict=True)]
-    return outputs, [0] * len(outputs)
+    passed = passed_through(branches, axes)
+    outputs = [select_n(spread_over(which, len(aval_of(cases[0]).shape)), *cases) if place is None else operands[place]
+               for place, cases in zip(passed, zip(*results, strict=True), strict=True)]
+    return outputs, [0 if place is None else None for place in passed]
 
 
 def _may_be_long(program: Program) -> bool:

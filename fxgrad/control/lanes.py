@@ -48,6 +48,29 @@ def from_live_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[
     return results, [None if axis is None else 0 for axis in axes]
 
 
+def passed_through(programs: Sequence[Program], axes: Sequence[int | None]) -> list[int | None]:
+    """For each output the input that every one of the programs returns there, if it is one and the same for all lanes.
+
+    Such an output is the same for all lanes too, whichever program each of them runs, and how often.
+    """
+    found: list[int | None] = []
+    for outputs in zip(*(program.outputs for program in programs), strict=True):
+        places = {program.inputs.index(output) if output in program.inputs else None
+                  for program, output in zip(programs, outputs, strict=True)}
+        place = places.pop() if len(places) == 1 else None
+        found.append(None if place is None or axes[place] is not None else place)
+    return found
+
+
+def but_kept(program: Program, consts: Sequence[Any], carry: Sequence[Any], axes: Sequence[int | None],
+              results: Sequence[Any]) -> tuple[list[Any], list[int | None]]:
+    """Results by lane, but for what every step leaves as it is, and is the same for all lanes."""
+    own = len(consts)
+    kept = [place == own + at for at, place in enumerate(passed_through([program], [*[None] * own, *axes]))]
+    return ([before if keeps else after for keeps, before, after in zip(kept, carry, results, strict=True)],
+            [None if keeps else 0 for keeps in kept])
+
+
 def where_live(mask: Any, new: Any, old: Any) -> Any:
     """`new` in the lanes that `mask` says and `old` in the others; both with the batch axis first."""
     return where(spread_over(mask, len(aval_of(new).shape)), new, old)

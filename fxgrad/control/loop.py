@@ -13,7 +13,15 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.control.call import check_arguments
-from fxgrad.control.lanes import batched_marks, from_live_lanes, fronted, lane_axes, refuse_actions, where_live
+from fxgrad.control.lanes import (
+    batched_marks,
+    but_kept,
+    from_live_lanes,
+    fronted,
+    lane_axes,
+    refuse_actions,
+    where_live,
+)
 from fxgrad.control.sweep import sweep
 from fxgrad.control.wiring import (
     Marks,
@@ -214,7 +222,7 @@ def _for_batch_of_counts(size: int, count: Any, consts: Sequence[Any], carry: Se
     fixed = [*derived.captured, count, *consts]
     longest = reduce_max(count, (0,)) if size else zeros(counter)
     results = bind(for_p, longest, *fixed, zeros(counter), *begin, program=derived.program, num_consts=len(fixed))
-    return results[1:], [0] * len(carry)
+    return but_kept(program, consts, carry, carry_axes, results[1:])
 
 
 def _live_step(program: Program, size: int, mask: Any, values: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
@@ -361,8 +369,9 @@ def _while_batch(size: int, values: list[Any], axes: list[int | None], *, condit
     out_axes = lane_axes(carried)
     test = batched_program(condition, size, (*asked_axes, *out_axes), (None,))
     if test.extra[0]:
-        return _while_batch_by_lane(size, condition, asked, asked_axes, body, given, given_axes,
-                                    fronted(size, carry, carry_axes, [True] * len(carry)))
+        results = _while_batch_by_lane(size, condition, asked, asked_axes, body, given, given_axes,
+                                       fronted(size, carry, carry_axes, [True] * len(carry)))
+        return but_kept(body, given, carry, carry_axes, results)
     step = batched_program(body, size, (*given_axes, *out_axes), out_axes)
     outputs = bind_while(test.program, [*test.captured, *asked], step.program, [*step.captured, *given],
                          fronted(size, carry, carry_axes, carried))
@@ -371,7 +380,7 @@ def _while_batch(size: int, values: list[Any], axes: list[int | None], *, condit
 
 def _while_batch_by_lane(size: int, condition: Program, asked: Sequence[Any], asked_axes: Sequence[int | None],
                          body: Program, given: Sequence[Any], given_axes: Sequence[int | None], carry: Sequence[Any],
-                         ) -> tuple[list[Any], list[int | None]]:
+                         ) -> list[Any]:
     """Goes on while any lane does; lanes that have stopped keep their carry."""
     refuse_actions("while_loop", (condition, body))
     lanes = [0] * len(carry)
@@ -391,9 +400,7 @@ def _while_batch_by_lane(size: int, condition: Program, asked: Sequence[Any], as
     key = (size, tuple(asked_axes), tuple(given_axes), condition)
     going = derive(body, ("any lane", *key), any_live, [*avals[0], *avals[2]])
     taken = derive(body, ("lane by lane", *key), step, [*avals[0], *avals[1], *avals[2]])
-    outputs = bind_while(going.program, [*going.captured, *asked], taken.program, [*taken.captured, *asked, *given],
-                         carry)
-    return outputs, list(lanes)
+    return bind_while(going.program, [*going.captured, *asked], taken.program, [*taken.captured, *asked, *given], carry)
 
 
 def _while_cost(*avals: Aval, condition: Program, body: Program, **_: int) -> Cost:

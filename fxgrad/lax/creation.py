@@ -12,7 +12,7 @@ from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.dtypes import DType
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.lax.operands import array_of, check, integers, refuse
+from fxgrad.lax.operands import array_of, check, integers, refuse, sizes
 from fxgrad.numpy.operands import constant
 from fxgrad.ops import creation
 from fxgrad.ops.space import broadcast_to, convert
@@ -38,7 +38,7 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
            [0, 1]], dtype=int32)
     """
     refuse("broadcasted_iota", out_sharding=out_sharding)
-    settings: dict[str, Any] = {"dtype": dtypes.canonical(dtype), "shape": integers(shape),
+    settings: dict[str, Any] = {"dtype": dtypes.canonical(dtype), "shape": sizes("broadcasted_iota", shape),
                                 "dimension": operator.index(dimension)}
     check(creation.iota_p, **settings)
     return creation.iota(**settings)
@@ -56,7 +56,7 @@ def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, sharding: 
         raise ShapeError(at_user_line(f"full: fill_value has shape {aval.shape}; a scalar is needed"))
     wanted = (_default(aval.dtype) if aval.weak else aval.dtype) if dtype is None else \
         dtypes.canonical(dtype)
-    return broadcast_to(convert(value, wanted), integers(shape))
+    return broadcast_to(convert(value, wanted), sizes("full", shape))
 
 
 def _default(dtype: DType) -> DType:

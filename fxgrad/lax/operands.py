@@ -15,7 +15,7 @@ from fxgrad.core.tape import aval_of, bind, infer
 from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.numpy.operands import as_array, shape_of
+from fxgrad.numpy.operands import as_array, shape_of, sizes_of
 from fxgrad.ops.space import convert
 
 
@@ -106,6 +106,11 @@ def axis_of(name: str, axis: Any, rank: int, count: int | None = None) -> int:
 def integers(values: Any) -> Shape:
     """A sequence of whole numbers as a tuple."""
     return tuple(map(operator.index, values))
+
+
+def sizes(name: str, values: Any) -> Shape:
+    """The sizes of a new array; raises `ShapeError` for negative ones."""
+    return sizes_of(name, integers(values))
 
 
 def wanted_dtype(dtype: Any) -> DType | None:

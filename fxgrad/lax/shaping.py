@@ -12,6 +12,7 @@ from typing import Any
 from fxgrad.core.avals import Shape
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
 from fxgrad.lax.operands import array_of, axis_of, check, integers, of_one_dtype, refuse
+from fxgrad.lax.operands import sizes as sizes_given
 from fxgrad.numpy.operands import shape_of
 from fxgrad.ops import join, shape, space
 from fxgrad.ops.families import broadcast_shapes as _broadcast_shapes
@@ -33,7 +34,7 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
     """
     refuse("broadcast", out_sharding=out_sharding)
     operand = array_of("broadcast", operand)
-    return space.broadcast_to(operand, (*integers(sizes), *shape_of(operand)))
+    return space.broadcast_to(operand, (*sizes_given("broadcast", sizes), *shape_of(operand)))
 
 
 def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *,
@@ -48,7 +49,8 @@ def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: S
            [1, 1, 1]])
     """
     refuse("broadcast_in_dim", out_sharding=out_sharding)
-    return _in_dim(array_of("broadcast_in_dim", operand), integers(shape), integers(broadcast_dimensions))
+    wanted = sizes_given("broadcast_in_dim", shape)
+    return _in_dim(array_of("broadcast_in_dim", operand), wanted, integers(broadcast_dimensions))
 
 
 _in_dim = shape.broadcast_in_dim

@@ -16,7 +16,7 @@ from fxgrad.numpy.creation import astype
 from fxgrad.numpy.logic import isfinite, less, not_equal
 from fxgrad.numpy.logic import where as choose
 from fxgrad.numpy.mathematics import absolute, exp, log, real, sign, square
-from fxgrad.numpy.operands import as_array, axes_of, axis_of, common_shape, inexact_operands, shape_of
+from fxgrad.numpy.operands import as_array, axes_of, axis_of, common_shape, extent, inexact_operands, shape_of
 from fxgrad.numpy.reductions import any as any_of
 from fxgrad.numpy.reductions import kept_shape
 from fxgrad.numpy.reductions import sum as sum_of
@@ -232,7 +232,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     """
     x = as_array(x)
     wanted = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
-    return _one_hot(x, int(num_classes), wanted, axis_of("one_hot", axis, len(shape_of(x)) + 1))
+    return _one_hot(x, extent("one_hot", num_classes), wanted, axis_of("one_hot", axis, len(shape_of(x)) + 1))
 
 
 @functools.partial(named, name="one_hot")

@@ -19,7 +19,7 @@ from fxgrad.numpy.arithmetic import divide, multiply, subtract
 from fxgrad.numpy.creation import astype, full
 from fxgrad.numpy.creation import zeros as zeros_of
 from fxgrad.numpy.mathematics import exp, log, negative, sqrt
-from fxgrad.numpy.operands import as_shape, axis_of
+from fxgrad.numpy.operands import axis_of, sizes_of
 from fxgrad.ops.shape import pad
 from fxgrad.ops.space import move_axis, reshape
 
@@ -46,7 +46,7 @@ def _initializer(make: Callable[[Any, Shape, DType], Any], default: Any) -> Init
     def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
         if out_sharding is not None:
             raise UnsupportedError(at_user_line("initializers: out_sharding= is not supported; leave it out"))
-        return make(key, as_shape(shape), _dtype(dtype))
+        return make(key, sizes_of("initializer", shape), _dtype(dtype))
     return init
 
 

@@ -22,7 +22,6 @@ from fxgrad.numpy.operands import (
     PYTHON_SCALARS,
     as_array,
     as_dtype,
-    as_shape,
     axis_of,
     common_shape,
     common_type,
@@ -35,6 +34,7 @@ from fxgrad.numpy.operands import (
     operand,
     promoted_inexact,
     shape_of,
+    sizes_of,
     whole,
 )
 from fxgrad.ops.arithmetic import mul, sub
@@ -150,7 +150,7 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     array([0., 0.], dtype=float32)
     """
     check_device("zeros", device)
-    return constant(as_shape(shape), 0, _dtype_or_default(dtype))
+    return constant(sizes_of("zeros", shape), 0, _dtype_or_default(dtype))
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
@@ -160,7 +160,7 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     array([1, 1])
     """
     check_device("ones", device)
-    return constant(as_shape(shape), 1, _dtype_or_default(dtype))
+    return constant(sizes_of("ones", shape), 1, _dtype_or_default(dtype))
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
@@ -170,7 +170,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     (0, 2)
     """
     check_device("empty", device)
-    return zeros(shape, dtype)
+    return zeros(sizes_of("empty", shape), dtype)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
@@ -180,16 +180,17 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
     array([7., 7.], dtype=float32)
     """
     check_device("full", device)
-    sizes = as_shape(shape)
+    sizes = sizes_of("full", shape)
     value = asarray(fill_value, dtype)
     if is_concrete(value) and not shape_of(value):
         return constant(sizes, value, aval_of(value).dtype)
     return broadcast_to(value, sizes)
 
 
-def _like(a: Any, dtype: Any, shape: Any) -> tuple[Any, DType]:
+def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, DType]:
     aval = aval_of(a if type(a) in PYTHON_SCALARS else asarray(a))
-    return aval.shape if shape is None else as_shape(shape), aval.dtype if dtype is None else dtypes.canonical(dtype)
+    sizes = aval.shape if shape is None else sizes_of(name, shape)
+    return sizes, aval.dtype if dtype is None else dtypes.canonical(dtype)
 
 
 def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
@@ -199,7 +200,7 @@ def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = No
     array([0, 0], dtype=int32)
     """
     check_device("zeros_like", device)
-    sizes, wanted = _like(a, dtype, shape)
+    sizes, wanted = _like("zeros_like", a, dtype, shape)
     return constant(sizes, 0, wanted)
 
 
@@ -210,7 +211,7 @@ def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = Non
     array([1, 1], dtype=int32)
     """
     check_device("ones_like", device)
-    sizes, wanted = _like(a, dtype, shape)
+    sizes, wanted = _like("ones_like", a, dtype, shape)
     return constant(sizes, 1, wanted)
 
 
@@ -231,7 +232,7 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, 
     array([7, 7], dtype=int32)
     """
     check_device("full_like", device)
-    sizes, wanted = _like(a, dtype, shape)
+    sizes, wanted = _like("full_like", a, dtype, shape)
     return full(sizes, fill_value, wanted)
 
 

@@ -17,7 +17,7 @@ from fxgrad.numpy.creation import arange, asarray, linspace, meshgrid, ones
 from fxgrad.numpy.finding import nonzero, split_places
 from fxgrad.numpy.joining import concatenate, stack
 from fxgrad.numpy.logic import less, where
-from fxgrad.numpy.operands import as_array, as_dtype, as_shape, concrete, promoted, shape_of
+from fxgrad.numpy.operands import as_array, as_dtype, as_shape, concrete, promoted, shape_of, sizes_of
 from fxgrad.numpy.positions import in_range
 from fxgrad.numpy.shaping import atleast_1d, moveaxis
 from fxgrad.ops.space import reshape
@@ -48,7 +48,7 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
     >>> indices((2, 3)).shape
     (2, 2, 3)
     """
-    sizes = as_shape(dimensions)
+    sizes = sizes_of("indices", dimensions)
     wanted = dtypes.int32 if dtype is None else dtypes.canonical(dtype)
     parts = [np.arange(size).astype(wanted).reshape([-1 if at == place else 1 for place in range(len(sizes))])
              for at, size in enumerate(sizes)]

@@ -22,14 +22,31 @@ from fxgrad.numpy.calculus import convolve, correlate, diff, gradient
 from fxgrad.numpy.creation import meshgrid, zeros_like
 from fxgrad.numpy.histograms import histogram, histogram2d, histogramdd
 from fxgrad.numpy.logic import equal, where
-from fxgrad.numpy.mathematics import absolute, reciprocal
+from fxgrad.numpy.mathematics import absolute, isnan, reciprocal
 from fxgrad.numpy.operands import PYTHON_SCALARS, as_array, common_type, operand
-from fxgrad.numpy.ordering import cumprod, cumsum, cumulative_prod, cumulative_sum, nancumprod, nancumsum
+from fxgrad.numpy.ordering import (
+    along,
+    argpartition,
+    argsort,
+    cumprod,
+    cumsum,
+    cumulative_prod,
+    cumulative_sum,
+    lexsort,
+    nancumprod,
+    nancumsum,
+    partition,
+    sort,
+)
 from fxgrad.numpy.polynomials import polyder, vander
 from fxgrad.numpy.rearranging import trace
 from fxgrad.numpy.reductions import prod, sum
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, broadcast_arrays
 from fxgrad.numpy.statistics import nanprod, nansum
+from fxgrad.ops import sort as sorting
+from fxgrad.ops.creation import iota
+from fxgrad.ops.parts import imag, real
+from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import convert
 
 Function = Callable[..., Any]
@@ -127,6 +144,57 @@ def _polyder(p: Any, m: int = 1) -> Any:
     return p
 
 
+def _whole(z: Any) -> Any:
+    """0 for complex numbers without NaNs, 1 with one in the imaginary part, 2 in the real part, 3 in both."""
+    real_is_nan, imag_is_nan = (convert(isnan.function(part(z)), dtypes.int32) for part in (real, imag))
+    return add(multiply.function(real_is_nan, 2), imag_is_nan)
+
+
+def _sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, **options: Any) -> Any:
+    """`np.sort`: complex numbers with a NaN in either part come last."""
+    del kind, order
+    if aval_of(operand(a)).dtype.kind != "c" or options.get("descending"):
+        return sort(a, axis, **options)
+    a, at = along("sort", a, axis)
+    return sorting.sort([_whole(a), a], at, 2)[1]
+
+
+def _argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, **options: Any) -> Any:
+    """`np.argsort`: complex numbers with a NaN in either part come last."""
+    del kind, order
+    if aval_of(operand(a)).dtype.kind != "c" or options.get("descending"):
+        return argsort(a, axis, **options)
+    a, at = along("argsort", a, axis)
+    return sorting.sort([_whole(a), a, iota(dtypes.int32, aval_of(a).shape, at)], at, 2)[2]
+
+
+def _lexsort(keys: Any, axis: int = -1) -> Any:
+    """`np.lexsort`: complex numbers with a NaN in either part come last."""
+    arrays = [as_array(key) for key in keys]
+    return lexsort([part for key in arrays
+                    for part in ([key, _whole(key)] if aval_of(key).dtype.kind == "c" else [key])], axis)
+
+
+def _sort_complex(a: Any) -> Any:
+    """`np.sort_complex`: numbers with a NaN in either part come last."""
+    a = as_array(a)
+    return _sort(convert(a, dtypes.complex_dtype(dtypes.inexact_dtype(aval_of(a).dtype))))
+
+
+def _partition(a: Any, kth: Any, axis: int | None = -1, kind: Any = None, order: Any = None) -> Any:
+    """`np.partition`: sorted, as `np.sort` does."""
+    del kind, order
+    partition(a, kth, axis)  # looks at `kth`; what it records is not used
+    return _sort(a, axis)
+
+
+def _argpartition(a: Any, kth: Any, axis: int | None = -1, kind: Any = None, order: Any = None) -> Any:
+    """`np.argpartition`: the order of `np.argsort`."""
+    del kind, order
+    argpartition(a, kth, axis)
+    return _argsort(a, axis)
+
+
 def _tuple_of(function: Function) -> Function:
     """A function whose result is a list in jax and a tuple in NumPy."""
     @functools.wraps(function)
@@ -139,7 +207,8 @@ def _tuple_of(function: Function) -> Function:
 FUNCTIONS: dict[str, Function] = WIDENED | {
     "diff": _diff, "vander": _vander, "histogram": _histogram, "histogramdd": _histogramdd,
     "histogram2d": _histogram2d, "reciprocal": _reciprocal, "polyder": _polyder,
-    "convolve": _exact(convolve), "correlate": _exact(correlate),
+    "sort": _sort, "argsort": _argsort, "lexsort": _lexsort, "sort_complex": _sort_complex, "partition": _partition,
+    "argpartition": _argpartition, "convolve": _exact(convolve), "correlate": _exact(correlate),
     **{function.__name__: _tuple_of(function) for function in (gradient, meshgrid, broadcast_arrays, atleast_1d,
                                                                atleast_2d, atleast_3d)},
 }

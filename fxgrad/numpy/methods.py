@@ -30,7 +30,7 @@ from fxgrad.numpy import (
     statistics,
 )
 from fxgrad.numpy.elementwise import reflections
-from fxgrad.numpy.meanings import WIDENED
+from fxgrad.numpy.meanings import FUNCTIONS, WIDENED
 from fxgrad.numpy.updates import Updates
 from fxgrad.numpy.views import VIEWS, item, view
 from fxgrad.ops.join import unstack
@@ -62,14 +62,14 @@ _UNARY: dict[str, Function] = {
 
 _METHODS: dict[str, Function] = {
     "all": reductions.all, "any": reductions.any, "argmax": reductions.argmax, "argmin": reductions.argmin,
-    "argpartition": ordering.argpartition, "argsort": ordering.argsort, "byteswap": bits.byteswap,
+    "argpartition": FUNCTIONS["argpartition"], "argsort": FUNCTIONS["argsort"], "byteswap": bits.byteswap,
     "choose": editing.choose, "view": bits.view, "astype": creation.astype, "clip": arithmetic.clip,
     "conj": mathematics.conjugate.function, "conjugate": mathematics.conjugate.function,
     "diagonal": rearranging.diagonal, "dot": products.dot,
     "flatten": shaping.ravel, "max": reductions.max, "mean": statistics.mean, "min": reductions.min,
     "nonzero": finding.nonzero, "ptp": reductions.ptp, "ravel": shaping.ravel,
     "repeat": rearranging.repeat, "round": mathematics.round, "searchsorted": ordering.searchsorted,
-    "sort": ordering.sort, "squeeze": shaping.squeeze, "std": statistics.std,
+    "sort": FUNCTIONS["sort"], "squeeze": shaping.squeeze, "std": statistics.std,
     "swapaxes": shaping.swapaxes, "take": rearranging.take, "var": statistics.var,
 }
 

@@ -249,6 +249,14 @@ def as_shape(shape: Any, what: str = "a shape") -> Shape:
         raise ArgumentError(at_user_line(f"{what} is an integer or a sequence of integers, got {shape!r}")) from None
 
 
+def sizes_of(name: str, shape: Any) -> Shape:
+    """The shape of a new array, as a caller gave it; raises `ShapeError` for negative sizes."""
+    sizes = as_shape(shape)
+    if any(size < 0 for size in sizes):
+        raise ShapeError(at_user_line(f"{name}: the shape {sizes} has a negative size"))
+    return sizes
+
+
 def whole(name: str, number: Any) -> int:
     """An integer that a caller gave; raises `ArgumentError` for anything else."""
     try:

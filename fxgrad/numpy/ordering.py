@@ -41,7 +41,7 @@ from fxgrad.ops.space import broadcast_to, convert, full, reshape
 # --- sorting ------------------------------------------------------------------------------------------------------
 
 
-def _along(name: str, a: Any, axis: int | None) -> tuple[Any, int]:
+def along(name: str, a: Any, axis: int | None) -> tuple[Any, int]:
     """The array and its axis, counted from the front; flattened for None."""
     a = ravel(a) if axis is None else as_array(a)
     return a, axis_of(name, -1 if axis is None else axis, len(shape_of(a)))
@@ -55,7 +55,7 @@ def sort(a: Any, axis: int | None = -1, *, kind: Any = None, order: Any = None, 
     array([1, 2, 3])
     """
     del kind, order, stable  # every sort here is stable
-    a, at = _along("sort", a, axis)
+    a, at = along("sort", a, axis)
     result = sorting.sort([a], at)[0]
     return rev(result, [at]) if descending else result
 
@@ -68,7 +68,7 @@ def argsort(a: Any, axis: int | None = -1, *, kind: Any = None, order: Any = Non
     array([1, 2, 0], dtype=int32)
     """
     del kind, order, stable
-    a, at = _along("argsort", a, axis)
+    a, at = along("argsort", a, axis)
     if not descending:
         return as_dtype(sorting.argsort(a, at), dtype)
     backward = sorting.argsort(rev(a, [at]), at)
@@ -98,7 +98,7 @@ def sort_complex(a: Any) -> Any:
     return sort(as_dtype(a, dtypes.complex_dtype(dtypes.inexact_dtype(aval_of(a).dtype))))
 
 
-def partition(a: Any, kth: int, axis: int = -1) -> Any:
+def partition(a: Any, kth: int, axis: int | None = -1) -> Any:
     """`a` with the elements along `axis` that belong before place `kth` of the sorted order before it, others behind.
 
     All of them come sorted, which is one such order.
@@ -106,18 +106,18 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
     >>> partition([3, 1, 2], 1)
     array([1, 2, 3])
     """
-    a, at = _along("partition", a, axis)
+    a, at = along("partition", a, axis)
     _check_place("partition", kth, shape_of(a)[at])
     return sort(a, at)
 
 
-def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
+def argpartition(a: Any, kth: int, axis: int | None = -1) -> Any:
     """The positions (int32) that put `a` in the order of `partition`.
 
     >>> argpartition([3, 1, 2], 1)
     array([1, 2, 0], dtype=int32)
     """
-    a, at = _along("argpartition", a, axis)
+    a, at = along("argpartition", a, axis)
     _check_place("argpartition", kth, shape_of(a)[at])
     return argsort(a, at)
 
@@ -193,7 +193,7 @@ def _ranks(x: Any) -> Any:
 
 
 def _running(name: str, operation: Callable[..., Any], a: Any, axis: int | None, dtype: Any) -> Any:
-    a, at = _along(name, a, 0 if axis is None and len(shape_of(as_array(a))) == 1 else axis)
+    a, at = along(name, a, 0 if axis is None and len(shape_of(as_array(a))) == 1 else axis)
     own = aval_of(a).dtype
     wanted = dtypes.canonical(dtype) if dtype is not None else dtypes.int32 if own == dtypes.bool_ else own
     inner = dtypes.float32 if wanted.itemsize == 2 and dtypes.is_floating(wanted) else wanted

@@ -20,6 +20,7 @@ from fxgrad.numpy.operands import (
     common_shape,
     concrete,
     constant,
+    extent,
     new_array,
     refuse_out,
     shape_of,
@@ -107,7 +108,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
         return take_along_one(a, minimum(places, max(sizes[at] - 1, 0)), at, "promise_in_bounds", promises=("sorted",))
     counts = concrete(repeats, "repeats, which decide the size of the result,")
     if counts.size == 1:
-        count = int(counts.reshape(()))
+        count = extent("repeat", counts.reshape(()))
         wide = broadcast_to(reshape(a, (*sizes[:at + 1], 1, *sizes[at + 1:])),
                          (*sizes[:at + 1], count, *sizes[at + 1:]))
         return new_array(reshape(wide, (*sizes[:at], sizes[at] * count, *sizes[at + 1:])), a)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.errors import ArgumentError, AxisError, ShapeError, at_user_line
-from fxgrad.numpy.operands import as_array, as_shape, axes_of, axis_of, common_shape, shape_of
+from fxgrad.numpy.operands import as_array, as_shape, axes_of, axis_of, common_shape, shape_of, sizes_of
 from fxgrad.ops.shape import rev
 from fxgrad.ops.space import broadcast_to as broadcast
 from fxgrad.ops.space import reshape as reshaped
@@ -228,7 +228,7 @@ def broadcast_to(array: Any, shape: Any) -> Any:
     >>> broadcast_to(1, (2,))
     array([1, 1])
     """
-    return broadcast(as_array(array), as_shape(shape))
+    return broadcast(as_array(array), sizes_of("broadcast_to", shape))
 
 
 def broadcast_arrays(*args: Any) -> list[Any]:

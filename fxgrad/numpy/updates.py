@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.avals import Shape
-from fxgrad.core.tape import aval_of
+from fxgrad.control.flat import trace_flat
+from fxgrad.control.loop import for_p
+from fxgrad.core.avals import Aval, Shape
+from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
-from fxgrad.errors import IndexingError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.errors import IndexingError, ShapeError, at_user_line
 from fxgrad.numpy.arithmetic import add, divide, maximum, minimum, multiply, power, subtract
 from fxgrad.numpy.indexing import Plan, apply_basic, basic_shape, gather_form, getitem, planned
 from fxgrad.numpy.logic import where
 from fxgrad.numpy.operands import as_array, common_type, is_concrete, new_array, operand, shape_of, typed
 from fxgrad.ops.comparison import gt
 from fxgrad.ops.index import Windows, scatter
+from fxgrad.ops.reduce import reduce_max
 from fxgrad.ops.shape import rev
 from fxgrad.ops.space import broadcast_to, convert, reshape
 
@@ -103,8 +106,8 @@ class Place:
     def apply(self, function: Callable[[Any], Any], **options: Any) -> Any:
         """A copy with `function`, which takes and returns arrays elementwise, applied to what is there.
 
-        It is applied as often as an element is addressed. Where the indices are traced, no more than 8 may be, unless
-        `unique_indices=True` promises that they differ.
+        It is applied as often as an element is addressed; `unique_indices=True` promises that indices that are traced
+        differ.
         """
         array, index, mode = self._array, self._index, options.get("mode")
 
@@ -118,10 +121,8 @@ class Place:
         most = math.prod(shape_of(getitem(array, index, mode)))
         if is_concrete(times):
             most = int(np.max(times, initial=0))
-        elif most > 8:
-            raise UnsupportedError(at_user_line(
-                f"x.at[...].apply: {most} traced indices, of which some may be equal, and the function would be "
-                "applied as often. If they all differ, say so with unique_indices=True"))
+        elif most > 3:
+            return _applied_again(applied, function, times, result)
         for done in range(1, most):
             result = where(gt(times, done), applied(result), result)
         return result
@@ -131,6 +132,17 @@ class Place:
 
     def __repr__(self) -> str:
         return f"<an index of {aval_of(self._array)}>"
+
+
+def _applied_again(applied: Callable[[Any], Any], function: Callable[[Any], Any], times: Any, result: Any) -> Any:
+    """What was `applied` once, applied as many times as each element is addressed, which values say."""
+    def step(done: Any, current: Any) -> list[Any]:
+        return [add(done, 1), where(gt(times, done), applied(current), current)]
+
+    traced = trace_flat(step, [Aval((), np.dtype("int32")), aval_of(result).strong()], "x.at[...].apply", function)
+    captured = traced.captured
+    return bind(for_p, subtract(reduce_max(times, range(len(shape_of(times)))), 1), *captured, np.int32(1), result,
+                program=traced.program, num_consts=len(captured))[1]
 
 
 def at(x: Any) -> Updates:

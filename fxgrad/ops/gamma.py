@@ -12,14 +12,17 @@ from typing import Any
 import numpy as np
 
 from fxgrad.core.primitive import Primitive
+from fxgrad.core.tape import aval_of
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.ops import xla_kernels
 from fxgrad.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import eq
-from fxgrad.ops.exponential import exp, log, log1p
+from fxgrad.ops.comparison import eq, lt
+from fxgrad.ops.cumulative import cumprod, cumsum
+from fxgrad.ops.exponential import exp, log, log1p, pow
 from fxgrad.ops.families import lax_function
 from fxgrad.ops.pointwise import align, elementwise, operation
+from fxgrad.ops.space import reduce_sum, reshape
 from fxgrad.ops.special import digamma, lgamma
 
 
@@ -97,7 +100,40 @@ def _gamma_grad_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
 random_gamma_grad_p = by_xla(
     "random_gamma_grad", 2, [no_derivative("the derivative of draws of a gamma distribution", "a"), _gamma_grad_in_x])
 
-zeta_p = by_xla("zeta", 2, [no_derivative("zeta(x, q)", "x"),
+_BEFORE = 10
+"""So many terms of the series of `zeta` are added up before the rest is an integral with corrections."""
+_CORRECTIONS = np.zeros(19)
+_CORRECTIONS[::2] = [number / math.factorial(2 * at) for at, number in enumerate((
+    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330), 1)]
+"""B(2j) / (2j)! at 2j - 2, with Bernoulli's numbers, and zeros between."""
+
+
+def _zeta_slope(x: Any, q: Any) -> Any:
+    """The derivative of zeta in x: that of each term, of the integral and of Euler's and Maclaurin's corrections to it.
+
+    They are those of DLMF 25.11.5, of x (x+1) ... (x+2j-2) a^(1-x-2j) with a = q + 10.
+    """
+    dtype = aval_of(x).dtype
+    x, q = (reshape(each, (*aval_of(each).shape, 1)) for each in (x, q))
+    terms = add(q, np.arange(_BEFORE).astype(dtype))
+    first = reduce_sum(mul(log(terms), pow(terms, neg(x))), (len(aval_of(terms).shape) - 1,))
+    a = add(q, float(_BEFORE))
+    size, growth = pow(a, neg(x)), log(a)
+    less = sub(x, 1.0)
+    integral = mul(mul(size, a), div(add(growth, div(1.0, less)), less))
+    there = where(eq(size, 0.0), 1.0, x)  # products of large x overflow where nothing is left of their factor
+    factors = add(there, np.arange(len(_CORRECTIONS)).astype(dtype))
+    last = len(aval_of(factors).shape) - 1
+    slopes = sub(cumsum(div(1.0, factors), last), growth)
+    products = mul(cumprod(div(factors, a), len(aval_of(add(factors, a)).shape) - 1), slopes)
+    corrections = reduce_sum(mul(products, _CORRECTIONS.astype(dtype)), (len(aval_of(products).shape) - 1,))
+    size, rest = (reshape(each, aval_of(each).shape[:-1]) for each in (
+        size, add(integral, mul(mul(size, growth), 0.5))))
+    slope = sub(mul(size, corrections), add(first, rest))
+    return where(lt(reshape(x, aval_of(x).shape[:-1]), 1.0), math.nan, slope)
+
+
+zeta_p = by_xla("zeta", 2, [lambda t, out, x, q: mul(t, _zeta_slope(x, q)),
                              lambda t, out, x, q: neg(mul(t, mul(x, zeta(add(x, 1.0), q))))])
 
 

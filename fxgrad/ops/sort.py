@@ -35,11 +35,16 @@ def _comparable(x: Any) -> Any:
     return x.astype(np.float32) if x.dtype == dtypes.bfloat16 else x
 
 
+def _ordered_parts(x: Any) -> list[Any]:
+    """What to sort by, one after the other: parts of complex numbers with NaNs, which NumPy puts last as wholes."""
+    return [x.real, x.imag] if x.dtype.kind == "c" and np.isnan(x).any() else [x]
+
+
 def _sort_numpy(*operands: Any, dimension: int, num_keys: int) -> list[Any]:
-    keys = [_comparable(operand) for operand in operands[:num_keys]]
-    if len(operands) == 1:
+    keys = [part for operand in operands[:num_keys] for part in _ordered_parts(_comparable(operand))]
+    if len(operands) == len(keys) == 1:
         return [np.sort(keys[0], axis=dimension, kind="stable").astype(operands[0].dtype, copy=False)]
-    if num_keys == 1:
+    if len(keys) == 1:
         order = np.argsort(keys[0], axis=dimension, kind="stable")
     else:
         order = np.lexsort(keys[::-1], axis=dimension)
@@ -83,7 +88,8 @@ sort_p = register(Primitive(
 def sort(operands: Sequence[Any], dimension: int, num_keys: int = 1) -> list[Any]:
     """The arrays in the order that sorts the first `num_keys` of them, the first one mattering most.
 
-    The sort is stable, NaNs come last, and -0 equals 0; complex numbers are compared by their real parts first.
+    The sort is stable, NaNs come last, and -0 equals 0; complex numbers are compared by their real parts, and where
+    those are equal or both NaN by their imaginary parts.
     """
     return bind(sort_p, *operands, dimension=dimension, num_keys=num_keys)
 

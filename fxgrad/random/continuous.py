@@ -9,6 +9,7 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Shape
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.numpy.operands import sizes_of
 from fxgrad.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import ge, lt
@@ -18,7 +19,7 @@ from fxgrad.ops.join import unstack
 from fxgrad.ops.parts import abs as absolute
 from fxgrad.ops.parts import sign
 from fxgrad.ops.trigonometric import tan
-from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, sizes, spread
+from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, spread
 from fxgrad.random.uniform import between, unit
 
 
@@ -42,7 +43,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     True
     """
     key, dtype = one_key("exponential", key), float_dtype("exponential", dtype)
-    return exponential_draws(key, sizes("exponential", shape), dtype)
+    return exponential_draws(key, sizes_of("exponential", shape), dtype)
 
 
 def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None) -> Any:
@@ -56,7 +57,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
     (2, 3)
     """
     key, dtype = one_key("gumbel", key), float_dtype("gumbel", dtype)
-    return gumbel_draws(key, sizes("gumbel", shape), dtype, mode)
+    return gumbel_draws(key, sizes_of("gumbel", shape), dtype, mode)
 
 
 def gumbel_draws(key: Any, shape: Shape, dtype: DType, mode: str | None) -> Any:
@@ -81,7 +82,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     (2, 3)
     """
     key, dtype = one_key("laplace", key), float_dtype("laplace", dtype)
-    u = _open(key, sizes("laplace", shape), dtype, -1.0 + float(dtypes.finfo(dtype).epsneg))
+    u = _open(key, sizes_of("laplace", shape), dtype, -1.0 + float(dtypes.finfo(dtype).epsneg))
     return mul(sign(u), log1p(neg(absolute(u))))
 
 
@@ -93,7 +94,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     (2, 3)
     """
     key, dtype = one_key("logistic", key), float_dtype("logistic", dtype)
-    u = _open(key, sizes("logistic", shape), dtype, dtypes.finfo(dtype).tiny)
+    u = _open(key, sizes_of("logistic", shape), dtype, dtypes.finfo(dtype).tiny)
     return sub(log(u), log1p(neg(u)))
 
 
@@ -105,7 +106,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     (2, 3)
     """
     key, dtype = one_key("cauchy", key), float_dtype("cauchy", dtype)
-    u = _open(key, sizes("cauchy", shape), dtype, dtypes.finfo(dtype).eps)
+    u = _open(key, sizes_of("cauchy", shape), dtype, dtypes.finfo(dtype).eps)
     return tan(mul(dtype.type(math.pi), sub(u, 0.5)))
 
 
@@ -131,7 +132,7 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
     True
     """
     key, dtype = one_key("weibull_min", key), float_dtype("weibull_min", dtype)
-    draws = exponential_draws(key, sizes("weibull_min", shape), dtype)
+    draws = exponential_draws(key, sizes_of("weibull_min", shape), dtype)
     return mul(power(draws, div(1.0, parameter(concentration, dtype))), parameter(scale, dtype))
 
 

@@ -13,7 +13,7 @@ from fxgrad.core.avals import Shape
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.numpy.operands import as_array, axis_of, promoted_inexact, shape_of
+from fxgrad.numpy.operands import as_array, axis_of, promoted_inexact, shape_of, sizes_of
 from fxgrad.numpy.ordering import searchsorted
 from fxgrad.numpy.rearranging import take
 from fxgrad.ops.arithmetic import add, div, mul, neg, sub
@@ -40,7 +40,6 @@ from fxgrad.random.keys import (
     own_dtype,
     parameter,
     positive_int,
-    sizes,
     spread,
     subkeys,
 )
@@ -93,7 +92,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     key, array = one_key("choice", key), as_array(a)
     if not isinstance(shape, Sequence):
         raise ArgumentError(at_user_line(f"choice: shape must be a tuple, got {shape!r}; write ({shape},)"))
-    shape, own = sizes("choice", shape), shape_of(array)
+    shape, own = sizes_of("choice", shape), shape_of(array)
     axis = axis_of("choice", axis, len(own)) if own else 0
     count, draws = own[axis] if own else positive_int("choice", "a scalar a", a), math.prod(shape)
     if not draws:
@@ -140,7 +139,7 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
     own = shape_of(logits)
     axis = axis_of("categorical", axis, len(own))
     rest = (*own[:axis], *own[axis + 1:])
-    shape = rest if shape is None else sizes("categorical", shape)
+    shape = rest if shape is None else sizes_of("categorical", shape)
     prefix = shape[:len(shape) - len(rest)]
     if shape[len(prefix):] != rest:
         raise ShapeError(at_user_line(f"categorical: shape={shape} for logits of shape {own}; it must end in {rest}, "

@@ -8,7 +8,7 @@ from fxgrad.core.avals import Shape
 from fxgrad.core.tape import aval_of
 from fxgrad.dtypes import DType
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.numpy.operands import as_array, shape_of
+from fxgrad.numpy.operands import as_array, shape_of, sizes_of
 from fxgrad.ops.arithmetic import add, div, mul, sub
 from fxgrad.ops.arithmetic import max as maximum
 from fxgrad.ops.exponential import exp, sqrt
@@ -18,7 +18,7 @@ from fxgrad.ops.reduce import reduce_max
 from fxgrad.ops.samplers import random_gamma
 from fxgrad.ops.space import expand_axes, reduce_sum, reshape
 from fxgrad.random.continuous import exponential_draws
-from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, positive_int, sizes, spread, subkeys
+from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, positive_int, spread, subkeys
 from fxgrad.random.normal import normal_draws
 from fxgrad.random.uniform import signs
 
@@ -81,7 +81,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any
     if not own:
         raise ShapeError(at_user_line("dirichlet: alpha is a scalar, where a vector is needed: its last axis are the "
                                       "parameters of one draw"))
-    rows = sizes("dirichlet", own[:-1] if shape is None else shape)
+    rows = sizes_of("dirichlet", own[:-1] if shape is None else shape)
     shape = drawn_shape("dirichlet", (*rows, own[-1]), alpha)
     return _softmax(random_gamma(key, spread(alpha, shape, dtype), log_space=True))
 
@@ -145,7 +145,7 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> 
     (2, 3)
     """
     key, dtype = one_key("generalized_normal", key), float_dtype("generalized_normal", dtype)
-    return _generalized(key, parameter(p, dtype), sizes("generalized_normal", shape), dtype)
+    return _generalized(key, parameter(p, dtype), sizes_of("generalized_normal", shape), dtype)
 
 
 def _generalized(key: Any, p: Any, shape: Shape, dtype: DType) -> Any:
@@ -166,7 +166,7 @@ def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> An
     >>> bool(np.sum(point ** 2) <= 1)
     True
     """
-    key, dtype, shape = one_key("ball", key), float_dtype("ball", dtype), sizes("ball", shape)
+    key, dtype, shape = one_key("ball", key), float_dtype("ball", dtype), sizes_of("ball", shape)
     d, order = positive_int("ball", "d", d), parameter(p, dtype)
     direction_key, radius_key = subkeys(key)
     points = _generalized(direction_key, order, (*shape, d), dtype)

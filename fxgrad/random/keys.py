@@ -14,7 +14,7 @@ from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.numpy.operands import as_array, as_dtype, as_shape, common_shape, common_type, operand, shape_of
+from fxgrad.numpy.operands import as_array, as_dtype, common_shape, common_type, operand, shape_of, sizes_of
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import and_p, eq
 from fxgrad.ops.join import unstack
@@ -69,14 +69,6 @@ def one_key(name: str, key: Any) -> Any:
     return key
 
 
-def sizes(name: str, shape: Any) -> Shape:
-    """A shape that a caller gave; raises `ShapeError` for negative sizes."""
-    result = as_shape(shape)
-    if any(extent < 0 for extent in result):
-        raise ShapeError(at_user_line(f"{name}: the shape {result} has a negative size"))
-    return result
-
-
 def float_dtype(name: str, dtype: Any) -> DType:
     """The floating dtype of draws, by default the default float; raises `DTypeError` for another kind."""
     result = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
@@ -100,7 +92,7 @@ def drawn_shape(name: str, shape: Any, *parameters: Any) -> Shape:
     own = common_shape(name, *map(shape_of, parameters))
     if shape is None:
         return own
-    result = sizes(name, shape)
+    result = sizes_of(name, shape)
     if common_shape(name, result, own) != result:
         raise ShapeError(at_user_line(f"{name}: shape={result} cannot hold draws for parameters of shape {own}; give a "
                                       "shape that ends in theirs, or leave it out"))
@@ -205,7 +197,7 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Any:
     >>> fxgrad.random.split(first, (2, 3)).shape
     (2, 3)
     """
-    keys = bind(random_split_p, one_key("split", key), shape=sizes("split", num))[0]
+    keys = bind(random_split_p, one_key("split", key), shape=sizes_of("split", num))[0]
     return _as_given(key, keys)
 
 

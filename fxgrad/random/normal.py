@@ -12,6 +12,7 @@ from fxgrad.control.call import named
 from fxgrad.core.avals import Shape
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, at_user_line
+from fxgrad.numpy.operands import sizes_of
 from fxgrad.ops.arithmetic import add, div, mul, stop_gradient, sub
 from fxgrad.ops.arithmetic import max as maximum
 from fxgrad.ops.arithmetic import min as minimum
@@ -22,7 +23,7 @@ from fxgrad.ops.parts import complex as complex_
 from fxgrad.ops.parts import nextafter
 from fxgrad.ops.space import reduce_sum
 from fxgrad.ops.special import erf, erf_inv
-from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, sizes, spread, subkeys
+from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, spread, subkeys
 from fxgrad.random.uniform import between, signs, unit
 
 _ROOT = math.sqrt(2)
@@ -49,7 +50,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     >>> fxgrad.random.normal(fxgrad.random.key(0), (2,))
     array([1.6226422, 2.0252647], dtype=float32)
     """
-    key, shape = one_key("normal", key), sizes("normal", shape)
+    key, shape = one_key("normal", key), sizes_of("normal", shape)
     chosen = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
     if dtypes.is_floating(chosen):
         return normal_draws(key, shape, chosen)
@@ -97,7 +98,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     (2, 3)
     """
     key, dtype = one_key("maxwell", key), float_dtype("maxwell", dtype)
-    return _lengths(key, sizes("maxwell", shape), dtype)
+    return _lengths(key, sizes_of("maxwell", shape), dtype)
 
 
 def _lengths(key: Any, shape: Shape, dtype: DType) -> Any:
@@ -115,7 +116,7 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
     """
     key, dtype = one_key("double_sided_maxwell", key), float_dtype("double_sided_maxwell", dtype)
     own = drawn_shape("double_sided_maxwell", None, loc, scale)
-    shape = (*(sizes("double_sided_maxwell", shape) or own), *own)
+    shape = (*(sizes_of("double_sided_maxwell", shape) or own), *own)
     lengths_key, signs_key = subkeys(key)
     signed = mul(signs(signs_key, shape, dtype), _lengths(lengths_key, shape, dtype))
     return add(mul(signed, parameter(scale, dtype)), parameter(loc, dtype))

@@ -11,7 +11,7 @@ from fxgrad.core.avals import Shape
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, at_user_line
-from fxgrad.numpy.operands import as_array
+from fxgrad.numpy.operands import as_array, sizes_of
 from fxgrad.ops.arithmetic import add, mul, rem, sub
 from fxgrad.ops.arithmetic import max as maximum
 from fxgrad.ops.arithmetic import min as minimum
@@ -21,7 +21,7 @@ from fxgrad.ops.creation import bitcast_convert_type
 from fxgrad.ops.join import unstack
 from fxgrad.ops.random import random_bits_p
 from fxgrad.ops.space import convert
-from fxgrad.random.keys import drawn_shape, float_dtype, int_dtype, one_key, own_dtype, parameter, sizes, subkeys
+from fxgrad.random.keys import drawn_shape, float_dtype, int_dtype, one_key, own_dtype, parameter, subkeys
 
 
 def raw_bits(key: Any, shape: Shape, bit_width: int) -> Any:
@@ -43,7 +43,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     if chosen.kind != "u":
         raise DTypeError(at_user_line(f"bits: dtype={chosen.name}, where an unsigned dtype is needed, such as "
                                       "'uint32'"))
-    return raw_bits(key, sizes("bits", shape), 8 * chosen.itemsize)
+    return raw_bits(key, sizes_of("bits", shape), 8 * chosen.itemsize)
 
 
 def unit(key: Any, shape: Shape, dtype: DType) -> Any:
@@ -72,7 +72,7 @@ def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, max
     >>> fxgrad.random.uniform(fxgrad.random.key(0), (2,))
     array([0.947667 , 0.9785799], dtype=float32)
     """
-    key, dtype, shape = one_key("uniform", key), float_dtype("uniform", dtype), sizes("uniform", shape)
+    key, dtype, shape = one_key("uniform", key), float_dtype("uniform", dtype), sizes_of("uniform", shape)
     low, high = parameter(minval, dtype), parameter(maxval, dtype)
     drawn_shape("uniform", shape, low, high)
     if _is_number(minval, 0) and _is_number(maxval, 1):
@@ -113,7 +113,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -
     >>> fxgrad.random.randint(fxgrad.random.key(0), (5,), 0, 10)
     array([9, 0, 2, 3, 1], dtype=int32)
     """
-    key, wanted, shape = one_key("randint", key), int_dtype("randint", dtype), sizes("randint", shape)
+    key, wanted, shape = one_key("randint", key), int_dtype("randint", dtype), sizes_of("randint", shape)
     low, high = _limit(minval), _limit(maxval)
     drawn_shape("randint", shape, low, high)
     if wanted.itemsize >= 4:
@@ -179,7 +179,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """
     key = one_key("rademacher", key)
     chosen = dtypes.int32 if dtype is None else dtypes.canonical(dtype)
-    return signs(key, sizes("rademacher", shape), chosen)
+    return signs(key, sizes_of("rademacher", shape), chosen)
 
 
 def signs(key: Any, shape: Shape, dtype: DType) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.numpy import linalg
-from fxgrad.numpy.operands import common_shape, inexact_operands, shape_of
+from fxgrad.numpy.operands import common_shape, inexact_operands, shape_of, sizes_of
 from fxgrad.numpy.products import matvec
 from fxgrad.numpy.rearranging import diagonal
 from fxgrad.numpy.shaping import matrix_transpose
@@ -15,7 +15,7 @@ from fxgrad.ops.arithmetic import add, mul
 from fxgrad.ops.exponential import sqrt
 from fxgrad.ops.parts import sign
 from fxgrad.ops.space import reshape
-from fxgrad.random.keys import float_dtype, one_key, positive_int, sizes
+from fxgrad.random.keys import float_dtype, one_key, positive_int
 from fxgrad.random.normal import normal_draws
 
 
@@ -40,7 +40,7 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
                                       f"shape {shape_of(cov)}; (..., n) and (..., n, n) are needed"))
     rows = common_shape("multivariate_normal", shape_of(mean)[:-1], shape_of(cov)[:-2])
     if shape is not None:
-        rows, own = sizes("multivariate_normal", shape), rows
+        rows, own = sizes_of("multivariate_normal", shape), rows
         if common_shape("multivariate_normal", rows, own) != rows:
             raise ShapeError(at_user_line(f"multivariate_normal: shape={rows} cannot hold draws for parameters of "
                                           f"shape {own}; give a shape that ends in theirs, or leave it out"))
@@ -72,7 +72,7 @@ def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | No
     >>> bool(np.allclose(matrix @ matrix.T, np.eye(3), atol=1e-6))
     True
     """
-    key, dtype, shape = one_key("orthogonal", key), float_dtype("orthogonal", dtype), sizes("orthogonal", shape)
+    key, dtype, shape = one_key("orthogonal", key), float_dtype("orthogonal", dtype), sizes_of("orthogonal", shape)
     rows = positive_int("orthogonal", "n", n)
     columns = rows if m is None else positive_int("orthogonal", "m", m)
     most, least = (rows, columns) if rows >= columns else (columns, rows)

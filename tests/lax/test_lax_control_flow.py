@@ -317,6 +317,24 @@ def test_large_products_are_kept() -> None:
     assert stacked_bytes(f, (x, x)) == 3 * 2 * x.nbytes  # the carry, and the product
 
 
+@pytest.mark.parametrize("function", [
+    lambda x, y: lax.cond(x < 2, lambda x, y: (2 * x, y), lambda x, y: (3 * x, y), x, y),
+    lambda x, y: lax.switch(fnp.astype(x, int), [lambda x, y: (2 * x, y), lambda x, y: (x + y, y)], x, y),
+    lambda x, y: lax.while_loop(lambda c: c[0] < 5, lambda c: (c[0] + c[1], c[1]), (x, y)),
+    lambda x, y: lax.fori_loop(0, fnp.astype(x, int), lambda i, c: (c[0] + c[1], c[1]), (x, y)),
+    lambda x, y: lax.scan(lambda c, _: ((c[0] + c[1], c[1]), None), (x, y), None, length=3)[0]],
+    ids=["cond", "switch", "while_loop", "fori_loop", "scan"])
+def test_what_is_passed_on_is_the_same_for_all_lanes(function: Any) -> None:
+    x, y = np.arange(4.0), np.array(3.0)
+    mapped = vmap(function, (0, None), (0, None))
+    first, second = mapped(x, y)
+    np.testing.assert_array_equal(first, [function(each, y)[0] for each in x])
+    np.testing.assert_array_equal(second, y)
+    gradient = grad(lambda y: fnp.sum(mapped(x, y)[0]) + 5.0 * mapped(x, y)[1])(y)
+    np.testing.assert_allclose(gradient, grad(lambda y: sum(function(each, y)[0] for each in x) + 5.0 * y)(y))
+    np.testing.assert_allclose(fxgrad.jit(mapped)(x, y)[0], first)
+
+
 def test_zeros_are_not_propagated_through_counters() -> None:
     tangent = fxgrad.make_program(lambda x: fxgrad.jvp(lambda x: lax.fori_loop(0, 3, lambda i, c: c * 2.0, x),
                                                        (x,), (x,)))(1.0)

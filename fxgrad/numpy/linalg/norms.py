@@ -87,7 +87,7 @@ def _matrix(x: Any, ord: Any, rows: int, columns: int) -> Any:
     if ord in ("nuc", 2, -2):
         values = svdvals(moveaxis(x, (rows, columns), (-2, -1)))
         if ord == "nuc" or not shape_of(values)[-1]:
-            return sum(values, -1) if ord != -2 else min(values, -1)
+            return sum(values, -1) if ord != -2 else _least(values, -1, ord)
         return values[..., 0 if ord == 2 else -1]
     if ord not in (1, -1, math.inf, -math.inf):
         raise ArgumentError(at_user_line(f"norm: ord={ord!r} of matrices; it is one of 'fro', 'nuc', 1, -1, 2, -2, "
@@ -95,12 +95,20 @@ def _matrix(x: Any, ord: Any, rows: int, columns: int) -> Any:
     summed, other = (rows, columns) if ord in (1, -1) else (columns, rows)
     totals = sum(absolute(x), summed)
     left = other - (other > summed)
-    return _greatest(totals, left) if ord > 0 else min(totals, left)
+    return _greatest(totals, left) if ord > 0 else _least(totals, left, ord)
 
 
 def _greatest(x: Any, axes: Any) -> Any:
     """The greatest of numbers that are not negative, 0 of none."""
     return max(x, axes, initial=None if all(shape_of(x)) else 0)
+
+
+def _least(x: Any, axis: int, ord: Any) -> Any:
+    """The least of numbers, of which there must be one."""
+    if not shape_of(x)[axis]:
+        raise ShapeError(at_user_line(f"norm: ord={ord!r} is the least of several numbers, of which an empty array has "
+                                      "none; ord=2, 1 and inf, the greatest, are 0 there"))
+    return min(x, axis)
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
