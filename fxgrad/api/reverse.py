@@ -22,11 +22,11 @@ from fxgrad.api.arguments import (
     tangent_leaf,
     transformation,
 )
+from fxgrad.api.pullbacks import Form, LongPullback, Pullback
 from fxgrad.control.flat import (
     LEAF,
     Traced,
     described_aval,
-    just,
     nth,
     origin_of,
     record_flat,
@@ -35,10 +35,9 @@ from fxgrad.control.flat import (
 )
 from fxgrad.core.avals import Aval, plain
 from fxgrad.core.interning import remember
-from fxgrad.core.interpreter import Derived, derive, run
+from fxgrad.core.interpreter import Derived, run
 from fxgrad.core.recording import Beginnings, is_tracing, new_tape
-from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import Tape, aval_of
+from fxgrad.core.tape import Tape
 from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line, function_name
 from fxgrad.executors import direct
 from fxgrad.executors.xla import is_jax
@@ -46,7 +45,7 @@ from fxgrad.ops.space import instantiate
 from fxgrad.tracebacks import boundary, shortened
 from fxgrad.transforms.forward import has_tangent
 from fxgrad.transforms.joint import grad_program
-from fxgrad.transforms.linearize import linearized, pull_back
+from fxgrad.transforms.linearize import linearized
 from fxgrad.transforms.transpose import transposed
 from fxgrad.tree import TreeDef
 
@@ -254,73 +253,27 @@ def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, 
     avals = leaf_avals("vjp", selected)
     traced, aux = trace_differentiated("vjp", fun, has_aux, primals, {}, selected, avals)
     wrt = traced.wrt([has_tangent(aval) for aval in avals])
-    derived = linearized(traced.program, wrt, traced.known)
-    values = derived([*traced.captured, *selected.leaves, *traced.forced])
-    count = len(traced.program.outputs)
-    main = traced.out_tree.num_leaves
+    main, count = traced.out_tree.num_leaves, len(traced.program.outputs)
     rebuilt = selected.structure, selected.positions, selected.single
-    pullback = Pullback(values[count:], (function_name(fun), derived.extra, rebuilt, tuple(avals), traced.out_tree,
-                                         tuple(traced.program.out_avals)))
-    output = tree.unflatten(traced.out_tree, plain(values[:main]))
-    return (output, pullback) if aux is None else (output, pullback, aux.restore(plain(values[main:count])))
+    form = Form(function_name(fun), rebuilt, tuple(avals), traced.out_tree, tuple(traced.program.out_avals))
+    passage = _passage(traced, selected.leaves, wrt)
+    pullback: Pullback | LongPullback
+    if passage is not None:
+        values, pullback = passage.outputs, LongPullback(form, passage, traced.program, wrt)
+    else:
+        derived = linearized(traced.program, wrt, traced.known)
+        values = plain(derived([*traced.captured, *selected.leaves, *traced.forced]))
+        pullback = Pullback(values[count:], (form, derived.extra))
+    output = tree.unflatten(traced.out_tree, values[:main])
+    return (output, pullback) if aux is None else (output, pullback, aux.restore(values[main:count]))
 
 
-class Pullback:
-    """The second result of `vjp`: a function of cotangents of the output.
-
-    It is a container of its residuals, so that a jitted function can return it.
-    """
-
-    def __init__(self, residuals: Sequence[Any], settings: Any) -> None:
-        self._residuals, self._settings = list(residuals), settings
-        self._name, self._split, rebuilt, self._avals, self._out_tree, self._out_avals = settings
-        structure, positions, single = rebuilt
-        self._selected = Selected([], structure, positions, single, None, ())
-
-    def flatten(self) -> tuple[list[Any], Any]:
-        """The residuals, and all else there is to it."""
-        return self._residuals, self._settings
-
-    @boundary
-    def __call__(self, cotangent: Any) -> Any:
-        """The cotangents of the primals; raises `TreeError` or `ArgumentError` unless it fits the output."""
-        if tree.structure(cotangent) != self._out_tree:
-            cotangent = _without_none(self._out_tree, self._out_avals, cotangent)
-        names = tree.leaf_names(cotangent, "output")
-        leaves = match_trees("vjp", "the output", self._out_tree, "the cotangent", cotangent)
-        given: list[Any] = [leaf if type(leaf) is Zero else tangent_leaf("vjp", leaf, aval, just(name), "cotangent")
-                            for leaf, aval, name in zip(leaves, self._out_avals, names, strict=False)]
-        given += [Zero(aval) for aval in self._out_avals[len(given):]]  # of auxiliary outputs
-        reaching = [value for value, reached in zip(given, self._split.reached, strict=True) if reached]
-        split = self._split
-
-        def build(*values: Any) -> tuple[list[Any], None]:
-            residuals, cotangents = values[:split.linear.captured], iter(values[split.linear.captured:])
-            arriving = [value if type(value) is Zero else next(cotangents) for value in reaching]
-            return [instantiate(result) for result in pull_back(split, residuals, arriving)], None
-
-        present = [value for value in reaching if type(value) is not Zero]
-        inputs = [*self._residuals, *present]
-        key = ("pullback", tuple(type(value) is Zero for value in reaching))
-        results = iter(plain(derive(split.linear, key, build, [aval_of(value) for value in inputs])(inputs)))
-        return self._selected.rebuild(
-            [gradient_leaf(next(results) if has_tangent(aval) else None, aval) for aval in self._avals])
-
-    def __repr__(self) -> str:
-        return f"<pullback of {self._name}, {len(self._residuals)} residuals>"
-
-
-def _without_none(structure: TreeDef, avals: Sequence[Aval], cotangent: Any) -> Any:
-    """The cotangent with symbolic zeros where it has None, for a whole part of the output too."""
-    remaining = iter(avals)
-    zeros = tree.unflatten(structure, [Zero(next(remaining)) for _ in range(structure.num_leaves)])
-    try:
-        return tree.map(lambda given, zero: zero if given is None else given, cotangent, zeros, is_leaf=tree.is_none)
-    except ValueError:
-        return cotangent  # which is refused with the structures
-
-
-tree.register_pytree_node(Pullback, Pullback.flatten, lambda settings, residuals: Pullback(residuals, settings))
+def _passage(traced: Traced, leaves: Sequence[Any], wrt: Sequence[bool]) -> direct.Passage | None:
+    """A long program run equation by equation, so that its pullback can go back that way; None if it is not to be."""
+    inputs = [*traced.captured, *leaves]
+    if is_tracing() or len(traced.program.equations) < direct.LONG or any(map(is_jax, inputs)):
+        return None
+    return direct.passage(traced.program, wrt, inputs, traced.known)
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], tuple[Any, ...]]:

@@ -7,7 +7,7 @@ operations is known (`transforms/joint.py`) and has code of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,58 @@ def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], know
     None if this is not the way: the program is short, was run directly before, or has operations of which not all is
     known. The first `known` equations have been computed; which happens again.
     """
+    chosen = _to_run(program, known)
+    if chosen is None:
+        return None
+    with nothing_collected(), np.errstate(all="ignore"):
+        found = _forward(chosen, wrt, [*map(concrete, inputs)])
+        if found is None:
+            return None
+        outputs, active, steps = found
+        slopes = _gradients(chosen, wrt, active, _taken(steps), [1.0, *[None] * (len(outputs) - 1)])
+    results = own([*outputs, *slopes], range(len(outputs) + len(slopes)), inputs)
+    return results[:len(outputs)], results[len(outputs):]
+
+
+def passage(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], known: int = 0) -> Passage | None:
+    """The way through `program` and back, for cotangents that are not known yet; None as for `gradients`."""
+    chosen = _to_run(program, known)
+    if chosen is None:
+        return None
+    given = [np.array(value) if type(value) is np.ndarray else value for value in map(concrete, inputs)]
+    with nothing_collected(), np.errstate(all="ignore"):
+        found = _forward(chosen, wrt, given)
+    return None if found is None else Passage(chosen, wrt, given, *found)
+
+
+class Passage:
+    """A program that was run, with what it takes to go back as often as one likes.
+
+    `inputs` are copies, since they may be residuals, and so are `outputs`: nothing that others may change is kept.
+    """
+
+    __slots__ = ("_active", "_program", "_steps", "_wrt", "inputs", "outputs")
+
+    def __init__(self, program: Program, wrt: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Any],
+                 active: set[Any], steps: list[_Step]) -> None:
+        self._program, self._wrt, self.inputs, self._active, self._steps = program, wrt, inputs, active, steps
+        self.outputs = [np.array(value)[()] for value in outputs]
+
+    @property
+    def length(self) -> int:
+        """How many operations there are to go back through."""
+        return len(self._steps)
+
+    def back(self, cotangents: Sequence[Any]) -> list[Any]:
+        """The gradients of the outputs, weighted by `cotangents` (None for zero), in the inputs marked."""
+        given = [None if value is None else concrete(value) for value in cotangents]
+        with nothing_collected(), np.errstate(all="ignore"):
+            found = _gradients(self._program, self._wrt, self._active, reversed(self._steps), given)
+        return own(found, range(len(found)), [*given, *self.inputs])
+
+
+def _to_run(program: Program, known: int) -> Program | None:
+    """The program to be run for `program`; None if it is short, was run directly before, or has effects."""
     if len(program.equations) < LONG or has_effects(program):
         return None
     if len(program.equations) < LONGEST:
@@ -48,20 +100,16 @@ def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], know
         simple = program.memo.get("simple")
         with nothing_collected():
             program = program.memo["simple"] = simple or (without_repetition(program) if known else simplify(program))
-    with nothing_collected(), np.errstate(all="ignore"):
-        found = _run(program, wrt, [*map(concrete, inputs)])
-    if found is None:
-        return None
-    outputs, slopes = found
-    results = own([*outputs, *slopes], range(len(outputs) + len(slopes)), inputs)
-    return results[:len(outputs)], results[len(outputs):]
+    return program
 
 
 _Step = tuple[list[Var], Rules, Sequence[Any], list[Any]]
 """The outputs of an equation, what is known of it, its residuals, and the operands that cotangents go to."""
 
 
-def _run(program: Program, wrt: Sequence[bool], inputs: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
+def _forward(program: Program, wrt: Sequence[bool], inputs: Sequence[Any],
+             ) -> tuple[list[Any], set[Any], list[_Step]] | None:
+    """The outputs, what depends on the marked inputs, and what is to be done on the way back."""
     values: dict[Any, Any] = dict(zip(program.inputs, inputs, strict=True))
     active: set[Any] = {var for var, marked in zip(program.inputs, wrt, strict=True) if marked}
     steps: list[_Step] = []
@@ -85,15 +133,26 @@ def _run(program: Program, wrt: Sequence[bool], inputs: Sequence[Any]) -> tuple[
         else:
             values.update(zip(variables, outputs))  # noqa: B905  (residuals may follow)
     outputs = [atom.value if type(atom) is Literal else values[atom] for atom in program.outputs]
-    sums: dict[Any, Any] = {}
-    first = program.outputs[0]
-    if first in active:
-        sums[first] = first.aval.dtype.type(1)
-    values.clear()
+    return outputs, active, steps
+
+
+def _taken(steps: list[_Step]) -> Iterator[_Step]:
+    """The steps from the last to the first; each is gone when the next is asked for, with its residuals."""
     while steps:
-        _back(sums, *steps.pop())
-    return outputs, [sums[var] if var in sums else np.zeros(var.aval.shape, var.aval.dtype)[()]
-                     for var, marked in zip(program.inputs, wrt, strict=True) if marked]
+        yield steps.pop()
+
+
+def _gradients(program: Program, wrt: Sequence[bool], active: set[Any], steps: Iterator[_Step],
+               cotangents: Sequence[Any]) -> list[Any]:
+    sums: dict[Any, Any] = {}
+    for atom, cotangent in zip(program.outputs, cotangents, strict=True):
+        if cotangent is not None and atom in active:
+            typed, before = np.asarray(cotangent, atom.aval.dtype)[()], sums.get(atom)
+            sums[atom] = typed if before is None else before + typed
+    for step in steps:
+        _back(sums, *step)
+    return [sums[var] if var in sums else np.zeros(var.aval.shape, var.aval.dtype)[()]
+            for var, marked in zip(program.inputs, wrt, strict=True) if marked]
 
 
 def _computed(equation: Equation, values: dict[Any, Any]) -> Sequence[Any]:

@@ -151,3 +151,72 @@ def test_recordings_beyond_a_size_are_not_remembered(monkeypatch: pytest.MonkeyP
     np.testing.assert_allclose(compiled, expected, atol=1e-12)
     np.testing.assert_allclose(jitted, tanh_chain(X))
     assert not fxgrad.grad(lambda x: fnp.sum(x * 0.0))(X).any()
+
+
+def with_containers(w: Any) -> Any:
+    total = w["a"] * w["b"][0]
+    for _ in range(5):
+        total = np.sin(total) + w["b"][1]
+    return {"total": total, "first": w["a"], "both": (total, np.sum(total)), "rounded": np.round(total).astype(int),
+            "constant": 2.0}
+
+
+PULLED: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    **{function.__name__: (function, (X,)) for function in FUNCTIONS},
+    "its argument": (lambda x: (x, x * 2.0, np.exp(x), np.exp(x)[::-1]), (X,)),
+    "containers": (with_containers, ({"a": X, "b": [0.5, np.float64(2.0)]},)),
+    "float32": (lambda x: np.tanh(x * x) * x, (X.astype(np.float32),)),
+    "integers": (lambda x, n, k: np.sin(x * n) + k, (X, 3, np.arange(3))),
+    "complex": (lambda z: z * z / (1.0 + np.abs(z)), (X + 1j * X[::-1],)),
+    "numbers": (lambda a, b: a * np.sin(b) + b, (1.5, 2)),
+    "nothing": (lambda x: np.zeros(3) + np.round(x) * 0.0, (X,)),
+}
+
+
+@pytest.mark.parametrize("name", PULLED)
+@pytest.mark.usefixtures("fresh_tables")
+def test_direct_pullbacks_are_those_of_the_linearized_program(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, primals = PULLED[name]
+
+    def drawn(aval: Any, seed: int) -> Any:
+        if not np.issubdtype(aval.dtype, np.inexact):
+            return np.zeros(np.shape(aval), fxgrad.dtypes.float0)
+        return np.random.default_rng(seed).normal(size=np.shape(aval)).astype(aval.dtype)[()]
+
+    output, ordinary = fxgrad.vjp(function, *primals)
+    cotangents = [fxgrad.tree.map(lambda leaf, seed=seed: drawn(np.asarray(leaf), seed), output) for seed in (0, 1)]
+    expected = [ordinary(cotangent) for cotangent in cotangents]
+    monkeypatch.setattr(direct, "LONG", 1)
+    for call in range(CALLS):
+        given = fxgrad.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, primals)
+        got, pullback = fxgrad.vjp(function, *given)
+        assert type(pullback).__name__ == ("LongPullback" if call < 2 else "Pullback")  # two calls each time
+        if name == "slices":  # an argument of a jitted function
+            jitted = fxgrad.jit(lambda back, cotangent: back(cotangent))(pullback, cotangents[1])
+            np.testing.assert_allclose(jitted[0], expected[1][0], rtol=1e-12)
+        results = [pullback(cotangent) for cotangent in cotangents]
+        for leaf in fxgrad.tree.leaves((got, given, results)):  # nothing that is handed out is what is kept
+            if isinstance(leaf, np.ndarray) and leaf.dtype != fxgrad.dtypes.float0:
+                leaf[...] = 7
+        again = [pullback(cotangent) for cotangent in cotangents]
+        for a, b in zip(fxgrad.tree.leaves(again), fxgrad.tree.leaves(expected), strict=True):
+            assert (np.shape(a), a.dtype, type(a)) == (np.shape(b), b.dtype, type(b))
+            if a.dtype != fxgrad.dtypes.float0:
+                np.testing.assert_allclose(a, b, rtol=1e-12 if a.dtype != np.float32 else 1e-5, atol=1e-14)
+        assert fxgrad.tree.structure(again) == fxgrad.tree.structure(expected)
+        got, _ = fxgrad.vjp(function, *primals)
+        fxgrad.tree.map(np.testing.assert_array_equal, got, output)
+
+
+def test_direct_pullbacks_of_traced_cotangents_and_of_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "LONG", 1)
+    (value, _), pullback, aux = fxgrad.vjp(lambda x, k: ((np.sin(x) * k, x), {"x": x, "n": "name"}), X, 2.0, argnums=0,
+                                           has_aux=True)
+    np.testing.assert_allclose(value, 2.0 * np.sin(X))
+    assert aux["n"] == "name"
+    np.testing.assert_array_equal(aux["x"], X)
+    np.testing.assert_allclose(pullback((np.ones(3), None)), 2.0 * np.cos(X))
+    np.testing.assert_allclose(fxgrad.vmap(lambda c: pullback((c, None)))(np.eye(3)), np.diag(2.0 * np.cos(X)))
+    assert fxgrad.grad(lambda c: np.sum(pullback((c, None))))(np.ones(3)) == pytest.approx(2.0 * np.cos(X))
+    with pytest.raises(fxgrad.errors.TreeError, match="the cotangent"):
+        pullback(np.ones(3))
