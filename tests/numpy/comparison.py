@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -58,21 +58,46 @@ def with_arrays(function: Callable[..., Any], args: Sequence[Any], options: dict
     return call
 
 
+class Call(NamedTuple):
+    """A call of one function of either library."""
+
+    name: str
+    args: Sequence[Any]
+    options: dict[str, Any]
+
+
+def call(name: str, *args: Any, **options: Any) -> Call:
+    """`name(*args, **options)`, for `check_all`."""
+    return Call(name, args, options)
+
+
 def check(name: str, *args: Any, **options: Any) -> None:
-    """`fxgrad.numpy.<name>` computed at once, and traced and run, against `jax.numpy.<name>`.
+    """`check_all` of one call."""
+    check_all(Call(name, args, options))
+
+
+def check_all(*calls: Call) -> None:
+    """Functions of `fxgrad.numpy`, computed at once, and traced and run, against those of `jax.numpy`.
 
     Both executors compute the same programs alike: that is a law of every primitive, and not tested again here.
     """
+    theirs = [with_arrays(getattr(jnp, name), args, options) for name, args, options in calls]
+    given = [[arg for arg in args if is_array(arg)] for _, args, _ in calls]
+    answers = jax.jit(lambda groups: [function(*arrays) for function, arrays in zip(theirs, groups, strict=True)])(
+        given)  # compiled as one program, since compiling takes most of the time
+    for each, arrays, expected in zip(calls, given, answers, strict=True):
+        _check_against(each, arrays, expected)
+
+
+def _check_against(each: Call, arrays: Sequence[Any], expected: Sequence[Any]) -> None:
+    name, args, options = each
     function = getattr(fnp, name)
     what = f"{name}({', '.join(str(getattr(arg, 'dtype', arg)) for arg in args)}, {options})"
-    traced = with_arrays(function, args, options)
-    arrays = [arg for arg in args if is_array(arg)]
-    expected = jax.jit(with_arrays(getattr(jnp, name), args, options))(*arrays)  # compiled as one program
     direct = leaves(function(*args, **options))
     for got, wanted in zip(direct, expected, strict=True):
         if all(map(is_array, args)):
             assert_equal(got, wanted, what)
-    program = fxgrad.make_program(traced)(*arrays)
+    program = fxgrad.make_program(with_arrays(function, args, options))(*arrays)
     for got, wanted in zip(program(*arrays), expected, strict=True):
         assert_equal(got, wanted, f"traced {what}")
     if all(map(is_array, args)):

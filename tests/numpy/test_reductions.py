@@ -10,7 +10,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.errors import ArgumentError, AxisError, ShapeError
-from tests.numpy.comparison import DTYPES, assert_equal, check, check_gradient, draw
+from tests.numpy.comparison import DTYPES, assert_equal, call, check, check_all, check_gradient, draw
 
 SUMS = ["sum", "prod", "nansum", "nanprod"]
 EXTREMA = ["max", "min", "ptp", "nanmax", "nanmin"]
@@ -27,23 +27,29 @@ def dtypes_of(name: str) -> list[str]:
     return list(DTYPES)
 
 
-@pytest.mark.parametrize(("name", "dtype"), [
-    pytest.param(name, dtype, marks=[] if dtype in ("int8", "float32", "bfloat16") else pytest.mark.slow)
-    for name in ALL for dtype in dtypes_of(name)])
-def test_dtypes(name: str, dtype: str) -> None:
-    check(name, draw((2, 3, 2), dtype), axis=(0, 2))
+QUICK_DTYPES = ["int8", "float32", "bfloat16"]
 
 
-@pytest.mark.parametrize("options", AXES, ids=repr)
 @pytest.mark.parametrize("name", ALL)
-def test_axes(name: str, options: dict[str, Any]) -> None:
-    check(name, draw((2, 3, 4)), **options)
+def test_quick_dtypes(name: str) -> None:
+    check_all(*(call(name, draw((2, 3, 2), dtype), axis=(0, 2)) for dtype in QUICK_DTYPES))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALL)
+def test_other_dtypes(name: str) -> None:
+    check_all(*(call(name, draw((2, 3, 2), dtype), axis=(0, 2)) for dtype in dtypes_of(name)
+                if dtype not in QUICK_DTYPES))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_axes(name: str) -> None:
+    check_all(*(call(name, draw((2, 3, 4)), **options) for options in AXES))
 
 
 @pytest.mark.parametrize("name", SUMS + MEANS + TESTS)
 def test_of_nothing(name: str) -> None:
-    check(name, draw((0, 3)))
-    check(name, draw((0, 3)), axis=1)
+    check_all(call(name, draw((0, 3))), call(name, draw((0, 3)), axis=1))
 
 
 @pytest.mark.parametrize("name", ["nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd", "max", "mean",
@@ -99,8 +105,7 @@ def test_averages() -> None:
 @pytest.mark.parametrize("dtype", ["int8", "float32", "bfloat16", "bool"])
 @pytest.mark.parametrize("name", ["sort", "argsort", "cumsum", "cumprod"])
 def test_along_axes(name: str, dtype: str) -> None:
-    for options in ({}, {"axis": None}, {"axis": 0}):
-        check(name, draw((3, 4), dtype), **options)
+    check_all(*(call(name, draw((3, 4), dtype), **options) for options in ({}, {"axis": None}, {"axis": 0})))
 
 
 def test_sorting_downwards() -> None:
