@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
@@ -85,8 +87,18 @@ def check_all(*calls: Call) -> None:
     given = [[arg for arg in args if is_array(arg)] for _, args, _ in calls]
     answers = jax.jit(lambda groups: [function(*arrays) for function, arrays in zip(theirs, groups, strict=True)])(
         given)  # compiled as one program, since compiling takes most of the time
-    for each, arrays, expected in zip(calls, given, answers, strict=True):
-        _check_against(each, arrays, expected)
+    _all_pass(functools.partial(_check_against, *each) for each in zip(calls, given, answers, strict=True))
+
+
+def _all_pass(checks: Iterable[Callable[[], None]]) -> None:
+    """Raises what all of those that fail say."""
+    failures = []
+    for each in checks:
+        try:
+            each()
+        except AssertionError as error:
+            failures.append(str(error))
+    assert not failures, "\n\n".join(failures)
 
 
 def _check_against(each: Call, arrays: Sequence[Any], expected: Sequence[Any]) -> None:
@@ -106,20 +118,44 @@ def _check_against(each: Call, arrays: Sequence[Any], expected: Sequence[Any]) -
 
 
 def check_gradient(name: str, *args: Any, **options: Any) -> None:
-    """The gradient of a weighted sum of the results, in every float64 array, against jax's."""
-    places = [place for place, arg in enumerate(args) if is_array(arg) and arg.dtype in (np.float64, np.complex128)]
+    """`check_gradients` of one call."""
+    check_gradients(Call(name, args, options))
 
-    def loss(module: Any, *given: Any) -> Any:
-        results = leaves(getattr(module, name)(*given, **options))
-        return sum(module.sum(module.real(result) * draw(result.shape, "float64", seed="w")) for result in results)
 
-    ours = fxgrad.grad(lambda *given: loss(fnp, *given), argnums=tuple(places))(*args)
+def check_gradients(*calls: Call) -> None:
+    """The gradients of weighted sums of the results, in every float64 array, against jax's."""
+    places = [_places(each) for each in calls]
+    moved = [[each.args[place] for place in chosen] for each, chosen in zip(calls, places, strict=True)]
 
-    def expected(*moved: Any) -> Any:
-        replaced = dict(zip(places, moved, strict=True))
-        return loss(jnp, *(replaced.get(place, arg) for place, arg in enumerate(args)))
+    def gradient(each: Call, chosen: Sequence[int], *values: Any) -> Any:
+        def loss(*values: Any) -> Any:
+            replaced = dict(zip(chosen, values, strict=True))
+            return _weighted_sum(jnp, each, *(replaced.get(place, arg) for place, arg in enumerate(each.args)))
+        return jax.grad(loss, argnums=tuple(range(len(chosen))))(*values)
 
     with jax.enable_x64(True):  # one program to compile, not one for each operation
-        theirs = jax.jit(jax.grad(expected, argnums=tuple(range(len(places)))))(*(args[place] for place in places))
-    for got, wanted in zip(ours, theirs, strict=True):
-        assert_equal(got, np.asarray(wanted), f"gradient of {name}")
+        answers = jax.jit(lambda groups: [gradient(*each, *values) for each, values in zip(
+            zip(calls, places, strict=True), groups, strict=True)])(moved)
+    _all_pass(functools.partial(_check_gradient_against, *each) for each in zip(calls, places, answers, strict=True))
+
+
+def _places(each: Call) -> tuple[int, ...]:
+    return tuple(place for place, arg in enumerate(each.args)
+                 if is_array(arg) and arg.dtype in (np.float64, np.complex128))
+
+
+def _weighted_sum(module: Any, each: Call, *given: Any) -> Any:
+    results = leaves(getattr(module, each.name)(*given, **each.options))
+    return sum(module.sum(module.real(result) * draw(result.shape, "float64", seed="w")) for result in results)
+
+
+def _check_gradient_against(each: Call, places: tuple[int, ...], expected: Sequence[Any]) -> None:
+    ours = fxgrad.grad(lambda *given: _weighted_sum(fnp, each, *given), argnums=places)(*each.args)
+    for got, wanted in zip(ours, expected, strict=True):
+        assert_equal(got, np.asarray(wanted), f"gradient of {each.name}")
+
+
+def in_groups(calls: Sequence[Call], size: int = 16) -> Any:
+    """Parametrizes a test with several `calls` at a time, to compile so many as one program."""
+    groups = [calls[begin:begin + size] for begin in range(0, len(calls), size)]
+    return pytest.mark.parametrize("calls", groups, ids=[f"{group[0].name}-{group[-1].name}" for group in groups])

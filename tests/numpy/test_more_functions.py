@@ -11,7 +11,15 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.errors import ArgumentError, ConcretizationError, DTypeError, IndexingError, ShapeError, UnsupportedError
-from tests.numpy.comparison import assert_equal, check, check_gradient, draw
+from tests.numpy.comparison import (
+    Call,
+    assert_equal,
+    check_all,
+    check_gradient,
+    check_gradients,
+    draw,
+    in_groups,
+)
 
 I = draw((7,), "int32")  # noqa: E741
 F, G, M = draw((7,)), draw((4,)), draw((4, 5))
@@ -59,13 +67,18 @@ CALLS: list[tuple[Any, ...]] = [
 ]
 
 
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0])
-def test_against_jax(call: tuple[Any, ...]) -> None:
+OF_LISTS = ("ravel_multi_index", "choose")  # lists of arrays are no arguments of `check`
+
+
+@in_groups([Call(name, args, options) for name, *args, options in CALLS if name not in OF_LISTS])
+def test_against_jax(calls: list[Call]) -> None:
+    check_all(*calls)
+
+
+@pytest.mark.parametrize("call", [call for call in CALLS if call[0] in OF_LISTS], ids=lambda call: call[0])
+def test_lists_against_jax(call: tuple[Any, ...]) -> None:
     name, *args, options = call
-    if name in ("ravel_multi_index", "choose"):  # lists of arrays are no arguments of `check`
-        assert_equal(getattr(fnp, name)(*args, **options), getattr(jnp, name)(*args, **options), name)
-        return
-    check(name, *args, **options)
+    assert_equal(getattr(fnp, name)(*args, **options), getattr(jnp, name)(*args, **options), name)
 
 
 X, Y = draw((6,), "float64", low=0.2), draw((4,), "float64", seed="y")
@@ -86,10 +99,9 @@ DIFFERENTIABLE: list[tuple[Any, ...]] = [
 ]
 
 
-@pytest.mark.parametrize("call", DIFFERENTIABLE, ids=lambda call: call[0])
-def test_gradients(call: tuple[Any, ...]) -> None:
-    name, *args, options = call
-    check_gradient(name, *args, **options)
+@in_groups([Call(name, args, options) for name, *args, options in DIFFERENTIABLE])
+def test_gradients(calls: list[Call]) -> None:
+    check_gradients(*calls)
 
 
 @pytest.mark.parametrize("name", ["bartlett", "blackman", "hamming", "hanning"])

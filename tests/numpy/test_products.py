@@ -11,7 +11,16 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.errors import ArgumentError, ShapeError
-from tests.numpy.comparison import assert_equal, check, check_gradient, draw
+from tests.numpy.comparison import (
+    Call,
+    assert_equal,
+    call,
+    check,
+    check_all,
+    check_gradients,
+    draw,
+    in_groups,
+)
 
 V, W, A, B, M = (draw(shape) for shape in ((3,), (4,), (2, 3), (2, 3, 4), (3, 4)))
 
@@ -30,10 +39,6 @@ PRODUCTS: list[tuple[Any, ...]] = [
 ]
 
 
-def ranks(case: tuple[Any, ...]) -> str:
-    return f"{case[0]}-{'-'.join(str(np.shape(each)) for each in case[1:3])}".replace(" ", "")
-
-
 def test_cross_of_vectors_in_the_plane() -> None:
     """Newer NumPy and jax refuse them; here a missing third component is zero, and two such give the third alone."""
     a, b = draw((2, 2)), draw((2,))
@@ -41,17 +46,16 @@ def test_cross_of_vectors_in_the_plane() -> None:
     np.testing.assert_allclose(fnp.cross(b, V), np.cross(np.append(b, np.float32(0)), V), rtol=1e-6)
 
 
-@pytest.mark.parametrize("case", PRODUCTS, ids=ranks)
-def test_products(case: tuple[Any, ...]) -> None:
-    check(*case)
+@in_groups([call(*case) for case in PRODUCTS])
+def test_products(calls: list[Call]) -> None:
+    check_all(*calls)
 
 
-@pytest.mark.parametrize("case", [case for case in PRODUCTS if {getattr(each, "dtype", None) for each in case[1:3]}
-                                  == {np.dtype(np.float32)}], ids=ranks)
-def test_gradients_of_products(case: tuple[Any, ...]) -> None:
-    name, x, y, *rest = case
-    if name != "vecdot":  # conjugates
-        check_gradient(name, x.astype(np.float64), y.astype(np.float64), *rest)
+@in_groups([call(name, x.astype(np.float64), y.astype(np.float64), *rest) for name, x, y, *rest in PRODUCTS
+            if {getattr(each, "dtype", None) for each in (x, y)} == {np.dtype(np.float32)}
+            and name != "vecdot"])  # conjugates
+def test_gradients_of_products(calls: list[Call]) -> None:
+    check_gradients(*calls)
 
 
 EINSUMS: list[tuple[str, list[tuple[int, ...]]]] = [
@@ -68,11 +72,12 @@ EINSUMS: list[tuple[str, list[tuple[int, ...]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("subscripts", "shapes"), EINSUMS, ids=repr)
-def test_einsum(subscripts: str, shapes: list[tuple[int, ...]]) -> None:
-    arrays = [draw(shape, "float64", seed=str(place)) for place, shape in enumerate(shapes)]
-    check("einsum", subscripts, *(array.astype(np.float32) for array in arrays))
-    check_gradient("einsum", subscripts, *arrays)
+def test_einsum() -> None:
+    operands = [(subscripts, [draw(shape, "float64", seed=str(place)) for place, shape in enumerate(shapes)])
+                for subscripts, shapes in EINSUMS]
+    check_all(*(call("einsum", subscripts, *(array.astype(np.float32) for array in arrays))
+                for subscripts, arrays in operands))
+    check_gradients(*(call("einsum", subscripts, *arrays) for subscripts, arrays in operands))
 
 
 @pytest.mark.parametrize("optimize", [False, True, "optimal", "greedy"])
