@@ -13,7 +13,7 @@ import numpy as np
 import fxgrad
 from benchmarks.libraries import autograd, jax_arguments
 from benchmarks.problems import PROBLEMS, chain
-from benchmarks.workload import Absolute, Peer, Peers, Ratio, Workload, nothing
+from benchmarks.workload import Absolute, Peer, Peers, Ratio, Workload, forget_programs, nothing
 
 OPERATIONS = 1000
 
@@ -23,7 +23,7 @@ def first_call(name: str, small: bool) -> Peers:
     problem = PROBLEMS[name] if name else chain(10 if small else OPERATIONS)
     args = problem.given("float32", small)
     of_jax = jax_arguments(args)
-    peers = {"fxgrad": Peer(lambda: fxgrad.grad(problem.loss(np))(*args), prepare=fxgrad.clear_caches)}
+    peers = {"fxgrad": Peer(lambda: fxgrad.grad(problem.loss(np))(*args), prepare=forget_programs)}
     if autograd():
         grad, namespace = autograd().grad, autograd().numpy
         peers["autograd"] = Peer(lambda: grad(problem.loss(namespace))(*args), prepare=nothing)
@@ -45,7 +45,7 @@ def steps_loss(xp: Any, count: int) -> Callable[[Any], Any]:
 def long_loop(count: int, small: bool) -> Peers:
     """The first call of the gradient of a long Python loop, in float64."""
     count, w = (10 if small else count), np.full(8, 0.5)
-    peers = {"fxgrad": Peer(lambda: fxgrad.grad(steps_loss(np, count))(w), prepare=fxgrad.clear_caches)}
+    peers = {"fxgrad": Peer(lambda: fxgrad.grad(steps_loss(np, count))(w), prepare=forget_programs)}
     if autograd():
         grad, namespace = autograd().grad, autograd().numpy
         peers["autograd"] = Peer(lambda: grad(steps_loss(namespace, count))(w), prepare=nothing)

@@ -13,7 +13,7 @@ from jax.extend.core import jaxpr_as_fun
 
 import fxgrad
 from benchmarks.problems import chain
-from benchmarks.workload import Absolute, Peer, Peers, Ratio, Workload, nothing
+from benchmarks.workload import Absolute, Peer, Peers, Ratio, Workload, forget_programs, nothing
 from fxgrad.control.flat import Traced, trace_flat
 from fxgrad.core.interpreter import run
 from fxgrad.transforms.joint import grad_program
@@ -34,7 +34,7 @@ def recording(again: bool, small: bool) -> Peers:
     loss, theirs = problem.loss(np), problem.loss(jnp)
     # jax remembers jaxprs by the identity of the function, so every call is given a function of its own.
     return {"fxgrad": Peer(lambda: record(x, loss), lambda traced: run(traced.program, [*traced.captured, x]),
-                           prepare=None if again else fxgrad.clear_caches),
+                           prepare=None if again else forget_programs),
             "jax": Peer(lambda: jax.make_jaxpr(lambda x: theirs(x))(x), lambda jaxpr: jaxpr_as_fun(jaxpr)(x),
                         prepare=None if again else nothing)}
 
@@ -48,7 +48,7 @@ def transforming(small: bool) -> Peers:
     jaxpr = jax.make_jaxpr(problem.loss(jnp))(x)
 
     def prepare() -> None:
-        fxgrad.clear_caches()
+        forget_programs()
         recorded[:] = [record(x, loss)]
 
     def transform() -> Any:
@@ -78,7 +78,7 @@ def lowering(gradient: bool, small: bool) -> Peers:
     def value(lowered: Any) -> Any:
         return lowered.compile()(x)
 
-    return {"fxgrad": Peer(ours, value, fxgrad.clear_caches), "jax.jit": Peer(theirs, value, nothing)}
+    return {"fxgrad": Peer(ours, value, forget_programs), "jax.jit": Peer(theirs, value, nothing)}
 
 
 def lowering_inner(depth: int, small: bool) -> Peers:
@@ -93,7 +93,7 @@ def lowering_inner(depth: int, small: bool) -> Peers:
 
     x = np.linspace(0.0, 1.0, 8, dtype="float32")
     # Not compiled to be compared: XLA unfolds the calls.
-    return {"fxgrad": Peer(of_library(fxgrad.jit, np), None, fxgrad.clear_caches),
+    return {"fxgrad": Peer(of_library(fxgrad.jit, np), None, forget_programs),
             "jax.jit": Peer(of_library(jax.jit, jnp), None, nothing)}
 
 

@@ -6,11 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from fxgrad.core import interning
+
 OURS = "fxgrad"
 
 
 AGAIN = "jax.jit again"
 """A second compile of what jax.jit runs: how far its time is from the first's is what the figures cannot tell."""
+
+
+def forget_programs() -> None:
+    """Empties fxgrad's table of programs; what is known of single operations stays, as for the other libraries."""
+    interning.clear()
 
 
 def itself(value: Any) -> Any:
