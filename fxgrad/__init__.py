@@ -45,7 +45,7 @@ from fxgrad.api.devices import (
 from fxgrad.api.forward import jvp, linearize
 from fxgrad.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev, value_and_jacobian
 from fxgrad.api.naming import named_call, named_scope
-from fxgrad.api.nans import debug_nans
+from fxgrad.api.nans import debug_infs, debug_nans
 from fxgrad.api.programs import eval_shape, make_program
 from fxgrad.api.residuals import checkpoint, checkpoint_name, print_saved_residuals, saved_residuals, stop_gradient
 from fxgrad.api.reverse import grad, linear_transpose, value_and_grad, vjp
@@ -73,13 +73,11 @@ __all__ = [
     "Array", "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "Primitive", "Program", "ShapeDtypeStruct",
     "TODO", "Var", "associative_scan", "bind", "block_until_ready", "checkpoint", "checkpoint_name",
     "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config", "cost", "custom_batching",
-    "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_nans", "default_backend",
-    "default_dtype", "device_count", "device_get", "device_put", "devices", "disable_jit", "dtypes", "errors",
-    "eval_shape", "executors", "flatten_util", "float0", "fori_loop", "from_jax", "grad", "hessian", "hvp", "image",
-    "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax",
-    "linear_transpose", "linearize", "local_device_count", "local_devices", "make_jaxpr", "make_program", "map",
-    "named_call", "named_scope", "nn", "numpy", "parse", "print_saved_residuals", "pure_callback", "random",
-    "remat", "saved_residuals", "scan", "scipy", "segment", "set_default_dtype", "show", "simplify",
-    "stop_gradient", "switch", "testing", "to_jax", "tree", "tree_util", "value_and_grad", "value_and_jacobian",
-    "vjp", "vmap", "while_loop",
-]
+    "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_infs", "debug_nans",
+    "default_backend", "default_dtype", "device_count", "device_get", "device_put", "devices", "disable_jit", "dtypes",
+    "errors", "eval_shape", "executors", "flatten_util", "float0", "fori_loop", "from_jax", "grad", "hessian", "hvp",
+    "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp",
+    "lax", "linear_transpose", "linearize", "local_device_count", "local_devices", "make_jaxpr", "make_program", "map",
+    "named_call", "named_scope", "nn", "numpy", "parse", "print_saved_residuals", "pure_callback", "random", "remat",
+    "saved_residuals", "scan", "scipy", "segment", "set_default_dtype", "show", "simplify", "stop_gradient", "switch",
+    "testing", "to_jax", "tree", "tree_util", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]

@@ -228,6 +228,21 @@ def test_debug_nans_names_the_line() -> None:
     assert np.isnan(grad(function)(-np.ones(3))).all()
 
 
+def test_debug_infs_names_the_line() -> None:
+    def function(x: Any) -> Any:
+        return np.sum(np.exp(x) * x)
+    with fxgrad.debug_infs():
+        with pytest.raises(FloatingPointError, match=(
+                r"^infinity in the result of exp; its operands have none\n  at test_names_of_jax\.py:\d+ ")):
+            grad(function)(np.full(3, 1e3))
+        with fxgrad.debug_nans(), pytest.raises(FloatingPointError, match=r"^NaN in the result of log"):
+            fxgrad.value_and_grad(lambda x: np.log(x))(-1.0)
+        assert np.isnan(grad(lambda x: np.log(x) * np.nan)(2.0))
+        with pytest.raises(FloatingPointError):
+            jit(np.exp)(np.full(3, 1e3, np.float32))
+    assert np.isinf(grad(function)(np.full(3, 1e3))).all()
+
+
 # --- functions with rules ---------------------------------------------------------------------------------------------
 
 

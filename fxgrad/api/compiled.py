@@ -176,6 +176,7 @@ class _State:
 
     def __init__(self, fun: Callable[..., Any], static_argnums: Any, static_argnames: Any, donate_argnums: Any,
                  donate_argnames: Any, inline: bool, **options: Any) -> None:
+        self._given = fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, options
         self._fun = fun
         self.static = StaticArguments(fun, static_argnums, static_argnames)
         self._options = {"static_argnums": static_argnums, "static_argnames": tuple(sorted(self.static.names)),
@@ -187,6 +188,11 @@ class _State:
         self._versions: dict[DType, _Version] = {}
         self._inside = InnerTraces(self.static)
         self.wide = False  # whether any output so far was of 64 bits
+
+    def __reduce__(self) -> Any:
+        """What it was made of: compiled code stays here."""
+        *given, options = self._given
+        return functools.partial(_State, **options), tuple(given)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text()`, `compile()`."""

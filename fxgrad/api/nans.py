@@ -1,8 +1,8 @@
-"""Finding where a NaN comes from: while it is looked for, programs run one operation at a time, each result checked."""
+"""Finding where a NaN or an infinity comes from: programs run one operation at a time, each result checked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,16 +30,41 @@ def debug_nans(enable: bool = True) -> Iterator[None]:
     Traceback (most recent call last):
     FloatingPointError: NaN in the result of log...
     """
+    with _looking_for("NaN", enable), jax.debug_nans(enable):
+        yield
+
+
+@contextmanager
+def debug_infs(enable: bool = True) -> Iterator[None]:
+    """As `debug_nans`, for operations whose result has an infinity.
+
+    >>> import numpy as np, fxgrad
+    >>> with fxgrad.debug_infs():
+    ...     fxgrad.grad(np.log)(0.0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    FloatingPointError: infinity in the result of ...
+    """
+    with _looking_for("infinity", enable), jax.debug_infs(enable):
+        yield
+
+
+_FOUND: dict[str, Callable[[Any], Any]] = {"NaN": np.isnan, "infinity": np.isinf}
+_wanted: list[str] = []
+"""What is looked for, innermost last."""
+
+
+@contextmanager
+def _looking_for(what: str, enable: bool) -> Iterator[None]:
     if not enable:
-        with jax.debug_nans(False):
-            yield
+        yield
         return
     before = interpreter.execute_hook, tape.evaluate_hook, tape.segment_hook
     interpreter.execute_hook, tape.evaluate_hook, tape.segment_hook = _execute, _evaluate, _execute
+    _wanted.append(what)
     try:
-        with jax.debug_nans(True):
-            yield
+        yield
     finally:
+        _wanted.pop()
         interpreter.execute_hook, tape.evaluate_hook, tape.segment_hook = before
 
 
@@ -68,11 +93,13 @@ def _place(equation: Equation) -> str:
 
 
 def _check(primitive: Primitive, inputs: Sequence[Any], outputs: Sequence[Any], place: str) -> None:
-    if any(map(_has_nan, outputs)):
-        given = "its operands have one too" if any(map(_has_nan, inputs)) else "its operands have none"
-        raise shortened(FloatingPointError(f"NaN in the result of {primitive.name}; {given}{place}"))
+    for what in dict.fromkeys(_wanted):
+        if any(_has(what, output) for output in outputs):
+            given = "its operands have one too" if any(_has(what, value) for value in inputs) else (
+                "its operands have none")
+            raise shortened(FloatingPointError(f"{what} in the result of {primitive.name}; {given}{place}"))
 
 
-def _has_nan(value: Any) -> bool:
+def _has(what: str, value: Any) -> bool:
     array = np.asarray(value)
-    return bool(dtypes.is_inexact(array.dtype) and np.isnan(array).any())
+    return bool(dtypes.is_inexact(array.dtype) and _FOUND[what](array).any())

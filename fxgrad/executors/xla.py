@@ -17,6 +17,7 @@ from fxgrad.core.avals import Literal, keys_to_jax
 from fxgrad.core.consultation import Consultation, consulting, still_hold
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program, Var, consults, needs_x64, subprograms
+from fxgrad.core.shared_state import SharedList
 from fxgrad.core.tape import aval_of, infer
 from fxgrad.core.told import param_key
 
@@ -33,7 +34,7 @@ def x64(needed: bool = True) -> AbstractContextManager[Any]:
     return jax.enable_x64(True) if needed else nullcontext()
 
 
-idle_scopes: list[AbstractContextManager[Any]] = []
+idle_scopes: list[AbstractContextManager[Any]] = SharedList(__name__, "idle_scopes")
 """Scopes of `x64()` that nobody is in, to be taken and given back: making one takes as long as entering it."""
 
 

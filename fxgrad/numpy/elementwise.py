@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -12,6 +13,7 @@ from fxgrad import dtypes
 from fxgrad.core.arrays import ARRAYS
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.replay import NUMBERS, new, remembered, with_number
+from fxgrad.core.shared_state import found
 from fxgrad.core.tape import aval_of, bind, current
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
@@ -95,6 +97,12 @@ class Elementwise:
         """This function of every pair of an element of `a` and one of `b`; the shapes are joined."""
         a, b = operand(a), operand(b)
         return self.function(reshape(a, shape_of(a) + (1,) * len(shape_of(b))), b)
+
+    def __reduce__(self) -> Any:
+        """By name, but for functions of a user's."""
+        if getattr(sys.modules.get(self.__module__), self.__name__, None) is self:
+            return found, (self.__module__, self.__name__)
+        return super().__reduce_ex__(2)
 
     def __repr__(self) -> str:
         return f"<fxgrad function {self.__name__!r}>"

@@ -49,7 +49,6 @@ MODULES: dict[str, Counterpart] = {
                 "array_garbage_collection_guard no_execution no_tracing print_environment_info live_arrays",
                 _JAX_SETTING),
         **_each("check_tracer_leaks checking_leaks", "a leaked tracer is always refused, with its line"),
-        "debug_infs": "`debug_nans` looks for NaNs alone",
         "debug_key_reuse": "`fxgrad.debug.check_key_reuse(f)` looks for it in a function",
         "effects_barrier": "un-jitted effects have run when a call returns; jax's waits for jitted ones",
         "enable_checks": "`FXGRAD_CHECK` and `fxgrad.config.update(\"check_level\", 1)`",

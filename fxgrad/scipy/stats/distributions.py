@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import numpy as fnp
+from fxgrad.core.shared_state import found
 from fxgrad.numpy.operands import inexact_operands
 
 Formula = Callable[..., Any]
@@ -26,6 +27,9 @@ class Distribution:
         self.__name__, self.functions = name, tuple(functions)
         for each, function in functions.items():
             setattr(self, each, function)
+
+    def __reduce__(self) -> Any:
+        return found, ("fxgrad.scipy.stats", self.__name__)
 
     def __repr__(self) -> str:
         return f"<distribution {self.__name__}: {', '.join(self.functions)}>"
