@@ -162,8 +162,8 @@ def _learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, 
     node, start, start_captured, forced = tape.node, len(tape.nodes), len(tape.captured), tape.times_forced
     result = function(*args, **options)
     captured = tape.captured[start_captured:]
-    if tape.interned and tape.times_forced == forced and len(node.calls) < _LIMIT and all(
-            isinstance(value, np.generic) for value in captured) and (number is None or _is_number(captured, number)):
+    if tape.interned and tape.times_forced == forced and len(node.calls) < _LIMIT and (not captured or (all(
+            isinstance(value, np.generic) for value in captured) and (number is None or _is_number(captured, number)))):
         outputs = _variables(tape, result)
         if outputs is not None:
             nodes = tape.nodes[start:]
@@ -173,14 +173,15 @@ def _learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, 
                 interning.remember(node, key, (nodes, captured, outputs))
             elif captured:
                 interning.remember(node, key, (nodes, nodes[-1], number, captured[0], outputs))
-    # A result that is the argument itself is a copy of it in NumPy, or is noted as a view.
-    return result.__copy__() if type(result) is Tracer and any(result is arg for arg in args) else result
+    if type(result) is Tracer:
+        for arg in args:
+            if result is arg:  # which is a copy of it in NumPy, or is noted as a view
+                return result.__copy__()
+    return result
 
 
 def _is_number(captured: Sequence[Any], number: Any) -> bool:
-    """Whether what was captured is `number` in another dtype, or nothing."""
-    if not captured:
-        return True
+    """Whether what was captured is `number` in another dtype."""
     value, = captured if len(captured) == 1 else (None,)
     if value is None or (type(number) is complex and value.dtype.kind != "c"):
         return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -152,13 +151,19 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                     return bind(primitive, x, y)[0]
             elif not aval.weak and dtype.kind in with_numbers and (
                     y_type is int or ((y_type is float or y_type is np.float64) and dtype.kind not in "iu")):
-                with suppress(OverflowError):  # an integer that the dtype cannot hold
-                    return bind(primitive, x, dtype.type(y))[0]
+                try:
+                    number = dtype.type(y)
+                except OverflowError:  # an integer that the dtype cannot hold
+                    return rest(operand(x), operand(y))
+                return bind(primitive, x, number)[0]
         elif y_type is Tracer and not y.variable.aval.weak and y.variable.aval.dtype.kind in with_numbers:
             dtype = y.variable.aval.dtype
             if x_type is int or ((x_type is float or x_type is np.float64) and dtype.kind not in "iu"):
-                with suppress(OverflowError):
-                    return bind(primitive, dtype.type(x), y)[0]
+                try:
+                    number = dtype.type(x)
+                except OverflowError:
+                    return rest(operand(x), operand(y))
+                return bind(primitive, number, y)[0]
         return rest(operand(x), operand(y))
 
     with_others = remembered(typed, captures=True)

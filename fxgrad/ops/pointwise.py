@@ -91,17 +91,21 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: str | 
     def abstract(*avals: Aval, **params: Any) -> list[Aval]:
         if len(avals) != arity:
             raise ArgumentError(f"{shown} takes {arity} operand{'s' * (arity != 1)}, got {len(avals)}")
-        dtype = None if params else results.get(avals[0].dtype)
-        if dtype is None or not _of_one_dtype(avals):
+        first = avals[0].dtype
+        dtype = None if params else results.get(first)
+        for aval in avals:
+            if aval.dtype is not first:  # equal dtypes are one object most often; if not, the checks tell
+                dtype = None
+        if dtype is None:
             if params.keys() != parameters:
                 raise TypeError(f"{name} takes the parameters {sorted(parameters)}, got {sorted(params)}")
             check_kind(shown, accepts, *avals)
             check_same_dtype(shown, *avals)
             if check is not None:
                 check(*avals, **params)
-            dtype = result(avals[0].dtype)
+            dtype = result(first)
             if check is None and not parameters:
-                results[avals[0].dtype] = dtype
+                results[first] = dtype
         return [_joined(shown, avals, dtype)]
 
     emitted = lax_function(xla)
@@ -137,14 +141,6 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: str | 
     if arity > 1:
         _leave_out_broadcasts(primitive)
     return primitive
-
-
-def _of_one_dtype(avals: Sequence[Aval]) -> bool:
-    """Whether the dtypes are one object, as those that are equal most often are."""
-    for aval in avals:  # noqa: SIM110  (this runs for every operation that is recorded)
-        if aval.dtype is not avals[0].dtype:
-            return False
-    return True
 
 
 def _joined(name: str, avals: Sequence[Aval], dtype: DType) -> Aval:
