@@ -1,4 +1,4 @@
-"""Sliding products of arrays, under the names of jax.scipy.signal."""
+"""Sliding products of arrays, under the names of jax.scipy.signal; spectra have a file of their own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.lax.convolution import conv_general_dilated
 from fxgrad.numpy.operands import as_array, axes_of, inexact_operands, shape_of
+from fxgrad.scipy.spectra import csd, detrend, istft, stft, welch
 
-__all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve"]
+__all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "csd", "detrend", "fftconvolve", "istft", "stft",
+           "welch"]
 
 
 def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto", precision: Any = None) -> Any:

@@ -93,8 +93,7 @@ MODULES: dict[str, Counterpart] = {
     "jax.scipy.fft": Counterpart("fxgrad.scipy.fft"),
     "jax.scipy.integrate": Counterpart("fxgrad.scipy.integrate"),
     "jax.scipy.ndimage": Counterpart("fxgrad.scipy.ndimage"),
-    "jax.scipy.signal": Counterpart("fxgrad.scipy.signal", "", {
-        **_each("csd detrend istft stft welch", "not there yet; `from_jax` imports jax's")}),
+    "jax.scipy.signal": Counterpart("fxgrad.scipy.signal"),
     **{f"jax.scipy.{name}": Counterpart(None, "not there yet; `from_jax` imports jax's functions, with all derivatives")
        for name in ("interpolate", "optimize", "spatial", "spatial.transform", "sparse", "sparse.linalg")},
     "jax.sharding": Counterpart(None, _DEVICES),
