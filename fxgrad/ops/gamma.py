@@ -116,7 +116,8 @@ def _zeta_slope(x: Any, q: Any) -> Any:
     dtype = aval_of(x).dtype
     x, q = (reshape(each, (*aval_of(each).shape, 1)) for each in (x, q))
     terms = add(q, np.arange(_BEFORE).astype(dtype))
-    first = reduce_sum(mul(log(terms), pow(terms, neg(x))), (len(aval_of(terms).shape) - 1,))
+    logarithms = mul(log(terms), pow(terms, neg(x)))
+    first = reduce_sum(logarithms, (len(aval_of(logarithms).shape) - 1,))
     a = add(q, float(_BEFORE))
     size, growth = pow(a, neg(x)), log(a)
     less = sub(x, 1.0)
