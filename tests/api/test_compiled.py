@@ -173,6 +173,31 @@ def test_stages() -> None:
         np.testing.assert_allclose(compiled(jnp.ones(3)), np.sin(np.ones(3)))
 
 
+def test_stages_called_with_what_they_were_made_for_and_then_with_other_things() -> None:
+    """The way that needs no scope is for arrays of jax's of at most 32 bits alone; all else takes the other one."""
+    function = jit(lambda x, tree: (x + tree["a"], np.sum(x)))
+    x = np.arange(3, dtype=np.float32)
+    compiled = function.lower(x, {"a": x}).compile()
+    given = jnp.asarray(x)
+    with jax.enable_x64(True):
+        wide = jnp.arange(3.0, dtype=np.float64)
+    for _ in range(3):
+        for a, b in ((given, given), (x, given), (given, x), (x, x)):
+            double, _ = compiled(a, {"a": b})
+            np.testing.assert_array_equal(double, 2 * x)
+            assert isinstance(double, jax.Array)
+        for wrong in (wide, x.astype(np.float64), 1.0, given[:2]):
+            with pytest.raises(TypeError):
+                compiled(wrong, {"a": given})
+            with pytest.raises(TypeError):
+                compiled(given, {"a": wrong})
+    halves = jit(lambda x: x * np.float64(0.5) + np.arange(3.0)).lower(x).compile()
+    for argument, kind in ((given, jax.Array), (x, np.ndarray), (given, jax.Array), (x, np.ndarray)):
+        assert isinstance(halves(argument), kind)
+        assert halves(argument).dtype == np.float64
+        np.testing.assert_array_equal(halves(argument), x * 0.5 + np.arange(3.0))
+
+
 def test_inside_transformations_the_call_is_one_equation() -> None:
     inner = jit(lambda x: np.sin(x) * x)
     program = fxgrad.make_program(lambda x: inner(x) + 1.0)(1.0)
