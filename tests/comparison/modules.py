@@ -83,10 +83,8 @@ MODULES: dict[str, Counterpart] = {
     "jax.typing": Counterpart(None, "annotations of jax's own: import them from jax.typing"),
     "jax.dlpack": Counterpart("fxgrad.numpy", "", {"is_supported_dtype": "`from_dlpack` refuses what it has not"}),
     "jax.scipy": Counterpart("fxgrad.scipy"),
-    "jax.scipy.stats": Counterpart("fxgrad.scipy.stats", "", {
-        **_each("gaussian_kde mode rankdata", "not there yet; `from_jax` imports jax's")}),
-    **{f"jax.scipy.stats.{name}": Counterpart(f"fxgrad.scipy.stats.{name}", "an object with the functions", {
-        "entropy": "not there yet; `from_jax` imports jax's"} if name == "poisson" else {})
+    "jax.scipy.stats": Counterpart("fxgrad.scipy.stats"),
+    **{f"jax.scipy.stats.{name}": Counterpart(f"fxgrad.scipy.stats.{name}", "an object with the functions")
        for name in _DISTRIBUTIONS.split()},
     "jax.scipy.cluster": Counterpart("fxgrad.scipy.cluster"),
     "jax.scipy.cluster.vq": Counterpart("fxgrad.scipy.cluster.vq"),

@@ -1,5 +1,6 @@
 """Distributions under the names and with the signatures of jax.scipy.stats: `norm.logpdf(x, loc, scale)`."""
 
+from fxgrad.scipy.stats.density import gaussian_kde
 from fxgrad.scipy.stats.of_integers import bernoulli, betabinom, binom, geom, nbinom, poisson
 from fxgrad.scipy.stats.of_reals import (
     beta,
@@ -21,9 +22,10 @@ from fxgrad.scipy.stats.of_reals import (
     wrapcauchy,
 )
 from fxgrad.scipy.stats.of_vectors import dirichlet, multinomial, multivariate_normal, sem
+from fxgrad.scipy.stats.ranks import mode, rankdata
 
 __all__ = [
-    "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "gennorm", "geom",
-    "gumbel_l", "gumbel_r", "laplace", "logistic", "multinomial", "multivariate_normal", "nbinom", "norm", "pareto",
-    "poisson", "sem", "t", "truncnorm", "uniform", "vonmises", "wrapcauchy",
+    "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "gaussian_kde",
+    "gennorm", "geom", "gumbel_l", "gumbel_r", "laplace", "logistic", "mode", "multinomial", "multivariate_normal",
+    "nbinom", "norm", "pareto", "poisson", "rankdata", "sem", "t", "truncnorm", "uniform", "vonmises", "wrapcauchy",
 ]

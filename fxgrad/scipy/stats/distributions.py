@@ -28,6 +28,11 @@ class Distribution:
         for each, function in functions.items():
             setattr(self, each, function)
 
+    def add(self, name: str, function: Callable[..., Any]) -> None:
+        """Gives it one more function."""
+        self.functions = (*self.functions, name)
+        setattr(self, name, function)
+
     def __reduce__(self) -> Any:
         return found, ("fxgrad.scipy.stats", self.__name__)
 

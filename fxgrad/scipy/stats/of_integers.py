@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from fxgrad import numpy as fnp
+from fxgrad.numpy.operands import inexact_operands
 from fxgrad.scipy.special import betaln, gammaincc, gammaln, xlog1py, xlogy
 from fxgrad.scipy.stats.distributions import discrete
 
@@ -36,3 +39,31 @@ geom = discrete(
 poisson = discrete(
     "poisson", "mu", lambda k, mu: xlogy(k, mu) - gammaln(k + 1.0) - mu, lambda k, mu: (k >= 0) & (fnp.floor(k) == k),
     cdf=lambda k, mu: fnp.where(k >= 0, gammaincc(fnp.floor(fnp.maximum(k, 0.0)) + 1.0, mu), 0.0))
+
+
+_FEW, _TERMS = 200.0, 400
+"""Up to which mean the entropy of a Poisson distribution is a sum, and over how many numbers from 0 on."""
+
+
+def _entropy(mu: Any, loc: Any = 0) -> Any:
+    """The entropy of the distribution poisson, -sum p log p: of means over 200 by its expansion for large ones.
+
+    R. J. Evans and J. Boersma, "The entropy of a Poisson distribution" (SIAM Review 30, 1988). It does not depend on
+    `loc`, with which it broadcasts; of a negative mean it is NaN.
+
+    >>> import fxgrad
+    >>> round(float(fxgrad.scipy.stats.poisson.entropy(2.0)), 6)
+    1.704883
+    """
+    mu, loc = inexact_operands(mu, loc)
+    small = fnp.where(mu <= _FEW, mu, 1.0)
+    k = np.arange(_TERMS).astype(mu.dtype)
+    log_mass = xlogy(k, small[..., None]) - gammaln(k + 1.0) - small[..., None]
+    summed = -fnp.sum(fnp.where(small[..., None] > 0, fnp.exp(log_mass) * log_mass, 0.0), -1)
+    large = fnp.where(mu > _FEW, mu, _FEW)
+    expanded = 0.5 * fnp.log(2 * math.pi * math.e * large) - (1 / 12 + (1 / 24 + 19 / (360 * large)) / large) / large
+    entropy = fnp.where(mu > _FEW, expanded, fnp.where(mu < 0, math.nan, summed))
+    return fnp.broadcast_to(entropy, fnp.broadcast_shapes(fnp.shape(mu), fnp.shape(loc)))
+
+
+poisson.add("entropy", _entropy)
