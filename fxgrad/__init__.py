@@ -56,6 +56,7 @@ from fxgrad.core.caches import clear_caches
 from fxgrad.core.interpreter import Interpreter, bind
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
 from fxgrad.core.program import Equation, Program, Var
+from fxgrad.core.regions import Links, Region
 from fxgrad.core.simplify import simplify
 from fxgrad.interop import from_jax, import_jaxpr, to_jax
 from fxgrad.lax import associative_scan, cond, fori_loop, map, scan, switch, while_loop  # noqa: A004  (jax's name)
@@ -70,8 +71,8 @@ remat = checkpoint
 __version__ = "0.1.0"
 
 __all__ = [
-    "Array", "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "Primitive", "Program", "ShapeDtypeStruct",
-    "TODO", "Var", "associative_scan", "bind", "block_until_ready", "checkpoint", "checkpoint_name",
+    "Array", "Cost", "Equation", "Interpreter", "Links", "NOT_LINEAR", "NO_TANGENT", "Primitive", "Program", "Region",
+    "ShapeDtypeStruct", "TODO", "Var", "associative_scan", "bind", "block_until_ready", "checkpoint", "checkpoint_name",
     "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config", "cost", "custom_batching",
     "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_infs", "debug_nans",
     "default_backend", "default_dtype", "device_count", "device_get", "device_put", "devices", "disable_jit", "dtypes",

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes, tree
-from fxgrad.control.call import named_call_p
 from fxgrad.control.flat import check_leaf, indexed_names, nth, trace_flat
 from fxgrad.core.avals import Aval, Literal, to_numpy
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Source, Var
+from fxgrad.core.regions import Region
 from fxgrad.errors import KeyReuseError
 from fxgrad.ops import join, shape, space
 from fxgrad.ops import random as keys_room
@@ -147,7 +147,7 @@ class _Search:
         return [read(atom) for atom in program.outputs]
 
     def _equation(self, equation: Equation, ids: list[Ids | None]) -> list[Ids | None]:
-        primitive, params = equation.primitive, equation.params
+        primitive = equation.primitive
         if primitive in _MOVES and all(each is not None for each in ids):
             return self._moved(equation, ids)
         if primitive in _DRAWS:
@@ -161,17 +161,18 @@ class _Search:
             return [ids[0][..., 0] // 2]
         elif primitive is keys_room.random_seed_p and not equation.outputs[0].aval.shape:
             return [np.int64(self._same(("seed", equation.inputs[0])))]
-        elif primitive.name == "cond":
-            return self._branches(equation, ids[1:])
-        elif primitive.name in ("scan", "for", "while"):
-            return self._loop(equation, ids)
-        elif isinstance(params.get("program"), Program) and primitive.name != "recompute" and \
-                len(params["program"].inputs) == len(ids):
-            is_library = primitive is named_call_p
-            self._called_at += [equation.source] * is_library
-            outputs = self.walk(params["program"], ids)
-            del self._called_at[len(self._called_at) - is_library:]
-            return outputs
+        for region in equation.regions:
+            if region.role in ("inline", "call"):
+                is_library = region.role == "inline"
+                self._called_at += [equation.source] * is_library
+                outputs = self.walk(region.program, ids)
+                del self._called_at[len(self._called_at) - is_library:]
+                return outputs
+            if region.role == "body":
+                self._loop(region, ids)
+        branches = [region.program for region in equation.regions if region.role == "branch"]
+        if branches:
+            self._branches(branches, ids[1:])
         return [self.fresh(var.aval) for var in equation.outputs]
 
     def _moved(self, equation: Equation, ids: Sequence[Ids]) -> list[Ids | None]:
@@ -187,38 +188,32 @@ class _Search:
         folded = [self._same(("fold", number, data)) for number in np.asarray(ids).reshape(-1).tolist()]
         return np.array(folded, np.int64).reshape(np.shape(ids))
 
-    def _branches(self, equation: Equation, ids: Sequence[Ids | None]) -> list[Ids | None]:
+    def _branches(self, branches: Sequence[Program], ids: Sequence[Ids | None]) -> None:
         """One branch runs: each starts from what was used before, and afterwards what any of them used is used."""
         before, after = dict(self._used), dict(self._used)
-        for branch in equation.params["branches"]:
+        for branch in branches:
             self._used = dict(before)
             self.walk(branch, ids)
             after.update(self._used)
         self._used = after
-        return [self.fresh(var.aval) for var in equation.outputs]
 
-    def _loop(self, equation: Equation, ids: Sequence[Ids | None]) -> list[Ids | None]:
+    def _loop(self, body: Region, ids: Sequence[Ids | None]) -> None:
         """The body is run again and again: what it closes over must not be used there, what it carries once a step."""
-        params = equation.params
-        if equation.primitive.name == "while":
-            first = params["num_condition_consts"]
-            body, count = params["body"], params["num_body_consts"]
-            operands = ids[first:]
-        else:
-            body, count = params["program"], params["num_consts"]
-            operands = ids[1:] if equation.primitive.name == "for" else ids
-        inside = [*operands[:count], *(self.fresh(var.aval) for var in body.inputs[count:])]
-        first_of_step = min((int(np.min(each)) for each in inside[count:] if each is not None and np.size(each)),
+        own = {place for place, link in enumerate(body.inputs) if link.how != "same"}
+        inside = [self.fresh(var.aval) if place in own else ids[link.place]
+                  for place, (var, link) in enumerate(zip(body.program.inputs, body.inputs, strict=True))]
+        made = [inside[place] for place in sorted(own)]
+        first_of_step = min((int(np.min(each)) for each in made if each is not None and np.size(each)),
                             default=next(self._new))
         self._in_loop.append(first_of_step)
-        self.walk(body, inside)
+        self.walk(body.program, inside)
         self._in_loop.pop()
-        for var, outer, inner in zip(body.inputs[count:], operands[count:], inside[count:], strict=True):
+        for place in sorted(own):
+            var, outer, inner = body.program.inputs[place], ids[body.inputs[place].place], inside[place]
             used = next((self._used[number] for number in np.asarray(inner).reshape(-1).tolist()
                          if number in self._used), None) if inner is not None else None
             if used is not None and outer is not None and dtypes.is_key(var.aval.dtype):
                 self.use(outer, *used)
-        return [self.fresh(var.aval) for var in equation.outputs]
 
 
 def _words(ids: Ids) -> Ids:

@@ -125,9 +125,20 @@ def test_diffrax() -> None:
     assert_not_larger(module.loss, rates, observed)
 
 
+def test_flops_by_line() -> None:
+    """Ten steps of 2 n^2 for the product and 3 n + 1 for the norm, against the closed form."""
+    module, size = example("flops_by_line"), 7
+    program = fxgrad.make_program(module.iterated)(np.eye(size), np.ones(size))
+    flops = list(module.flops_by_line(program).values())
+    assert flops == [10 * 2 * size**2, 10 * (3 * size + 1), 2 * size**2 + 2 * size]
+    branches = fxgrad.make_program(lambda x: fxgrad.lax.fori_loop(0, 3, lambda i, x: fxgrad.lax.cond(
+        x[0] > 0, np.sin, np.cos, x), x))(np.ones(size))
+    assert sum(module.flops_by_line(branches).values()) >= 3 * 2 * size
+
+
 @pytest.mark.parametrize(("name", "arguments"), [
     ("optax_training", ()), ("equinox_model", (10,)), ("flax_model", (1,)), ("scipy_minimize", ()),
-    ("diffrax_solve", (5,))])
+    ("diffrax_solve", (5,)), ("flops_by_line", ())])
 def test_examples_run(name: str, arguments: tuple[int, ...], capsys: pytest.CaptureFixture[str]) -> None:
     example(name).main(*arguments)
     assert capsys.readouterr().out

@@ -150,11 +150,11 @@ def _maker(program: Program, var: Var) -> Equation:
     """The equation that computes `var`, inside of calls."""
     for equation in program.equations:
         if var in equation.outputs:
-            inner = equation.params.get("program")
-            if isinstance(inner, Program) and len(inner.outputs) == len(equation.outputs):
-                within = inner.outputs[equation.outputs.index(var)]
-                if type(within) is Var and within not in inner.inputs:
-                    return _maker(inner, within)
+            for region in equation.regions:
+                if region.role in ("inline", "call", "recomputed"):
+                    within = region.program.outputs[equation.outputs.index(var)]
+                    if type(within) is Var and within not in region.program.inputs:
+                        return _maker(region.program, within)
             return equation
     raise AssertionError("a residual is made by an equation; this is a bug in fxgrad")
 

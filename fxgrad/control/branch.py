@@ -14,7 +14,8 @@ from fxgrad.control.wiring import apart, are_linear, dual_program, moving, other
 from fxgrad.core.avals import Aval
 from fxgrad.core.interpreter import Derived, bind, derive, evaluate
 from fxgrad.core.primitive import Cost, Primitive, register
-from fxgrad.core.program import Program, Var, holds_programs
+from fxgrad.core.program import Program, Var
+from fxgrad.core.regions import Region, whole
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import DTypeError, ProgramError
 from fxgrad.executors import numpy as numpy_executor
@@ -193,8 +194,7 @@ def _batch_by_selecting(size: int, index: Any, operands: list[Any], axes: Sequen
 
 def _may_be_long(program: Program) -> bool:
     """Whether a program holds others that may be loops, so that it should not run where no lane needs it."""
-    return any(equation.primitive.name != "named_call" and holds_programs(equation.params)
-               for equation in program.equations)
+    return any(region.role != "inline" for equation in program.equations for region in equation.regions)
 
 
 def _if_any(mask: Any, derived: Derived, given: Sequence[Any]) -> list[Any]:
@@ -214,6 +214,10 @@ def _cost(index: Aval, *avals: Aval, branches: Branches) -> Cost:
     return Cost(max(one.flops for one in costs), max(one.bytes for one in costs))
 
 
+def _regions(operands: Sequence[Any], *, branches: Branches) -> tuple[Region, ...]:
+    return tuple([whole("branch", branch, ("branches", number), 1, None) for number, branch in enumerate(branches)])
+
+
 cond_p = register(Primitive(name="cond", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
-                            transpose=_transpose, batch=_batch, cost=_cost))
+                            transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
 """One of several programs; an index out of range means the nearest branch."""

@@ -19,6 +19,7 @@ from fxgrad.core.interpreter import Derived
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program, needs_x64
 from fxgrad.core.recording import trace
+from fxgrad.core.regions import whole
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.core.tape import aval_of, bind, innermost_for
 from fxgrad.core.told import told
@@ -41,7 +42,8 @@ def check_arguments(name: str, expected: Sequence[Aval], given: Sequence[Aval]) 
         raise ProgramError(f"{name}: the program called takes {list(expected)}, got {list(given)}")
 
 
-def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Callable[..., list[Any]]) -> Primitive:
+def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Callable[..., list[Any]],
+                   role: str = "call") -> Primitive:
     """The record of a call; parameters are the program, a name to show, and others that stay what they are."""
     def abstract(*avals: Aval, program: Program, name: str, **_: Any) -> list[Aval]:
         check_arguments(name, program.in_avals, avals)
@@ -68,7 +70,8 @@ def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Ca
         return cost(program)
 
     primitive = register(Primitive(name=name, abstract=abstract, numpy=numpy, xla=xla, jvp=jvp,
-                                   transpose=transpose, batch=batch, cost=count))
+                                   transpose=transpose, batch=batch, cost=count,
+                                   regions=lambda operands, *, program, **params: (whole(role, program),)))
     return primitive
 
 
@@ -92,7 +95,7 @@ def _inline_jvp(primals: list[Any], tangents: list[Any], *, program: Program, na
     return forward(program, primals, tangents)
 
 
-named_call_p = call_primitive("named_call", _inline_jvp, run_with_numpy, emit_inline)
+named_call_p = call_primitive("named_call", _inline_jvp, run_with_numpy, emit_inline, "inline")
 """A library function shown as one line; differentiation looks inside."""
 
 

@@ -116,5 +116,5 @@ def _emit_behind_barrier(lax: Any, *values: Any, program: Program, name: str) ->
 
 checkpoint_p = call_primitive("checkpoint", _jvp, run_with_numpy, emit_inline)
 """A call of which reverse mode keeps its inputs and what the policy says, by default nothing."""
-recompute_p = call_primitive("recompute", _recompute_jvp, run_with_numpy, _emit_behind_barrier)
+recompute_p = call_primitive("recompute", _recompute_jvp, run_with_numpy, _emit_behind_barrier, "recomputed")
 """The second computation of a checkpointed call, in the backward pass."""

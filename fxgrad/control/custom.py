@@ -15,6 +15,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.recording import trace
+from fxgrad.core.regions import Region, whole
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.told import Told
@@ -74,6 +75,10 @@ def _cost(*avals: Aval, program: Program, rule: Any) -> Cost:
     return cost(program)
 
 
+def _regions(operands: Sequence[Any], *, program: Program, rule: Any) -> tuple[Region, ...]:
+    return (whole("call", program),)
+
+
 def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, rule: Any) -> list[Any]:
     """A function that is linear itself is transposed through its own equations."""
     return backward(program, inputs, cotangents)
@@ -115,7 +120,7 @@ def _custom_jvp_batch(size: int, values: list[Any], axes: list[int | None], *, p
 
 custom_jvp_p = register(Primitive(
     name="custom_jvp", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_custom_jvp_jvp,
-    transpose=_transpose, batch=_custom_jvp_batch, cost=_cost))
+    transpose=_transpose, batch=_custom_jvp_batch, cost=_cost, regions=_regions))
 
 
 def _one(aval: Aval, axis: int | None) -> Aval:
@@ -215,7 +220,7 @@ def _custom_vjp_batch(size: int, values: list[Any], axes: list[int | None], *, p
 
 custom_vjp_p = register(Primitive(
     name="custom_vjp", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_custom_vjp_jvp,
-    transpose=_transpose, batch=_custom_vjp_batch, cost=_cost))
+    transpose=_transpose, batch=_custom_vjp_batch, cost=_cost, regions=_regions))
 
 
 class BatchedVjpRule(ByValue):

@@ -90,7 +90,7 @@ def refuse_actions(what: str, programs: Sequence[Program]) -> None:
 def _acts(program: Program) -> bool:
     return has_effects(program) and any(
         (equation.primitive.effectful and equation.primitive.name != "debug_callback")
-        or any(map(_acts, subprograms(equation.params))) for equation in program.equations)
+        or any(map(_acts, subprograms(equation.primitive, equation.params))) for equation in program.equations)
 
 
 # --- which values of a loop differ between lanes --------------------------------------------------------------

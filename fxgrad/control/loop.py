@@ -44,6 +44,7 @@ from fxgrad.core.effects import silenced
 from fxgrad.core.interpreter import Derived, bind, derive, evaluate
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
+from fxgrad.core.regions import Links, Region
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import DTypeError, LinearityError, ProgramError, at_user_line
@@ -235,8 +236,16 @@ def _for_cost(count: Aval, *avals: Aval, program: Program, num_consts: int) -> C
     return cost(program)  # of one step: how many there will be is not known
 
 
+def _for_regions(operands: Sequence[Any], *, program: Program, num_consts: int) -> tuple[Region, ...]:
+    steps = operands[0].value if operands and isinstance(operands[0], Literal) else None
+    carry = len(program.outputs)
+    return (Region("body", ("program",), program,
+                   (Links("same", 1, num_consts), Links("carry", 1 + num_consts, carry)),
+                   (Links("carry", 0, carry),), None if steps is None else max(int(steps), 0)),)
+
+
 for_p = register(Primitive(name="for", abstract=_for_abstract, numpy=_for_numpy, xla=_for_emit, jvp=_for_jvp,
-                           transpose=_for_transpose, batch=_for_batch, cost=_for_cost))
+                           transpose=_for_transpose, batch=_for_batch, cost=_for_cost, regions=_for_regions))
 """(number of steps, constants, carry) -> carry. Its cost is that of one step."""
 
 
@@ -408,6 +417,17 @@ def _while_cost(*avals: Aval, condition: Program, body: Program, **_: int) -> Co
     return Cost(test.flops + step.flops, test.bytes + step.bytes)
 
 
+def _while_regions(operands: Sequence[Any], *, condition: Program, body: Program, num_condition_consts: int,
+                   num_body_consts: int) -> tuple[Region, ...]:
+    consts, carry = num_condition_consts + num_body_consts, len(body.outputs)
+    carried = (Links("carry", consts, carry),)
+    return (Region("condition", ("condition",), condition, (Links("same", 0, num_condition_consts), *carried),
+                   (Links("inside", 0, len(condition.outputs)),), None),
+            Region("body", ("body",), body, (Links("same", num_condition_consts, num_body_consts), *carried),
+                   (Links("carry", 0, carry),), None))
+
+
 while_p = register(Primitive(name="while", abstract=_while_abstract, numpy=_while_numpy, xla=_while_emit,
-                             jvp=_while_jvp, transpose=_while_transpose, batch=_while_batch, cost=_while_cost))
+                             jvp=_while_jvp, transpose=_while_transpose, batch=_while_batch, cost=_while_cost,
+                             regions=_while_regions))
 """(constants of the condition, constants of the body, carry) -> carry. Its cost is that of one step."""

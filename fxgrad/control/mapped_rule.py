@@ -9,6 +9,7 @@ from fxgrad.control.call import check_arguments
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
+from fxgrad.core.regions import Region, whole
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import move_axis
@@ -59,5 +60,9 @@ def _cost(*avals: Aval, program: Program, rule: BatchRule) -> Cost:
     return cost(program)
 
 
+def _regions(operands: Sequence[Any], *, program: Program, rule: BatchRule) -> tuple[Region, ...]:
+    return (whole("call", program),)
+
+
 custom_vmap_p = register(Primitive(name="custom_vmap", abstract=_abstract, numpy=_run, xla=_emit, jvp=_jvp,
-                                   transpose=_transpose, batch=_batch, cost=_cost))
+                                   transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))

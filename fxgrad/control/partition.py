@@ -15,7 +15,7 @@ import numpy as np
 from fxgrad.control.wiring import Marks
 from fxgrad.core.effects import outputs_of_effects
 from fxgrad.core.interpreter import bind, derive, evaluate
-from fxgrad.core.program import Equation, Program, Var, holds_programs
+from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.simplify import without_dead_code
 from fxgrad.core.sources import sources
 from fxgrad.core.tape import read
@@ -118,7 +118,7 @@ def keep_by_cost(known: Program, needed: Sequence[Var], free: set[Var]) -> list[
 
 def is_expensive(equation: Equation) -> bool:
     """Whether the outputs are better kept than computed again."""
-    if equation.primitive.name != "named_call" and holds_programs(equation.params):
+    if any(region.role != "inline" for region in equation.regions):
         return True
     if equation.primitive.effectful or equation.primitive.name == "pure_callback":
         return True  # what Python takes is not known

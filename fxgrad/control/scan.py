@@ -32,6 +32,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.interpreter import Derived, bind, derive, evaluate, holds_tracers
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program, Var, is_effectful
+from fxgrad.core.regions import Links, Region
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
@@ -374,8 +375,18 @@ def _cost(*avals: Aval, program: Program, length: int, **_: Any) -> Cost:
     return Cost(length * one.flops, length * one.bytes)
 
 
+def _regions(operands: Sequence[Any], *, program: Program, **loop: Any) -> tuple[Region, ...]:
+    settings = Loop(**loop)
+    consts, carry = settings.num_consts, settings.num_carry
+    taken = consts + carry
+    inputs = (Links("same", 0, consts), Links("carry", consts, carry),
+              Links("entry", taken, len(program.inputs) - taken))
+    outputs = (Links("carry", 0, carry), Links("entry", carry, len(program.outputs) - carry))
+    return (Region("body", ("program",), program, inputs, outputs, settings.length, settings.reverse),)
+
+
 scan_p = register(Primitive(name="scan", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
-                            transpose=_transpose, batch=_batch, cost=_cost))
+                            transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
 """(constants, carry, stacked inputs) -> (carry, stacked outputs), one step for each entry."""
 
 

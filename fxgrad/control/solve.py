@@ -12,6 +12,7 @@ from fxgrad.core.interpreter import Derived, bind
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.recording import trace
+from fxgrad.core.regions import How, Links, Region
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, takes_literals
 from fxgrad.errors import LinearityError, at_user_line
@@ -119,9 +120,27 @@ def _cost(*avals: Aval, programs: Programs, counts: tuple[int, int, int, int]) -
     return cost(programs[1])
 
 
+def _regions(operands: Sequence[Any], *, programs: Programs, counts: tuple[int, int, int, int]) -> tuple[Region, ...]:
+    """Only `solve` runs; derivatives run the others."""
+    return _held(programs, counts, ("matvec", "solve", "transposed matvec", "transposed solve"), 1)
+
+
+def _held(programs: Programs, counts: tuple[int, int, int, int], roles: Sequence[str], solver: int,
+          ) -> tuple[Region, ...]:
+    regions = []
+    for number, (role, program) in enumerate(zip(roles, programs, strict=True)):
+        if program is not None:
+            runs, own = number == solver, counts[number]
+            how: How = "same" if runs else "inside"
+            takes = Links("same", sum(counts[:number]), own), Links(how, sum(counts), len(program.inputs) - own)
+            regions.append(Region(role, ("programs", number), program, takes, (Links(how, 0, len(program.outputs)),),
+                                  int(runs)))
+    return tuple(regions)
+
+
 linear_solve_p = register(Primitive(
     name="custom_linear_solve", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp, transpose=_transpose,
-    batch=_batch, cost=_cost))
+    batch=_batch, cost=_cost, regions=_regions))
 """(constants of each of the programs, right-hand sides) -> (solutions, further outputs of `solve`)."""
 
 
@@ -234,6 +253,13 @@ def _root_cost(*avals: Aval, programs: Programs, counts: tuple[int, int, int, in
     return cost(programs[0])
 
 
+def _root_regions(operands: Sequence[Any], *, programs: Programs, counts: tuple[int, int, int, int],
+                  ) -> tuple[Region, ...]:
+    """Only the solver runs; derivatives run the others."""
+    return _held(programs, counts, ("solve", "function", "tangent solve", "cotangent solve"), 0)
+
+
 root_p = register(Primitive(name="custom_root", abstract=_root_abstract, numpy=_root_numpy, xla=_root_emit,
-                            jvp=_root_jvp, transpose=NOT_LINEAR, batch=_root_batch, cost=_root_cost))
+                            jvp=_root_jvp, transpose=NOT_LINEAR, batch=_root_batch, cost=_root_cost,
+                            regions=_root_regions))
 """(constants of each of the programs, guess) -> (root, further outputs of the solver)."""

@@ -30,6 +30,7 @@ from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.interpreter import Derived, bind, derive, evaluate
 from fxgrad.core.primitive import Cost, Primitive, register, registry
 from fxgrad.core.program import Program
+from fxgrad.core.regions import Links, Region
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import DTypeError
@@ -344,6 +345,17 @@ def _cost(*avals: Aval, step: Program, back: Program, **_: int) -> Cost:
     return Cost(one.flops + other.flops, one.bytes + other.bytes)
 
 
+def _regions(operands: Sequence[Any], *, step: Program, back: Program, num_step_consts: int, num_back_consts: int,
+             ) -> tuple[Region, ...]:
+    state, carry = len(step.outputs), len(back.outputs)
+    first = 1 + num_step_consts + num_back_consts
+    inside = Links("inside", 0, state)
+    takes = Links("same", 1 + num_step_consts, num_back_consts), inside, Links("carry", first + state, carry)
+    return (Region("step", ("step",), step, (Links("same", 1, num_step_consts), Links("carry", first, state)),
+                   (inside,), None),
+            Region("back", ("back",), back, takes, (Links("carry", 0, carry),), None))
+
+
 sweep_p = register(Primitive(name="sweep", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
-                             transpose=_transpose, batch=_batch, cost=_cost))
+                             transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
 """(number of steps, constants of the step, constants of the step back, state, carry) -> carry."""

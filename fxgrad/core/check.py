@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fxgrad.core import program as ir
 from fxgrad.core.avals import Literal
 from fxgrad.core.primitive import registry
@@ -39,13 +41,16 @@ def _check_equation(program: Program, index: int, equation: Equation, bound: set
     for number, atom in enumerate(equation.inputs):
         if not _is_bound(atom, bound):
             raise _error(program, index, f"input {number} ({atom.aval}) is used before it is bound")
-    for inner in subprograms(equation.params):
-        if "checked" not in inner.memo:
-            check(inner)
-            inner.memo["checked"] = True
     for name, value in equation.params.items():
         if name != "fill_value" and _holds_float(value) and registry.get(equation.primitive.name) is equation.primitive:
             raise _error(program, index, f"its parameter {name}={value!r} holds a float, where whole ones are needed")
+        if equation.primitive.regions is None and _holds_program(value):
+            raise _error(program, index, f"its parameter {name} holds a program, which nothing that walks into "
+                         "programs would find. Give the primitive regions=function(operands, **params)")
+    for inner in subprograms(equation.primitive, equation.params):
+        if "checked" not in inner.memo:
+            check(inner)
+            inner.memo["checked"] = True
     try:
         expected = list(equation.primitive.abstract(*(atom.aval for atom in equation.inputs), **equation.params))
     except (FxgradError, TypeError) as error:
@@ -57,6 +62,10 @@ def _check_equation(program: Program, index: int, equation: Equation, bound: set
         if var in bound:
             raise _error(program, index, f"its output ({var.aval}) is bound already")
         bound.add(var)
+
+
+def _holds_program(value: Any) -> bool:
+    return isinstance(value, Program) or (isinstance(value, tuple | list) and any(map(_holds_program, value)))
 
 
 def _holds_float(value: object) -> bool:

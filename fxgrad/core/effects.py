@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fxgrad.core.program import Atom, Equation, Program, Var, has_effects, is_effectful
+from fxgrad.core.regions import replaced
 from fxgrad.errors import UnsupportedError, at_user_line
 
 
@@ -34,7 +34,8 @@ def _without_effects(equations: Sequence[Equation], wanted: set[Atom], why: str)
                 f"{why} would run {_shown(equation)} a second time for its result. Call it outside, and pass the "
                 "result in"))
         if is_effectful(equation.primitive, equation.params):
-            params = {name: _silenced_value(value, why) for name, value in equation.params.items()}
+            regions = equation.regions
+            params = replaced(equation.params, regions, [silenced(region.program, why) for region in regions])
             kept.append(Equation(equation.primitive, equation.inputs, params, equation.outputs, equation.source))
         else:
             kept.append(equation)
@@ -45,14 +46,6 @@ def _without_effects(equations: Sequence[Equation], wanted: set[Atom], why: str)
 def _shown(equation: Equation) -> str:
     where = "" if equation.source is None else f" at line {equation.source.line}"
     return f"the {equation.primitive}{where}"
-
-
-def _silenced_value(value: Any, why: str) -> Any:
-    if isinstance(value, Program):
-        return silenced(value, why)
-    if isinstance(value, tuple) and any(isinstance(item, Program) for item in value):
-        return tuple(_silenced_value(item, why) for item in value)
-    return value
 
 
 def after_forcing(program: Program, known: int) -> tuple[Program, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -80,6 +80,12 @@ class Equation:
                  source: Source | None = None) -> None:
         self.primitive, self.inputs, self.params = primitive, inputs, params
         self.outputs, self.source = outputs, source
+
+    @property
+    def regions(self) -> tuple[Any, ...]:
+        """The programs that the operation holds, each with what it is for (`Region`s); none for most operations."""
+        regions = self.primitive.regions
+        return () if regions is None else regions(self.inputs, **self.params)
 
     def __repr__(self) -> str:
         outputs = ", ".join(str(var.aval) for var in self.outputs)
@@ -179,21 +185,9 @@ check_hook: Callable[[Program], None] = not_installed
 reduce_hook: Callable[[Program], Any] = not_installed
 
 
-def subprograms(params: dict[str, Any]) -> Iterator[Program]:
-    """The programs among the parameters of an equation."""
-    for value in params.values():
-        if isinstance(value, Program):
-            yield value
-        elif isinstance(value, tuple):
-            yield from (item for item in value if isinstance(item, Program))
-
-
-def holds_programs(params: dict[str, Any]) -> bool:
-    """Whether `subprograms` gives any, told without a generator: this is asked for every operation on constants."""
-    for value in params.values():
-        if isinstance(value, Program) or (isinstance(value, tuple) and Program in map(type, value)):
-            return True
-    return False
+def subprograms(primitive: Primitive, params: dict[str, Any]) -> list[Program]:
+    """The programs that an operation holds."""
+    return [] if primitive.regions is None else [region.program for region in primitive.regions((), **params)]
 
 
 NO_AXES: frozenset[str] = frozenset()
@@ -210,7 +204,7 @@ def has_effects(program: Program) -> bool:
 
 def is_effectful(primitive: Primitive, params: dict[str, Any]) -> bool:
     """Whether an operation, or a program that it holds, has effects."""
-    return primitive.effectful or (holds_programs(params) and any(map(has_effects, subprograms(params))))
+    return primitive.effectful or any(map(has_effects, subprograms(primitive, params)))
 
 
 def consults(program: Program) -> bool:
@@ -218,7 +212,7 @@ def consults(program: Program) -> bool:
     known: bool | None = program.memo.get("consults")
     if known is None:
         known = program.memo["consults"] = any(
-            equation.primitive.consults or any(map(consults, subprograms(equation.params)))
+            equation.primitive.consults or any(map(consults, subprograms(equation.primitive, equation.params)))
             for equation in program.equations)
     return known
 
@@ -236,12 +230,12 @@ def axes_of(primitive: Primitive, params: dict[str, Any]) -> frozenset[str]:
     """The names of the mapped axes that an operation, or a program that it holds, speaks over."""
     if primitive.collective:
         return frozenset((params["axis_name"],))
-    return NO_AXES.union(*map(axes_used, subprograms(params))) if holds_programs(params) else NO_AXES
+    return NO_AXES if primitive.regions is None else NO_AXES.union(*map(axes_used, subprograms(primitive, params)))
 
 
 def bonds(primitive: Primitive, params: dict[str, Any]) -> tuple[bool, frozenset[str]]:
     """`is_effectful` and `axes_of` at once: what keeps an operation at its place."""
-    if primitive.effectful or primitive.collective or holds_programs(params):
+    if primitive.effectful or primitive.collective or primitive.regions is not None:
         return is_effectful(primitive, params), axes_of(primitive, params)
     return False, NO_AXES
 
@@ -253,6 +247,6 @@ def needs_x64(program: Program) -> bool:
         avals = program.in_avals + program.out_avals
         avals += [atom.aval for equation in program.equations for atom in (*equation.inputs, *equation.outputs)]
         known = any(dtypes.is_64bit(aval.dtype) for aval in avals) or any(
-            needs_x64(inner) for equation in program.equations for inner in subprograms(equation.params))
+            any(map(needs_x64, subprograms(equation.primitive, equation.params))) for equation in program.equations)
         program.memo["needs_x64"] = known
     return bool(known)

@@ -15,7 +15,7 @@ from fxgrad import config
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.interning import Node, Step
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Atom, Equation, Program, Source, Var, holds_programs, is_effectful
+from fxgrad.core.program import Atom, Equation, Program, Source, Var, is_effectful
 from fxgrad.core.sources import equation_source, sources, user_source
 from fxgrad.core.tape import Tape, current
 from fxgrad.core.told import param_key
@@ -152,7 +152,7 @@ class Template:
         self.steps: list[tuple[Primitive, list[int], dict[str, Any], tuple[Any, ...], list[Aval], bool, bool]] = []
         for equation in program.equations:
             primitive, params = equation.primitive, equation.params
-            simple = rewrites.are_declared(primitive) and not (primitive.effectful or holds_programs(params))
+            simple = rewrites.are_declared(primitive) and not primitive.effectful and primitive.regions is None
             self.steps.append((primitive, [number[atom] for atom in equation.inputs], params,
                                (*param_key(primitive, params),),
                                [var.aval for var in equation.outputs], primitive in commutative, simple))

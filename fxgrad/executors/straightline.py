@@ -105,7 +105,7 @@ def _without_constants(equations: Sequence[Equation]) -> tuple[list[Equation], d
             if all(type(atom) is Literal or atom in constants for atom in equation.inputs) and sum(
                     var.aval.size for var in equation.outputs) <= _LARGEST and not is_effectful(
                     equation.primitive, equation.params) and not equation.primitive.consults and not any(
-                    map(consults, subprograms(equation.params))):
+                    map(consults, subprograms(equation.primitive, equation.params))):
                 values = [atom.value if type(atom) is Literal else constants[atom] for atom in equation.inputs]
                 results = equation.primitive.numpy(*values, **equation.params)
                 for var, result in zip(equation.outputs, results, strict=True):

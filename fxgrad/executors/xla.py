@@ -103,7 +103,7 @@ class _Emission:
             if found not in self._seen:
                 self._seen.add(found)
                 for equation in found.equations:
-                    for inner in subprograms(equation.params):
+                    for inner in subprograms(equation.primitive, equation.params):
                         self._occurrences[inner] = self._occurrences.get(inner, 0) + 1
                         remaining.append(inner)
 
@@ -162,11 +162,11 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     """One primitive on concrete values, at least one of them a jax array."""
     avals = [aval_of(arg) for arg in args]
     out_avals = infer(primitive, avals, params)
-    inner = next(subprograms(params), None)
+    held = subprograms(primitive, params)
     wide = any(dtypes.is_64bit(aval.dtype) for aval in (*avals, *out_avals)) or any(
-        map(needs_x64, subprograms(params)))
-    rule = functools.partial(primitive.xla, lax, **params) if inner is None else _compiled_rule(
-        inner, primitive, params)
+        map(needs_x64, held))
+    rule = functools.partial(primitive.xla, lax, **params) if not held else _compiled_rule(
+        held[0], primitive, params)
     with x64(wide):
         outputs: list[Any] = rule(*(jax.numpy.asarray(as_jax(arg)) for arg in args))
     return outputs

@@ -142,7 +142,7 @@ def _is_plain(program: Program) -> bool:
 def _is_plain_equation(equation: Equation) -> bool:
     primitive = equation.primitive
     if primitive.name in ALIKE:
-        return all(map(_is_plain, subprograms(equation.params)))
+        return all(map(_is_plain, subprograms(primitive, equation.params)))
     return primitive.jvp is NO_TANGENT and not any(has_tangent(var.aval) for var in equation.outputs)
 
 

@@ -54,10 +54,10 @@ def _programs(program: Program) -> Iterator[Program]:
     for each in pending:
         yield each
         for equation in each.equations:
-            for value in _parts([*equation.params.values()]):
-                if isinstance(value, Program) and id(value) not in found:
-                    found[id(value)] = value
-                    pending.append(value)
+            for region in equation.regions:
+                if id(region.program) not in found:
+                    found[id(region.program)] = region.program
+                    pending.append(region.program)
 
 
 def _values(program: Program) -> Iterator[Any]:

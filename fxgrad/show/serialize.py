@@ -22,7 +22,6 @@ from fxgrad.errors import UnsupportedError
 from fxgrad.show.loader import FORMAT, VERSION, from_json
 from fxgrad.show.names import variable_names
 from fxgrad.show.sources import Sources
-from fxgrad.show.unfolding import inner_programs
 from fxgrad.show.values import is_named_tuple, number_text, opaque_name
 
 __all__ = ["from_json", "to_json"]
@@ -53,8 +52,8 @@ class _Writer:
         stack = [main]
         while stack:  # not by recursion: calls may nest deeply
             top = stack[-1]
-            missing = [inner for equation in top.equations for inner in inner_programs(equation)
-                       if id(inner) not in self._numbers]
+            missing = [region.program for equation in top.equations for region in equation.regions
+                       if id(region.program) not in self._numbers]
             if missing and id(top) not in self._numbers:
                 stack.extend(missing)
                 continue

@@ -19,7 +19,6 @@ from fxgrad.core.tracer import Tracer
 from fxgrad.show.color import ansi
 from fxgrad.show.names import Unique, quoted_name, variable_names
 from fxgrad.show.sources import Sources
-from fxgrad.show.unfolding import inner_programs
 from fxgrad.show.unfolding import unfold as unfold_calls
 from fxgrad.show.values import (
     INDENT,
@@ -112,7 +111,7 @@ class _Writer:
             for equation in program.equations:
                 primitives.add(equation.primitive.name)
                 called = is_call(equation)
-                for inner in inner_programs(equation):
+                for inner in [region.program for region in equation.regions]:
                     count[id(inner)] = count.get(id(inner), 0) + 1
                     deep = depth == NESTING_LIMIT
                     if called or deep or count[id(inner)] > 1:

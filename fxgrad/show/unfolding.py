@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fxgrad.control.call import named_call_p
 from fxgrad.core.program import Atom, Equation, Program, Var
+from fxgrad.core.regions import replaced
 from fxgrad.show.names import own_names
 from fxgrad.show.sources import Sources
-
-
-def inner_programs(equation: Equation) -> list[Program]:
-    """The programs among the parameters of an equation, in containers too."""
-    found: list[Program] = []
-    stack = [*reversed(equation.params.values())]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, Program):
-            found.append(value)
-        elif isinstance(value, tuple | list):
-            stack.extend(reversed(value))
-    return found
 
 
 def unfold(program: Program) -> Program:
@@ -41,7 +27,8 @@ def unfold(program: Program) -> Program:
     stack = [program]
     while stack:  # not by recursion: calls may nest deeply
         top = stack[-1]
-        missing = [inner for equation in top.equations for inner in inner_programs(equation) if id(inner) not in done]
+        missing = [region.program for equation in top.equations for region in equation.regions
+                   if id(region.program) not in done]
         if missing and id(top) not in done:
             stack.extend(missing)
         else:
@@ -56,18 +43,18 @@ def _unfolded(program: Program, done: dict[int, Program]) -> Program:
     equations: list[Equation] = []
     changed = False
     for equation in program.equations:
-        inner = inner_programs(equation)
-        if not inner and not values:
+        regions = equation.regions
+        if not regions and not values:
             equations.append(equation)
             continue
         inputs = [_read(values, atom) for atom in equation.inputs]
         if equation.primitive is named_call_p:
-            made = _inline(done[id(inner[0])], inputs, equation, equations)
+            made = _inline(done[id(regions[0].program)], inputs, equation, equations)
             values.update(zip(equation.outputs, made, strict=True))
             changed = True
             continue
-        params = {key: _replaced(value, done) for key, value in equation.params.items()} if inner else equation.params
-        changed |= any(done[id(each)] is not each for each in inner)
+        params = replaced(equation.params, regions, [done[id(region.program)] for region in regions])
+        changed |= any(done[id(region.program)] is not region.program for region in regions)
         equations.append(Equation(equation.primitive, inputs, params, equation.outputs, equation.source))
     if not changed:
         return program
@@ -97,11 +84,3 @@ def _inline(program: Program, inputs: list[Atom], call: Equation, equations: lis
 def _read(values: dict[Var, Atom], atom: Atom) -> Atom:
     return values.get(atom, atom) if isinstance(atom, Var) else atom
 
-
-def _replaced(value: Any, done: dict[int, Program]) -> Any:
-    if isinstance(value, Program):
-        return done[id(value)]
-    if isinstance(value, tuple) and any(isinstance(item, Program) for item in value):
-        items = [_replaced(item, done) for item in value]
-        return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
-    return value

@@ -15,7 +15,7 @@ from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.caches import Table, cached
 from fxgrad.core.interpreter import Derived, batched_axis, derive
 from fxgrad.core.primitive import NO_TANGENT
-from fxgrad.core.program import Atom, Equation, Program, Var, holds_programs
+from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.recording import trace
 from fxgrad.core.simplify import SimplifyingTape, Template, simplify, without_dead_code, without_repetition
 from fxgrad.core.sources import sources
@@ -221,7 +221,7 @@ def rules_of(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]) 
     key = (primitive, *pattern, *avals, *param_key(primitive, params)) if params else (primitive, *pattern, *avals)
     rules: Any = _known.get(key, _UNKNOWN)
     if rules is _UNKNOWN:
-        if primitive.effectful or primitive.collective or holds_programs(params):
+        if primitive.effectful or primitive.collective or primitive.regions is not None:
             return None
         rules = _known.add(key, _found(equation, given, marks, avals))
     return rules  # type: ignore[no-any-return]

@@ -1,0 +1,98 @@
+"""Regions: the programs that an operation holds, each with its role, and how values come to it and leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from fxgrad.core.program import Program
+
+How = Literal["same", "entry", "carry", "inside"]
+
+
+class Link(NamedTuple):
+    """Where an input of a held program comes from, or where one of its outputs goes.
+
+    | `how` | an input is | an output is |
+    |---|---|---|
+    | `same` | the operand at `place`, at every run | the equation's output at `place` |
+    | `entry` | one entry along axis 0 of the operand at `place` | one entry of the equation's output at `place` |
+    | `carry` | the operand at `place`, then what the run before made | that for the next run, at last the output |
+    | `inside` | made by the operation itself; `place` is -1 | used by the operation itself |
+
+    The outputs marked `carry` are, in order, those that the inputs marked `carry` take up.
+    """
+
+    how: How
+    place: int = -1
+
+
+class Links(NamedTuple):
+    """Links of one kind in a row: to `number` places from `first` on, or without a place."""
+
+    how: How
+    first: int
+    number: int
+
+    def each(self) -> Iterator[Link]:
+        """The single links."""
+        inside = self.how == "inside"
+        return (Link(self.how, -1 if inside else place) for place in range(self.first, self.first + self.number))
+
+
+class Region(NamedTuple):
+    """A program that an operation holds.
+
+    `role` says what it is for: "inline" and "call" (a function in one line), "recomputed" (a call made again), "branch"
+    (one of several runs), "body", "condition", "step" and "back" (of loops), and what solvers hold: "solve", "matvec"
+    and others, which derivatives run. `at` is where it stands in the parameters: a name, and a number if that is a
+    tuple. `takes` and `makes` say how its `inputs` and `outputs` are linked to those of the operation. `times` is how
+    often it runs whenever the operation does; None where the values decide. With `reverse`, entries are taken and made
+    from the last one on.
+
+    >>> import numpy as np, fxgrad
+    >>> program = fxgrad.make_program(lambda x: fxgrad.lax.scan(lambda c, x: (c + x, c), 0.0, x))(np.ones(3))
+    >>> scan, = [equation for equation in program.equations if equation.regions]
+    >>> body, = scan.regions
+    >>> body.role, body.times, body.inputs
+    ('body', 3, (Link(how='carry', place=0), Link(how='entry', place=1)))
+    """
+
+    role: str
+    at: tuple[Any, ...]
+    program: Program
+    takes: tuple[Links, ...]
+    makes: tuple[Links, ...]
+    times: int | None
+    reverse: bool = False
+
+    @property
+    def inputs(self) -> tuple[Link, ...]:
+        """Where each input of the program comes from."""
+        return tuple(link for links in self.takes for link in links.each())
+
+    @property
+    def outputs(self) -> tuple[Link, ...]:
+        """Where each output of the program goes."""
+        return tuple(link for links in self.makes for link in links.each())
+
+
+def whole(role: str, program: Program, at: tuple[Any, ...] = ("program",), first: int = 0, times: int | None = 1,
+          ) -> Region:
+    """A program that takes the operands from `first` on and makes the outputs."""
+    return Region(role, at, program, (Links("same", first, len(program.inputs)),),
+                  (Links("same", 0, len(program.outputs)),), times)
+
+
+def replaced(params: dict[str, Any], regions: Sequence[Region], programs: Sequence[Program]) -> dict[str, Any]:
+    """The parameters with `programs` in the places of those of `regions`."""
+    result = dict(params)
+    for region, program in zip(regions, programs, strict=True):
+        name, *number = region.at
+        if number:
+            items = [*result[name]]
+            items[number[0]] = program
+            result[name] = tuple(items)
+        else:
+            result[name] = program
+    return result
