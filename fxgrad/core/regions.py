@@ -28,7 +28,11 @@ class Link(NamedTuple):
 
 
 class Links(NamedTuple):
-    """Links of one kind in a row: to `number` places from `first` on, or without a place."""
+    """Links of one kind in a row: to `number` places from `first` on, or without a place.
+
+    >>> [*Links("carry", 2, 2).each()]
+    [Link(how='carry', place=2), Link(how='carry', place=3)]
+    """
 
     how: How
     first: int

@@ -14,9 +14,9 @@ from fxgrad.control.branch import cond_p, joined_branches
 from fxgrad.control.call import jit_call_p, named_call_p
 from fxgrad.control.checkpoint import Policy, checkpoint_p, recompute_p
 from fxgrad.control.custom import ByValue
-from fxgrad.control.loop import bind_while
 from fxgrad.control.scan import scan
 from fxgrad.control.solve import linear_solve_p
+from fxgrad.control.while_loop import bind_while
 from fxgrad.core import primitive as ours
 from fxgrad.core.interpreter import Derived
 from fxgrad.core.program import Program

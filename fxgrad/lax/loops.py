@@ -8,8 +8,9 @@ from typing import Any
 
 from fxgrad import dtypes, tree
 from fxgrad.control.flat import check_leaf, just
-from fxgrad.control.loop import bind_while, for_p
+from fxgrad.control.loop import for_p
 from fxgrad.control.scan import scan as bind_scan
+from fxgrad.control.while_loop import bind_while
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.interpreter import evaluate
 from fxgrad.core.tape import aval_of, bind

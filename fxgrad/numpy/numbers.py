@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.control.loop import bind_while
+from fxgrad.control.while_loop import bind_while
 from fxgrad.core.avals import Aval
 from fxgrad.core.caches import cached
 from fxgrad.core.program import Program

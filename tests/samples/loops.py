@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from fxgrad.control.branch import cond_p
-from fxgrad.control.loop import for_p, while_p
+from fxgrad.control.loop import for_p
 from fxgrad.control.scan import scan_p
 from fxgrad.control.solve import along_root, linear_solve_p, root_p
 from fxgrad.control.sweep import sweep_p
+from fxgrad.control.while_loop import while_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
