@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks import (
     compiled,
+    custom_rules,
     dispatch,
     first_calls,
     gradients,
@@ -15,7 +16,7 @@ from benchmarks.workload import Workload
 
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload
-    for module in (gradients, second_order, unjitted_models, first_calls, programs, dispatch, compiled)
+    for module in (gradients, second_order, custom_rules, unjitted_models, first_calls, programs, dispatch, compiled)
     for workload in module.WORKLOADS}
 
 
