@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad import config
-from fxgrad.control.wiring import with_outputs
+from fxgrad.control.wiring import apart, dual_program, moving, present, with_outputs
 from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
 from fxgrad.core.caches import Table
 from fxgrad.core.interpreter import Derived
@@ -101,14 +101,22 @@ named_call_p = call_primitive("named_call", _inline_jvp, run_with_numpy, emit_in
 
 def _split_jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,
                ) -> tuple[list[Any], list[Any]]:
-    """Two compiled calls, one for what is known and one for the tangents, with residuals between them."""
-    wrt = tuple(type(tangent) is not Zero for tangent in tangents)
+    """Two compiled calls, one for what is known and one for the tangents, with residuals between them.
+
+    One call where nobody wants them apart: residuals of nested calls add up to twice as many at each level.
+    """
+    wrt = moving(tangents)
+    if not apart(primals, tangents):
+        both = dual_program(program, wrt)
+        results = bind(jit_call_p, *both.captured, *primals, *present(tangents), program=both.program, name=name)
+        count = len(program.outputs)
+        return results[:count], spread(program.out_avals, both.extra, results[count:])
     first = linearized(program, wrt)
     known = bind(jit_call_p, *first.captured, *primals, program=first.program, name=name)
     outputs, residuals = known[:len(program.outputs)], known[len(program.outputs):]
-    moving = [tangent for tangent in tangents if type(tangent) is not Zero]
     reached = first.extra.reached
-    out_tangents = bind(jit_call_p, *residuals, *moving, program=first.extra.linear, name=name) if any(reached) else []
+    out_tangents = bind(jit_call_p, *residuals, *present(tangents), program=first.extra.linear,
+                        name=name) if any(reached) else []
     return outputs, spread(program.out_avals, reached, out_tangents)
 
 

@@ -35,6 +35,30 @@ def test_nested_functions_are_lowered_once_each_as_by_jax(depth: int) -> None:
     assert lowered(ours, X) == lowered(theirs, X) == (depth + 1, 2 * depth, 1)
 
 
+def test_tangents_of_nested_functions_are_lowered_once_each_too() -> None:
+    def tangent(library: Any, sine: Any) -> Callable[..., Any]:
+        function = nested(library.jit, sine, 8)
+        return library.jit(lambda x, t: library.jvp(function, (x,), (t,)))
+
+    functions = [lowered(tangent(library, sine), X, X)[0] for library, sine in ((fxgrad, np.sin), (jax, jnp.sin))]
+    assert functions == [9, 10]  # jax calls what is called once too
+    for got, expected in zip(tangent(fxgrad, np.sin)(X, X), tangent(jax, jnp.sin)(X, X), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_a_linear_function_with_tangents_of_compiled_ones_can_be_transposed() -> None:
+    def loop(x: Any) -> Any:
+        return fxgrad.scan(lambda carry, entry: (np.sin(carry) * entry, carry * entry), x[0], x)[1]
+
+    x = X.astype(np.float64)
+    expected, = fxgrad.vjp(loop, x)[1](np.ones(4))
+    for inner in (loop, fxgrad.jit(loop), fxgrad.jit(fxgrad.jit(loop))):
+        along = fxgrad.jit(lambda t, inner=inner: fxgrad.jvp(inner, (x,), (t,))[1])
+        np.testing.assert_allclose(fxgrad.linear_transpose(along, x)(np.ones(4))[0], expected, rtol=1e-12)
+        both = fxgrad.grad(lambda t, x, inner=inner: np.sum(fxgrad.jvp(inner, (x,), (t,))[1]), argnums=(0, 1))
+        np.testing.assert_allclose(both(np.ones(4), x)[0], expected, rtol=1e-12)
+
+
 def test_a_deep_nest_is_walked_once_by_whatever_looks_at_it(monkeypatch) -> None:
     monkeypatch.setattr(fxgrad.config, "check_level", 0)  # checks print all levels of every level
     program = fxgrad.make_program(nested(fxgrad.jit, np.sin, 60))(X)  # to unfold it would take 2 ** 60 steps
