@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ import scipy.special
 import fxgrad
 import fxgrad.scipy.special as fsp
 from fxgrad import errors
+from fxgrad.ops.xla_kernels import elementwise_on_cpu
 from fxgrad.scipy.special import bessel_jn, sph_harm_y
 
 pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
@@ -295,3 +297,22 @@ def test_spherical_harmonics_at_every_angle() -> None:
         for m in range(-n, n + 1):
             got = fsp.sph_harm_y(np.full(9, n), np.full(9, m), theta, np.full(9, 1.1), n_max=3)
             np.testing.assert_allclose(got, scipy.special.sph_harm_y(n, m, theta, 1.1), rtol=1e-9, atol=1e-12)
+
+
+def test_few_elements_of_any_shape_are_compiled_once() -> None:
+    compiled = []
+
+    def rule(lax: Any, x: Any, y: Any) -> Any:
+        compiled.append(x.shape)
+        return lax.sub(x, y)
+    kernel = elementwise_on_cpu(rule)
+    for shape in [(), (1,), (3,), (2, 3), (0,), (2, 0, 3), (8,)]:
+        x = np.arange(math.prod(shape), dtype=float).reshape(shape)
+        result = kernel(x, np.array(0.5))
+        assert (result.shape, result.dtype, result.flags.writeable) == (shape, np.float64, True)
+        np.testing.assert_array_equal(result, x - 0.5)
+    assert compiled == [(8,)]
+    np.testing.assert_array_equal(kernel(np.arange(9.0), np.arange(18.0).reshape(2, 9)),
+                                  np.arange(9.0) - np.arange(18.0).reshape(2, 9))
+    kernel(np.ones((3, 2000)), np.ones(2000))
+    assert compiled[1:] == [(32,), (3, 2000)]

@@ -30,9 +30,8 @@ def by_xla(name: str, arity: int, tangents: Sequence[Callable[..., Any]], *, xla
            accepts: str = "floating") -> Primitive:
     """The record of an elementwise function with XLA's kernel: `xla(lax, *values)`, by default `lax`'s of that name."""
     rule = xla or lax_function(name)
-    kernel = xla_kernels.on_cpu(lambda lax, *values: [rule(lax, *values)])
     return elementwise(name, arity, accepts=accepts, tangents=tangents, flops=500, xla=rule,
-                       numpy=lambda *arrays: kernel(*np.broadcast_arrays(*arrays))[0])
+                       numpy=xla_kernels.elementwise_on_cpu(rule))
 
 
 def no_derivative(function: str, parameter: str) -> Callable[..., Any]:

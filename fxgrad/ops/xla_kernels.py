@@ -30,6 +30,28 @@ def on_cpu(rule: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     return numpy
 
 
+FEW = 4096
+"""Up to so many elements, a kernel of elements is compiled for sizes of powers of 2 only."""
+
+
+def elementwise_on_cpu(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The `numpy` rule of an `xla` rule of elements, which gives one output of the shape of its arguments.
+
+    Compiling takes some hundred milliseconds. So that not every shape is compiled, few elements are laid out in a
+    vector and repeated to the next power of 2.
+    """
+    kernel = on_cpu(lambda lax, *values: [rule(lax, *values)])
+
+    def numpy(*arrays: Any) -> Any:
+        arrays = np.broadcast_arrays(*arrays)
+        shape, size = arrays[0].shape, arrays[0].size
+        if size > FEW:
+            return kernel(*arrays)[0]
+        enough = max(8, 1 << (size - 1).bit_length())
+        return kernel(*(np.resize(array, enough) for array in arrays))[0][:size].reshape(shape)
+    return numpy
+
+
 def _of_its_own(value: Any) -> Any:
     """An array that can be written to: NumPy's view of one of jax's cannot."""
     return value.copy() if isinstance(value, np.ndarray) else value
