@@ -58,6 +58,10 @@ def fresh_tables() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Spares the garbage collector what stays to the end: the modules and thousands of tests."""
+    """Spares the garbage collector what stays to the end: the modules and thousands of tests.
+
+    Tracing makes many objects, so that it would else look through all others every few milliseconds.
+    """
     gc.freeze()
     gc.enable()
+    gc.set_threshold(50_000, 20, 50)
