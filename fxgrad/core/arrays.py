@@ -74,11 +74,7 @@ def making(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapper(*args: Any, **options: Any) -> Any:
         result = function(*args, **options)
-        if type(result) is not np.ndarray:
-            return result
-        array = result.view(Array)  # of what may be a caller's: to that one can write as before
-        array.setflags(write=False)
-        return array
+        return made(result, [result])  # which may be a caller's: to that one can write as before
     return wrapper
 
 

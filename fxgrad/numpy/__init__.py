@@ -158,7 +158,7 @@ _protocol.install(_triangles.FUNCTIONS, np_module="linalg")
 _protocol.install({name: getattr(fft, name) for name in fft.__all__}, np_module="fft")
 
 # These make arrays, or return what they got, in other ways than by primitives.
-for _name in ("arange", "array", "asarray", "astype", "atleast_1d", "atleast_2d", "atleast_3d", "average", "copy",
+for _name in ("arange", "array", "asarray", "astype", "atleast_1d", "atleast_2d", "atleast_3d", "copy",
               "diff", "digitize", "empty", "empty_like", "eye", "flatnonzero", "full", "full_like", "geomspace",
               "identity", "linspace", "logspace", "ones", "ones_like", "searchsorted", "tri", "zeros", "zeros_like"):
     globals()[_name] = _making(globals()[_name])

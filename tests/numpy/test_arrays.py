@@ -271,6 +271,9 @@ def test_results_of_shape_nothing_are_strong() -> None:
                        *[vmap(call, (0, None))(narrow[:, None], wide)[:, 0] for _ in range(3)]):
             assert result.dtype == wanted.dtype
             np.testing.assert_allclose(result, wanted, 1e-14)
+    drawn = fxgrad.random.uniform(fxgrad.random.key(0), (), "float64")
+    for strong in (drawn, fnp.asarray(np.float64(0.5)), fnp.asarray(np.sum(wide)), fnp.zeros((), "float64")):
+        assert (narrow * strong).dtype == fxgrad.jit(lambda a, b: a * b)(narrow, strong).dtype == np.float64
     assert fnp.hypot(np.float32(3), np.float64(4)).dtype == np.float32  # NumPy's own scalars give way
 
 
