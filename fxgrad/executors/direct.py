@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.core.arrays import Array, made, returned
 from fxgrad.core.avals import Literal
 from fxgrad.core.interpreter import nothing_collected
 from fxgrad.core.primitive import NO_TANGENT
@@ -41,13 +42,14 @@ def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], know
     chosen = _to_run(program, known)
     if chosen is None:
         return None
+    given = _plain(inputs)
     with nothing_collected(), np.errstate(all="ignore"):
-        found = _forward(chosen, wrt, [*map(concrete, inputs)])
+        found = _forward(chosen, wrt, given)
         if found is None:
             return None
         outputs, active, steps = found
         slopes = _gradients(chosen, wrt, active, _taken(steps), [1.0, *[None] * (len(outputs) - 1)])
-    results = own([*outputs, *slopes], range(len(outputs) + len(slopes)), inputs)
+    results = _like(inputs, own([*outputs, *slopes], range(len(outputs) + len(slopes)), given))
     return results[:len(outputs)], results[len(outputs):]
 
 
@@ -56,10 +58,20 @@ def passage(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], known:
     chosen = _to_run(program, known)
     if chosen is None:
         return None
-    given = [np.array(value) if type(value) is np.ndarray else value for value in map(concrete, inputs)]
+    given = [np.array(value) if type(value) is np.ndarray else value for value in _plain(inputs)]
     with nothing_collected(), np.errstate(all="ignore"):
         found = _forward(chosen, wrt, given)
-    return None if found is None else Passage(chosen, wrt, given, *found)
+    return None if found is None else Passage(chosen, wrt, _like(inputs, given), *found)
+
+
+def _plain(inputs: Sequence[Any]) -> list[Any]:
+    """The values that kernels compute with."""
+    return [returned(concrete(value)) for value in inputs]
+
+
+def _like(inputs: Sequence[Any], results: list[Any]) -> list[Any]:
+    """`results` as `Array`s if one of `inputs` is one."""
+    return [*map(made, results)] if Array in map(type, inputs) else results
 
 
 class Passage:
@@ -73,7 +85,7 @@ class Passage:
     def __init__(self, program: Program, wrt: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Any],
                  active: set[Any], steps: list[_Step]) -> None:
         self._program, self._wrt, self.inputs, self._active, self._steps = program, wrt, inputs, active, steps
-        self.outputs = [np.array(value)[()] for value in outputs]
+        self.outputs = _like(inputs, [np.array(value)[()] for value in outputs])
 
     @property
     def length(self) -> int:
@@ -82,10 +94,10 @@ class Passage:
 
     def back(self, cotangents: Sequence[Any]) -> list[Any]:
         """The gradients of the outputs, weighted by `cotangents` (None for zero), in the inputs marked."""
-        given = [None if value is None else concrete(value) for value in cotangents]
+        given = [None if value is None else returned(concrete(value)) for value in cotangents]
         with nothing_collected(), np.errstate(all="ignore"):
             found = _gradients(self._program, self._wrt, self._active, reversed(self._steps), given)
-        return own(found, range(len(found)), [*given, *self.inputs])
+        return _like([*self.inputs, *cotangents], own(found, range(len(found)), [*given, *self.inputs]))
 
 
 def _to_run(program: Program, known: int) -> Program | None:

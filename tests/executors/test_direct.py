@@ -220,3 +220,23 @@ def test_direct_pullbacks_of_traced_cotangents_and_of_parts(monkeypatch: pytest.
     assert fxgrad.grad(lambda c: np.sum(pullback((c, None))))(np.ones(3)) == pytest.approx(2.0 * np.cos(X))
     with pytest.raises(fxgrad.errors.TreeError, match="the cotangent"):
         pullback(np.ones(3))
+
+
+def test_arrays_of_this_library_give_such_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = fnp.array(X)
+
+    def total(x: Any) -> Any:
+        return fnp.sum(fnp.sin(x) * x)
+
+    def kinds() -> list[list[type]]:
+        found = []
+        for x, cotangent in ((ours, np.ones(3)), (X, np.ones(3)), (X, fnp.ones(3, "float64"))):
+            output, pullback = fxgrad.vjp(lambda x: fnp.sin(x) * x, x)
+            value, slope = fxgrad.value_and_grad(total)(x)
+            found.append([*map(type, (output, *pullback(cotangent), value, slope))])
+        return found
+    ordinary = kinds()
+    monkeypatch.setattr(direct, "LONG", 1)
+    fxgrad.clear_caches()
+    assert kinds() == ordinary
+    assert ordinary[0] == [fxgrad.Array] * 4
