@@ -1,5 +1,18 @@
 """The functions of jax.scipy, in modules of the same names."""
 
-from fxgrad.scipy import cluster, fft, integrate, interpolate, linalg, ndimage, signal, sparse, special, stats
+from fxgrad.scipy import (
+    cluster,
+    fft,
+    integrate,
+    interpolate,
+    linalg,
+    ndimage,
+    optimize,
+    signal,
+    sparse,
+    special,
+    stats,
+)
 
-__all__ = ["cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "signal", "sparse", "special", "stats"]
+__all__ = ["cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "special",
+           "stats"]
