@@ -8,6 +8,7 @@ from typing import Any
 from fxgrad import tree
 from fxgrad.control.flat import Traced, check_leaf, just, trace_flat, transformation
 from fxgrad.control.mapped_rule import custom_vmap_p
+from fxgrad.core.recording import SHARED
 from fxgrad.core.tape import aval_of, bind, innermost_for
 from fxgrad.errors import ArgumentError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.lax.loops import map as lax_map
@@ -58,7 +59,7 @@ class custom_vmap:  # noqa: N801  (jax's name)
         if innermost_for(leaves) is None or self.vmap_rule is None:
             return self.fun(*args)
         traced = trace_flat(lambda *tracers: self.fun(*tree.unflatten(structure, tracers)),
-                            [aval_of(leaf) for leaf in leaves], "custom_vmap", self.fun, staging=True)
+                            [aval_of(leaf) for leaf in leaves], "custom_vmap", self.fun, mode=SHARED)
         rule = _Rule(self.vmap_rule, function_name(self.fun), structure, traced)
         outputs = bind(custom_vmap_p, *traced.captured, *leaves, program=traced.program, rule=rule)
         return tree.unflatten(traced.out_tree, outputs)

@@ -19,6 +19,7 @@ from fxgrad.control.flat import check_leaf, indexed_names, nth, trace_flat
 from fxgrad.core.avals import Aval, Literal, to_numpy
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Source, Var
+from fxgrad.core.recording import WRITTEN
 from fxgrad.core.regions import Region
 from fxgrad.errors import KeyReuseError
 from fxgrad.ops import join, shape, space
@@ -67,7 +68,7 @@ def _traced(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
         given, keywords = tree.unflatten(structure, tracers)
         return fun(*given, **keywords)
 
-    traced = trace_flat(call, avals, "check_key_reuse", fun, staging=True, names=names, intern=False, literals=True)
+    traced = trace_flat(call, avals, "check_key_reuse", fun, mode=WRITTEN, names=names)
     program = traced.program
     return Program(program.inputs, program.equations, program.outputs, program.captured, traced.captured)
 

@@ -14,7 +14,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import nn
 from fxgrad.core.avals import array_aval
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import OWN, trace
 from fxgrad.core.symbolic import Zero
 from fxgrad.errors import FxgradError
 from fxgrad.ops import arithmetic, exponential, parts
@@ -34,8 +34,7 @@ INF, NAN = np.inf, np.nan
 
 def jvp(function: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The tangent alone; None marks an argument that is not moved."""
-    program, captured = trace(lambda *inputs: [function(*inputs)], [array_aval(arg) for arg in args], staging=True,
-                              intern=False)
+    program, captured = trace(lambda *inputs: [function(*inputs)], [array_aval(arg) for arg in args], mode=OWN)
     seeds = [Zero(array_aval(arg)) if tangent is None else tangent
              for arg, tangent in zip(args, tangents, strict=True)]
     with np.errstate(all="ignore"):

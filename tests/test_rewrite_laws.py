@@ -20,7 +20,7 @@ from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.interpreter import run
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import OWN, trace
 from fxgrad.core.simplify import Definitions, rewrites, simplify
 from fxgrad.core.tape import bind
 from fxgrad.errors import FxgradError
@@ -145,7 +145,7 @@ def recorded(primitive: Primitive, params: dict[str, Any], operands: Sequence[Op
                           operand(*itertools.islice(rest, len(operand.avals))))
         return bind(primitive, *values, **params)
 
-    return trace(function, avals, staging=True, intern=False)[0]
+    return trace(function, avals, mode=OWN)[0]
 
 
 def gives(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Aval | None:

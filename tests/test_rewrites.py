@@ -12,7 +12,7 @@ import fxgrad
 from fxgrad.core.avals import Aval, Literal, array_aval
 from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import OWN, trace
 from fxgrad.core.simplify import simplify
 from fxgrad.ops import arithmetic, exponential, parts
 from fxgrad.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
@@ -35,8 +35,7 @@ def literal(value: float) -> Literal:
 
 
 def programs(function: Callable[..., Any], *args: Any) -> tuple[Program, Program]:
-    program, _ = trace(lambda *inputs: [function(*inputs)], [array_aval(arg) for arg in args], staging=True,
-                       intern=False)
+    program, _ = trace(lambda *inputs: [function(*inputs)], [array_aval(arg) for arg in args], mode=OWN)
     return program, simplify(program)
 
 

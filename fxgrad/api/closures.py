@@ -11,6 +11,7 @@ from fxgrad.api.custom import custom_vjp
 from fxgrad.control.flat import trace_flat, transformation
 from fxgrad.core.avals import struct_aval
 from fxgrad.core.interpreter import run
+from fxgrad.core.recording import OWN
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.tracebacks import boundary
@@ -76,7 +77,7 @@ def _converted(fun: Callable[..., Any], examples: tuple[Any, ...]) -> tuple[Call
     leaves, structure = tree.flatten(examples)
     avals = [struct_aval(leaf) or (leaf if hasattr(leaf, "strong") else aval_of(leaf)) for leaf in leaves]
     traced = trace_flat(lambda *tracers: fun(*tree.unflatten(structure, tracers)), avals, "closure_convert", fun,
-                        staging=True, intern=False)
+                        mode=OWN)
     hoisted = [index for index, value in enumerate(traced.captured)
                if type(value) is Tracer and dtypes.is_inexact(value.dtype)]
 

@@ -38,6 +38,7 @@ from fxgrad.control.call import jit_call_p
 from fxgrad.control.flat import Traced, leaf_aval, trace_flat
 from fxgrad.core.avals import Aval, keys_to_jax
 from fxgrad.core.program import consults, has_effects, needs_x64
+from fxgrad.core.recording import SHARED, WRITTEN, Mode
 from fxgrad.core.tape import axes_in_scope, bind, current, innermost_for
 from fxgrad.dtypes import DType, is_64bit
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
@@ -370,15 +371,15 @@ class _State:
         avals = [*map(aval_from_jax, split.leaves)]
         traced = _handed_over.get()
         if traced is None or traced[0] is not self or traced[1].program.in_avals[traced[1].program.captured:] != avals:
-            traced = self, self._traced(split, avals, args, kwargs, intern=False, literals=True)
+            traced = self, self._traced(split, avals, args, kwargs, WRITTEN)
         self._note_outputs(traced[1])
         program, captured, out_tree = traced[1][:3]
         return tree.unflatten(out_tree, computed(program, captured, split.leaves))
 
     def _traced(self, split: Split, avals: Sequence[Aval], args: tuple[Any, ...], kwargs: dict[str, Any],
-                **options: Any) -> Traced:
-        return trace_flat(lambda *tracers: split.rebuild(tracers), avals, "jit", self._fun, staging=True,
-                          names=lambda: self.static.leaf_names(args, kwargs), **options)
+                mode: Mode = SHARED) -> Traced:
+        return trace_flat(lambda *tracers: split.rebuild(tracers), avals, "jit", self._fun, mode=mode,
+                          names=lambda: self.static.leaf_names(args, kwargs))
 
     def _recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Traced, list[Any]]:
         """The trace within a transformation, and all inputs of its program: what it closed over may be a tracer."""

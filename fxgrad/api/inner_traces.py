@@ -10,6 +10,7 @@ from fxgrad.config import default_float
 from fxgrad.control.flat import Traced
 from fxgrad.core.avals import Aval
 from fxgrad.core.interpreter import holds_tracers
+from fxgrad.core.recording import SHARED
 from fxgrad.core.tape import axes_in_scope, takes_literals
 
 _TRACES = 256
@@ -29,16 +30,16 @@ class InnerTraces:
 
     def of(self, split: Split, avals: Sequence[Aval], args: tuple[Any, ...], kwargs: dict[str, Any],
            make: Callable[..., Traced]) -> Traced:
-        """The trace of a call; `make(literals=...)` makes it."""
+        """The trace of a call; `make(mode)` makes it."""
         literals = takes_literals()
         key = (split.structure, *avals, literals, default_float(), *axes_in_scope().items(),
                *self._static.values(args, kwargs))
         try:
             known = self._known.get(key)
         except TypeError:  # there are containers, or static arguments, that have no equality
-            return make(literals=literals)
+            return make(SHARED._replace(literals=literals))
         if known is None:
-            known = make(literals=literals)
+            known = make(SHARED._replace(literals=literals))
             if not holds_tracers(known.captured):
                 if len(self._known) >= _TRACES:
                     self._known.clear()

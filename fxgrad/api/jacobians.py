@@ -22,7 +22,7 @@ from fxgrad.control.flat import Traced
 from fxgrad.core.avals import Aval, plain
 from fxgrad.core.interpreter import Derived, derive, evaluate
 from fxgrad.core.program import Program
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, DTypeError, at_user_line, function_name
@@ -219,7 +219,7 @@ def _batched_pull(program: Program, split: Any, residuals: Sequence[Any], cotang
         return [instantiate(result) for result in pull_back(split, values[:len(residuals)], arriving)]
 
     assert len(extra) == more
-    pulled, captured = trace(backward_pass, [*residual_avals, *one], staging=True, intern=False, literals=True)
+    pulled, captured = trace(backward_pass, [*residual_avals, *one], mode=WRITTEN)
     results = Batch(size).run(pulled, [*(Batched(value, None) for value in (*captured, *residuals)),
                                        *(Batched(value, 0) for value in reached)])
     return [put_axis(result, size, 0) for result in results]

@@ -14,6 +14,7 @@ from fxgrad.core import program as ir
 from fxgrad.core.avals import plain, struct_of
 from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program, Signature
+from fxgrad.core.recording import WRITTEN
 from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
 from fxgrad.tracebacks import boundary
 
@@ -56,7 +57,7 @@ def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs
         given, keywords = tree.unflatten(structure, tracers)
         return fun(*with_static(args, static, given), **keywords)
 
-    traced = trace_flat(call, avals, what, fun, staging=True, names=lambda: names, intern=False, literals=True)
+    traced = trace_flat(call, avals, what, fun, mode=WRITTEN, names=lambda: names)
     return traced, names, structure
 
 

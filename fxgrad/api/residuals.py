@@ -22,6 +22,7 @@ from fxgrad.control.flat import (
 )
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program, Source, Var
+from fxgrad.core.recording import WRITTEN
 from fxgrad.core.tape import aval_of, bind, innermost_for
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, at_user_line, function_name
@@ -122,7 +123,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any) -> list[Residual]:
     leaves, structure = tree.flatten(args)
     avals = [check_leaf(leaf, "saved_residuals", nth(names, index)) for index, leaf in enumerate(leaves)]
     traced = trace_flat(lambda *tracers: f(*tree.unflatten(structure, tracers)), avals, "saved_residuals", f,
-                        staging=True, names=names, intern=False, literals=True)
+                        mode=WRITTEN, names=names)
     program = traced.program
     wrt = traced.wrt([has_tangent(aval) for aval in avals])
     known = linearized(program, wrt)

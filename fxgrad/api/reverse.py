@@ -36,7 +36,7 @@ from fxgrad.control.flat import (
 from fxgrad.core.avals import Aval, plain
 from fxgrad.core.interning import remember
 from fxgrad.core.interpreter import Derived, run
-from fxgrad.core.recording import Beginnings, is_tracing, new_tape
+from fxgrad.core.recording import SELECTIVE, Beginnings, is_tracing, new_tape
 from fxgrad.core.tape import Tape
 from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line, function_name
 from fxgrad.executors import direct
@@ -186,7 +186,7 @@ class _Differentiation:
 
 def known_tape(fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval]) -> Tape:
     """A tape for a call of `fun` with known values of the selected arguments."""
-    return new_tape(avals, staging=False, values=selected.leaves, name=fun, input_names=selected.names,
+    return new_tape(avals, mode=SELECTIVE, values=selected.leaves, name=fun, input_names=selected.names,
                     origin=origin_of(fun))
 
 

@@ -18,7 +18,7 @@ from fxgrad.core.caches import Table
 from fxgrad.core.interpreter import Derived
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program, needs_x64
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.regions import whole
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.core.tape import aval_of, bind, innermost_for
@@ -164,8 +164,8 @@ _library_programs = Table(4096)
 
 def _library_program(function: Callable[..., Any], name: str, aval: Aval, args: tuple[Any, ...],
                      static: dict[str, Any]) -> Program:
-    program, captured = trace(lambda tracer: [function(tracer, *args, **static)], [aval], staging=True,
-                              name=name, intern=False, literals=True)
+    program, captured = trace(lambda tracer: [function(tracer, *args, **static)], [aval], mode=WRITTEN,
+                              name=name)
     if captured:
         raise ValueError(f"the library function {name} closes over an array; make it an argument, or leave out named")
     return program

@@ -14,7 +14,7 @@ from fxgrad.control.wiring import added, chosen, moving, present
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.regions import Region, whole
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.core.tape import aval_of, bind
@@ -131,7 +131,7 @@ def _apply_batched(function: Callable[..., Sequence[Any]], size: int, values: Fl
                    name: str | None) -> list[Batched]:
     """`function`, which takes values without the batch axis (for collectives: `name`), on batches."""
     avals = [_one(aval_of(value), axis) for value, axis in zip(values, axes, strict=True)]
-    program, captured = trace(function, avals, staging=True, intern=False, literals=True,
+    program, captured = trace(function, avals, mode=WRITTEN,
                               axes={} if name is None else {name: size})
     with batching_over(name):
         return Batch(size).run(program, [*(Batched(value, None) for value in captured),
@@ -285,7 +285,7 @@ def _tangent_program(avals: Sequence[Aval], *, rule: VjpRule, structure: Any, mo
 
     def tangents_of(*values: Any) -> list[Any]:
         residuals, tangents = values[:count], values[count:]
-        program, captured = trace(pass_back, [*avals[:count], *out_avals], staging=True, intern=False, literals=True)
+        program, captured = trace(pass_back, [*avals[:count], *out_avals], mode=WRITTEN)
         try:
             results = backward(program, [*captured, *residuals, *map(Linear, out_avals)], tangents)
         except (LinearityError, UnsupportedError) as error:
@@ -295,7 +295,7 @@ def _tangent_program(avals: Sequence[Aval], *, rule: VjpRule, structure: Any, mo
                 "Define the function with custom_jvp, or use reverse mode (grad, vjp, jacrev)")) from None
         return [instantiate(result) for result in results[len(captured) + count:]]
 
-    return trace(tangents_of, avals, staging=True, intern=False, literals=True)
+    return trace(tangents_of, avals, mode=WRITTEN)
 
 
 def _tangent_numpy(*values: Any, **params: Any) -> list[Any]:

@@ -14,7 +14,7 @@ from fxgrad import dtypes, tree
 from fxgrad.core.avals import Aval, array_aval, check_dtype, struct_aval
 from fxgrad.core.effects import after_forcing, repeated_effect
 from fxgrad.core.program import Program
-from fxgrad.core.recording import new_tape
+from fxgrad.core.recording import SELECTIVE, Mode, new_tape
 from fxgrad.core.tape import Tape
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
@@ -119,16 +119,15 @@ LEAF = tree.structure(0)
 
 
 def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, function: Any, *,
-               values: Sequence[Any] | None = None, staging: bool = False,
-               names: Callable[[], Sequence[str]] | None = None, intern: bool = True,
-               literals: bool = False, **options: Any) -> Traced:
+               mode: Mode = SELECTIVE, values: Sequence[Any] | None = None,
+               names: Callable[[], Sequence[str]] | None = None, **options: Any) -> Traced:
     """Traces `call`, which takes flat tracers and returns any container of arrays.
 
     `function` is the user's own, `what` the public name of the transformation, both for messages; `options` are those
     of `core.tape.new_tape`.
     """
-    tape = new_tape(in_avals, staging=staging, values=values, name=function, input_names=names,
-                    origin=origin_of(function), intern=intern, literals=literals, **options)
+    tape = new_tape(in_avals, mode=mode, values=values, name=function, input_names=names,
+                    origin=origin_of(function), **options)
     return traced(tape, *record_flat(tape, call, what, function))
 
 

@@ -11,7 +11,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.interpreter import Derived, bind
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register
 from fxgrad.core.program import Program
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import inner_mode, trace
 from fxgrad.core.regions import How, Links, Region
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, takes_literals
@@ -145,8 +145,7 @@ linear_solve_p = register(Primitive(
 
 
 def _traced(function: Function, avals: Sequence[Aval]) -> Derived:
-    literals = takes_literals()
-    program, captured = trace(function, avals, staging=True, intern=not literals, literals=literals)
+    program, captured = trace(function, avals, mode=inner_mode(takes_literals()))
     return Derived(program, captured, None)
 
 

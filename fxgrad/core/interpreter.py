@@ -16,7 +16,7 @@ from fxgrad.core.avals import Aval, Literal, plain
 from fxgrad.core.consultation import Consultation, batched_axis, consulting, forget, still_hold
 from fxgrad.core.primitive import Primitive, library
 from fxgrad.core.program import Equation, Program, Var, axes_used, has_effects, not_installed
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.replay import inlined
 from fxgrad.core.simplify import SimplifyingTape, without_dead_code
 from fxgrad.core.sources import sources
@@ -185,7 +185,7 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
             return outputs
 
         with nothing_collected(), consulting() as consulted:
-            recorded, captured = trace(record, [*in_avals, *known_avals], staging=True, intern=False, literals=True,
+            recorded, captured = trace(record, [*in_avals, *known_avals], mode=WRITTEN,
                                        name="a derived program", tape_class=SimplifyingTape)
             derived = Derived(without_dead_code(recorded), captured, extra[0], consulted)
         if config.check_level:

@@ -3,13 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fxgrad import config
 from fxgrad.core import interning
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
 from fxgrad.core.tape import NO_AXES, InputNames, Tape, current, innermost_for
+
+
+class Mode(NamedTuple):
+    """What a tape does with operations and numbers.
+
+    `staging` tapes record every operation, the others only those that depend on their inputs, and the rest is computed
+    at once. What `interned` tapes record, equal recordings share. `literals` makes numbers in the code literals of the
+    program; otherwise they are captured inputs, so that the same code with other numbers gives the same program.
+    """
+
+    staging: bool
+    interned: bool
+    literals: bool
+
+
+SELECTIVE = Mode(staging=False, interned=True, literals=False)
+"""Un-jitted derivatives: Python goes on computing what does not depend on the inputs."""
+SHARED = Mode(staging=True, interned=True, literals=False)
+"""`jit` and its like: one program for all calls that record the same."""
+WRITTEN = Mode(staging=True, interned=False, literals=True)
+"""Programs to be read, and those that are made of other programs: each by itself, with its numbers in it."""
+OWN = Mode(staging=True, interned=False, literals=False)
+"""A program by itself, with all that it closes over as inputs."""
+TANGENTS = Mode(staging=False, interned=False, literals=True)
+"""The linear half of a derivative: what depends on tangents, while the rest goes to the tape around."""
+WATCHED = Mode(staging=False, interned=False, literals=False)
+"""Selective, and not shared: for looking at one recording."""
+
+
+def inner_mode(literals: bool) -> Mode:
+    """That of a program in a program: written where the one around is, shared otherwise."""
+    return WRITTEN if literals else SHARED
 
 
 def trace(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **options: Any,
@@ -29,24 +61,25 @@ def record(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **o
     return tape.finish(tape.run(function)), tape
 
 
-def new_tape(in_avals: Sequence[Aval], *, staging: bool, values: Sequence[Any] | None = None, name: Any = "function",
-             input_names: InputNames | None = None, origin: Any = None, intern: bool = True, literals: bool = False,
-             tape_class: type[Tape] = Tape, axes: Mapping[str, int] = NO_AXES) -> Tape:
-    """A tape for a function of inputs of these types.
+def new_tape(in_avals: Sequence[Aval], *, mode: Mode, values: Sequence[Any] | None = None, name: Any = "function",
+             input_names: InputNames | None = None, origin: Any = None, tape_class: type[Tape] = Tape,
+             axes: Mapping[str, int] = NO_AXES) -> Tape:
+    """A tape of this mode, for a function of inputs of these types.
 
     `name` is what messages call the function, or the user's function that has that name. `origin` tells functions
     apart whose programs would otherwise be shared (a code object). `axes` are the mapped axes that the function may
     speak over, sizes by name.
     """
     avals = tuple(in_avals)
-    if intern:
+    staging, interned, literals = mode
+    if interned:
         outer = current.get()
         scope = NO_AXES if outer is None else outer.scope
         settings = (staging, literals, outer is None or innermost_for(()) is None, config.default_float())
         root = interning.root(origin, avals, {**scope, **axes} if axes else scope, settings)
     else:
         root = interning.fresh_root(avals)
-    return tape_class(root, staging, values, name, input_names, intern, literals, axes)
+    return tape_class(root, staging, values, name, input_names, interned, literals, axes)
 
 
 class Beginning:
@@ -62,7 +95,7 @@ class Beginning:
     def tape(self, in_avals: Sequence[Aval], name: str, origin: Any, axes: Mapping[str, int]) -> Tape:
         """As `new_tape`, with the same arguments in every call; no tape is current."""
         if self._epoch != interning.epoch or self._default is not config.default_float():
-            tape = new_tape(in_avals, staging=True, name=name, origin=origin, axes=axes)
+            tape = new_tape(in_avals, mode=SHARED, name=name, origin=origin, axes=axes)
             self._epoch, self._default, self._root = interning.epoch, config.default_float(), tape.root
             return tape
         return Tape(self._root, True, None, name, None, True, False, axes)

@@ -10,6 +10,7 @@ import jax
 from fxgrad import tree
 from fxgrad.control.flat import indexed_names, leaf_aval, trace_flat, transformation
 from fxgrad.core.avals import Aval, check_dtype
+from fxgrad.core.recording import SHARED
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import function_name
 from fxgrad.executors.xla import x64
@@ -57,7 +58,7 @@ def to_jax(fn: Callable[..., Any]) -> Callable[..., Any]:
                                                    for name in tree.leaf_names(kwargs[key], key))]
             return [name for name, aval in zip(every, avals, strict=True) if aval is not None]
 
-        traced = trace_flat(call, [aval for aval in avals if aval is not None], "to_jax", fn, staging=True, names=names)
+        traced = trace_flat(call, [aval for aval in avals if aval is not None], "to_jax", fn, mode=SHARED, names=names)
         outputs = applied(traced.program, [*traced.captured, *values])
         return tree.unflatten(traced.out_tree, [*map(_as_jax_has_it, outputs, traced.program.out_avals)])
     return wrapper

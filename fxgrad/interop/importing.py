@@ -16,7 +16,7 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal, to_numpy
 from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program, Source, not_installed
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.simplify import SimplifyingTape, without_dead_code
 from fxgrad.core.sources import equation_source
 from fxgrad.core.tape import aval_of, axes_in_scope
@@ -168,8 +168,8 @@ def nested(jaxpr: Any, axes: Mapping[str, int] | None = None) -> tuple[Program, 
 def program_of(jaxpr: ClosedJaxpr, axes: Mapping[str, int]) -> tuple[Program, list[Any]]:
     """As `nested`, made anew, for all the axes in `axes`."""
     avals = [aval_of_jax(var.aval) for var in jaxpr.jaxpr.invars]
-    recorded, captured = trace(lambda *values: inlined(jaxpr, values), avals, staging=True, intern=False,
-                               literals=True, name="a jaxpr", tape_class=SimplifyingTape, axes=axes)
+    recorded, captured = trace(lambda *values: inlined(jaxpr, values), avals, mode=WRITTEN, name="a jaxpr",
+                               tape_class=SimplifyingTape, axes=axes)
     return without_dead_code(recorded), captured
 
 

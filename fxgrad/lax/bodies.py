@@ -12,6 +12,7 @@ from fxgrad.control.flat import Traced, check_leaf, just, trace_flat
 from fxgrad.control.wiring import rewired, with_output_types
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
+from fxgrad.core.recording import inner_mode
 from fxgrad.core.tape import Tape, aval_of, takes_literals
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.ops.space import convert
@@ -50,9 +51,8 @@ def check_function(what: str, function: Any, name: str) -> None:
 def trace_body(what: str, function: Callable[..., Any], call: Callable[..., Any], avals: Sequence[Aval],
                names: Sequence[str]) -> Traced:
     """Traces `call`, which applies the user's `function` to flat tracers; values are not known inside."""
-    literals = takes_literals()
-    return trace_flat(call, avals, what, function, staging=True, names=lambda: names, intern=not literals,
-                      literals=literals, tape_class=_BodyTape)
+    return trace_flat(call, avals, what, function, mode=inner_mode(takes_literals()), names=lambda: names,
+                      tape_class=_BodyTape)
 
 
 class _BodyTape(Tape):

@@ -10,7 +10,7 @@ from fxgrad import tree
 from fxgrad.control.call import named_call_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import OWN, trace
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.numpy.operands import as_array
@@ -36,7 +36,7 @@ def combination(name: str, computation: Callable[..., Any], avals: Sequence[Aval
                                              f"arguments, {structure}, is needed"))
         return list(map(as_array, leaves))
 
-    program, captured = trace(flat, scalars * operands, staging=True, intern=False)
+    program, captured = trace(flat, scalars * operands, mode=OWN)
     if [(aval.shape, aval.dtype) for aval in program.out_avals] != [(aval.shape, aval.dtype) for aval in scalars]:
         given = " and ".join([str(scalars)] * operands)
         raise ArgumentError(at_user_line(f"{name}: the computation of {given} returned {program.out_avals}; the types "

@@ -12,7 +12,7 @@ from fxgrad.control.while_loop import bind_while
 from fxgrad.core.avals import Aval
 from fxgrad.core.caches import cached
 from fxgrad.core.program import Program
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.tape import aval_of
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, at_user_line
@@ -74,7 +74,7 @@ def _euclid(aval: Aval) -> tuple[Program, Program]:
         done = comparison.eq(y, scalar_like(0, y))
         return [where(done, x, y), where(done, y, rem(x, where(done, scalar_like(1, y), y)))]
 
-    programs = [trace(function, [aval, aval], staging=True, name="gcd", intern=False, literals=True)[0]
+    programs = [trace(function, [aval, aval], mode=WRITTEN, name="gcd")[0]
                 for function in (goes_on, step)]
     return programs[0], programs[1]
 

@@ -11,7 +11,7 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal, array_aval
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import OWN, trace
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import bind
 from fxgrad.errors import FxgradError
@@ -82,7 +82,7 @@ class Case:
     def program(self, args: Sequence[Any]) -> Program:
         """The program of this one equation."""
         program, _ = trace(lambda *tracers: bind(self.primitive, *tracers, **self.params),
-                           [array_aval(arg) for arg in args], staging=True, intern=False)  # type: ignore[misc]
+                           [array_aval(arg) for arg in args], mode=OWN)  # type: ignore[misc]
         return program
 
 

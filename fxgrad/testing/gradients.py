@@ -11,7 +11,7 @@ import numpy as np
 from fxgrad import dtypes, tree
 from fxgrad.control.flat import leaf_aval, origin_of
 from fxgrad.core.avals import Literal
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import WATCHED, trace
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line, function_name
@@ -117,8 +117,8 @@ class _Checker:
 
     def traced(self, flat: Flat, values: Sequence[Any]) -> tuple[Any, list[Any]]:
         """The program of `flat` at `values`, whose control flow may depend on them, and the inputs to run it on."""
-        program, captured = trace(flat, [aval_of(value) for value in values], staging=False, values=values,
-                                  name=function_name(self.function), origin=origin_of(self.function), intern=False)
+        program, captured = trace(flat, [aval_of(value) for value in values], mode=WATCHED, values=values,
+                                  name=function_name(self.function), origin=origin_of(self.function))
         return program, [*captured, *values]
 
     def pushed(self, flat: Flat, tangents: list[Any], *values: Any) -> list[Any]:

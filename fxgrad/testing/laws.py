@@ -15,7 +15,7 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval, array_aval, keys_to_jax, to_numpy
 from fxgrad.core.interpreter import run
 from fxgrad.core.primitive import NO_TANGENT, Absent, Cost, Primitive
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import OWN, trace
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.errors import FxgradError, LinearityError
 from fxgrad.ops.space import instantiate
@@ -177,7 +177,7 @@ def _second_law(case: Case) -> None:
 
     values = [*case.wide, *tangents]
     program, captured = trace(first, [array_aval(value) for value in values],  # type: ignore[misc]
-                              staging=True, intern=False)
+                              mode=OWN)
     moved = case.directions([*case.inexact, *range(count, len(values))], values)
     seeds = [Zero(array_aval(value)) for value in captured]  # type: ignore[arg-type]
     seeds += [Zero(array_aval(value)) if tangent is None else tangent  # type: ignore[arg-type]
@@ -341,7 +341,7 @@ def _check_recorded(case: Case, values: Sequence[Any], axes: tuple[int | None, .
     """While it is recorded the batch rule must give the types that it gives when it computes."""
     avals: list[Any] = [array_aval(value) for value in values]
     program = trace(lambda *tracers: case.primitive.batch(BATCH, list(tracers), list(axes), **case.params)[0], avals,
-                    staging=True, intern=False)[0]
+                    mode=OWN)[0]
     computed = [as_array(output) for output in outputs]
     if [(aval.shape, aval.dtype) for aval in program.out_avals] != [(array.shape, array.dtype) for array in computed]:
         raise case.fail(f"{what}: recorded it gives {described(program.out_avals)}, computed {described(computed)}; "

@@ -16,7 +16,7 @@ from fxgrad.core.caches import Table, cached
 from fxgrad.core.interpreter import Derived, batched_axis, derive
 from fxgrad.core.primitive import NO_TANGENT
 from fxgrad.core.program import Atom, Equation, Program, Var
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.simplify import SimplifyingTape, Template, simplify, without_dead_code, without_repetition
 from fxgrad.core.sources import sources
 from fxgrad.core.symbolic import Zero
@@ -247,7 +247,7 @@ def _found(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool], av
 
 
 def _template(build: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> Template:
-    program, captured = trace(build, avals, staging=True, intern=False, literals=True, tape_class=SimplifyingTape,
+    program, captured = trace(build, avals, mode=WRITTEN, tape_class=SimplifyingTape,
                               name="rules of an operation")
     return Template(without_dead_code(program), captured)
 

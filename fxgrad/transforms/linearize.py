@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fxgrad.core.interpreter import Derived, derive
 from fxgrad.core.program import Program
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import TANGENTS, trace
 from fxgrad.core.simplify import SimplifyingTape, without_dead_code
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.transforms.forward import forward, spread
@@ -43,7 +43,7 @@ def linearize_in_place(program: Program, primals: Sequence[Any], wrt: Sequence[b
         reached.extend(type(tangent) is not Zero for tangent in tangents_out)
         return [tangent for tangent in tangents_out if type(tangent) is not Zero]
 
-    linear, residuals = trace(tangents_only, tangent_avals, staging=False, intern=False, literals=True,
+    linear, residuals = trace(tangents_only, tangent_avals, mode=TANGENTS,
                               name="a tangent program", tape_class=SimplifyingTape)
     return outputs, residuals, Split(linear, tuple(reached))
 

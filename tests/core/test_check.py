@@ -11,7 +11,7 @@ import fxgrad
 from fxgrad import Equation, Program, Var
 from fxgrad.core.avals import array_aval
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import OWN, trace
 from fxgrad.core.tape import bind
 from fxgrad.errors import FxgradError, ProgramError
 from fxgrad.ops.arithmetic import neg_p
@@ -115,7 +115,7 @@ def test_floats_for_whole_numbers(primitive: Primitive) -> None:
     for sample in SAMPLES[primitive][:3]:
         try:
             program = trace(lambda *args, sample=sample: bind(primitive, *args, **sample.params),
-                            [array_aval(arg) for arg in sample.args()], staging=True, intern=False)[0]
+                            [array_aval(arg) for arg in sample.args()], mode=OWN)[0]
         except FxgradError:
             continue  # under a named axis alone
         equation = program.equations[-1]

@@ -17,7 +17,7 @@ from fxgrad.core.avals import array_aval
 from fxgrad.core.interpreter import bind, run
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, registry
 from fxgrad.core.program import Equation
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import OWN, trace
 from fxgrad.core.regions import Region, replaced
 from fxgrad.errors import ProgramError
 
@@ -42,7 +42,7 @@ def equations() -> Iterator[tuple[Equation, list[Any]]]:
             for sample in samples:
                 args = sample.args()
                 program, _ = trace(lambda *given, sample=sample, primitive=primitive: bind(
-                    primitive, *given, **sample.params), [*map(array_aval, args)], staging=True, intern=False)
+                    primitive, *given, **sample.params), [*map(array_aval, args)], mode=OWN)
                 for equation in program.equations:
                     if equation.primitive is primitive:
                         yield equation, args

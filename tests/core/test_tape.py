@@ -14,14 +14,14 @@ import fxgrad
 from fxgrad import config
 from fxgrad.core import interning
 from fxgrad.core.avals import Aval
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import SELECTIVE, SHARED, Mode, trace
 from fxgrad.errors import LeakedTracerError
 
 F64 = Aval((3,), np.dtype(np.float64))
 
 
-def traced(function, *avals: Aval, staging: bool = False):
-    return trace(lambda *inputs: [function(*inputs)], avals, staging=staging)
+def traced(function, *avals: Aval, mode: Mode = SELECTIVE):
+    return trace(lambda *inputs: [function(*inputs)], avals, mode=mode)
 
 
 def test_the_same_operations_give_the_same_program() -> None:
@@ -63,7 +63,7 @@ def test_selective_tapes_record_what_depends_on_their_inputs() -> None:
     program, captured = traced(lambda x: x + np.exp(outer), F64)
     assert [equation.primitive.name for equation in program.equations] == ["add"]
     np.testing.assert_array_equal(captured[0], np.exp(outer))
-    staged, _ = traced(lambda x: x + fxgrad.numpy.exp(outer), F64, staging=True)
+    staged, _ = traced(lambda x: x + fxgrad.numpy.exp(outer), F64, mode=SHARED)
     assert [equation.primitive.name for equation in staged.equations] == ["exp", "add"]
 
 

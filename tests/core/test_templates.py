@@ -12,7 +12,7 @@ from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.interpreter import bind
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.simplify import Definitions, SimplifyingTape, Template, live_equations, rewrites
 from fxgrad.core.tape import aval_of, current
 from fxgrad.ops.arithmetic import div, mul, neg, sub
@@ -25,7 +25,7 @@ MATRIX, SCALAR = Aval((2, 3), np.dtype("float32")), Aval((), np.dtype("float32")
 
 
 def traced(function: Callable[..., Any], avals: list[Aval]) -> tuple[Program, list[Any]]:
-    return trace(function, avals, staging=True, intern=False, literals=True, tape_class=SimplifyingTape)
+    return trace(function, avals, mode=WRITTEN, tape_class=SimplifyingTape)
 
 
 def instantiated(template: Template, *operands: Any) -> list[Any]:

@@ -21,7 +21,7 @@ import fxgrad.numpy as fnp
 from fxgrad.core.avals import array_aval, is_frozen
 from fxgrad.core.interpreter import run
 from fxgrad.core.primitive import Absent, Primitive
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import OWN, trace
 from fxgrad.core.snippets import snippets
 from fxgrad.core.tape import bind
 from fxgrad.dtypes import is_inexact
@@ -88,7 +88,7 @@ def entwined(primitive: Primitive, sample: Sample) -> Callable[..., list[Any]]:
 
 def check_primitive(primitive: Primitive, sample: Sample) -> None:
     args = [arg if np.shape(arg) else np.asarray(arg)[()] for arg in sample.args()]
-    program, _ = trace(entwined(primitive, sample), [array_aval(arg) for arg in args], staging=True, intern=False)
+    program, _ = trace(entwined(primitive, sample), [array_aval(arg) for arg in args], mode=OWN)
     assert_always_apart(lambda *given: run(program, given), *args)
     places = [place for place, arg in enumerate(args) if is_inexact(np.asarray(arg).dtype)]
     refused = any(isinstance(rule, Absent) and rule.kind == "TODO" for rule in (primitive.jvp, primitive.transpose))

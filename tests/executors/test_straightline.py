@@ -16,7 +16,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.core.avals import Aval, array_aval
 from fxgrad.core.program import Program
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import OWN, trace
 from fxgrad.core.snippets import snippets
 from fxgrad.core.tape import bind
 from fxgrad.executors import numpy as numpy_executor
@@ -83,7 +83,7 @@ def test_every_expression_equals_its_kernel(primitive) -> None:
 
         avals = [array_aval(arg) for arg in given]
         for function in (plain, on_copies, used_again):
-            program, _ = trace(function, avals, staging=True, intern=False)
+            program, _ = trace(function, avals, mode=OWN)
             for args in layouts(given):
                 before = [np.array(arg) for arg in args]
                 expected, got = both_ways(program, args)
@@ -119,7 +119,7 @@ def of_floats(primitive) -> list[Program]:
                 tracers = [bind(neg_p, tracer)[0] for tracer in tracers]
             return bind(neg_p, bind(primitive, *tracers, **sample.params)[0])
 
-        programs.append(trace(chained, avals, staging=True, intern=False)[0])
+        programs.append(trace(chained, avals, mode=OWN)[0])
     return programs
 
 

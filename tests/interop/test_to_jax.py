@@ -15,7 +15,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import errors
 from fxgrad.core.primitive import registry
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import OWN, trace
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.executors.xla import as_jax, emit
@@ -293,8 +293,7 @@ def test_jax_differentiates_them_alike(primitive: Any, sample: Any) -> None:
     """What is handed to jax without a rule of ours: the tangent is the same, and is there for the same outputs."""
     args = sample.args()
     avals = [aval_of(arg) for arg in args]
-    program, captured = trace(lambda *values: bind(primitive, *values, **sample.params), avals, staging=True,
-                              intern=False)
+    program, captured = trace(lambda *values: bind(primitive, *values, **sample.params), avals, mode=OWN)
     assert not captured
     moving = [has_tangent(aval) and index not in sample.fixed for index, aval in enumerate(avals)]
     tangents = [np.cos(np.asarray(arg, arg.dtype)).astype(arg.dtype) if moves else Zero(aval)

@@ -14,7 +14,7 @@ from fxgrad.control.mapped_rule import custom_vmap_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import OWN, trace
 from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import instantiate
@@ -30,7 +30,7 @@ def body(x: Any, y: Any) -> list[Any]:
 
 def program_of(shape: Sequence[int], dtype: str, function: Any = body) -> Program:
     aval = Aval(tuple(shape), np.dtype(dtype))
-    return trace(lambda *inputs: function(*inputs), [aval, aval], staging=True, intern=False)[0]
+    return trace(lambda *inputs: function(*inputs), [aval, aval], mode=OWN)[0]
 
 class Rule:
     """The true derivative of `body`, as a rule of either kind."""

@@ -16,7 +16,7 @@ from fxgrad.control.while_loop import while_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
-from fxgrad.core.recording import trace
+from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.ops.arithmetic import div, mul, name_p, sub
 from fxgrad.ops.comparison import lt
 from fxgrad.ops.pointwise import add, scalar_like
@@ -27,7 +27,7 @@ from tests.samples.control import SHAPES, without
 
 
 def program(function: Callable[..., Sequence[Any]], *avals: Aval) -> Program:
-    return trace(lambda *inputs: list(function(*inputs)), list(avals), staging=True, intern=False, literals=True)[0]
+    return trace(lambda *inputs: list(function(*inputs)), list(avals), mode=WRITTEN)[0]
 
 
 def aval(shape: Sequence[int], dtype: str) -> Aval:
