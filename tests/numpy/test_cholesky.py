@@ -37,7 +37,7 @@ def whole(x: Any) -> Any:
 
 # 127 rows stay whole; 128 are four equal blocks, 130 and 145 are not.
 CASES = [((127, 127), "float64"), ((128, 128), "float64"), ((130, 130), "complex128"), ((2, 145, 145), "float64"),
-         ((130, 130), "float32")]
+         pytest.param((130, 130), "float32", marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize(("shape", "dtype"), CASES)
@@ -51,7 +51,8 @@ def test_tangents_and_cotangents(shape: tuple[int, ...], dtype: str) -> None:
     _, pull = fxgrad.vjp(cholesky, a)
     cotangent, = pull(weights)
     assert np.sum(weights * tangent).real == pytest.approx(np.sum(cotangent * moved).real, rel=tolerance)
-    for got in fxgrad.jit(lambda *args: fxgrad.vjp(cholesky, args[0])[1](args[1]))(a, weights):
+    if shape == (130, 130):  # of each kind one is compiled
+        got, = fxgrad.jit(lambda *args: fxgrad.vjp(cholesky, args[0])[1](args[1]))(a, weights)
         np.testing.assert_allclose(got, cotangent, atol=tolerance)
 
 
