@@ -21,7 +21,7 @@ from fxgrad.core.arrays import Array, made
 from fxgrad.core.avals import Aval, check_dtype, keys_to_jax, to_numpy
 from fxgrad.core.program import Program, needs_x64
 from fxgrad.core.tracer import Tracer
-from fxgrad.dtypes import SUPPORTED, DType, from_jax, is_64bit, is_key
+from fxgrad.dtypes import SUPPORTED, DType, float0, from_jax, is_64bit, is_key
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.executors.xla import emit, x64
 from fxgrad.tree import TreeDef
@@ -87,7 +87,7 @@ def aval_from_jax(leaf: Any) -> Aval:
     """The type of a jax array or tracer."""
     aval = jax.typeof(leaf)
     dtype = from_jax(aval.dtype)
-    if dtype is None:
+    if dtype is None or dtype == float0:
         check_dtype(leaf, "jit: an argument")
         raise AssertionError(f"jax traces an array of dtype {aval.dtype}")
     return Aval(tuple(aval.shape), dtype, not aval.shape and bool(getattr(aval, "weak_type", False)))

@@ -206,10 +206,13 @@ def check_dtype(value: Any, name: str) -> None:
         raise DTypeError(at_user_line(
             f"{name} is an array of {dtype.name} in foreign byte order; "
             "convert it first: x.astype(x.dtype.newbyteorder('='))"))
-    if dtype != dtypes.float0:
+    if dtype == dtypes.float0:
         raise DTypeError(at_user_line(
-            f"{name} is an array of dtype {dtype.name}, which fxgrad does not have; "
-            f"it supports {', '.join(dtypes.SUPPORTED)}: convert it first, for example x.astype('float32')"))
+            f"{name} is an array of dtype float0, which has no values: tangents and gradients of integers are such. "
+            "Leave it out of the arguments, or give np.zeros(x.shape)"))
+    raise DTypeError(at_user_line(
+        f"{name} is an array of dtype {dtype.name}, which fxgrad does not have; "
+        f"it supports {', '.join(dtypes.SUPPORTED)}: convert it first, for example x.astype('float32')"))
 
 
 def is_unchanged(copied: Any, array: Any) -> bool:

@@ -141,3 +141,13 @@ def test_derivatives_of_constants_can_be_written_to() -> None:
     tangent = linear(X)[1]
     tangent += 1.0
     np.testing.assert_array_equal(linear(X)[1], np.zeros(3))
+
+
+@pytest.mark.parametrize("transformed", [
+    fxgrad.jit(lambda x: x), fxgrad.vmap(lambda x: x), fxgrad.grad(lambda x: 1.0), fxgrad.make_program(lambda x: x)],
+    ids=["jit", "vmap", "grad", "make_program"])
+def test_arrays_without_values_are_no_arguments(transformed: Any) -> None:
+    with pytest.raises(fxgrad.errors.DTypeError, match=(
+            r"^(jit|vmap|grad|make_program): .* is an array of dtype float0, which has no values: tangents and "
+            r"gradients of integers are such\. Leave it out of the arguments, or give np\.zeros\(x\.shape\)\n")):
+        transformed(np.zeros(3, fxgrad.float0))
