@@ -112,6 +112,7 @@ def test_documented(function: Callable[..., Any], args: tuple[Any, ...], tangent
     np.testing.assert_allclose(jvp(function, args, tangents), expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_products_with_zeros_to_the_fourth_order() -> None:
     check_grads(lambda x: reduce_prod(x, (0,)), (array(2, 0, 0, 3),), order=4)
     check_grads(lambda x: reduce_prod(x, (0, 1)), (np.array([[2.0, 0.0], [0.0, 3.0]]),), order=3)

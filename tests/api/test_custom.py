@@ -371,6 +371,7 @@ def test_what_a_function_closes_over_is_differentiated_as_the_function_is() -> N
         np.testing.assert_allclose(vmap(grad(h))(X), 2.0 * X * X + 100.0)
 
 
+@pytest.mark.slow
 def test_second_derivatives_inside_loops_are_those_of_the_rule() -> None:
     @custom_jvp
     def f(x):

@@ -315,6 +315,7 @@ def test_functions_that_keep_their_argument_or_return_it() -> None:
     assert [float(grad(lambda x: np.float32(3.0))(2.0)) for _ in range(3)] == [0.0] * 3
 
 
+@pytest.mark.slow
 def test_the_calls_remembered_for_a_function_are_bounded() -> None:
     slope = grad(lambda x: np.sum(x * x))
     for size in range(200):

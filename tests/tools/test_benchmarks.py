@@ -62,6 +62,7 @@ def test_peers_take_turns():
     assert [(found.samples, found.calls) for found in figures.values()] == [(4, 1)] * 2
 
 
+@pytest.mark.slow
 def test_every_call_is_prepared_outside_the_clock():
     log = []
     peer = workload.Peer(lambda: log.append("call"), prepare=lambda: log.append("prepare"))
@@ -143,6 +144,7 @@ def test_json_has_figures_and_verdicts(outcomes):
     assert broken["bars"] == []
 
 
+@pytest.mark.slow
 def test_the_chart_is_drawn(outcomes, tmp_path):
     pytest.importorskip("matplotlib")
     plot = importlib.import_module("benchmarks.plot")
