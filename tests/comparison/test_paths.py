@@ -114,7 +114,7 @@ def of_arrays(library: str, names: Sequence[str], dtypes: Sequence[str]) -> Iter
                 continue
             try:
                 args = case.arrays(dtype)
-            except (ValueError, TypeError, np.linalg.LinAlgError):  # there is no such argument in the dtype
+            except (ValueError, TypeError, RuntimeWarning, np.linalg.LinAlgError):  # none in this dtype
                 continue
             yield (f"{label}, {dtype}", case.function(LIBRARIES[library][0], name, dtype), args, dtype in PARSED,
                    name in OF_NUMBERS)
