@@ -47,12 +47,12 @@ class Links(NamedTuple):
 class Region(NamedTuple):
     """A program that an operation holds.
 
-    `role` says what it is for: "inline" and "call" (a function in one line), "recomputed" (a call made again), "branch"
-    (one of several runs), "body", "condition", "step" and "back" (of loops), and what solvers hold: "solve", "matvec"
-    and others, which derivatives run. `at` is where it stands in the parameters: a name, and a number if that is a
-    tuple. `takes` and `makes` say how its `inputs` and `outputs` are linked to those of the operation. `times` is how
-    often it runs whenever the operation does; None where the values decide. With `reverse`, entries are taken and made
-    from the last one on.
+    `role` says what it is for: "inline" and "call" (a function in one line), "recomputed" (a call made again),
+    "branch" (one of several runs), "body", "condition", "step" and "back" (of loops), and what solvers hold:
+    "solve", "matvec" and others, which derivatives run. `at` is where it stands in the parameters: a name, and the
+    place in it if that is a tuple. `takes` and `makes` say how its `inputs` and `outputs` are linked to those of
+    the operation. `times` is how often it runs whenever the operation does; None where the values decide. With
+    `reverse`, entries are taken and made from the last one on.
 
     >>> import numpy as np, fxgrad
     >>> program = fxgrad.make_program(lambda x: fxgrad.lax.scan(lambda c, x: (c + x, c), 0.0, x))(np.ones(3))
@@ -92,11 +92,16 @@ def replaced(params: dict[str, Any], regions: Sequence[Region], programs: Sequen
     """The parameters with `programs` in the places of those of `regions`."""
     result = dict(params)
     for region, program in zip(regions, programs, strict=True):
-        name, *number = region.at
-        if number:
-            items = [*result[name]]
-            items[number[0]] = program
-            result[name] = tuple(items)
-        else:
-            result[name] = program
+        name, *places = region.at
+        result[name] = _put(result.get(name), places, program)
     return result
+
+
+def _put(value: Any, places: Sequence[int], program: Program) -> Any:
+    """`program` in its place in a tuple, or in tuples of tuples."""
+    if not places:
+        return program
+    first, *rest = places
+    items = [*value]
+    items[first] = _put(items[first], rest, program)
+    return value._make(items) if hasattr(value, "_make") else type(value)(items)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import fxgrad.ops.trigonometric  # noqa: F401  (enters operations that texts of 
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
 from fxgrad.core.program import Equation, Program, Signature, Var
+from fxgrad.core.regions import Region
 from fxgrad.show import equal, from_json, parse, program_text, to_json
 
 F32 = np.dtype("float32")
@@ -31,11 +33,24 @@ class Numbers(NamedTuple):
     size: int = 0
 
 
+def every_program(operands: Any, **params: Any) -> tuple[Region, ...]:
+    """All programs among the parameters, in containers of any depth."""
+    def found(value: Any, at: tuple[Any, ...]) -> Iterator[Region]:
+        if isinstance(value, Program):
+            yield Region("call", at, value, (), (), None)
+        elif isinstance(value, tuple | list):
+            for place, item in enumerate(value):
+                yield from found(item, (*at, place))
+
+    return tuple(region for name, value in params.items() for region in found(value, (name,)))
+
+
 def user_primitive(name: str, abstract: Any) -> Primitive:
     """An operation of which only the types matter."""
     return Primitive(name=name, abstract=abstract, numpy=lambda *values, **params: [*values], jvp=NO_TANGENT,
                      xla=lambda lax, *values, **params: [*values], transpose=NOT_LINEAR,
-                     batch=TODO("no test needs it"), cost=lambda *avals, **params: Cost(0, 0))
+                     batch=TODO("no test needs it"), cost=lambda *avals, **params: Cost(0, 0),
+                     regions=every_program)
 
 
 keep_p = user_primitive("keep", lambda *avals, **params: list(avals))
