@@ -10,9 +10,10 @@ from fxgrad.scipy import (
     optimize,
     signal,
     sparse,
+    spatial,
     special,
     stats,
 )
 
-__all__ = ["cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "special",
-           "stats"]
+__all__ = ["cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse",
+           "spatial", "special", "stats"]

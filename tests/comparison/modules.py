@@ -92,8 +92,8 @@ MODULES: dict[str, Counterpart] = {
     "jax.scipy.integrate": Counterpart("fxgrad.scipy.integrate"),
     "jax.scipy.ndimage": Counterpart("fxgrad.scipy.ndimage"),
     "jax.scipy.signal": Counterpart("fxgrad.scipy.signal"),
-    **{f"jax.scipy.{name}": Counterpart(None, "not there yet; `from_jax` imports jax's functions, with all derivatives")
-       for name in ("spatial", "spatial.transform")},
+    "jax.scipy.spatial": Counterpart("fxgrad.scipy.spatial"),
+    "jax.scipy.spatial.transform": Counterpart("fxgrad.scipy.spatial.transform"),
     "jax.scipy.optimize": Counterpart("fxgrad.scipy.optimize"),
     "jax.scipy.interpolate": Counterpart("fxgrad.scipy.interpolate"),
     "jax.scipy.sparse": Counterpart("fxgrad.scipy.sparse"),

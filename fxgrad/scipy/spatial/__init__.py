@@ -1,0 +1,5 @@
+"""Geometry, as jax.scipy.spatial."""
+
+from fxgrad.scipy.spatial import transform
+
+__all__ = ["transform"]
