@@ -359,6 +359,54 @@ def test_symbolic_zeros_of_custom_jvp_as_jax() -> None:
     np.testing.assert_allclose(vmap(grad(ours), (0, None))(X, 5.0), np.full(3, 5.0))
 
 
+def test_symbolic_zeros_of_custom_vjp_as_jax() -> None:
+    seen: list[Any] = []
+
+    def with_rule(library: Any) -> Any:
+        module = library.custom_derivatives
+
+        def forward(x: Any, y: Any) -> Any:
+            seen.append([x.perturbed, y["y"].perturbed])
+            x, y = module.custom_vjp_primal_tree_values((x, y))
+            return (x * y["y"], 3.0 * x), (x, y["y"])
+
+        def backward(residuals: Any, cotangents: Any) -> Any:
+            seen.append([type(cotangent) is module.SymbolicZero for cotangent in cotangents])
+            (x, y), (first, second) = residuals, cotangents
+            dx, dy = 0.0 * x, 0.0 * y
+            if type(first) is not module.SymbolicZero:
+                dx, dy = dx + first * y, dy + first * x
+            if type(second) is not module.SymbolicZero:
+                dx = dx + 3.0 * second
+            else:
+                assert second.shape == ()
+            return dx, {"y": dy}
+
+        function = library.custom_vjp(lambda x, y: (x * y["y"], 3.0 * x))
+        function.defvjp(forward, backward, symbolic_zeros=True, optimize_remat=False)
+        return function
+
+    ours, theirs = with_rule(fxgrad), with_rule(jax)
+    for argnums in (0, 1, (0, 1)):
+        for used in ([0], [1], [0, 1]):
+            def loss(function: Any, x: Any, y: Any, used: list[int] = used) -> Any:
+                outputs = function(x, y)
+                return sum(outputs[index] for index in used)
+
+            seen.clear()
+            expected = jax.grad(lambda x, y, loss=loss: loss(theirs, x, y), argnums)(2.0, {"y": 5.0})
+            wanted = [*seen]
+            for transform in (lambda f: f, jit, fxgrad.checkpoint):
+                seen.clear()
+                got = grad(transform(lambda x, y, loss=loss: loss(ours, x, y)), argnums)(2.0, {"y": 5.0})
+                assert jax.tree.leaves(got) == jax.tree.leaves(expected)
+                assert seen[-2:] == wanted[-2:], (argnums, used)
+            batch = vmap(grad(lambda x, y, loss=loss: loss(ours, x, y), argnums), (0, None))(X, {"y": 5.0})
+            one = grad(lambda x, y, loss=loss: loss(ours, x, y), argnums)(X[1], {"y": 5.0})
+            for many, single in zip(jax.tree.leaves(batch), jax.tree.leaves(one), strict=True):
+                np.testing.assert_allclose(many[1], single)
+
+
 # --- options and arguments --------------------------------------------------------------------------------------------
 
 

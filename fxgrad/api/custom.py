@@ -263,10 +263,19 @@ class custom_vjp(_WithRule):  # noqa: N801  (a decorator, named as in jax)
 
     forward: Callable[..., Any] | None = None
     backward: Callable[..., Any] | None = None
+    symbolic_zeros = False
 
-    def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
-        """Sets the two halves of the rule."""
-        self.forward, self.backward = forward, backward
+    def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any], symbolic_zeros: bool = False,
+               optimize_remat: bool = False) -> None:
+        """Sets the two halves of the rule.
+
+        With `symbolic_zeros` the forward pass gets each array as a `fxgrad.custom_derivatives.CustomVJPPrimal`, whose
+        `perturbed` says whether its derivative is asked for, and the backward pass gets `SymbolicZero` objects for
+        cotangents that are known to be zero. `optimize_remat` is jax's, and nothing is to be done for it here: under
+        `checkpoint` the forward pass runs again only for what the backward pass needs.
+        """
+        del optimize_remat
+        self.forward, self.backward, self.symbolic_zeros = forward, backward, symbolic_zeros
 
     @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -281,20 +290,57 @@ class custom_vjp(_WithRule):  # noqa: N801  (a decorator, named as in jax)
         return tree.unflatten(traced.out_tree, outputs)
 
 
+class CustomVJPPrimal:
+    """An array as the forward pass of a `custom_vjp` with `symbolic_zeros` gets it.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> @fxgrad.custom_vjp
+    ... def product(x, y):
+    ...     return x * y
+    >>> def forward(x, y):
+    ...     return x.value * y.value, (y.value if x.perturbed else None, x.value if y.perturbed else None)
+    >>> def backward(residuals, cotangent):
+    ...     return tuple(None if other is None else cotangent * other for other in residuals)
+    >>> product.defvjp(forward, backward, symbolic_zeros=True)
+    >>> float(fxgrad.grad(product)(2.0, 3.0))
+    3.0
+    """
+
+    __slots__ = ("perturbed", "value")
+
+    def __init__(self, value: Any, perturbed: bool) -> None:
+        self.value, self.perturbed = value, perturbed
+
+    def __repr__(self) -> str:
+        return f"CustomVJPPrimal(value={self.value!r}, perturbed={self.perturbed})"
+
+
+def custom_vjp_primal_tree_values(primals: Any) -> Any:
+    """A container of `CustomVJPPrimal`s with their values in their places.
+
+    >>> custom_vjp_primal_tree_values((CustomVJPPrimal(2.0, True), {"y": CustomVJPPrimal(3.0, False)}))
+    (2.0, {'y': 3.0})
+    """
+    return tree.map(lambda primal: primal.value, primals)
+
+
 class _UserVjp(_CapturedInputs):
     """The rule of one call of a `custom_vjp` function."""
 
     def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
-        """What the user's forward pass gives, which is the same whatever is `moving`."""
-        del moving
-        results, structure = consult(self._passed_forward, primals, origin_of(self.owner.forward),
-                                     f"the forward pass of {self.name}")
+        """What the user's forward pass gives, which does not hear what is `moving` unless it asked for it."""
+        marks = tuple(moving[self.captured:]) if self.owner.symbolic_zeros else None
+        results, structure = consult(functools.partial(self._passed_forward, marks), primals,
+                                     origin_of(self.owner.forward), f"the forward pass of {self.name}")
         count = len(self.out_avals)
         return results[:count], results[count:], structure
 
-    def _passed_forward(self, *values: Any) -> tuple[list[Any], Any]:
+    def _passed_forward(self, marks: Sequence[bool] | None, *values: Any) -> tuple[list[Any], Any]:
         """Calls the user's forward pass on containers."""
-        result = self.owner.forward(*self.call.arguments(values[self.captured:]))
+        given: Sequence[Any] = values[self.captured:]
+        if marks is not None:
+            given = [CustomVJPPrimal(value, mark) for value, mark in zip(given, marks, strict=True)]
+        result = self.owner.forward(*self.call.arguments(given))
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise ArgumentError(at_user_line(
                 f"the forward pass of {self.name} must return a pair (output, residuals), "
@@ -307,15 +353,19 @@ class _UserVjp(_CapturedInputs):
 
     def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
         """What the user's backward pass gives."""
-        count = len(residuals)
-        results, _ = consult(functools.partial(self._passed_back, structure, count), [*residuals, *cotangents],
-                             origin_of(self.owner.backward), f"the backward pass of {self.name}")
+        zeros = [cotangent if type(cotangent) is Zero and self.owner.symbolic_zeros else None
+                 for cotangent in cotangents]
+        arriving = [instantiate(cotangent) for cotangent, zero in zip(cotangents, zeros, strict=True) if zero is None]
+        results, _ = consult(functools.partial(self._passed_back, structure, len(residuals), zeros),
+                             [*residuals, *arriving], origin_of(self.owner.backward),
+                             f"the backward pass of {self.name}")
         return [*[None] * self.captured, *results]
 
-    def _passed_back(self, structure: Any, count: int, *values: Any) -> tuple[list[Any], None]:
+    def _passed_back(self, structure: Any, count: int, zeros: Sequence[Zero | None], *values: Any,
+                     ) -> tuple[list[Any], None]:
         """Calls the user's backward pass on containers."""
-        call = self.call
-        cotangent = tree.unflatten(self.out_tree, values[count:])
+        call, arriving = self.call, iter(values[count:])
+        cotangent = tree.unflatten(self.out_tree, [next(arriving) if zero is None else zero for zero in zeros])
         saved = tree.unflatten(structure, values[:count])
         result = self.owner.backward(*call.nondiff_args, saved, cotangent)
         arguments = call.dynamic(call.leaves)

@@ -318,7 +318,7 @@ def _tangent_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tupl
 def _tangent_transpose(cotangents: list[Any], inputs: list[Any], *, rule: VjpRule, structure: Any,
                        moving: tuple[bool, ...], in_avals: tuple[Aval, ...], out_avals: tuple[Aval, ...]) -> list[Any]:
     count = len(inputs) - sum(moving)
-    given = rule.backward(structure, inputs[:count], [instantiate(cotangent) for cotangent in cotangents])
+    given = rule.backward(structure, inputs[:count], cotangents)
     moved = [Zero(aval) if cotangent is None else cotangent
              for cotangent, aval, moves in zip(given, in_avals, moving, strict=True) if moves]
     return [*[None] * count, *(cotangent if type(value) is Linear else None

@@ -12,6 +12,7 @@ from fxgrad.control.wiring import apart
 from fxgrad.core.tape import bind
 from fxgrad.interop.calls import JaxCall
 from fxgrad.interop.importing import closed, imports, nested
+from fxgrad.ops.space import instantiate
 
 
 def name_of(jaxpr: Any) -> str:
@@ -52,7 +53,7 @@ class JaxVjp(ByValue):
     def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
         """The cotangents of the user's backward pass; `structure` says which primals have one."""
         call, front = self._key
-        return [*[None] * front, *call.pull_back(structure, residuals, cotangents)]
+        return [*[None] * front, *call.pull_back(structure, residuals, [*map(instantiate, cotangents)])]
 
 
 @imports("custom_jvp_call")

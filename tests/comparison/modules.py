@@ -62,7 +62,6 @@ MODULES: dict[str, Counterpart] = {
     "jax.flatten_util": Counterpart("fxgrad.flatten_util"),
     "jax.custom_batching": Counterpart("fxgrad.custom_batching"),
     "jax.custom_derivatives": Counterpart("fxgrad.custom_derivatives", "", {
-        **_each("CustomVJPPrimal custom_vjp_primal_tree_values", "`custom_vjp` has no symbolic zeros"),
         "linear_call": "`linear_transpose` transposes by the rules of the operations",
         "zero_from_primal": "`numpy.zeros_like`"}),
     "jax.debug": Counterpart("fxgrad.debug", "", {
