@@ -147,6 +147,8 @@ def test_derivatives_at_no_rotation_are_finite() -> None:
 
 
 MESSAGES = {
+    "complex": (lambda: Rotation.from_quat(QUATS * 1j), errors.DTypeError,
+                "from_quat: not defined for complex numbers (complex128); use x.real, x.imag or abs(x)"),
     "quat": (lambda: Rotation.from_quat(np.ones(3)), errors.ShapeError,
              "from_quat: an array of shape (3,), where (4,) or (n, 4) is needed"),
     "matrix": (lambda: Rotation.from_matrix(np.ones((2, 2))), errors.ShapeError,

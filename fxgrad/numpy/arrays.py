@@ -53,7 +53,10 @@ def _operator(name: str, function: Function) -> Function:
             return function(self, other)
         if (other.dtype == self.dtype and self.dtype.kind in kinds) if kind in ARRAYS else (
                 _fits(self, other, kind, numbers)):
-            return _by_numpy(quick, self, other, kind)
+            try:
+                return _by_numpy(quick, self, other, kind)
+            except ValueError:  # shapes that do not fit; ours says so with the user's line
+                return function(self, other)
         if isinstance(other, np.ndarray) and kind not in ARRAYS:
             return NotImplemented  # a masked array knows better; what it leaves to NumPy comes back reflected
         return _promoted(function, own, self, other)

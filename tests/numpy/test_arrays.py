@@ -18,7 +18,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import grad, jvp, value_and_grad, vmap
 from fxgrad.core.arrays import Array
-from fxgrad.errors import FxgradError, MutationError
+from fxgrad.errors import FxgradError, MutationError, ShapeError
 from tests.comparison.cases import CASES
 from tests.comparison.libraries import LIBRARIES
 
@@ -240,6 +240,16 @@ def called(function: Any, *operands: Any) -> Any:
 
 def as_array(operand: Any) -> Any:
     return operand.view(Array) if type(operand) is np.ndarray else operand
+
+
+@pytest.mark.parametrize("other", [np.ones(2, np.float32), np.ones(2, int)])
+def test_shapes_that_do_not_fit(other: Any) -> None:
+    """As the functions say it, with the user's line, whether or not the dtypes are equal."""
+    with pytest.raises(ShapeError) as caught:
+        fnp.ones(3) + other
+    assert str(caught.value).startswith(
+        "add: shapes (3,) and (2,) do not broadcast: axis -1 has sizes 2 and 3, where equal sizes or 1 are needed. "
+        "Insert an axis with x[:, None] or x.reshape(...), or transpose one of them\n  at test_arrays.py:")
 
 
 def test_what_is_no_number_here_is_left_to_numpy() -> None:

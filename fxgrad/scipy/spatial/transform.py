@@ -12,7 +12,7 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad import random
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.numpy.operands import inexact_operands, shape_of
+from fxgrad.numpy.operands import inexact_operands, refuse_complex, shape_of
 from fxgrad.scipy.spatial.quaternions import canonical_sign, normalized, product
 
 __all__ = ["Rotation", "Slerp"]
@@ -380,6 +380,7 @@ class Slerp(NamedTuple):
 def _given(name: str, value: Any, trailing: tuple[int, ...]) -> Any:
     """The operand as floats, if it is one of this shape or a vector of them."""
     array, = inexact_operands(value)
+    refuse_complex(name, array)
     shape, own = shape_of(array), len(trailing)
     if len(shape) not in (own, own + 1) or shape[len(shape) - own:] != trailing:
         sizes = ", ".join(map(str, trailing))
