@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.control.wiring import Marks, closed_marks
-from fxgrad.core.program import Program, has_effects, subprograms
+from fxgrad.core.program import Program, has_effects
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.ops.arithmetic import stop_gradient
@@ -90,7 +90,7 @@ def refuse_actions(what: str, programs: Sequence[Program]) -> None:
 def _acts(program: Program) -> bool:
     return has_effects(program) and any(
         (equation.primitive.effectful and equation.primitive.name != "debug_callback")
-        or any(map(_acts, subprograms(equation.primitive, equation.params))) for equation in program.equations)
+        or any(map(_acts, equation.programs)) for equation in program.equations)
 
 
 # --- which values of a loop differ between lanes --------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 from fxgrad.core import program as ir
 from fxgrad.core.avals import Literal
 from fxgrad.core.primitive import registry
-from fxgrad.core.program import Atom, Equation, Program, Var, subprograms
+from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.errors import FxgradError, ProgramError
 
 
@@ -47,7 +47,7 @@ def _check_equation(program: Program, index: int, equation: Equation, bound: set
         if equation.primitive.regions is None and _holds_program(value):
             raise _error(program, index, f"its parameter {name} holds a program, which nothing that walks into "
                          "programs would find. Give the primitive regions=function(operands, **params)")
-    for inner in subprograms(equation.primitive, equation.params):
+    for inner in equation.programs:
         if "checked" not in inner.memo:
             check(inner)
             inner.memo["checked"] = True

@@ -87,6 +87,11 @@ class Equation:
         regions = self.primitive.regions
         return () if regions is None else regions(self.inputs, **self.params)
 
+    @property
+    def programs(self) -> list[Program]:
+        """The programs that the operation holds."""
+        return subprograms(self.primitive, self.params)
+
     def __repr__(self) -> str:
         outputs = ", ".join(str(var.aval) for var in self.outputs)
         inputs = ", ".join(str(atom.aval) for atom in self.inputs)
@@ -212,7 +217,7 @@ def consults(program: Program) -> bool:
     known: bool | None = program.memo.get("consults")
     if known is None:
         known = program.memo["consults"] = any(
-            equation.primitive.consults or any(map(consults, subprograms(equation.primitive, equation.params)))
+            equation.primitive.consults or any(map(consults, equation.programs))
             for equation in program.equations)
     return known
 
@@ -247,6 +252,6 @@ def needs_x64(program: Program) -> bool:
         avals = program.in_avals + program.out_avals
         avals += [atom.aval for equation in program.equations for atom in (*equation.inputs, *equation.outputs)]
         known = any(dtypes.is_64bit(aval.dtype) for aval in avals) or any(
-            any(map(needs_x64, subprograms(equation.primitive, equation.params))) for equation in program.equations)
+            any(map(needs_x64, equation.programs)) for equation in program.equations)
         program.memo["needs_x64"] = known
     return bool(known)

@@ -15,7 +15,7 @@ import numpy as np
 
 from fxgrad.core.avals import PYTHON_AVALS, Aval, Literal
 from fxgrad.core.primitive import ArrayKernel
-from fxgrad.core.program import Atom, Equation, Program, Var, consults, is_effectful, subprograms
+from fxgrad.core.program import Atom, Equation, Program, Var, consults, is_effectful
 from fxgrad.core.simplify import live_equations
 from fxgrad.core.snippets import Snippet, snippets
 from fxgrad.core.told import told
@@ -105,7 +105,7 @@ def _without_constants(equations: Sequence[Equation]) -> tuple[list[Equation], d
             if all(type(atom) is Literal or atom in constants for atom in equation.inputs) and sum(
                     var.aval.size for var in equation.outputs) <= _LARGEST and not is_effectful(
                     equation.primitive, equation.params) and not equation.primitive.consults and not any(
-                    map(consults, subprograms(equation.primitive, equation.params))):
+                    map(consults, equation.programs)):
                 values = [atom.value if type(atom) is Literal else constants[atom] for atom in equation.inputs]
                 results = equation.primitive.numpy(*values, **equation.params)
                 for var, result in zip(equation.outputs, results, strict=True):

@@ -103,7 +103,7 @@ class _Emission:
             if found not in self._seen:
                 self._seen.add(found)
                 for equation in found.equations:
-                    for inner in subprograms(equation.primitive, equation.params):
+                    for inner in equation.programs:
                         self._occurrences[inner] = self._occurrences.get(inner, 0) + 1
                         remaining.append(inner)
 

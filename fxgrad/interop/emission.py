@@ -15,7 +15,7 @@ from jax.interpreters import ad, batching, mlir
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, keys_to_jax
 from fxgrad.core.primitive import NO_TANGENT
-from fxgrad.core.program import Equation, Program, needs_x64, subprograms
+from fxgrad.core.program import Equation, Program, needs_x64
 from fxgrad.executors.xla import compiled, emit, x64
 from fxgrad.interop.calls import struct_for_jax
 from fxgrad.transforms.batch import batched_program
@@ -142,7 +142,7 @@ def _is_plain(program: Program) -> bool:
 def _is_plain_equation(equation: Equation) -> bool:
     primitive = equation.primitive
     if primitive.name in ALIKE:
-        return all(map(_is_plain, subprograms(primitive, equation.params)))
+        return all(map(_is_plain, equation.programs))
     return primitive.jvp is NO_TANGENT and not any(has_tangent(var.aval) for var in equation.outputs)
 
 

@@ -54,10 +54,10 @@ def _programs(program: Program) -> Iterator[Program]:
     for each in pending:
         yield each
         for equation in each.equations:
-            for region in equation.regions:
-                if id(region.program) not in found:
-                    found[id(region.program)] = region.program
-                    pending.append(region.program)
+            for inner in equation.programs:
+                if id(inner) not in found:
+                    found[id(inner)] = inner
+                    pending.append(inner)
 
 
 def _values(program: Program) -> Iterator[Any]:

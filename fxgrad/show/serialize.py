@@ -52,8 +52,8 @@ class _Writer:
         stack = [main]
         while stack:  # not by recursion: calls may nest deeply
             top = stack[-1]
-            missing = [region.program for equation in top.equations for region in equation.regions
-                       if id(region.program) not in self._numbers]
+            missing = [inner for equation in top.equations for inner in equation.programs
+                       if id(inner) not in self._numbers]
             if missing and id(top) not in self._numbers:
                 stack.extend(missing)
                 continue

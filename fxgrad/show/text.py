@@ -111,7 +111,7 @@ class _Writer:
             for equation in program.equations:
                 primitives.add(equation.primitive.name)
                 called = is_call(equation)
-                for inner in [region.program for region in equation.regions]:
+                for inner in equation.programs:
                     count[id(inner)] = count.get(id(inner), 0) + 1
                     deep = depth == NESTING_LIMIT
                     if called or deep or count[id(inner)] > 1:

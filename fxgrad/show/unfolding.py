@@ -27,8 +27,7 @@ def unfold(program: Program) -> Program:
     stack = [program]
     while stack:  # not by recursion: calls may nest deeply
         top = stack[-1]
-        missing = [region.program for equation in top.equations for region in equation.regions
-                   if id(region.program) not in done]
+        missing = [inner for equation in top.equations for inner in equation.programs if id(inner) not in done]
         if missing and id(top) not in done:
             stack.extend(missing)
         else:
