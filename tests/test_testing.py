@@ -14,6 +14,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
 from fxgrad.core.symbolic import Linear
 from fxgrad.core.tape import bind
+from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError
 from fxgrad.ops.arithmetic import mul, mul_p, neg, stop_gradient
 from fxgrad.ops.comparison import gt
@@ -84,6 +85,8 @@ PLANTED: dict[str, tuple[Primitive, tuple[Any, ...], str, str]] = {
     "jvp shape": (replace(sin_p, jvp=sin_jvp(lambda t, x: reduce_sum(mul(t, cos(x)), (0,)))), (X,), "jvp",
                   "output 0 of the tangents is f64[3], abstract gives f64[2,3]"),
     "jvp conjugate": (replace(sin_p, jvp=sin_jvp(lambda t, x: mul(conj(t), cos(x)))), (X + 1j,), "jvp", "difference"),
+    "jvp recorded": (replace(sin_p, jvp=sin_jvp(lambda t, x: mul(t, sin(x) if type(x) is Tracer else cos(x)))), (X,),
+                     "jvp", "the jvp rule: recorded and run, compared with computed"),
     "second": (replace(sin_p, jvp=sin_jvp(lambda t, x: mul(t, stop_gradient(cos(x))))), (X,), "second",
                "the jvp of the jvp rule, compared with a central difference of it"),
     "transpose factor": (replace(mul_p, transpose=lambda cotangents, inputs: [
@@ -99,12 +102,21 @@ PLANTED: dict[str, tuple[Primitive, tuple[Any, ...], str, str]] = {
                         "returned 1 cotangents for 2 arguments"),
     "transpose conjugate": (replace(conj_p, transpose=lambda cotangents, inputs: [cotangents[0]]), (X + 1j,),
                             "transpose", "<Jᵀ c, t> is not <c, J t>"),
+    "transpose recorded": (replace(mul_p, transpose=lambda cotangents, inputs: [
+        None if c is None else neg(c) if type(c) is Tracer else c for c in mul_p.transpose(cotangents, inputs)]),
+        (X, Y), "transpose", "the transpose rule: recorded and run, compared with computed"),
+    "transpose dtype": (replace(mul_p, transpose=lambda cotangents, inputs: [
+        None if c is None else mul(c, np.ones((), np.float64)[None]) for c in mul_p.transpose(cotangents, inputs)]),
+        (X.astype(np.float32), Y.astype(np.float32)), "transpose", "is f64[2,3], its argument f32[2,3]"),
     "batch order": (replace(sin_p, batch=lambda size, values, axes: ([rev(sin(values[0]), (axes[0],))], axes)), (X,),
                     "batch", "batched along [0], compared with a loop, output 0"),
     "batch axis": (replace(sin_p, batch=lambda size, values, axes: ([sin(values[0])], [0])), (X,), "batch",
                    "output 0 of batched along [2] is f64[2,3,3]"),
     "batch no axis": (replace(sin_p, batch=lambda size, values, axes: ([sin(values[0])], [None])), (X,), "batch",
                       "output 0 of batched along [0] is f64[3,3,2,3], abstract gives f64[3,2,3]"),
+    "batch recorded": (replace(sin_p, batch=lambda size, values, axes: (
+        [cos(*values) if type(values[0]) is Tracer else sin(*values)], axes)), (X,), "batch",
+                       "batched along [0]: recorded and run, compared with computed"),
     "batch outputs": (replace(sin_p, batch=lambda size, values, axes: ([], [])), (X,), "batch", "0 outputs and 0 axes"),
     "batch alignment": (replace(mul_p, batch=lambda size, values, axes: ([mul(*values)], [0])),
                         (np.ones((3, 3)), np.ones(3)), "batch", "batched along"),

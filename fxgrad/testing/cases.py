@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal, array_aval
+from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
-from fxgrad.core.recording import OWN, trace
+from fxgrad.core.recording import OWN, WRITTEN, trace
+from fxgrad.core.simplify import SimplifyingTape
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import bind
 from fxgrad.errors import FxgradError
@@ -74,6 +76,25 @@ class Case:
         with np.errstate(all="ignore"):
             outputs, out_tangents = self.primitive.jvp(list(args), given, **self.params)
             return list(outputs), [as_array(tangent) for tangent in out_tangents]
+
+    def recorded(self, rule: Callable[..., Sequence[Any]], values: Sequence[Any], computed: Sequence[Any],
+                 what: str) -> None:
+        """Raises unless `rule`, called with tracers in the place of `values`, records what gives `computed`.
+
+        The tape is that of derived programs. Outputs that are None are left out on both sides.
+        """
+        program, captured = trace(
+            lambda *tracers: [instantiate(output) for output in rule(*tracers) if output is not None],
+            [array_aval(value) for value in values], mode=WRITTEN, tape_class=SimplifyingTape)  # type: ignore[misc]
+        program.check()
+        arrays = [as_array(output) for output in computed if output is not None]
+        types = [(aval.shape, aval.dtype) for aval in program.out_avals]
+        if types != [(array.shape, array.dtype) for array in arrays]:
+            raise self.fail(f"{what}: recorded it gives {described(program.out_avals)}, computed {described(arrays)}; "
+                            "does abstract say what the numpy rule does?")
+        with np.errstate(all="ignore"):
+            outputs = [as_array(output) for output in evaluate(program, [*captured, *values])]
+        self.same(outputs, arrays, f"{what}: recorded and run, compared with computed")
 
     def directions(self, places: Sequence[int], args: Sequence[Any]) -> list[Any]:
         """Random tangents for the arguments at `places`, None for the others."""

@@ -39,6 +39,7 @@ def check_primitive(primitive: Primitive, *args: Any, **params: Any) -> None:
     - transpose: `<c, J t> = <Jᵀ c, t>` in each set of arguments that the operation is linear in (found by trying; a
       rule may refuse one with `LinearityError`), and for the derivative itself
     - batch: for every choice of batched arguments and several axes, equal to a Python loop
+    - jvp, transpose, batch: recorded with tracers, the rules give the types and numbers that they give with arrays
     - second: the jvp of the jvp rule is the central difference of that rule
     - cost: non-negative whole numbers
     - text: a program of this one equation, printed and parsed back, is equal and gives the same numbers; so does JSON
@@ -133,8 +134,7 @@ def _jvp_law(case: Case) -> None:
             zeros = [np.zeros(np.shape(slope)) for slope in slopes]
             case.same(_where_finite(zeros, slopes), slopes, "NO_TANGENT, compared with a central difference", steps[1])
         return
-    _, narrow = case.jvp(case.args, case.directions(case.inexact, case.args))
-    case.typed(narrow, case.avals(case.args), "the tangents")
+    _check_narrow_jvp(case, case.directions(case.inexact, case.args))
     for places in _subsets(case.inexact):
         tangents = case.directions(places, case.wide)
         primals, got = case.jvp(case.wide, tangents)
@@ -147,6 +147,23 @@ def _jvp_law(case: Case) -> None:
             slopes = difference(case.numpy, case.wide, tangents, steps[0])
             case.same(_where_finite(got, slopes), slopes, f"tangents of arguments {list(places)}, compared with a "
                       "central difference", steps[1])
+
+
+def _check_narrow_jvp(case: Case, tangents: Sequence[Any]) -> None:
+    """In the dtypes of the arguments themselves: types, and the same while the rule is recorded."""
+    primals, computed = case.jvp(case.args, tangents)
+    case.typed(computed, case.avals(case.args), "the tangents")
+    count = len(case.args)
+
+    def rule(*tracers: Any) -> list[Any]:
+        moved = iter(tracers[count:])
+        given = [Zero(array_aval(arg)) if tangent is None else next(moved)  # type: ignore[arg-type]
+                 for arg, tangent in zip(case.args, tangents, strict=True)]
+        outputs, out_tangents = case.primitive.jvp(list(tracers[:count]), given, **case.params)
+        return [*outputs, *out_tangents]
+
+    case.recorded(rule, [*case.args, *(tangent for tangent in tangents if tangent is not None)],
+                  [*primals, *computed], "the jvp rule")
 
 
 def _where_finite(got: Sequence[Any], slopes: Sequence[Any]) -> list[Any]:
@@ -223,12 +240,35 @@ def _check_transpose(case: Case, places: tuple[int, ...]) -> None:
     args = [arg if tangent is None else tangent for arg, tangent in zip(case.wide, tangents, strict=True)]
     outputs = case.numpy(*args)
     cotangents = [direction(case.random, output) for output in outputs]
-    marked = [Linear(array_aval(arg)) if place in places else arg  # type: ignore[arg-type]
-              for place, arg in enumerate(args)]
     try:
-        back = case.primitive.transpose(list(cotangents), marked, **case.params)
+        arrays = _transposed(case, places, args, cotangents)
     except LinearityError:
         return  # linear here by the numbers alone, and refused by name
+    _adjoint(case, f"transposed in arguments {list(places)}", (cotangents, outputs),
+             (arrays, [args[place] for place in places]))
+    # In the dtypes of the arguments themselves: types, and the same while the rule is recorded.
+    narrow = [direction(case.random, output) for output in case.numpy(*case.args)]
+    _transposed(case, places, case.args, narrow)
+    known = [arg for place, arg in enumerate(case.args) if place not in places]
+    case.recorded(
+        lambda *tracers: _transpose(case, places, case.args, tracers[:len(narrow)], tracers[len(narrow):]),
+        [*narrow, *known], _transpose(case, places, case.args, narrow, known), "the transpose rule")
+
+
+def _transpose(case: Case, places: tuple[int, ...], args: Sequence[Any], cotangents: Sequence[Any],
+               known: Sequence[Any]) -> Sequence[Any]:
+    """What the rule gives; `known` are the values of the arguments that are not linear."""
+    values = iter(known)
+    marked = [Linear(array_aval(arg)) if place in places else next(values)  # type: ignore[arg-type]
+              for place, arg in enumerate(args)]
+    back: Sequence[Any] = case.primitive.transpose(list(cotangents), marked, **case.params)
+    return back
+
+
+def _transposed(case: Case, places: tuple[int, ...], args: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    """The cotangents of the linear arguments, which have the types of these."""
+    known = [arg for place, arg in enumerate(args) if place not in places]
+    back = _transpose(case, places, args, cotangents, known)
     if len(back) != len(args):
         raise case.fail(f"the transpose rule returned {len(back)} cotangents for {len(args)} arguments")
     arrays = []
@@ -241,8 +281,7 @@ def _check_transpose(case: Case, places: tuple[int, ...]) -> None:
             arrays.append(array)
         elif cotangent is not None:
             raise case.fail(f"the transpose rule returned a cotangent for argument {place}, which is not linear")
-    _adjoint(case, f"transposed in arguments {list(places)}", (cotangents, outputs),
-             (arrays, [args[place] for place in places]))
+    return arrays
 
 
 def _check_adjoint(case: Case) -> None:
@@ -321,7 +360,8 @@ def _check_batch(case: Case, axes: tuple[int | None, ...]) -> None:
     what = f"batched along {list(axes)}"
     if len(outputs) != len(loop[0]) or len(out_axes) != len(outputs):
         raise case.fail(f"{what}: {len(outputs)} outputs and {len(out_axes)} axes, where {len(loop[0])} are expected")
-    _check_recorded(case, values, axes, what, outputs)
+    case.recorded(lambda *tracers: case.primitive.batch(BATCH, list(tracers), list(axes), **case.params)[0], values,
+                  outputs, what)
     stacked = [np.stack(list(column)) for column in zip(*loop, strict=True)]
     moved = []
     for index, (output, axis) in enumerate(zip(outputs, out_axes, strict=True)):
@@ -334,18 +374,6 @@ def _check_batch(case: Case, axes: tuple[int | None, ...]) -> None:
         moved.append(np.moveaxis(array, axis, 0))
     case.typed(moved, [Aval(array.shape, array.dtype) for array in stacked], what)
     case.same(moved, stacked, f"{what}, compared with a loop")
-
-
-def _check_recorded(case: Case, values: Sequence[Any], axes: tuple[int | None, ...], what: str,
-                    outputs: Sequence[Any]) -> None:
-    """While it is recorded the batch rule must give the types that it gives when it computes."""
-    avals: list[Any] = [array_aval(value) for value in values]
-    program = trace(lambda *tracers: case.primitive.batch(BATCH, list(tracers), list(axes), **case.params)[0], avals,
-                    mode=OWN)[0]
-    computed = [as_array(output) for output in outputs]
-    if [(aval.shape, aval.dtype) for aval in program.out_avals] != [(array.shape, array.dtype) for array in computed]:
-        raise case.fail(f"{what}: recorded it gives {described(program.out_avals)}, computed {described(computed)}; "
-                        "does abstract say what the numpy rule does?")
 
 
 def _cost_law(case: Case) -> None:
