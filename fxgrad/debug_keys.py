@@ -16,8 +16,8 @@ import numpy as np
 
 from fxgrad import dtypes, tree
 from fxgrad.control.flat import check_leaf, indexed_names, nth, trace_flat
+from fxgrad.core.analysis import Analysis
 from fxgrad.core.avals import Aval, Literal, to_numpy
-from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Source, Var
 from fxgrad.core.recording import WRITTEN
 from fxgrad.core.regions import Region
@@ -27,11 +27,6 @@ from fxgrad.ops import random as keys_room
 from fxgrad.ops.arithmetic import stop_gradient_p
 from fxgrad.ops.samplers import random_binomial_p, random_gamma_p, random_poisson_p
 
-_MOVES: frozenset[Primitive] = frozenset([
-    space.reshape_p, space.transpose_p, space.broadcast_to_p, join.concatenate_p, join.stack_p, join.split_p,
-    join.unstack_p, shape.slice_p, shape.rev_p, stop_gradient_p])
-_DRAWS = frozenset([keys_room.random_bits_p, keys_room.random_split_p, random_gamma_p, random_poisson_p,
-                    random_binomial_p])
 _WORDS = np.dtype(np.uint32)
 Ids = Any
 """Numbers in the place of keys; in the place of their words, two numbers along the last axis."""
@@ -111,10 +106,10 @@ class _Search:
         if not hasattr(value, "dtype") or not dtypes.is_key(dtypes.from_jax(value.dtype)) or hasattr(value, "tape"):
             return None
         array = np.asarray(value if isinstance(value, np.ndarray | np.generic) else to_numpy(value))
-        known = [self._same(("words", element.tobytes())) for element in array.reshape(-1)]
+        known = [self.same(("words", element.tobytes())) for element in array.reshape(-1)]
         return np.array(known, np.int64).reshape(array.shape)
 
-    def _same(self, name: Hashable) -> int:
+    def same(self, name: Hashable) -> int:
         """One number for each name."""
         if name not in self._made:
             self._made[name] = next(self._new)
@@ -148,20 +143,12 @@ class _Search:
         return [read(atom) for atom in program.outputs]
 
     def _equation(self, equation: Equation, ids: list[Ids | None]) -> list[Ids | None]:
-        primitive = equation.primitive
-        if primitive in _MOVES and all(each is not None for each in ids):
-            return self._moved(equation, ids)
-        if primitive in _DRAWS:
-            self.use(ids[0], primitive.name.removeprefix("random_"), equation.source)
-        elif primitive is keys_room.random_fold_in_p:
-            self.use(ids[0], "fold_in", equation.source)
-            return [self._folded(equation, ids[0])]
-        elif primitive is keys_room.random_unwrap_p:
-            return [_words(ids[0])]
-        elif primitive is keys_room.random_wrap_p and ids[0] is not None:
-            return [ids[0][..., 0] // 2]
-        elif primitive is keys_room.random_seed_p and not equation.outputs[0].aval.shape:
-            return [np.int64(self._same(("seed", equation.inputs[0])))]
+        rule = key_rules.of(equation.primitive)
+        outputs = None if rule is None else rule(self, equation, ids)
+        return self._into_regions(equation, ids) if outputs is None else outputs
+
+    def _into_regions(self, equation: Equation, ids: list[Ids | None]) -> list[Ids | None]:
+        """The programs that the operation holds are walked too; what it makes counts as new."""
         for region in equation.regions:
             if region.role in ("inline", "call"):
                 is_library = region.role == "inline"
@@ -175,19 +162,6 @@ class _Search:
         if branches:
             self._branches(branches, ids[1:])
         return [self.fresh(var.aval) for var in equation.outputs]
-
-    def _moved(self, equation: Equation, ids: Sequence[Ids]) -> list[Ids | None]:
-        outputs = equation.primitive.numpy(*ids, **equation.params)
-        return [output if _is_followed(var.aval) else None
-                for var, output in zip(equation.outputs, outputs, strict=True)]
-
-    def _folded(self, equation: Equation, ids: Ids) -> Ids:
-        """Equal keys for equal data: folding the same integer in twice gives the same key."""
-        data = equation.inputs[1]
-        if data.aval.shape:
-            return self.fresh(equation.outputs[0].aval)
-        folded = [self._same(("fold", number, data)) for number in np.asarray(ids).reshape(-1).tolist()]
-        return np.array(folded, np.int64).reshape(np.shape(ids))
 
     def _branches(self, branches: Sequence[Program], ids: Sequence[Ids | None]) -> None:
         """One branch runs: each starts from what was used before, and afterwards what any of them used is used."""
@@ -215,6 +189,64 @@ class _Search:
                          if number in self._used), None) if inner is not None else None
             if used is not None and outer is not None and dtypes.is_key(var.aval.dtype):
                 self.use(outer, *used)
+
+
+# --- what operations do with keys -------------------------------------------------------------------------------
+
+KeyRule = Callable[[_Search, Equation, "list[Ids | None]"], "list[Ids | None] | None"]
+"""(search, equation, numbers of the operands) -> numbers of the outputs, with what is used up marked on the search.
+
+None where nothing is to be followed.
+"""
+
+key_rules: Analysis[KeyRule | None] = Analysis("key_rules", missing="conservative", default=None)
+"""By primitive; the results of others count as new keys, so that no right program is refused."""
+
+
+@key_rules.register(
+    space.reshape_p, space.transpose_p, space.broadcast_to_p, join.concatenate_p, join.stack_p, join.split_p,
+    join.unstack_p, shape.slice_p, shape.rev_p, stop_gradient_p)
+def _move(_: _Search, equation: Equation, ids: list[Ids | None]) -> list[Ids | None] | None:
+    if any(each is None for each in ids):
+        return None
+    outputs = equation.primitive.numpy(*ids, **equation.params)
+    return [output if _is_followed(var.aval) else None
+            for var, output in zip(equation.outputs, outputs, strict=True)]
+
+
+@key_rules.register(keys_room.random_bits_p, keys_room.random_split_p, random_gamma_p, random_poisson_p,
+                    random_binomial_p)
+def _draw(search: _Search, equation: Equation, ids: list[Ids | None]) -> None:
+    search.use(ids[0], equation.primitive.name.removeprefix("random_"), equation.source)
+
+
+@key_rules.register(keys_room.random_fold_in_p)
+def _fold(search: _Search, equation: Equation, ids: list[Ids | None]) -> list[Ids | None]:
+    """Equal keys for equal data: folding the same integer in twice gives the same key."""
+    search.use(ids[0], "fold_in", equation.source)
+    data = equation.inputs[1]
+    if data.aval.shape:
+        return [search.fresh(equation.outputs[0].aval)]
+    keys = np.asarray(ids[0])
+    folded = [search.same(("fold", number, data)) for number in keys.reshape(-1).tolist()]
+    return [np.array(folded, np.int64).reshape(keys.shape)]
+
+
+@key_rules.register(keys_room.random_unwrap_p)
+def _unwrap(_: _Search, __: Equation, ids: list[Ids | None]) -> list[Ids | None]:
+    return [_words(ids[0])]
+
+
+@key_rules.register(keys_room.random_wrap_p)
+def _wrap(_: _Search, __: Equation, ids: list[Ids | None]) -> list[Ids | None] | None:
+    return None if ids[0] is None else [ids[0][..., 0] // 2]
+
+
+@key_rules.register(keys_room.random_seed_p)
+def _seed(search: _Search, equation: Equation, _: list[Ids | None]) -> list[Ids | None] | None:
+    if equation.outputs[0].aval.shape:
+        return None
+    return [np.int64(search.same(("seed", equation.inputs[0])))]
 
 
 def _words(ids: Ids) -> Ids:

@@ -15,6 +15,8 @@ import numpy as np
 from fxgrad import tree
 from fxgrad.control.custom import ByValue
 from fxgrad.control.flat import check_leaf, just, leaf_aval
+from fxgrad.control.lanes import acts
+from fxgrad.control.partition import kept_always
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
@@ -178,6 +180,7 @@ debug_callback_p = register(Primitive(
     name="debug_callback", abstract=lambda *avals, callback, ordered: [], numpy=_debug_numpy, xla=_debug_xla,
     jvp=NO_TANGENT, transpose=NOT_LINEAR, batch=_debug_batch, cost=_cost, effectful=True))
 """Calls a function of the inputs; there are no outputs. Under `vmap` it is called for each entry."""
+acts.enter(False, debug_callback_p)  # it only looks
 
 
 # --- acting -----------------------------------------------------------------------------------------------------
@@ -233,3 +236,4 @@ pure_callback_p: Primitive = register(Primitive(
     xla=lambda lax, *values, callback, results, vmap_method: callbacks.compute(callback, values, results),
     jvp=_refuse_derivative("pure_callback"), transpose=NOT_LINEAR, batch=_pure_batch, cost=_cost))
 """Calls a function without effects, and gives its results."""
+kept_always.enter(True, pure_callback_p)  # how long Python takes is not known

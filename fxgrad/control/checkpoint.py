@@ -8,10 +8,14 @@ from typing import Any, NamedTuple
 from fxgrad.control.call import call_primitive, emit_inline, run_with_numpy
 from fxgrad.control.partition import partition
 from fxgrad.control.wiring import apart, dual_program, moving, present
+from fxgrad.core.analysis import Analysis
 from fxgrad.core.interpreter import bind, evaluate
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program, Var
 from fxgrad.executors import xla as xla_executor
+from fxgrad.ops.arithmetic import name_p
+from fxgrad.ops.conv import conv_general_dilated_p
+from fxgrad.ops.dot import DotDimensions, dot_general_p
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearized
 
@@ -31,26 +35,42 @@ class Policy(NamedTuple):
         return _KINDS[self.kind](self, primitive, *avals, **params)
 
 
+batches: Analysis[Callable[..., bool] | None] = Analysis("batches", missing="conservative", default=None)
+"""Of operations that are products of matrices or of their kind: whether one has batch axes, by its parameters."""
+
+
+@batches.register(dot_general_p)
+def _batches_of_dot(*, dimension_numbers: DotDimensions, **_: Any) -> bool:
+    return any(dimension_numbers[1])
+
+
+@batches.register(conv_general_dilated_p)
+def _batches_of_convolution(**_: Any) -> bool:
+    return False
+
+
+def _is_product(policy: Policy, primitive: Primitive, *avals: Any, **params: Any) -> bool:
+    return batches.of(primitive) is not None
+
+
 def _has_no_batch_dimensions(policy: Policy, primitive: Primitive, *avals: Any, **params: Any) -> bool:
-    if primitive.name not in DOTS:
-        return False
-    _, batch = params.get("dimension_numbers", ((), ((), ()))) if primitive.name == "dot_general" else ((), ((), ()))
-    return not any(batch)
+    has_batches = batches.of(primitive)
+    return has_batches is not None and not has_batches(**params)
 
 
-DOTS = ("dot_general", "conv_general_dilated", "ragged_dot_general")
+def _has_name(policy: Policy, primitive: Primitive, params: dict[str, Any]) -> bool:
+    return primitive is name_p and params["name"] in policy.names
+
 
 _KINDS: dict[str, Callable[..., bool]] = {
     "everything": lambda policy, primitive, *avals, **params: True,
     "nothing": lambda policy, primitive, *avals, **params: False,
-    "dots": lambda policy, primitive, *avals, **params: primitive.name in DOTS,
+    "dots": _is_product,
     "dots without batch dimensions": _has_no_batch_dimensions,
-    "these names": lambda policy, primitive, *avals, **params:
-        primitive.name == "name" and params["name"] in policy.names,
+    "these names": lambda policy, primitive, *avals, **params: _has_name(policy, primitive, params),
     "other names": lambda policy, primitive, *avals, **params:
-        primitive.name == "name" and params["name"] not in policy.names,
-    "all but these names": lambda policy, primitive, *avals, **params:
-        not (primitive.name == "name" and params["name"] in policy.names),
+        primitive is name_p and not _has_name(policy, primitive, params),
+    "all but these names": lambda policy, primitive, *avals, **params: not _has_name(policy, primitive, params),
     "either": lambda policy, primitive, *avals, **params:
         any(part(primitive, *avals, **params) for part in policy.parts),
 }

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.control.wiring import Marks, closed_marks
+from fxgrad.core.analysis import Analysis
 from fxgrad.core.program import Program, has_effects
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import UnsupportedError, at_user_line
@@ -87,10 +88,13 @@ def refuse_actions(what: str, programs: Sequence[Program]) -> None:
             "alone. Call it outside, and choose between results with fxgrad.numpy.where"))
 
 
+acts: Analysis[bool] = Analysis("acts", missing="derive", derive=lambda primitive: primitive.effectful)
+"""Whether an operation does something to the world that dead lanes must not do."""
+
+
 def _acts(program: Program) -> bool:
     return has_effects(program) and any(
-        (equation.primitive.effectful and equation.primitive.name != "debug_callback")
-        or any(map(_acts, equation.programs)) for equation in program.equations)
+        acts.of(equation.primitive) or any(map(_acts, equation.programs)) for equation in program.equations)
 
 
 # --- which values of a loop differ between lanes --------------------------------------------------------------

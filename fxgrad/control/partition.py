@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.control.wiring import Marks
+from fxgrad.core.analysis import Analysis
 from fxgrad.core.effects import outputs_of_effects
 from fxgrad.core.interpreter import bind, derive, evaluate
 from fxgrad.core.program import Equation, Program, Var
@@ -116,12 +117,16 @@ def keep_by_cost(known: Program, needed: Sequence[Var], free: set[Var]) -> list[
     return _Cut(known, needed, free).variables()
 
 
+kept_always: Analysis[bool] = Analysis("kept_always", missing="derive", derive=lambda primitive: primitive.effectful)
+"""Whether what an operation makes is never computed again, whatever its cost rule says of it."""
+
+
 def is_expensive(equation: Equation) -> bool:
     """Whether the outputs are better kept than computed again."""
     if any(region.role != "inline" for region in equation.regions):
         return True
-    if equation.primitive.effectful or equation.primitive.name == "pure_callback":
-        return True  # what Python takes is not known
+    if kept_always.of(equation.primitive):
+        return True
     bytes_out = sum(var.aval.nbytes for var in equation.outputs)
     flops = equation.primitive.cost(*(atom.aval for atom in equation.inputs), **equation.params).flops
     return flops > RECOMPUTED_FLOPS_PER_BYTE * max(bytes_out, 1)

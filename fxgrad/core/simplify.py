@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import config
+from fxgrad.core.analysis import Analysis
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.interning import Node, Step
 from fxgrad.core.primitive import Primitive
@@ -59,37 +60,35 @@ Rewrite = Callable[[Definitions, list[Any], dict[str, Any]], "list[Any] | None"]
 """(definitions, inputs, params) -> the outputs, made with ops from the inputs; or None to leave the equation alone."""
 
 
-class Rewrites:
+class Rewrites(Analysis[Sequence[Rewrite]]):
     """Exact algebra by primitive, tried in the order of registration; a primitive without any is left alone.
 
     `makers` are the primitives that a rewrite declared to look for.
     """
 
+    __slots__ = ("_undeclared", "makers")
+
     def __init__(self) -> None:
-        self._entries: dict[Primitive, list[Rewrite]] = {}
+        super().__init__("rewrites", missing="conservative", default=())
         self._undeclared: set[Primitive] = set()
         self.makers: set[Primitive] = set()
 
-    def register(self, *primitives: Primitive, makers: Sequence[Primitive] | None = None,
+    def register(self, *primitives: Primitive, makers: Sequence[Primitive] | None = None,  # type: ignore[override]
                  ) -> Callable[[Rewrite], Rewrite]:
-        """A decorator that enters its function for each of `primitives`.
+        """A decorator that enters its function for each of `primitives`, after those that were entered before.
 
         With `makers` it is only asked where an operand is a literal, or where it may have been made by one of them:
         it must look for no others behind the operands.
         """
         def enter(rewrite: Rewrite) -> Rewrite:
             for primitive in primitives:
-                self._entries.setdefault(primitive, []).append(rewrite)
+                self._entries[primitive] = (*self.of(primitive), rewrite)
             if makers is None:
                 self._undeclared.update(primitives)
             else:
                 self.makers.update(makers)
             return rewrite
         return enter
-
-    def of(self, primitive: Primitive) -> Sequence[Rewrite]:
-        """The rewrites of `primitive`, in the order in which they are tried."""
-        return self._entries.get(primitive, ())
 
     def are_declared(self, primitive: Primitive) -> bool:
         """Whether all rewrites of `primitive`, if it has any, said what they look for."""
@@ -111,13 +110,6 @@ class Rewrites:
 
 
 rewrites = Rewrites()
-commutative: set[Primitive] = set()
-"""Primitives whose two inputs may be exchanged without any change of the result."""
-
-
-exactly_rounded: set[Primitive] = set()
-"""Elementwise primitives that round alike for one element and for many, on every executor."""
-
 
 def is_literal(value: Any, number: float) -> bool:
     """Whether `value` is a literal equal to `number`; `0` means the positive zero alone, in both parts."""
@@ -155,7 +147,7 @@ class Template:
             simple = rewrites.are_declared(primitive) and not primitive.effectful and primitive.regions is None
             self.steps.append((primitive, [number[atom] for atom in equation.inputs], params,
                                (*param_key(primitive, params),),
-                               [var.aval for var in equation.outputs], primitive in commutative, simple))
+                               [var.aval for var in equation.outputs], primitive.commutative, simple))
 
 
 class SimplifyingTape(Tape):
@@ -267,7 +259,7 @@ class SimplifyingTape(Tape):
 
 def _key(primitive: Primitive, atoms: list[Atom], params: dict[str, Any]) -> Any:
     """What equal equations have in common: operands that may be exchanged stand in the order of their hashes."""
-    if primitive in commutative:
+    if primitive.commutative:
         first, second = atoms
         if hash(first) > hash(second):
             return (primitive, second, first, *param_key(primitive, params)) if params else (primitive, second, first)

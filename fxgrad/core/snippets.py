@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fxgrad.core.analysis import Analysis
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import ArrayKernel, Primitive
 
@@ -40,30 +41,23 @@ class Snippet(NamedTuple):
 Rule = Callable[[Sequence[Aval], dict[str, Any]], "Snippet | None"]
 
 
-class Snippets:
-    """Rules by primitive that write an operation as an expression; they stand beside the records."""
-
-    def __init__(self) -> None:
-        self._rules: dict[Primitive, Rule] = {}
-
-    def register(self, primitive: Primitive) -> Callable[[Rule], Rule]:
-        """A decorator that enters its function, which may return None where the kernel itself is to be called."""
-        def enter(rule: Rule) -> Rule:
-            self._rules[primitive] = rule
-            return rule
-        return enter
-
-    def of(self, primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
-        """The expression of an operation on operands of the types `avals`; None if there is none but the kernel."""
-        rule = self._rules.get(primitive)
-        snippet = None if rule is None else rule(avals, params)
-        kernel = primitive.numpy
-        if snippet is None and isinstance(kernel, ArrayKernel) and isinstance(kernel.function, np.ufunc) and not params:
-            return of_ufunc(kernel.function, avals)
-        return snippet
+def _of_kernel(primitive: Primitive) -> Rule:
+    """What the kernel tells: of a ufunc its call, of any other nothing."""
+    kernel = primitive.numpy
+    if not isinstance(kernel, ArrayKernel) or not isinstance(kernel.function, np.ufunc):
+        return lambda avals, params: None
+    ufunc = kernel.function
+    return lambda avals, params: None if params else of_ufunc(ufunc, avals)
 
 
-snippets = Snippets()
+snippets: Analysis[Rule] = Analysis("snippets", missing="derive", derive=_of_kernel)
+"""Rules by primitive that write an operation as an expression; None where the kernel itself is to be called."""
+
+
+def snippet_of(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
+    """The expression of an operation on operands of the types `avals`; None if there is none but the kernel."""
+    return snippets.of(primitive)(avals, params)
+
 
 _OPERATORS = {np.add: "{0} + {1}", np.subtract: "{0} - {1}", np.multiply: "{0} * {1}", np.true_divide: "{0} / {1}",
               np.negative: "-{0}"}

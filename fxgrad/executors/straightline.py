@@ -17,7 +17,7 @@ from fxgrad.core.avals import PYTHON_AVALS, Aval, Literal
 from fxgrad.core.primitive import ArrayKernel
 from fxgrad.core.program import Atom, Equation, Program, Var, consults, is_effectful
 from fxgrad.core.simplify import live_equations
-from fxgrad.core.snippets import Snippet, snippets
+from fxgrad.core.snippets import Snippet, snippet_of
 from fxgrad.core.told import told
 
 
@@ -46,7 +46,7 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
     <BLANKLINE>
     """
     equations, constants = _without_constants(live_equations(program))
-    calls = [snippets.of(equation.primitive, [atom.aval for atom in equation.inputs], equation.params)
+    calls = [snippet_of(equation.primitive, [atom.aval for atom in equation.inputs], equation.params)
              for equation in equations]
     storage = _Storage(program, equations, calls)
     writer = (_FloatWriter if _is_of_floats(program, equations, calls) else _Writer)(program, constants)

@@ -13,8 +13,9 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from fxgrad import dtypes
+from fxgrad.core.analysis import Analysis
 from fxgrad.core.avals import Aval, keys_to_jax
-from fxgrad.core.primitive import NO_TANGENT
+from fxgrad.core.primitive import NO_TANGENT, registry
 from fxgrad.core.program import Equation, Program, needs_x64
 from fxgrad.executors.xla import compiled, emit, x64
 from fxgrad.interop.calls import struct_for_jax
@@ -141,17 +142,18 @@ def _is_plain(program: Program) -> bool:
 
 def _is_plain_equation(equation: Equation) -> bool:
     primitive = equation.primitive
-    if primitive.name in ALIKE:
+    if alike.of(primitive):
         return all(map(_is_plain, equation.programs))
     return primitive.jvp is NO_TANGENT and not any(has_tangent(var.aval) for var in equation.outputs)
 
 
-ALIKE = frozenset([
+alike: Analysis[bool] = Analysis("alike", missing="conservative", default=False)
+"""Whether jax differentiates an operation by the same formula at every point: no kinks, no choice of branch or sign."""
+alike.enter(True, *(registry[name] for name in (
     "add", "sub", "mul", "div", "neg", "square", "integer_pow", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log1p",
     "logistic", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asinh", "atan", "erf", "erfc", "real", "imag", "complex",
     "conj", "select_n", "convert_element_type", "broadcast_to", "broadcast_in_dim", "reshape", "transpose", "rev",
     "slice", "pad", "tile", "concatenate", "stack", "split", "unstack", "copy", "name", "reduce_sum", "cumsum",
     "dot_general", "conv_general_dilated", "gather", "scatter_add", "dynamic_slice", "dynamic_update_slice", "fft",
-    "optimization_barrier", "jax_call", "named_call", "jit_call",
-])
-"""Operations that jax differentiates by the same formula, at every point: no kinks, no choice of a branch or a sign."""
+    "optimization_barrier", "jax_call", "named_call", "jit_call"
+)))

@@ -9,6 +9,7 @@ from typing import Any
 from fxgrad import tree
 from fxgrad.control.call import named_call_p
 from fxgrad.core.avals import Aval
+from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
 from fxgrad.core.recording import OWN, trace
 from fxgrad.core.tape import aval_of, bind
@@ -44,13 +45,13 @@ def combination(name: str, computation: Callable[..., Any], avals: Sequence[Aval
     return program, captured
 
 
-def only_primitive(program: Program) -> str:
-    """The name of the primitive that the program applies to its two inputs, if that is all it does; else ""."""
+def only_primitive(program: Program) -> Primitive | None:
+    """The primitive that the program applies to its two inputs, if that is all it does."""
     if len(program.equations) != 1 or len(program.inputs) != 2:
-        return ""
+        return None
     equation, = program.equations
     is_all = set(equation.inputs) == set(program.inputs) and list(program.outputs) == list(equation.outputs)
-    return equation.primitive.name if is_all else ""
+    return equation.primitive if is_all else None
 
 
 def of_elements(program: Program, captured: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:

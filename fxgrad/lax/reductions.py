@@ -9,7 +9,7 @@ from typing import Any
 
 from fxgrad import dtypes, tree
 from fxgrad.core.avals import Shape
-from fxgrad.core.primitive import registry
+from fxgrad.core.primitive import Primitive
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.lax.combinations import combination, of_elements, only_primitive
@@ -19,12 +19,12 @@ from fxgrad.ops import cumulative, space
 from fxgrad.ops import reduce as reduce_room
 from fxgrad.ops import sort as sort_room
 from fxgrad.ops.arithmetic import max as maximum
+from fxgrad.ops.arithmetic import max_p, min_p, mul, mul_p
 from fxgrad.ops.arithmetic import min as minimum
-from fxgrad.ops.arithmetic import mul
-from fxgrad.ops.comparison import and_, or_, xor
+from fxgrad.ops.comparison import and_, and_p, or_, or_p, xor, xor_p
 from fxgrad.ops.families import check_axes
 from fxgrad.ops.join import concatenate
-from fxgrad.ops.pointwise import add
+from fxgrad.ops.pointwise import add, add_p
 from fxgrad.ops.shape import slice_in_dim
 from fxgrad.ops.space import broadcast_to, reshape, transpose
 
@@ -37,39 +37,45 @@ Function = Callable[..., Any]
 # --- reductions ---------------------------------------------------------------------------------------------------
 
 
-def _reduction(name: str, operation: Function, doc: str) -> Function:
+def _reduction(primitive: Primitive, operation: Function, doc: str) -> Function:
     def function(operand: Any, axes: Sequence[int]) -> Any:
-        return _reduced(name, operation, operand, axes)
-    return documented(function, name, doc, "The dtype stays; axes count from the front.")
+        return _reduced(primitive, operation, operand, axes)
+    return documented(function, primitive.name, doc, "The dtype stays; axes count from the front.")
 
 
-def _reduced(name: str, operation: Function, operand: Any, axes: Sequence[int]) -> Any:
-    operand, axes = array_of(name, operand), integers(axes)
-    check(registry[name], operand, axes=axes)
+def _reduced(primitive: Primitive, operation: Function, operand: Any, axes: Sequence[int]) -> Any:
+    operand, axes = array_of(primitive.name, operand), integers(axes)
+    check(primitive, operand, axes=axes)
     return operation(operand, axes)
 
 
-reduce_prod = _reduction("reduce_prod", reduce_room.reduce_prod, """The product over axes.
+reduce_prod = _reduction(reduce_room.reduce_prod_p, reduce_room.reduce_prod,
+                        """The product over axes.
 >>> import numpy as np
 >>> float(reduce_prod(np.array([2.0, 3.0]), (0,)))
 6.0""")
-reduce_max = _reduction("reduce_max", reduce_room.reduce_max, """The greatest element over axes, or a NaN.
+reduce_max = _reduction(reduce_room.reduce_max_p, reduce_room.reduce_max,
+                        """The greatest element over axes, or a NaN.
 >>> import numpy as np
 >>> float(reduce_max(np.array([2.0, 3.0]), (0,)))
 3.0""")
-reduce_min = _reduction("reduce_min", reduce_room.reduce_min, """The least element over axes, or a NaN.
+reduce_min = _reduction(reduce_room.reduce_min_p, reduce_room.reduce_min,
+                        """The least element over axes, or a NaN.
 >>> import numpy as np
 >>> float(reduce_min(np.array([2.0, 3.0]), (0,)))
 2.0""")
-reduce_and = _reduction("reduce_and", reduce_room.reduce_and, """Bits that are 1 in all; of bools: whether all hold.
+reduce_and = _reduction(reduce_room.reduce_and_p, reduce_room.reduce_and,
+                        """Bits that are 1 in all; of bools: whether all hold.
 >>> import numpy as np
 >>> bool(reduce_and(np.array([True, False]), (0,)))
 False""")
-reduce_or = _reduction("reduce_or", reduce_room.reduce_or, """Bits that are 1 in any; of bools: whether any holds.
+reduce_or = _reduction(reduce_room.reduce_or_p, reduce_room.reduce_or,
+                        """Bits that are 1 in any; of bools: whether any holds.
 >>> import numpy as np
 >>> bool(reduce_or(np.array([True, False]), (0,)))
 True""")
-reduce_xor = _reduction("reduce_xor", reduce_room.reduce_xor, """Bits that are 1 in an odd number of elements.
+reduce_xor = _reduction(reduce_room.reduce_xor_p, reduce_room.reduce_xor,
+                        """Bits that are 1 in an odd number of elements.
 >>> import numpy as np
 >>> int(reduce_xor(np.array([6, 3]), (0,)))
 5""")
@@ -83,13 +89,13 @@ def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -
     5.0
     """
     refuse("reduce_sum", out_sharding=out_sharding)
-    return _reduced("reduce_sum", space.reduce_sum, operand, axes)
+    return _reduced(space.reduce_sum_p, space.reduce_sum, operand, axes)
 
 
-_KNOWN = {"add": (space.reduce_sum, add), "mul": (reduce_room.reduce_prod, mul),
-          "max": (reduce_room.reduce_max, maximum), "min": (reduce_room.reduce_min, minimum),
-          "and": (reduce_room.reduce_and, and_), "or": (reduce_room.reduce_or, or_),
-          "xor": (reduce_room.reduce_xor, xor)}
+_REDUCTIONS = {add_p: (space.reduce_sum, add), mul_p: (reduce_room.reduce_prod, mul),
+               max_p: (reduce_room.reduce_max, maximum), min_p: (reduce_room.reduce_min, minimum),
+               and_p: (reduce_room.reduce_and, and_), or_p: (reduce_room.reduce_or, or_),
+               xor_p: (reduce_room.reduce_xor, xor)}
 """Binary primitives whose reductions are operations of their own: these, and the binary operations."""
 
 
@@ -125,11 +131,12 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
     spread = [broadcast_to(start, kept) for start in starts]
     if not prod(shape):
         return tree.unflatten(structure, spread)
-    known = _KNOWN.get(only_primitive(program))
-    if known:
-        return tree.unflatten(structure, [known[1](starts[0], known[0](arrays[0], axes))])
-    combined = _halved(program, captured, arrays, axes, kept)
-    return tree.unflatten(structure, of_elements(program, captured, [*spread, *combined]))
+    primitive = only_primitive(program)
+    if primitive in _REDUCTIONS:
+        reduction, combined = _REDUCTIONS[primitive]
+        return tree.unflatten(structure, [combined(starts[0], reduction(arrays[0], axes))])
+    halved = _halved(program, captured, arrays, axes, kept)
+    return tree.unflatten(structure, of_elements(program, captured, [*spread, *halved]))
 
 
 def _halved(program: Any, captured: Sequence[Any], arrays: Sequence[Any], axes: Shape, kept: Shape) -> list[Any]:
@@ -153,9 +160,9 @@ def _halved(program: Any, captured: Sequence[Any], arrays: Sequence[Any], axes: 
 # --- positions ----------------------------------------------------------------------------------------------------
 
 
-def _position(name: str, operation: Function, operand: Any, axis: int, index_dtype: Any) -> Any:
-    operand, axis, dtype = array_of(name, operand), operator.index(axis), dtypes.canonical(index_dtype)
-    check(registry[name], operand, axis=axis, index_dtype=dtype)
+def _position(primitive: Primitive, operation: Function, operand: Any, axis: int, index_dtype: Any) -> Any:
+    operand, axis, dtype = array_of(primitive.name, operand), operator.index(axis), dtypes.canonical(index_dtype)
+    check(primitive, operand, axis=axis, index_dtype=dtype)
     return operation(operand, axis, dtype)
 
 
@@ -166,7 +173,7 @@ def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
     >>> int(argmax(np.array([1.0, 3.0, 2.0]), 0, "int32"))
     1
     """
-    return _position("argmax", reduce_room.argmax, operand, axis, index_dtype)
+    return _position(reduce_room.argmax_p, reduce_room.argmax, operand, axis, index_dtype)
 
 
 def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
@@ -176,37 +183,38 @@ def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
     >>> int(argmin(np.array([1.0, 3.0, 2.0]), 0, "int32"))
     0
     """
-    return _position("argmin", reduce_room.argmin, operand, axis, index_dtype)
+    return _position(reduce_room.argmin_p, reduce_room.argmin, operand, axis, index_dtype)
 
 
 # --- running results ----------------------------------------------------------------------------------------------
 
 
-def _running(name: str, operation: Function, doc: str) -> Function:
+def _running(primitive: Primitive, operation: Function, doc: str) -> Function:
     def function(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-        operand, axis = array_of(name, operand), operator.index(axis)
-        check(registry[name], operand, axis=axis, reverse=bool(reverse))
+        operand, axis = array_of(primitive.name, operand), operator.index(axis)
+        check(primitive, operand, axis=axis, reverse=bool(reverse))
         return operation(operand, axis, bool(reverse))
-    return documented(function, name, doc, "of all elements up to each one along an axis; with `reverse` from it on.")
+    return documented(function, primitive.name, doc,
+                      "of all elements up to each one along an axis; with `reverse` from it on.")
 
 
-cumsum = _running("cumsum", cumulative.cumsum, """The sum
+cumsum = _running(cumulative.cumsum_p, cumulative.cumsum, """The sum
 >>> import numpy as np
 >>> cumsum(np.array([1.0, 2.0]))
 array([1., 3.])""")
-cumprod = _running("cumprod", cumulative.cumprod, """The product
+cumprod = _running(cumulative.cumprod_p, cumulative.cumprod, """The product
 >>> import numpy as np
 >>> cumprod(np.array([2.0, 3.0]))
 array([2., 6.])""")
-cummax = _running("cummax", cumulative.cummax, """The greatest
+cummax = _running(cumulative.cummax_p, cumulative.cummax, """The greatest
 >>> import numpy as np
 >>> cummax(np.array([2.0, 1.0]))
 array([2., 2.])""")
-cummin = _running("cummin", cumulative.cummin, """The least
+cummin = _running(cumulative.cummin_p, cumulative.cummin, """The least
 >>> import numpy as np
 >>> cummin(np.array([2.0, 3.0]))
 array([2., 2.])""")
-cumlogsumexp = _running("cumlogsumexp", cumulative.cumlogsumexp, """The logarithm of the sum of exponentials
+cumlogsumexp = _running(cumulative.cumlogsumexp_p, cumulative.cumlogsumexp, """The logarithm of the sum of exponentials
 >>> import numpy as np
 >>> cumlogsumexp(np.zeros(2)).round(4)
 array([0.    , 0.6931])""")

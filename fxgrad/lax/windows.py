@@ -17,9 +17,10 @@ from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedErro
 from fxgrad.lax.combinations import combination, of_elements, only_primitive
 from fxgrad.numpy.operands import as_array, axis_of, is_concrete, shape_of
 from fxgrad.ops import topk
-from fxgrad.ops.arithmetic import neg
+from fxgrad.ops.arithmetic import max_p, min_p, neg
 from fxgrad.ops.conv import dilated, window_counts
 from fxgrad.ops.families import check_kind
+from fxgrad.ops.pointwise import add_p
 from fxgrad.ops.pool import Sliding, check_sliding, identity_of, window_max, window_min, window_pads, window_sum
 from fxgrad.ops.shape import pad
 from fxgrad.ops.shape import slice as slice_of
@@ -29,7 +30,7 @@ __all__ = ["approx_max_k", "approx_min_k", "reduce_window", "reduce_window_shape
 
 Padding = str | Sequence[tuple[int, int]]
 
-_BY_NAME = {"add": ("sum", window_sum), "max": ("max", window_max), "min": ("min", window_min)}
+_SLIDING = {add_p: ("sum", window_sum), max_p: ("max", window_max), min_p: ("min", window_min)}
 """Binary primitives with an operation of their own: the name of what changes nothing, and the operation."""
 
 
@@ -63,9 +64,11 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any]
                                       f"{', '.join(str(shape_of(array)) for array in arrays)}, which must be equal"))
     check_sliding("reduce_window", aval_of(arrays[0]), windows)
     program, captured = combination("reduce_window", computation, list(map(aval_of, arrays)), structure)
-    known = _BY_NAME.get(only_primitive(program))
-    if known is not None and _changes_nothing(known[0], starts[0], aval_of(arrays[0])):
-        return tree.unflatten(structure, [known[1](arrays[0], windows)])
+    primitive = only_primitive(program)
+    if primitive in _SLIDING:
+        name, slid = _SLIDING[primitive]
+        if _changes_nothing(name, starts[0], aval_of(arrays[0])):
+            return tree.unflatten(structure, [slid(arrays[0], windows)])
     return tree.unflatten(structure, _folded(program, captured, arrays, starts, windows))
 
 

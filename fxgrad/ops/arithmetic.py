@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core import simplify
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.simplify import Definitions, is_literal, rewrites
@@ -70,7 +69,7 @@ def _sub_transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any]:
             neg(unbroadcast(cotangents[0], y.aval)) if is_linear(y) else None]
 
 
-sub_p = binary("sub", numpy=np.subtract, public="subtract", transpose=_sub_transpose,
+sub_p = binary("sub", numpy=np.subtract, public="subtract", transpose=_sub_transpose, exactly_rounded=True,
                tangents=[lambda t, out, x, y: t, lambda t, out, x, y: neg(t)])
 sub = operation(sub_p)
 
@@ -104,10 +103,9 @@ def _mul_transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any]:
     return [None, unbroadcast(mul(x, cotangents[0]), y.aval)]
 
 
-mul_p = binary("mul", numpy=np.multiply, public="multiply", transpose=_mul_transpose,
-               tangents=[lambda t, out, x, y: mul(t, y), lambda t, out, x, y: mul(x, t)])
+mul_p = binary("mul", numpy=np.multiply, public="multiply", transpose=_mul_transpose, commutative=True,
+               exactly_rounded=True, tangents=[lambda t, out, x, y: mul(t, y), lambda t, out, x, y: mul(x, t)])
 mul = operation(mul_p)
-simplify.commutative.add(mul_p)
 
 
 @rewrites.register(mul_p, makers=(neg_p,))
@@ -155,7 +153,7 @@ def _div_numpy(x: Any, y: Any) -> Any:
 
 
 # One division gives the tangent of a quotient q = x/y, (dx - q dy) / y: so those of higher orders share theirs.
-div_p = binary("div", numpy=_div_numpy, public="divide", transpose=_div_transpose,
+div_p = binary("div", numpy=_div_numpy, public="divide", transpose=_div_transpose, exactly_rounded=True,
                together=lambda given, out, x, y: div(sub(given[0], mul(out, given[1])), y),
                tangents=[lambda t, out, x, y: div(t, y), lambda t, out, x, y: neg(div(mul(t, out), y))])
 div = operation(div_p)
@@ -164,9 +162,6 @@ div = operation(div_p)
 @snippets.register(div_p)
 def _div_snippet(avals: Sequence[Aval], _: dict[str, Any]) -> Snippet | None:
     return None if dtypes.is_integer(avals[0].dtype) else of_ufunc(np.true_divide, avals)
-
-
-simplify.exactly_rounded.update((sub_p, mul_p, div_p))
 
 
 @rewrites.register(div_p, makers=(neg_p,))

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core import simplify
 from fxgrad.core.avals import Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.simplify import Definitions, rewrites
@@ -16,14 +15,13 @@ from fxgrad.ops.pointwise import binary, comparison, is_same, operation, unary
 
 # --- comparisons: as NumPy's, so that every one with a NaN is False but `ne` -------------------------------
 
-eq_p = comparison("eq", numpy=np.equal, accepts="all", public="equal")
-ne_p = comparison("ne", numpy=np.not_equal, accepts="all", public="not_equal")
+eq_p = comparison("eq", numpy=np.equal, accepts="all", public="equal", commutative=True)
+ne_p = comparison("ne", numpy=np.not_equal, accepts="all", public="not_equal", commutative=True)
 lt_p = comparison("lt", numpy=np.less, public="less")
 le_p = comparison("le", numpy=np.less_equal, public="less_equal")
 gt_p = comparison("gt", numpy=np.greater, public="greater")
 ge_p = comparison("ge", numpy=np.greater_equal, public="greater_equal")
 eq, ne, lt, le, gt, ge = map(operation, (eq_p, ne_p, lt_p, le_p, gt_p, ge_p))
-simplify.commutative.update((eq_p, ne_p))
 
 # --- the total order: -NaN < -inf < ... < -0 < 0 < ... < inf < NaN -------------------------------------------
 
@@ -54,20 +52,24 @@ def _bound(name: str) -> Callable[..., Any]:
     return lambda lax, x, y: getattr(lax, name).bind(x, y)
 
 
-eq_to_p = comparison("eq_to", numpy=_eq_to_numpy, xla=_bound("eq_to_p"))
+eq_to_p = comparison("eq_to", numpy=_eq_to_numpy, xla=_bound("eq_to_p"), commutative=True)
 le_to_p = comparison("le_to", numpy=_le_to_numpy, xla=_bound("le_to_p"))
 lt_to_p = comparison("lt_to", numpy=_lt_to_numpy, xla=_bound("lt_to_p"))
 eq_to, le_to, lt_to = operation(eq_to_p), operation(le_to_p), operation(lt_to_p)
-simplify.commutative.add(eq_to_p)
 
 # --- logic, bit by bit -----------------------------------------------------------------------------------------
 
-and_p = binary("and", numpy=np.bitwise_and, accepts="integral", xla="bitwise_and", tangents=None, public="bitwise_and")
-or_p = binary("or", numpy=np.bitwise_or, accepts="integral", xla="bitwise_or", tangents=None, public="bitwise_or")
-xor_p = binary("xor", numpy=np.bitwise_xor, accepts="integral", xla="bitwise_xor", tangents=None, public="bitwise_xor")
+
+def _of_bits(name: str, kernel: np.ufunc) -> Primitive:
+    """An operation on two integers or bools, whose name in NumPy and in `lax` is that of its kernel."""
+    return binary(name, numpy=kernel, accepts="integral", xla=kernel.__name__, tangents=None, public=kernel.__name__,
+                  commutative=True)
+
+
+and_p, or_p = _of_bits("and", np.bitwise_and), _of_bits("or", np.bitwise_or)
+xor_p = _of_bits("xor", np.bitwise_xor)
 not_p = unary("not", numpy=np.invert, accepts="integral", xla="bitwise_not", tangent=None, public="invert")
 and_, or_, xor, not_ = operation(and_p), operation(or_p), operation(xor_p), operation(not_p)
-simplify.commutative.update((and_p, or_p, xor_p))
 
 _NEGATED = {eq_p: ne_p, ne_p: eq_p}
 

@@ -15,7 +15,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, Rule, register, total_bytes
-from fxgrad.core.simplify import Definitions, commutative, exactly_rounded, rewrites
+from fxgrad.core.simplify import Definitions, rewrites
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
@@ -75,14 +75,16 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: str | 
                 tangents: Sequence[Tangent | None] | None, transpose: Rule = NOT_LINEAR, flops: int = 1,
                 public: str | None = None, parameters: frozenset[str] = frozenset(),
                 check: Callable[..., None] | None = None,
-                together: Callable[..., Any] | None = None, broadcasts: bool = False) -> Primitive:
+                together: Callable[..., Any] | None = None, broadcasts: bool = False, commutative: bool = False,
+                exactly_rounded: bool = False) -> Primitive:
     """The record of an operation that acts on each element alone, with NumPy's broadcasting.
 
     `numpy(*arrays, **params)` and `xla(lax, *values, **params)` return one array each; `tangents` has one
     function an input (None where the derivative is zero), or is None if the output has no tangent at all.
     `together(tangents, output, *inputs)` gives the whole tangent where several inputs have one and their parts share
     work. `check(*avals, **params)` raises for what the dtypes alone do not tell; `params` has the names `parameters`.
-    `broadcasts` says that `xla` takes scalars and axes of size 1 as they are.
+    `broadcasts` says that `xla` takes scalars and axes of size 1 as they are; `commutative` and `exactly_rounded` are
+    those of the record.
     """
     shown = public or name
 
@@ -136,7 +138,8 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: str | 
 
     primitive = register(Primitive(
         name=name, abstract=abstract, numpy=ArrayKernel(numpy), xla=xla_rule,
-        jvp=NO_TANGENT if tangents is None else jvp, transpose=transpose, batch=batch, cost=cost))
+        jvp=NO_TANGENT if tangents is None else jvp, transpose=transpose, batch=batch, cost=cost,
+        commutative=commutative, exactly_rounded=exactly_rounded))
 
     if arity > 1:
         _leave_out_broadcasts(primitive)
@@ -162,7 +165,7 @@ def _leave_out_broadcasts(primitive: Primitive) -> None:
     @rewrites.register(primitive, makers=(space.broadcast_to_p, space.reshape_p))
     def without_needless_broadcasts(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
         scalars = [space.repeated_scalar(known, value) for value in inputs]
-        if primitive in exactly_rounded and any(aval_of(value).shape for value in inputs) and \
+        if primitive.exactly_rounded and any(aval_of(value).shape for value in inputs) and \
                 all(scalar is not None for scalar in scalars):
             shape = primitive.abstract(*map(aval_of, inputs), **params)[0].shape
             return [broadcast_to(bind(primitive, *scalars, **params)[0], shape)]
@@ -204,10 +207,10 @@ def binary(name: str, *, numpy: Callable[..., Any], tangents: Sequence[Tangent |
 
 
 def comparison(name: str, *, numpy: Callable[..., Any], accepts: str = "ordered",
-               xla: str | Callable[..., Any] | None = None, public: str | None = None) -> Primitive:
+               xla: str | Callable[..., Any] | None = None, **rest: Any) -> Primitive:
     """An elementwise operation with two inputs of one dtype and a bool output."""
     return elementwise(name, 2, numpy=numpy, xla=xla or name, accepts=accepts,
-                       result=lambda dtype: dtypes.bool_, tangents=None, public=public)
+                       result=lambda dtype: dtypes.bool_, tangents=None, **rest)
 
 
 def operation(primitive: Primitive) -> Callable[..., Any]:
@@ -225,8 +228,6 @@ def _add_transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any]:
     return [unbroadcast(cotangents[0], x.aval) if is_linear(x) else None for x in inputs]
 
 
-add_p = binary("add", numpy=np.add, public="add", accepts="numeric", transpose=_add_transpose,
-               tangents=[lambda t, out, x, y: t, lambda t, out, x, y: t])
+add_p = binary("add", numpy=np.add, public="add", accepts="numeric", transpose=_add_transpose, commutative=True,
+               exactly_rounded=True, tangents=[lambda t, out, x, y: t, lambda t, out, x, y: t])
 add = operation(add_p)
-commutative.add(add_p)
-exactly_rounded.add(add_p)

@@ -22,7 +22,7 @@ from fxgrad.core.avals import array_aval, is_frozen
 from fxgrad.core.interpreter import run
 from fxgrad.core.primitive import Absent, Primitive
 from fxgrad.core.recording import OWN, trace
-from fxgrad.core.snippets import snippets
+from fxgrad.core.snippets import snippet_of
 from fxgrad.core.tape import bind
 from fxgrad.dtypes import is_inexact
 from fxgrad.errors import FxgradError, UnsupportedError
@@ -132,7 +132,7 @@ def test_what_expressions_say_they_own() -> None:
     for primitive, samples in all_samples().items():
         for sample in samples:
             args = sample.args()
-            snippet = snippets.of(primitive, [array_aval(arg) for arg in args], sample.params)  # type: ignore[misc]
+            snippet = snippet_of(primitive, [array_aval(arg) for arg in args], sample.params)  # type: ignore[misc]
             if snippet is None or not snippet.owned or sample.slow or not arrays(args):
                 continue
             names = [f"x{place}" for place in range(len(args))]

@@ -17,7 +17,7 @@ import fxgrad.numpy as fnp
 from fxgrad.core.avals import Aval, array_aval
 from fxgrad.core.program import Program
 from fxgrad.core.recording import OWN, trace
-from fxgrad.core.snippets import snippets
+from fxgrad.core.snippets import snippet_of
 from fxgrad.core.tape import bind
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors.straightline import generate
@@ -28,7 +28,7 @@ SAMPLES = {primitive: [sample for sample in samples if not sample.slow and "nump
            for primitive, samples in all_samples().items()}
 # Operations on whole programs and on the world outside are calls of their kernels; their kernels run other programs.
 WITH_SNIPPETS = sorted((primitive for primitive, samples in SAMPLES.items() if any(
-    snippets.of(primitive, [array_aval(arg) for arg in sample.args()], sample.params) for sample in samples)),
+    snippet_of(primitive, [array_aval(arg) for arg in sample.args()], sample.params) for sample in samples)),
     key=lambda primitive: primitive.name)
 
 
@@ -110,7 +110,7 @@ def of_floats(primitive) -> list[Program]:
         if any(map(np.shape, sample.args())):
             continue
         avals = [SCALAR] * len(sample.args())
-        call = snippets.of(primitive, avals, sample.params)
+        call = snippet_of(primitive, avals, sample.params)
         if call is None or not call.of_floats or not gives_scalars(primitive, avals, sample.params):
             continue
 
