@@ -137,6 +137,13 @@ def test_a_file_says_what_it_owns_and_is_short() -> None:
     assert not {path: count for path, count in lines.items() if count > FILE_LIMIT}, f"more than {FILE_LIMIT} lines"
 
 
+def test_only_core_knows_the_keys_of_the_table_of_recordings() -> None:
+    of_tapes = {"node", "nodes"}
+    found = [f"{path}:{each.lineno} reads .{each.attr}" for path in FILES if not is_within(module_name(path), ["core"])
+             for each in ast.walk(tree_of(path)) if isinstance(each, ast.Attribute) and each.attr in of_tapes]
+    assert not found, "\n".join(found) + "\nask `Tape.recall`, or the functions of `core/recall.py`"
+
+
 def test_the_reader_of_imports_sees_each_form() -> None:
     source = """
 import jax.numpy as jnp

@@ -34,7 +34,6 @@ from fxgrad.control.flat import (
     traced,
 )
 from fxgrad.core.avals import Aval, plain
-from fxgrad.core.interning import remember
 from fxgrad.core.interpreter import Derived, run
 from fxgrad.core.recording import SELECTIVE, Beginnings, is_tracing, new_tape
 from fxgrad.core.tape import Tape
@@ -126,7 +125,7 @@ class _Differentiation:
         leaves, out_tree, aux = _recorded(tape, what, fun, self._has_aux, args, kwargs, selected)
         # All that follows from what was recorded is remembered where the recording ends.
         place = (self._key, leaves[0].variable) if out_tree is LEAF and tape.is_plain(leaves[0]) else None
-        found: Derived | None = tape.node.calls.get(place)
+        found: Derived | None = tape.recall(place)
         forced: Sequence[Any] = ()
         if found is None or (found.consulted and not found.holds):
             call = traced(tape, leaves, out_tree)
@@ -135,7 +134,7 @@ class _Differentiation:
                 return self._results(*at_once, avals, selected, aux)
             found, forced = self._derived(call, avals)
             if place is not None and not found.holds_once:
-                remember(tape.node, place, found)
+                tape.remember(place, found)
         outputs = run(found.program, [*found.captured, *tape.captured, *selected.leaves, *forced])
         if tape.parent is not None:  # which recorded it
             outputs = plain(outputs)

@@ -27,6 +27,11 @@ class Step:
 class Node(Step):
     """A recorded prefix: its last step (`equation`, or a captured value if that is None) and what followed.
 
+    `children` are the prefixes one step longer. The key of an operation is a tuple of the primitive, its operands
+    (variables, literals) and the items of its parameters; that of a captured value is its type. When
+    `y = x * x; z = np.sin(y)` was recorded, the root of `x` has a child under `(mul_p, x, x)`, which owns `y` and has a
+    child under `(sin_p, y)`, which owns `z`.
+
     `calls` has the steps of library functions called here, by their arguments: the nodes passed, the scalars captured
     on the way, and the variables of the result; or the one node passed, if the result is what that makes.
     """

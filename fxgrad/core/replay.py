@@ -28,8 +28,6 @@ _LIMIT = 16
 _BY_VALUE = frozenset({int, bool, str, type(None), type, type(Ellipsis), *map(type, map(np.dtype, "?bhilBHILefdFD"))})
 _SIGNED = frozenset({float, complex, np.float32, np.float64, np.int32, np.int64, np.bool_})
 """Types of numbers, of which equal ones may differ in the sign of a zero."""
-NUMBERS = frozenset({float, int, complex, np.float32, np.float64})
-"""Types of numbers that `with_number` takes."""
 _SEQUENCES = frozenset({tuple, list})
 
 
@@ -84,7 +82,7 @@ def remembered(function: Callable[..., Any], captures: bool = False,
         if type(call) is Node:
             result = tape.step(call)
         else:
-            result = tape.replay(call) if call is not None else _learn(tape, key, function, args, options)
+            result = tape.replay(call) if call is not None else learn(tape, key, function, args, options)
         return result if views is None else views(result, args)
     return wrapper
 
@@ -151,7 +149,7 @@ def _part(tape: Tape, arg: Any) -> Any:
     return None
 
 
-def _learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any],
+def learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any],
            number: Any = None) -> Any:
     """Calls the function and remembers its steps, if they are all that there is to the call.
 
@@ -195,52 +193,6 @@ def _variables(tape: Tape, result: Any) -> Any:
     if type(result) in _SEQUENCES and all(type(each) is Tracer and each.tape is tape for each in result):
         return type(result)(each.variable for each in result)
     return None
-
-
-new = object.__new__
-_current: Callable[[], Any] = current.get
-_TELLING_NOTHING = frozenset({0, 1})
-
-
-def with_number(tape: Tape, key: Any, function: Callable[..., Any], x: Any, y: Any, number: Any) -> Any:
-    """`function` of `x` and `y`, a tracer of `tape` and `number`, remembered whatever the number is.
-
-    That holds where it captures nothing but the number in the dtype that it is to have there. `key` says all but the
-    number. Nothing is learned from 0 and 1, of which nobody can tell whether they were captured as the number.
-    """
-    if _current() is not tape:
-        return function(x, y)
-    call = tape.node.calls.get(key)
-    if call is None or (type(number) is int and not -2**63 <= number < 2**63):
-        return _with_number_met_first(tape, key, function, (x, y), number)
-    if type(call) is Node:
-        return tape.step(call)
-    nodes, last, before, value, output = call
-    if number is not before:  # which it is where it stands in the code
-        try:
-            value = type(value)(number)
-        except OverflowError:  # the one before fitted the dtype, and this one does not
-            return function(x, y)
-    tape.captured.append(value)
-    tape.nodes.extend(nodes)
-    tape.node = last
-    tracer = new(Tracer)
-    tracer.tape, tracer.variable = tape, output
-    return tracer
-
-
-def _with_number_met_first(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, Any], number: Any,
-                           ) -> Any:
-    """`with_number` where nothing is remembered whatever the number is."""
-    if not tape.interned or (type(number) is int and not -2**63 <= number < 2**63):
-        return function(*args)
-    by_value = tape.literals or number in _TELLING_NOTHING  # literals are part of the program
-    if by_value:
-        key = (*key, told(number))
-        call = tape.node.calls.get(key)
-        if call is not None:
-            return tape.step(call) if type(call) is Node else tape.replay(call)
-    return _learn(tape, key, function, args, {}, None if by_value else number)
 
 
 # --- programs -----------------------------------------------------------------------------------------------------

@@ -223,6 +223,14 @@ class Tape:
         return (type(output) is Tracer and output.tape is self and self.parent is None and self.interned
                 and self._environment is None)
 
+    def recall(self, key: Any) -> Any:
+        """What was remembered here under `key`, None if nothing was."""
+        return self.node.calls.get(key)
+
+    def remember(self, key: Any, value: Any) -> None:
+        """Keeps `value`, which follows from what was recorded and `key`, for all recordings that come by here."""
+        interning.remember(self.node, key, value)
+
     def step(self, node: interning.Node) -> Tracer:
         """Goes on to a node that follows this one; returns the tracer of its first output."""
         self.node = node
@@ -294,9 +302,8 @@ class Tape:
         return node.outputs[0]
 
     def _capture_var(self, aval: Aval) -> Var:
-        var = Var(aval)
-        self.nodes.append(interning.Step(None, [var]))
-        return var
+        self.nodes.append(interning.Step(None, [Var(aval)]))
+        return self.nodes[-1].outputs[0]
 
     def finish(self, outputs: Sequence[Any]) -> Program:
         """Ends the recording; returns the interned program, whose captured inputs are `self.captured`."""
@@ -324,9 +331,7 @@ class Tape:
             raise self.refuse(self._unknown(tracer, use))
         self.times_forced += 1
         value = self._run_prefix()[tracer.variable]
-        if type(value) is Tracer:
-            return value.tape.force(value, use)
-        return np.asarray(value)
+        return value.tape.force(value, use) if type(value) is Tracer else np.asarray(value)
 
     def _run_prefix(self) -> dict[Var, Any]:
         """Evaluates, in the enclosing context, what was recorded since the last time."""
@@ -380,10 +385,7 @@ class Tape:
 
     def recent_maker(self, var: Var) -> Equation | None:
         """The equation that made `var`, if it is one of the last."""
-        for node in self.nodes[:-65:-1]:
-            if var in node.outputs:
-                return node.equation
-        return None
+        return next((node.equation for node in self.nodes[:-65:-1] if var in node.outputs), None)
 
     def origin_of(self, var: Var) -> str:
         """The user's line that made `var`, for messages; "" if it is an input."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.arrays import ARRAYS
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.replay import NUMBERS, new, remembered, with_number
+from fxgrad.core.recall import recalled_binary, recalled_unary
+from fxgrad.core.replay import remembered
 from fxgrad.core.shared_state import found
-from fxgrad.core.tape import aval_of, bind, current
+from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.numpy.operands import (
@@ -30,9 +30,6 @@ from fxgrad.numpy.operands import (
 from fxgrad.ops.space import convert, reshape
 
 Function = Callable[..., Any]
-
-_current: Callable[[], Any] = current.get
-
 
 _recalling: set[Function] = set()
 """Functions that look by themselves whether they were called before."""
@@ -110,22 +107,14 @@ class Elementwise:
 def unary(primitive: Primitive, kinds: str = "fc") -> Function:
     """The function of one operand that applies `primitive`; dtypes of other `kinds` become inexact first."""
     def function(x: Any) -> Any:
-        if type(x) is Tracer:
-            tape = x.tape
-            if _current() is tape:
-                node = tape.node.children.get((primitive, x.variable))
-                if node is not None:  # recorded here before: the step of `Tape.record`, without its calls
-                    tape.node = node
-                    tape.nodes.append(node)
-                    tracer = new(Tracer)
-                    tracer.tape, tracer.variable = tape, node.outputs[0]
-                    return tracer
-            if x.variable.aval.dtype.kind in kinds:
-                return bind(primitive, x)[0]
+        if type(x) is Tracer and x.variable.aval.dtype.kind in kinds:
+            return bind(primitive, x)[0]
         x = operand(x)
         return apply(primitive, x if aval_of(x).dtype.kind in kinds else promoted_inexact(x)[0])
-    _recalling.add(function)
-    return function
+
+    recalled = recalled_unary(primitive, function)
+    _recalling.add(recalled)
+    return recalled
 
 
 def binary(primitive: Primitive, general: Function | None = None, kinds: str = "iufcV") -> Function:
@@ -166,51 +155,9 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                 return bind(primitive, number, y)[0]
         return rest(operand(x), operand(y))
 
-    with_others = remembered(typed, captures=True)
-
-    # This is the path of every operation in a user's code. What was recorded before is looked up without further calls.
-    def function(x: Any, y: Any) -> Any:
-        x_type, y_type = type(x), type(y)
-        if x_type is Tracer:
-            tape = x.tape
-            if y_type is Tracer:
-                if _current() is tape and y.tape is tape:
-                    node = tape.node.children.get((primitive, x.variable, y.variable))
-                    if node is not None:
-                        tape.node = node
-                        tape.nodes.append(node)
-                        tracer = new(Tracer)
-                        tracer.tape, tracer.variable = tape, node.outputs[0]
-                        return tracer
-                return typed(x, y)
-            if y_type in NUMBERS:
-                return with_number(tape, (typed, x.variable, y_type), typed, x, y, y)
-            if y_type in ARRAYS and _current() is tape:
-                variable = tape.atom(y)
-                node = tape.node.children.get((primitive, x.variable, variable))
-                if node is not None:
-                    return tape.step(node)
-                return typed(x, Tracer(tape, variable))
-        elif y_type is Tracer and x_type in ARRAYS:
-            tape = y.tape
-            if _current() is tape:
-                variable = tape.atom(x)
-                node = tape.node.children.get((primitive, variable, y.variable))
-                if node is not None:
-                    return tape.step(node)
-                return typed(Tracer(tape, variable), y)
-        elif y_type is Tracer and x_type in NUMBERS:
-            return with_number(y.tape, (typed, x_type, y.variable), typed, x, y, x)
-        return with_others(x, y)
-
-    def reflected(y: Any, x: Any) -> Any:
-        x_type = type(x)
-        if x_type in NUMBERS:  # as above, since numbers are what mostly stands on the left
-            return with_number(y.tape, (typed, x_type, y.variable), typed, x, y, x)
-        return function(x, y)
-    _recalling.add(function)
-    reflections[function] = reflected
-    return function
+    recalled, reflections[recalled] = recalled_binary(primitive, typed)
+    _recalling.add(recalled)
+    return recalled
 
 
 def inexact(primitive: Primitive) -> Function:
