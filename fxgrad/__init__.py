@@ -50,9 +50,9 @@ from fxgrad.api.programs import eval_shape, make_program
 from fxgrad.api.residuals import checkpoint, checkpoint_name, print_saved_residuals, saved_residuals, stop_gradient
 from fxgrad.api.reverse import grad, linear_transpose, value_and_grad, vjp
 from fxgrad.api.switches import disable_jit
+from fxgrad.caches import clear_caches
 from fxgrad.config import default_dtype, set_default_dtype
 from fxgrad.core.arrays import Array
-from fxgrad.core.caches import clear_caches
 from fxgrad.core.interpreter import Interpreter, bind
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
 from fxgrad.core.program import Equation, Program, Var

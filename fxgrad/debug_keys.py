@@ -64,8 +64,7 @@ def _traced(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
         return fun(*given, **keywords)
 
     traced = trace_flat(call, avals, "check_key_reuse", fun, mode=WRITTEN, names=names)
-    program = traced.program
-    return Program(program.inputs, program.equations, program.outputs, program.captured, traced.captured)
+    return traced.program.replace(constants=traced.captured)
 
 
 def check_program(program: Program) -> None:

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from fxgrad import config
+from fxgrad.caches import Cache
 from fxgrad.errors import DTypeError
 
 DType = np.dtype[Any]
@@ -191,7 +192,7 @@ def _width(dtype: DType) -> int:
     return dtype.itemsize
 
 
-_promoted: dict[Any, tuple[DType, bool]] = {}
+_promoted = Cache("promotions", 4096)
 
 
 def promote(*types: tuple[DType, bool]) -> tuple[DType, bool]:
@@ -217,7 +218,7 @@ def promote(*types: tuple[DType, bool]) -> tuple[DType, bool]:
             result = _of_weak_node(join, types)
         else:
             result = SUPPORTED[join], False
-        _promoted[key] = result
+        result = _promoted.add(key, result)
     return result
 
 

@@ -23,11 +23,12 @@ user's function is being traced end with the user's own line.
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from types import FrameType
 from typing import Any
+
+from fxgrad.caches import cached
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -155,7 +156,7 @@ class ProgramSyntaxError(FxgradError, ValueError):
     """Text that does not parse as a program; the message gives line and column."""
 
 
-@functools.lru_cache(maxsize=4096)
+@cached("files of users", 4096)
 def is_users(filename: str) -> bool:
     """Whether a file is neither fxgrad's nor NumPy's nor jax's nor another library's."""
     return not is_own(filename) and not filename.startswith("<__array_function__") and "site-packages" not in filename

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from fxgrad import config, errors
+from fxgrad.caches import cached
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _LEFT_OUT = tuple(f"{os.sep}{package}{os.sep}" for package in ("jax", "jaxlib"))
@@ -34,7 +35,7 @@ def shortened(error: BaseException) -> BaseException:
     return error.with_traceback(kept)
 
 
-@functools.lru_cache(maxsize=4096)
+@cached("files left out of tracebacks", 4096)
 def _is_left_out(filename: str) -> bool:
     return errors.is_own(filename) or ("site-packages" in filename and any(each in filename for each in _LEFT_OUT))
 

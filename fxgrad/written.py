@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import dis
-import functools
 import linecache
 from itertools import islice
 from types import FrameType
 from typing import NamedTuple
 
 from fxgrad import errors
+from fxgrad.caches import cached
 
 
 class Written(NamedTuple):
@@ -75,7 +75,7 @@ def _end(node: ast.stmt | ast.expr) -> tuple[int, int]:
     return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
 
 
-@functools.lru_cache(maxsize=16)
+@cached("parsed source texts", 16)
 def _parsed(source: str) -> ast.Module | None:
     try:
         return ast.parse(source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,12 +13,11 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.control import call
+from fxgrad.caches import Cache, Filling, fillings
 from fxgrad.core import interning
 from fxgrad.core.interpreter import bind
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive
 from fxgrad.core.told import told
-from fxgrad.transforms import joint
 
 X = np.array([0.5, 2.0])
 EQUAL = [1, 1.0, True, np.float64(1), np.float32(1), np.int64(1), np.bool_(True), 1 + 0j, 0.0, -0.0, 0, False,
@@ -282,12 +282,32 @@ def test_tables_are_bounded(monkeypatch: pytest.MonkeyPatch, fresh_tables: None)
         assert interning.recorded_operations() <= 50
 
 
+def test_every_cache_has_a_bound_and_a_place_on_the_page() -> None:
+    page = (Path(__file__).parents[1] / "docs/caches.md").read_text(encoding="utf-8")
+    found = fillings()
+    assert all(0 < filling.size <= 4096 and filling.entries <= filling.size for filling in found), found
+    missing = {filling.name for filling in found if filling.name not in page}
+    assert not missing, f"docs/caches.md lists every cache, and not these: {missing}"
+
+
+def test_a_cache_begins_anew_where_it_is_full() -> None:
+    squares = Cache("squares", 2)
+    assert [squares.add(n, n * n) for n in (1, 2)] == [1, 4]
+    assert (squares.add(3, 9), dict(squares)) == (9, {3: 9})
+    assert squares.add(3, 10) == 9  # who was faster stays
+    assert Filling("squares", 1, 2) in fillings()
+    fxgrad.clear_caches()
+    assert not squares
+
+
 def test_clear_caches_empties_everything() -> None:
     fxgrad.grad(lambda x: np.sum(fxgrad.nn.softmax(np.sin(x)) * x))(X)
     fxgrad.make_program(fxgrad.nn.softmax)(X)
     assert interning.recorded_operations() > 0
-    assert len(joint._known) > 0
-    assert len(call._library_programs) > 0
+    before = {filling.name: filling.entries for filling in fillings()}
+    assert before["rules of operations"] > 0
+    assert before["programs of library functions"] > 0
     fxgrad.clear_caches()
-    assert interning.recorded_operations() == len(joint._known) == len(call._library_programs) == 0
+    assert interning.recorded_operations() == 0
+    assert not any(filling.entries for filling in fillings())
     assert fxgrad.grad(lambda x: np.sum(np.sin(x)))(X).shape == (2,)

@@ -15,12 +15,13 @@ FILES = sorted((ROOT / "fxgrad").rglob("*.py"))
 # From the ground up. A module imports from its own layer and those below. A name stands for the module or package of
 # that name and all that is in it.
 LAYERS = [
-    ["errors", "written", "advice", "tracebacks", "config", "dtypes", "tree", "tree_util"],
+    ["caches", "errors", "written", "advice", "tracebacks", "config", "dtypes", "tree", "tree_util"],
     ["core"],
     ["ops"],
     ["transforms"],
     ["executors"],
     ["control"],
+    ["frontend"],
     ["numpy", "scipy", "lax", "nn", "random", "segment", "image", "checkpoint_policies", "debug", "debug_keys", "show",
      "flatten_util", "interop", "testing"],
     ["api", "custom_batching", "custom_derivatives"],

@@ -37,7 +37,7 @@ from fxgrad.config import default_float
 from fxgrad.control.call import jit_call_p
 from fxgrad.control.flat import Traced, leaf_aval, trace_flat
 from fxgrad.core.avals import Aval, keys_to_jax
-from fxgrad.core.program import consults, has_effects, needs_x64
+from fxgrad.core.facts import consults, has_effects, needs_x64
 from fxgrad.core.recording import SHARED, WRITTEN, Mode
 from fxgrad.core.tape import axes_in_scope, bind, current, innermost_for
 from fxgrad.dtypes import DType, is_64bit

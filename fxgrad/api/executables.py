@@ -19,7 +19,8 @@ from fxgrad.api.static_arguments import Split, StaticArguments
 from fxgrad.control.flat import Traced, leaf_aval
 from fxgrad.core.arrays import Array, made
 from fxgrad.core.avals import Aval, check_dtype, keys_to_jax, to_numpy
-from fxgrad.core.program import Program, needs_x64
+from fxgrad.core.facts import needs_x64
+from fxgrad.core.program import Program
 from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import SUPPORTED, DType, float0, from_jax, is_64bit, is_key
 from fxgrad.errors import ArgumentError, at_user_line

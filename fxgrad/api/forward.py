@@ -114,8 +114,8 @@ class Linearized:
     @property
     def program(self) -> Program:
         """The linear program, with the residuals as its constants."""
-        linear = self._split.linear
-        return Program(linear.inputs, linear.equations, linear.outputs, linear.captured, self._residuals)
+        program: Program = self._split.linear.replace(constants=self._residuals)
+        return program
 
     @boundary
     def __call__(self, *tangents: Any) -> Any:

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 
 from fxgrad import dtypes, errors, executors
-from fxgrad.core import interpreter, tape
-from fxgrad.core.avals import Literal
+from fxgrad.core.installed import executing
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Equation, Program
+from fxgrad.core.walk import value_of, walk
 from fxgrad.tracebacks import shortened
 
 
@@ -58,31 +58,32 @@ def _looking_for(what: str, enable: bool) -> Iterator[None]:
     if not enable:
         yield
         return
-    before = interpreter.execute_hook, tape.evaluate_hook, tape.segment_hook
-    interpreter.execute_hook, tape.evaluate_hook, tape.segment_hook = _execute, _evaluate, _execute
     _wanted.append(what)
     try:
-        yield
+        with executing(_Searching()):
+            yield
     finally:
         _wanted.pop()
-        interpreter.execute_hook, tape.evaluate_hook, tape.segment_hook = before
 
 
-def _execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    environment: dict[Any, Any] = dict(zip(program.inputs, inputs, strict=True))
-    for equation in program.equations:
-        values = [atom.value if type(atom) is Literal else environment[atom] for atom in equation.inputs]
-        outputs = executors.evaluate(equation.primitive, values, equation.params)
-        _check(equation.primitive, values, outputs, _place(equation))
-        environment.update(zip(equation.outputs, outputs, strict=True))
-    return [atom.value if type(atom) is Literal else environment[atom] for atom in program.outputs]
+class _Searching:
+    """The executor that runs one operation at a time, and looks at what it made."""
 
+    def evaluate(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+        outputs = executors.evaluate(primitive, args, params)
+        line = errors.user_line()
+        _check(primitive, args, outputs, f"\n  at {line}" if line else "")
+        return outputs
 
-def _evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    outputs = executors.evaluate(primitive, args, params)
-    line = errors.user_line()
-    _check(primitive, args, outputs, f"\n  at {line}" if line else "")
-    return outputs
+    def execute(self, program: Program, inputs: Sequence[Any]) -> list[Any]:
+        def step(equation: Equation, values: list[Any]) -> list[Any]:
+            outputs = executors.evaluate(equation.primitive, values, equation.params)
+            _check(equation.primitive, values, outputs, _place(equation))
+            return outputs
+
+        return walk(program, inputs, step, value_of)
+
+    compute = execute
 
 
 def _place(equation: Equation) -> str:

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from fxgrad import tree
 from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.control.flat import Traced, described_aval, just, parameter_names, trace_flat, with_static
-from fxgrad.core import program as ir
-from fxgrad.core.avals import plain, struct_of
-from fxgrad.core.interpreter import run
+from fxgrad.core.avals import struct_of
 from fxgrad.core.program import Program, Signature
 from fxgrad.core.recording import WRITTEN
-from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
+from fxgrad.errors import function_name
 from fxgrad.tracebacks import boundary
 
 
@@ -37,8 +33,7 @@ def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = 
         static = static_positions(static_argnums, len(args))
         traced, names, structure = trace_call("make_program", fun, args, kwargs, static)
         signature = Signature(function_name(fun), tuple(names), structure, traced.out_tree)
-        program = traced.program
-        return Program(program.inputs, program.equations, program.outputs, program.captured, traced.captured, signature)
+        return traced.program.replace(constants=traced.captured, signature=signature)
     return traced_program
 
 
@@ -61,43 +56,6 @@ def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs
     return traced, names, structure
 
 
-def call_program(program: Program, args: tuple[Any, ...]) -> Any:
-    """Runs a program on containers like those it was traced with, or on a flat list of inputs without a signature."""
-    expected = len(program.inputs) - len(program.constants)
-    if program.signature is None or program.signature.in_tree is None:
-        if len(args) != expected:
-            raise ArgumentError(at_user_line(f"the program takes {expected} inputs, got {len(args)}"))
-        outputs = plain(run(program, _typed(program, args)))
-        return outputs[0] if len(outputs) == 1 else outputs
-    leaves, structure = tree.flatten((args, {}))
-    if structure != program.signature.in_tree:
-        if len(args) == expected == len(leaves):
-            leaves = list(args)
-        else:
-            raise TreeError(at_user_line(
-                f"the program {program.signature.name} takes {', '.join(program.signature.input_names)} "
-                f"(structure {program.signature.in_tree}), got the structure {structure}"))
-    outputs = plain(run(program, _typed(program, leaves)))
-    return tree.unflatten(program.signature.out_tree, outputs) if program.signature.out_tree is not None else outputs
-
-
-def _typed(program: Program, values: Sequence[Any]) -> list[Any]:
-    """The inputs, checked against the program's types; Python scalars take on the dtype asked for."""
-    variables = program.inputs[len(program.constants):]
-    result = []
-    for index, (value, var) in enumerate(zip(values, variables, strict=True)):
-        aval = described_aval(value, "program", just(f"input {index}"))
-        if type(value) in (bool, int, float, complex) and not var.aval.shape:
-            result.append(np.asarray(value, var.aval.dtype)[()])
-            continue
-        if aval.shape != var.aval.shape or aval.dtype != var.aval.dtype:
-            raise ArgumentError(at_user_line(
-                f"the program takes {var.aval} as input {index}, got {aval}. Trace it again for other types, "
-                "or convert with x.astype(...)"))
-        result.append(value)
-    return result
-
-
 @boundary
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of `fun(*args, **kwargs)` without computing anything.
@@ -112,6 +70,3 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     traced, _, _ = trace_call("eval_shape", fun, args, kwargs)
     structs = [struct_of(aval) for aval in traced.program.out_avals]
     return tree.unflatten(traced.out_tree, structs)
-
-
-ir.call_hook = call_program

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad import config
+from fxgrad.caches import Cache
 from fxgrad.control.wiring import apart, dual_program, moving, present, with_outputs
 from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
-from fxgrad.core.caches import Table
+from fxgrad.core.facts import needs_x64
 from fxgrad.core.interpreter import Derived
 from fxgrad.core.primitive import Cost, Primitive, register
-from fxgrad.core.program import Program, needs_x64
+from fxgrad.core.program import Program
 from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.regions import whole
 from fxgrad.core.symbolic import Linear, Zero
@@ -159,7 +160,7 @@ def named(function: Callable[..., Any], name: str | None = None) -> Callable[...
     return wrapper
 
 
-_library_programs = Table(4096)
+_library_programs = Cache("programs of library functions", 4096)
 
 
 def _library_program(function: Callable[..., Any], name: str, aval: Aval, args: tuple[Any, ...],

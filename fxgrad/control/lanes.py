@@ -11,7 +11,8 @@ from typing import Any
 
 from fxgrad.control.wiring import Marks, closed_marks
 from fxgrad.core.analysis import Analysis
-from fxgrad.core.program import Program, has_effects
+from fxgrad.core.facts import has_effects
+from fxgrad.core.program import Program
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.ops.arithmetic import stop_gradient

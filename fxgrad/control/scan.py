@@ -29,9 +29,10 @@ from fxgrad.control.wiring import (
 )
 from fxgrad.core import consultation
 from fxgrad.core.avals import Aval
+from fxgrad.core.facts import is_effectful
 from fxgrad.core.interpreter import Derived, bind, derive, evaluate, holds_tracers
 from fxgrad.core.primitive import Cost, Primitive, register
-from fxgrad.core.program import Program, Var, is_effectful
+from fxgrad.core.program import Program, Var
 from fxgrad.core.regions import Links, Region
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.executors import numpy as numpy_executor

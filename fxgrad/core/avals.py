@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.caches import Cache
 from fxgrad.core.arrays import Array
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
@@ -151,16 +152,14 @@ def array_aval(value: Any) -> Aval | None:
 _of_scalars = PYTHON_AVALS | {dtype.type: Aval((), dtype) for dtype in _SUPPORTED if dtype.names is None}
 """The types of Python's and NumPy's scalars."""
 
-_of_arrays: dict[tuple[Shape, DType], Aval] = {}
+_of_arrays = Cache("types of arrays", 4096)
 """Types of arrays seen before, since every call of a transformed function asks for those of its arguments."""
 
 
 def _new_aval(value: Any) -> Aval | None:
     if value.dtype not in _SUPPORTED:
         return None
-    if len(_of_arrays) >= 4096:
-        _of_arrays.clear()
-    return _of_arrays.setdefault((value.shape, value.dtype), Aval(value.shape, value.dtype))
+    return _of_arrays.add((value.shape, value.dtype), Aval(value.shape, value.dtype))  # type: ignore[no-any-return]
 
 
 def struct_aval(value: Any) -> Aval | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fxgrad.core import program as ir
 from fxgrad.core.avals import Literal
+from fxgrad.core.facts import Slot
 from fxgrad.core.primitive import registry
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.errors import FxgradError, ProgramError
+
+_CHECKED: Slot[bool] = Slot("is checked")
 
 
 def check(program: Program) -> None:
@@ -48,9 +50,9 @@ def _check_equation(program: Program, index: int, equation: Equation, bound: set
             raise _error(program, index, f"its parameter {name} holds a program, which nothing that walks into "
                          "programs would find. Give the primitive regions=function(operands, **params)")
     for inner in equation.programs:
-        if "checked" not in inner.memo:
+        if not _CHECKED.of(inner):
             check(inner)
-            inner.memo["checked"] = True
+            _CHECKED.put(inner, True)
     try:
         expected = list(equation.primitive.abstract(*(atom.aval for atom in equation.inputs), **equation.params))
     except (FxgradError, TypeError) as error:
@@ -83,6 +85,3 @@ def _error(program: Program, index: int, problem: str) -> ProgramError:
         lines.append(f"  at {equation.source.filename.rsplit('/', 1)[-1]}:{equation.source.line} "
                      f"(in {equation.source.code.co_name})")
     return ProgramError("\n".join(lines))
-
-
-ir.check_hook = check

@@ -20,6 +20,7 @@ from fxgrad.core.sources import equation_source
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, axes_in_scope, bind, bind_equation, current
 from fxgrad.core.tracer import Tracer
+from fxgrad.core.walk import walk
 from fxgrad.errors import LeakedTracerError
 
 batched_axis: ContextVar[str | None] = ContextVar("batched_axis", default=None)
@@ -70,14 +71,9 @@ class Consultation:
         program = self.program
         given = [Literal(value, var.aval) if isinstance(value, np.generic) and var.aval.dtype.names is None else value
                  for value, var in zip(self.captured, program.inputs, strict=False)]
-        environment: dict[Any, Any] = dict(zip(program.inputs, [*given, *inputs], strict=True))
         walked = equation_source.get() is not None  # then what is recorded belongs to the line of the call
-        for equation in program.equations:
-            values = [atom if type(atom) is Literal else environment[atom] for atom in equation.inputs]
-            outputs = bind_equation(equation, values) if not walked else bind(
-                equation.primitive, *values, **equation.params)
-            environment.update(zip(equation.outputs, outputs, strict=True))
-        present = iter([atom if type(atom) is Literal else environment[atom] for atom in program.outputs])
+        present = iter(walk(program, [*given, *inputs], bind_equation if not walked else lambda equation, values: bind(
+            equation.primitive, *values, **equation.params)))
         return [None if kind is True else next(present) if kind is False else Zero(kind) for kind in self.extra[0]]
 
 
@@ -134,8 +130,7 @@ def still_hold(consultations: Sequence[Consultation]) -> bool:
 
 def forget(program: Program) -> None:
     """Drops all that was derived from `program`: what was derived from the derived may be older than the user code."""
-    for key in [key for key in program.memo if type(key) is tuple]:
-        del program.memo[key]
+    program.memo.clear()
 
 
 def remembered(program: Program, key: tuple[Any, ...], make: Callable[[], Any],

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fxgrad.core.program import Atom, Equation, Program, Var, has_effects, is_effectful
+from fxgrad.core.facts import Slot, has_effects, is_effectful
+from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.regions import replaced
 from fxgrad.errors import UnsupportedError, at_user_line
+
+_SILENCED: Slot[Program] = Slot("without effects")
 
 
 def silenced(program: Program, why: str) -> Program:
@@ -16,11 +19,10 @@ def silenced(program: Program, why: str) -> Program:
     """
     if not has_effects(program):
         return program
-    made: Program | None = program.memo.get("silenced")
+    made = _SILENCED.of(program)
     if made is None:
         equations = _without_effects(program.equations, set(program.outputs), why)
-        made = program.memo["silenced"] = Program(program.inputs, equations, program.outputs, program.captured,
-                                                  program.constants, program.signature)
+        made = _SILENCED.put(program, program.replace(equations=equations))
     return made
 
 
@@ -36,7 +38,7 @@ def _without_effects(equations: Sequence[Equation], wanted: set[Atom], why: str)
         if is_effectful(equation.primitive, equation.params):
             regions = equation.regions
             params = replaced(equation.params, regions, [silenced(region.program, why) for region in regions])
-            kept.append(Equation(equation.primitive, equation.inputs, params, equation.outputs, equation.source))
+            kept.append(equation.replace(equation.inputs, params))
         else:
             kept.append(equation)
         wanted.update(equation.inputs)
@@ -68,8 +70,7 @@ def after_forcing(program: Program, known: int) -> tuple[Program, int]:
                 first += _without_effects([equation], set(equation.outputs), "Python's control flow asks for a value, "
                                           f"which runs {_shown(equation)}; the derivative")
         made = program.memo["after forcing", known] = (
-            Program(program.inputs, [*first, *program.equations[known:]], program.outputs, program.captured,
-                    program.constants, program.signature), len(first))
+            program.replace(equations=[*first, *program.equations[known:]]), len(first))
     return made
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad import config
-from fxgrad.core import caches
+from fxgrad import caches, config
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program, Var
 

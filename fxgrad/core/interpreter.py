@@ -12,16 +12,19 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from fxgrad import config
+from fxgrad.core import installed
 from fxgrad.core.avals import Aval, Literal, plain
 from fxgrad.core.consultation import Consultation, batched_axis, consulting, forget, still_hold
+from fxgrad.core.facts import axes_used, has_effects
 from fxgrad.core.primitive import Primitive, library
-from fxgrad.core.program import Equation, Program, Var, axes_used, has_effects, not_installed
+from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.replay import inlined
 from fxgrad.core.simplify import SimplifyingTape, without_dead_code
 from fxgrad.core.sources import sources
 from fxgrad.core.tape import Tape, bind, bind_equation, current, innermost_for, read
 from fxgrad.core.tracer import Tracer
+from fxgrad.core.walk import walk
 
 __all__ = ["Derived", "Interpreter", "batched_axis", "bind", "derive", "evaluate", "run"]
 
@@ -55,17 +58,12 @@ class Interpreter:
         if len(given) != len(program.inputs):
             raise ValueError(f"the program takes {len(program.inputs) - len(program.constants)} inputs, "
                              f"got {len(inputs)}")
-        environment: dict[Var, Any] = dict(zip(program.inputs, given, strict=True))
-
-        def value(atom: Any) -> Any:
-            return self.literal(atom) if type(atom) is Literal else environment[atom]
-
         with sources() as at:
-            for equation in program.equations:
+            def step(equation: Equation, values: list[Any]) -> Sequence[Any]:
                 at(equation)
-                outputs = self.equation(equation, [value(atom) for atom in equation.inputs])
-                environment.update(zip(equation.outputs, outputs, strict=True))
-        return [value(atom) for atom in program.outputs]
+                return self.equation(equation, values)
+
+            return walk(program, given, step, self.literal)
 
     def equation(self, equation: Equation, inputs: list[Any]) -> Sequence[Any]:
         """The values of `equation.outputs`, given those of its inputs."""
@@ -88,25 +86,13 @@ def evaluate(program: Program, inputs: Sequence[Any]) -> list[Any]:
         if recorded is not None:
             return recorded
     # Not an `Interpreter`, whose hooks cost as much as recording an operation again does.
-    environment: dict[Any, Any] = dict(zip(program.inputs, [*program.constants, *inputs], strict=True))
-    for equation in program.equations:
-        values = [atom if type(atom) is Literal else environment[atom] for atom in equation.inputs]
-        outputs = bind_equation(equation, values)
-        if len(outputs) == 1:
-            environment[equation.outputs[0]] = outputs[0]
-        else:
-            environment.update(zip(equation.outputs, outputs, strict=True))
-    return [atom if type(atom) is Literal else environment[atom] for atom in program.outputs]
-
-
-execute_hook: Callable[[Program, Sequence[Any]], list[Any]] = not_installed
-"""Computes a whole program on concrete values; set by `fxgrad.executors`."""
+    return walk(program, [*program.constants, *inputs], bind_equation)
 
 
 def run(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """The outputs of `program`: recorded if a tape is concerned, and computed by an executor if not."""
     if current.get() is None or (innermost_for(inputs) is None and not (has_effects(program) or axes_used(program))):
-        return execute_hook(program, [*program.constants, *inputs] if program.constants else inputs)
+        return installed.executor.execute(program, [*program.constants, *inputs] if program.constants else inputs)
     return evaluate(program, inputs)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
-from fxgrad import dtypes
+from fxgrad.core import installed
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Primitive
 
@@ -92,6 +92,10 @@ class Equation:
         """The programs that the operation holds."""
         return subprograms(self.primitive, self.params)
 
+    def replace(self, inputs: list[Atom], params: dict[str, Any] | None = None) -> Equation:
+        """The equation with other `inputs`, and other parameters if they are given; it makes the same variables."""
+        return Equation(self.primitive, inputs, self.params if params is None else params, self.outputs, self.source)
+
     def __repr__(self) -> str:
         outputs = ", ".join(str(var.aval) for var in self.outputs)
         inputs = ", ".join(str(atom.aval) for atom in self.inputs)
@@ -121,7 +125,7 @@ class Program:
     1.6829
     """
 
-    __slots__ = ("__weakref__", "captured", "constants", "equations", "inputs", "memo", "outputs", "signature")
+    __slots__ = ("__weakref__", "captured", "constants", "equations", "inputs", "memo", "outputs", "signature", "slots")
 
     inputs: list[Var]
     equations: list[Equation]
@@ -129,13 +133,22 @@ class Program:
     captured: int
     constants: list[Any]
     signature: Signature | None
+    slots: dict[Any, Any]
+    """What is kept on the program for as long as it lives, by `Slot` or fact (`fxgrad/core/facts.py`)."""
     memo: dict[Any, Any]
+    """What was derived from it, which is forgotten where users' code that was asked for it answers anew."""
 
     def __init__(self, inputs: Sequence[Var], equations: Sequence[Equation], outputs: Sequence[Atom],
                  captured: int = 0, constants: Sequence[Any] = (), signature: Signature | None = None) -> None:
         self.inputs, self.equations, self.outputs = list(inputs), list(equations), list(outputs)
         self.captured, self.constants, self.signature = captured, list(constants), signature
-        self.memo = {}
+        self.slots, self.memo = {}, {}
+
+    def replace(self, **changes: Any) -> Program:
+        """The program with other `inputs`, `equations`, `outputs`, `captured`, `constants` or `signature`."""
+        made = {name: getattr(self, name) for name in _FIELDS}
+        assert made.keys() >= changes.keys(), f"a program has no {', '.join(changes.keys() - made.keys())}"
+        return Program(**{**made, **changes})
 
     @property
     def in_avals(self) -> list[Aval]:
@@ -148,16 +161,16 @@ class Program:
         return [atom.aval for atom in self.outputs]
 
     def __call__(self, *args: Any) -> Any:
-        return call_hook(self, args)
+        return installed.presenter.call(self, args)
 
     def __str__(self) -> str:
-        return text_hook(self)
+        return installed.presenter.text(self)
 
     def __repr__(self) -> str:
-        return text_hook(self)
+        return installed.presenter.text(self)
 
     def __rich__(self) -> Any:
-        return rich_hook(self)
+        return installed.presenter.rich(self)
 
     def __copy__(self) -> Program:
         return self  # programs are values, which nothing changes
@@ -166,92 +179,20 @@ class Program:
         return self
 
     def __reduce__(self) -> Any:
-        return reduce_hook(self)
+        return installed.presenter.reduce(self)
 
     def check(self) -> Program:
         """Verifies the program: bindings, types, outputs, nested programs; returns the program.
 
         Raises `ProgramError`, which shows the equation, its neighbours and the user's line.
         """
-        check_hook(self)
+        installed.presenter.check(self)
         return self
 
 
-def not_installed(*_: Any) -> Any:
-    """What a hook is until the layer that it belongs to is imported."""
-    raise RuntimeError("import fxgrad, not a part of it: this hook is set there")
-
-
-# What a program can do for its user belongs to higher layers, which set these when they are imported.
-call_hook: Callable[[Program, tuple[Any, ...]], Any] = not_installed
-text_hook: Callable[[Program], str] = not_installed
-rich_hook: Callable[[Program], Any] = not_installed
-check_hook: Callable[[Program], None] = not_installed
-reduce_hook: Callable[[Program], Any] = not_installed
+_FIELDS = ("inputs", "equations", "outputs", "captured", "constants", "signature")
 
 
 def subprograms(primitive: Primitive, params: dict[str, Any]) -> list[Program]:
     """The programs that an operation holds."""
     return [] if primitive.regions is None else [region.program for region in primitive.regions((), **params)]
-
-
-NO_AXES: frozenset[str] = frozenset()
-
-
-def has_effects(program: Program) -> bool:
-    """Whether running `program` does anything beside computing its outputs."""
-    known: bool | None = program.memo.get("effects")
-    if known is None:
-        known = program.memo["effects"] = any(
-            is_effectful(equation.primitive, equation.params) for equation in program.equations)
-    return known
-
-
-def is_effectful(primitive: Primitive, params: dict[str, Any]) -> bool:
-    """Whether an operation, or a program that it holds, has effects."""
-    return primitive.effectful or any(map(has_effects, subprograms(primitive, params)))
-
-
-def consults(program: Program) -> bool:
-    """Whether running `program` asks code of the user's what is to be computed."""
-    known: bool | None = program.memo.get("consults")
-    if known is None:
-        known = program.memo["consults"] = any(
-            equation.primitive.consults or any(map(consults, equation.programs))
-            for equation in program.equations)
-    return known
-
-
-def axes_used(program: Program) -> frozenset[str]:
-    """The names of the mapped axes over which `program` has collective operations."""
-    known: frozenset[str] | None = program.memo.get("axes used")
-    if known is None:
-        known = program.memo["axes used"] = NO_AXES.union(*(
-            axes_of(equation.primitive, equation.params) for equation in program.equations))
-    return known
-
-
-def axes_of(primitive: Primitive, params: dict[str, Any]) -> frozenset[str]:
-    """The names of the mapped axes that an operation, or a program that it holds, speaks over."""
-    if primitive.collective:
-        return frozenset((params["axis_name"],))
-    return NO_AXES if primitive.regions is None else NO_AXES.union(*map(axes_used, subprograms(primitive, params)))
-
-
-def bonds(primitive: Primitive, params: dict[str, Any]) -> tuple[bool, frozenset[str]]:
-    """`is_effectful` and `axes_of` at once: what keeps an operation at its place."""
-    if primitive.effectful or primitive.collective or primitive.regions is not None:
-        return is_effectful(primitive, params), axes_of(primitive, params)
-    return False, NO_AXES
-
-
-def needs_x64(program: Program) -> bool:
-    """Whether any value in `program` is of a 64-bit dtype, so that jax must be told to keep it."""
-    known = program.memo.get("needs_x64")
-    if known is None:
-        avals = program.in_avals + program.out_avals
-        avals += [atom.aval for equation in program.equations for atom in (*equation.inputs, *equation.outputs)]
-        known = any(dtypes.is_64bit(aval.dtype) for aval in avals) or any(
-            any(map(needs_x64, equation.programs)) for equation in program.equations)
-        program.memo["needs_x64"] = known
-    return bool(known)

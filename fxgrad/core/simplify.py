@@ -14,9 +14,10 @@ import numpy as np
 from fxgrad import config
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.facts import Slot, is_effectful
 from fxgrad.core.interning import Node, Step
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Atom, Equation, Program, Source, Var, is_effectful
+from fxgrad.core.program import Atom, Equation, Program, Source, Var
 from fxgrad.core.sources import equation_source, sources, user_source
 from fxgrad.core.tape import Tape, current
 from fxgrad.core.told import param_key
@@ -266,9 +267,12 @@ def _key(primitive: Primitive, atoms: list[Atom], params: dict[str, Any]) -> Any
     return (primitive, *atoms, *param_key(primitive, params)) if params else (primitive, *atoms)
 
 
+_LIVE: Slot[list[Equation]] = Slot("live equations")
+
+
 def live_equations(program: Program) -> list[Equation]:
     """The equations that an output depends on, and those with effects, in order."""
-    live: list[Equation] | None = program.memo.get("live")
+    live = _LIVE.of(program)
     if live is None:
         wanted: set[Atom] = {*program.outputs}
         kept = []
@@ -277,7 +281,7 @@ def live_equations(program: Program) -> list[Equation]:
             if not unwanted(equation.outputs) or is_effectful(equation.primitive, equation.params):
                 kept.append(equation)
                 want(equation.inputs)
-        live = program.memo["live"] = program.equations if len(kept) == len(program.equations) else kept[::-1]
+        live = _LIVE.put(program, program.equations if len(kept) == len(program.equations) else kept[::-1])
     return live
 
 
@@ -296,18 +300,16 @@ def without_repetition(program: Program) -> Program:
         elif inputs == equation.inputs:
             kept.append(equation)
         else:
-            kept.append(Equation(primitive, inputs, params, equation.outputs, equation.source))
+            kept.append(equation.replace(inputs))
     if not equal:
         return program
-    outputs = [equal.get(atom, atom) for atom in program.outputs]
-    return Program(program.inputs, kept, outputs, program.captured, program.constants, program.signature)
+    return program.replace(equations=kept, outputs=[equal.get(atom, atom) for atom in program.outputs])
 
 
 def without_dead_code(program: Program) -> Program:
     """The same program without the equations that neither have effects nor are needed for an output."""
-    live = Program(program.inputs, live_equations(program), program.outputs, program.captured, program.constants,
-                   program.signature)
-    live.memo["live"] = live.equations
+    live = program.replace(equations=live_equations(program))
+    _LIVE.put(live, live.equations)
     return live
 
 
@@ -335,9 +337,9 @@ def simplify(program: Program) -> Program:
     assert not tape.captured, "simplify made a constant: rewrites may use literals only"
     if not changed:
         return without_dead_code(program)
-    simple = without_dead_code(Program(
-        program.inputs, [step.equation for step in tape.nodes if step.equation is not None],
-        [changed.get(atom, atom) for atom in program.outputs], program.captured, program.constants, program.signature))
+    simple = without_dead_code(program.replace(
+        equations=[step.equation for step in tape.nodes if step.equation is not None],
+        outputs=[changed.get(atom, atom) for atom in program.outputs]))
     if config.check_level:
         simple.check()
     return simple
@@ -351,5 +353,4 @@ def _take(tape: SimplifyingTape, equation: Equation, changed: dict[Atom, Atom]) 
         return tape.outputs_of(primitive, before, params, equation=equation)
     if any(atom.aval != other.aval for atom, other in zip(atoms, before, strict=True)):
         return tape.outputs_of(primitive, atoms, params, equation.source)
-    return tape.outputs_of(primitive, atoms, params, equation=Equation(
-        primitive, atoms, params, equation.outputs, equation.source))
+    return tape.outputs_of(primitive, atoms, params, equation=equation.replace(atoms))

@@ -14,23 +14,19 @@ from typing import Any
 import numpy as np
 
 from fxgrad import config, errors
-from fxgrad.core import interning
+from fxgrad.core import installed, interning
 from fxgrad.core.arrays import Array
 from fxgrad.core.avals import Aval, Literal, array_aval, is_frozen, is_unchanged
+from fxgrad.core.facts import bonds
 from fxgrad.core.operands import aval_of as aval_of  # noqa: PLC0414  (found here by all who bind)
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Atom, Equation, Program, Source, Var, bonds, not_installed
+from fxgrad.core.program import Atom, Equation, Program, Source, Var
 from fxgrad.core.sources import equation_source, user_source
 from fxgrad.core.told import param_key
 from fxgrad.core.tracer import Tracer, leaked
 
 current: ContextVar[Tape | None] = ContextVar("current_tape", default=None)
 """The innermost tape of this thread or task."""
-
-evaluate_hook: Callable[[Primitive, Sequence[Any], dict[str, Any]], list[Any]] = not_installed
-"""Computes a primitive on concrete values; set by `fxgrad.executors`."""
-segment_hook: Callable[[Program, Sequence[Any]], list[Any]] = not_installed
-"""Computes a part of a program whose values Python's control flow asks for; set by `fxgrad.executors`."""
 
 
 def bind(primitive: Primitive, *args: Any, **params: Any) -> list[Any]:
@@ -49,7 +45,7 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> list[Any]:
     if tape is not innermost:
         tape = _in_scope(primitive, params, innermost, tape)
     if tape is None:
-        return evaluate_hook(primitive, args, params)
+        return installed.executor.evaluate(primitive, args, params)
     return tape.record(primitive, args, params)
 
 
@@ -60,7 +56,7 @@ def bind_equation(equation: Equation, args: Sequence[Any]) -> list[Any]:
     if tape is not innermost:
         tape = _in_scope(equation.primitive, equation.params, innermost, tape)
     if tape is None:
-        return evaluate_hook(equation.primitive, args, equation.params)
+        return installed.executor.evaluate(equation.primitive, args, equation.params)
     return tape.record(equation.primitive, args, equation.params, equation.source)
 
 
@@ -345,7 +341,7 @@ class Tape:
         environment.update(zip(segment.captured, self.captured[self._captured_done:], strict=True))
         token = current.set(self.parent)
         try:
-            outputs = segment_hook(segment.program, [environment[var] for var in segment.program.inputs])
+            outputs = installed.executor.compute(segment.program, [environment[var] for var in segment.program.inputs])
         finally:
             current.reset(token)
         environment.update(zip(segment.program.outputs, outputs, strict=True))  # type: ignore[arg-type]

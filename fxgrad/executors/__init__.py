@@ -1,6 +1,6 @@
 """Computing programs: with NumPy for NumPy and Python inputs, with XLA where a jax array is among them.
 
-Importing this package sets the hooks by which `core` computes primitives and programs.
+Importing this package installs the executor by which `core` computes primitives and programs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from fxgrad.core import interpreter, tape
 from fxgrad.core.arrays import Array, made, returned, scalar
+from fxgrad.core.installed import install_executor
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
 from fxgrad.core.tracer import Tracer, leaked
@@ -69,6 +70,10 @@ def compute(program: Program, inputs: Sequence[Any]) -> list[Any]:
     return interpreter.evaluate(program, inputs)
 
 
-tape.evaluate_hook = evaluate
-tape.segment_hook = compute
-interpreter.execute_hook = execute
+class _ByOperands:
+    """The executor that is installed: NumPy computes, and XLA where a jax array is among the operands."""
+
+    evaluate, execute, compute = staticmethod(evaluate), staticmethod(execute), staticmethod(compute)
+
+
+install_executor(_ByOperands())

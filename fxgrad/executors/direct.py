@@ -14,9 +14,10 @@ import numpy as np
 
 from fxgrad.core.arrays import Array, made, returned
 from fxgrad.core.avals import Literal
+from fxgrad.core.facts import Slot, has_effects
 from fxgrad.core.interpreter import nothing_collected
 from fxgrad.core.primitive import NO_TANGENT
-from fxgrad.core.program import Equation, Program, Var, has_effects
+from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.simplify import Template, live_equations, simplify, without_repetition
 from fxgrad.core.symbolic import Zero
 from fxgrad.executors.numpy import own, runner_of
@@ -28,6 +29,8 @@ LONG = 1000
 LONGEST = 20_000
 """Equations from which on it always is."""
 _TIMES = 3
+_TIMES_RUN: Slot[int] = Slot("times run directly")
+_SIMPLE: Slot[Program] = Slot("simple")
 
 Run = Callable[..., Sequence[Any]]
 
@@ -105,13 +108,13 @@ def _to_run(program: Program, known: int) -> Program | None:
     if len(program.equations) < LONG or has_effects(program):
         return None
     if len(program.equations) < LONGEST:
-        times = program.memo["direct"] = program.memo.get("direct", 0) + 1
+        times = _TIMES_RUN.put(program, (_TIMES_RUN.of(program) or 0) + 1)
         if times > _TIMES:
             return None
         # As for a gradient program, so that sums are the same to the bit.
-        simple = program.memo.get("simple")
+        simple = _SIMPLE.of(program)
         with nothing_collected():
-            program = program.memo["simple"] = simple or (without_repetition(program) if known else simplify(program))
+            program = _SIMPLE.put(program, simple or (without_repetition(program) if known else simplify(program)))
     return program
 
 

@@ -12,16 +12,21 @@ from typing import Any
 import numpy as np
 
 from fxgrad import config
-from fxgrad.core.avals import Literal
+from fxgrad.core.facts import Slot
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Atom, Equation, Program
+from fxgrad.core.program import Equation, Program
 from fxgrad.core.silence import silenced
 from fxgrad.core.simplify import live_equations
 from fxgrad.core.tape import aval_of, infer
+from fxgrad.core.walk import value_of, walk
 from fxgrad.errors import FxgradError
 from fxgrad.executors.straightline import concrete, generate
 
 Runner = Callable[..., list[Any]]
+
+_RUNNER: Slot[Runner] = Slot("runner")
+_ALONE: Slot[Runner] = Slot("runner of a program that is no part of another one")
+_HAS_RUN: Slot[bool] = Slot("has run")
 
 
 def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
@@ -40,7 +45,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """A program on NumPy values. The results own their memory: none shares it with an input or with another result."""
-    runner: Runner | None = program.memo.get("numpy_alone")
+    runner: Runner | None = program.slots.get(_ALONE)
     if runner is not None:
         return runner(*inputs)
     with np.errstate(all="ignore"):
@@ -50,12 +55,12 @@ def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
 def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """A program on NumPy values, as part of another one: results may be views of inputs."""
-    runner: Runner | None = program.memo.get("numpy")
+    runner: Runner | None = program.slots.get(_RUNNER)
     if runner is not None:
         return runner(*inputs)
-    if "numpy_seen" in program.memo:
+    if _HAS_RUN.of(program):
         return runner_of(program)(*inputs)
-    program.memo["numpy_seen"] = True
+    _HAS_RUN.put(program, True)
     return interpret(program, inputs)
 
 
@@ -85,22 +90,19 @@ def _is_among(value: Any, others: Sequence[Any]) -> bool:
 
 def interpret(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """The reference: calls the kernels one by one, and at check level 2 verifies what they return."""
-    environment: dict[Atom, Any] = dict(zip(program.inputs, map(concrete, inputs), strict=True))
-    checks = config.check_level >= 2
-    for equation in live_equations(program):
-        values = [atom.value if type(atom) is Literal else environment[atom] for atom in equation.inputs]
-        outputs = equation.primitive.numpy(*values, **equation.params)
-        if checks:
-            _check_values(equation, outputs)
-        if len(outputs) == 1:
-            environment[equation.outputs[0]] = outputs[0]
-        else:
-            environment.update(zip(equation.outputs, outputs, strict=True))
-    return [_read(environment, atom) for atom in program.outputs]
+    step = _checked if config.check_level >= 2 else _computed
+    return walk(program, [*map(concrete, inputs)], step, value_of, live_equations(program))
 
 
-def _read(environment: dict[Atom, Any], atom: Atom) -> Any:
-    return atom.value if isinstance(atom, Literal) else environment[atom]
+def _computed(equation: Equation, values: list[Any]) -> list[Any]:
+    outputs: list[Any] = equation.primitive.numpy(*values, **equation.params)
+    return outputs
+
+
+def _checked(equation: Equation, values: list[Any]) -> list[Any]:
+    outputs = _computed(equation, values)
+    _check_values(equation, outputs)
+    return outputs
 
 
 def _check_values(equation: Equation, outputs: Sequence[Any]) -> None:
@@ -116,12 +118,12 @@ def _check_values(equation: Equation, outputs: Sequence[Any]) -> None:
 
 def runner_of(program: Program) -> Runner:
     """The code of a program, as part of another one: results may be inputs, or views of inputs."""
-    runner: Runner | None = program.memo.get("numpy")
+    runner = _RUNNER.of(program)
     if runner is None:
         source, namespace = generate(program)
         exec(compile(source, "<fxgrad>", "exec"), namespace)  # the source is our own, made of names and numbers
-        program.memo["numpy_alone"] = _alone(namespace["run"], namespace["borrowed"])
-        runner = program.memo["numpy"] = namespace["run"]
+        _ALONE.put(program, _alone(namespace["run"], namespace["borrowed"]))
+        runner = _RUNNER.put(program, namespace["run"])
     return runner
 
 

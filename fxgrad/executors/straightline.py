@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from fxgrad.core.avals import PYTHON_AVALS, Aval, Literal
+from fxgrad.core.facts import consults, is_effectful
 from fxgrad.core.primitive import ArrayKernel
-from fxgrad.core.program import Atom, Equation, Program, Var, consults, is_effectful
+from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.simplify import live_equations
 from fxgrad.core.snippets import Snippet, snippet_of
 from fxgrad.core.told import told

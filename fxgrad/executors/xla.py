@@ -15,11 +15,13 @@ from jax import lax
 from fxgrad import dtypes
 from fxgrad.core.avals import Literal, keys_to_jax
 from fxgrad.core.consultation import Consultation, consulting, still_hold
+from fxgrad.core.facts import consults, needs_x64
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Program, Var, consults, needs_x64, subprograms
+from fxgrad.core.program import Equation, Program, Var, subprograms
 from fxgrad.core.shared_state import SharedList
 from fxgrad.core.tape import aval_of, infer
 from fxgrad.core.told import param_key
+from fxgrad.core.walk import value_of, walk
 
 _NOT_JAX = frozenset({np.ndarray, bool, int, float, complex, np.float32, np.float64, Literal})
 
@@ -57,17 +59,14 @@ def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
         finally:
             _under_way.reset(token)
     emission.look_into(program)
-    environment: dict[Any, Any] = dict(zip(program.inputs, map(as_jax, inputs), strict=True))
     with jax.numpy_dtype_promotion("standard"):  # the rules call functions of jax that need it inside
-        for equation in program.equations:
-            values = [atom.value if type(atom) is Literal else environment[atom] for atom in equation.inputs]
-            outputs = equation.primitive.xla(lax, *values, **equation.params)
-            if len(outputs) == 1:
-                environment[equation.outputs[0]] = outputs[0]
-            else:
-                environment.update(zip(equation.outputs, outputs, strict=True))
-    return [jax.numpy.asarray(as_jax(atom) if type(atom) is Literal else environment[atom])
-            for atom in program.outputs]
+        outputs = walk(program, [*map(as_jax, inputs)], _emit_equation, value_of)
+    return [*map(jax.numpy.asarray, outputs)]
+
+
+def _emit_equation(equation: Equation, values: list[Any]) -> list[Any]:
+    outputs: list[Any] = equation.primitive.xla(lax, *values, **equation.params)
+    return outputs
 
 
 def emit_unit(program: Program, inputs: Sequence[Any], name: str) -> list[Any]:

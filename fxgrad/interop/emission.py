@@ -15,8 +15,9 @@ from jax.interpreters import ad, batching, mlir
 from fxgrad import dtypes
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.avals import Aval, keys_to_jax
+from fxgrad.core.facts import Slot, fact, needs_x64
 from fxgrad.core.primitive import NO_TANGENT, registry
-from fxgrad.core.program import Equation, Program, needs_x64
+from fxgrad.core.program import Equation, Program
 from fxgrad.executors.xla import compiled, emit, x64
 from fxgrad.interop.calls import struct_for_jax
 from fxgrad.transforms.batch import batched_program
@@ -40,15 +41,18 @@ def applied(program: Program, values: Sequence[Any], linear: bool = False) -> li
         return _exported(program)(*given)
 
 
+_FUNCTION: Slot[Callable[..., list[Any]]] = Slot("function of jax's")
+
+
 def _exported(program: Program) -> Callable[..., list[Any]]:
     """The program as a function of jax's, kept on it; with a rule if jax's own derivative would not be ours."""
-    function: Callable[..., list[Any]] | None = program.memo.get("to_jax")
+    function = _FUNCTION.of(program)
     if function is None:
         def fxgrad_program(*values: Any) -> list[Any]:  # the name stands in jaxprs
             return emit(program, values)
 
-        function = program.memo["to_jax"] = fxgrad_program if _is_plain(program) else _with_rule(
-            program, fxgrad_program)
+        function = _FUNCTION.put(program, fxgrad_program if _is_plain(program) else _with_rule(
+            program, fxgrad_program))
     return function
 
 
@@ -132,12 +136,10 @@ batching.primitive_batchers[linear_p] = _batch
 # --- programs that jax differentiates as fxgrad does ------------------------------------------------------------------
 
 
+@fact
 def _is_plain(program: Program) -> bool:
     """Whether jax differentiates all that `program` is emitted as just as fxgrad does."""
-    known: bool | None = program.memo.get("plain to jax")
-    if known is None:
-        known = program.memo["plain to jax"] = all(map(_is_plain_equation, program.equations))
-    return known
+    return all(map(_is_plain_equation, program.equations))
 
 
 def _is_plain_equation(equation: Equation) -> bool:

@@ -15,7 +15,7 @@ from jax.extend.core import Literal as JaxLiteral
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal, to_numpy
 from fxgrad.core.interpreter import run
-from fxgrad.core.program import Program, Source, not_installed
+from fxgrad.core.program import Program, Source
 from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.simplify import SimplifyingTape, without_dead_code
 from fxgrad.core.sources import equation_source
@@ -34,8 +34,8 @@ NotImplemented, or a `DTypeError` or `UnsupportedError`, says that the equation 
 rules: dict[str, Rule] = {}
 """What becomes of jax's primitives, by their names."""
 
-opaque_hook: Rule = not_installed
-"""The rule of equations that have no counterpart; set by `fxgrad.interop.opaque`."""
+OTHERS = "others"
+"""In the place of a name: the rule of all equations that have no counterpart."""
 
 
 def imports(*names: str) -> Callable[[Rule], Rule]:
@@ -101,7 +101,7 @@ def import_jaxpr(jaxpr: ClosedJaxpr) -> Program:
     dtypes_met = {str(getattr(var.aval, "dtype", "")) for var in _variables(jaxpr)}
     with x64(not dtypes_met.isdisjoint(("float64", "int64", "uint64", "complex128"))):
         program, constants, _ = imported(jaxpr)
-    return Program(program.inputs, program.equations, program.outputs, len(constants), constants)
+    return program.replace(captured=len(constants), constants=constants)
 
 
 def _variables(jaxpr: ClosedJaxpr) -> Iterator[Any]:
@@ -245,7 +245,7 @@ def applied(equation: JaxprEqn, operands: Sequence[Any]) -> list[Any]:
         with suppress(DTypeError, UnsupportedError):  # jax's own rules know more
             result = rule(equation, *operands)
     if result is NotImplemented:
-        result = opaque_hook(equation, *operands)
+        result = rules[OTHERS](equation, *operands)
     outputs = list(result) if isinstance(result, list | tuple) else [result]
     for var, output in zip(equation.outvars, outputs, strict=True):
         expected, given = aval_of_jax(var.aval), aval_of(output)

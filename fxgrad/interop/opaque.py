@@ -14,8 +14,8 @@ from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
 from fxgrad.core.primitive import Cost, Primitive, register, total_bytes
 from fxgrad.core.tape import bind
 from fxgrad.errors import UnsupportedError, at_user_line
-from fxgrad.interop import importing
 from fxgrad.interop.calls import JaxCall
+from fxgrad.interop.importing import OTHERS, imports
 from fxgrad.transforms.batch import batched_axis
 
 
@@ -62,6 +62,7 @@ jax_effect_p = _record("jax_effect", effectful=True)
 """The same for an operation that does something beside computing its outputs."""
 
 
+@imports(OTHERS)
 def opaque(equation: JaxprEqn, *operands: Any) -> Sequence[Any]:
     """The outputs of an equation without a counterpart; raises `UnsupportedError` if it speaks over a mapped axis."""
     kinds = {type(effect).__name__ for effect in equation.effects}
@@ -71,5 +72,3 @@ def opaque(equation: JaxprEqn, *operands: Any) -> Sequence[Any]:
             "counterpart, and jax could not be told of the axis"))
     return bind(jax_effect_p if kinds else jax_call_p, *operands, call=JaxCall(equation))
 
-
-importing.opaque_hook = opaque

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.caches import cached
 from fxgrad.control.while_loop import bind_while
 from fxgrad.core.avals import Aval
-from fxgrad.core.caches import cached
 from fxgrad.core.program import Program
 from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.tape import aval_of
@@ -64,7 +64,7 @@ def _integers(name: str, x1: Any, x2: Any) -> list[Any]:
     return values
 
 
-@cached(256)
+@cached("greatest common divisors", 256)
 def _euclid(aval: Aval) -> tuple[Program, Program]:
     """Whether a remainder is left, and one step of Euclid's algorithm (Elements VII.2), for all elements at once."""
     def goes_on(_: Any, y: Any) -> list[Any]:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.caches import cached
 from fxgrad.control.call import named
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.caches import cached
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ShapeError, at_user_line
@@ -47,7 +47,7 @@ def _narrowed(x: Any, dtype: Any) -> Any:
     return x if aval_of(x).dtype == dtype else convert(x, dtype)
 
 
-@cached(1024)
+@cached("counts of elements", 1024)
 def _count(number: float, like: Aval) -> Literal:
     """A number of elements, as a literal of their dtype."""
     return Literal(number, Aval((), like.dtype, like.weak))

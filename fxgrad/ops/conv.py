@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.caches import cached
 from fxgrad.core.avals import Aval, Shape
-from fxgrad.core.caches import cached
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
@@ -89,7 +89,7 @@ def _conv_abstract(lhs: Aval, rhs: Aval, *, precision: Any, preferred_element_ty
     return [_conv_aval(lhs, rhs, geometry_of(params), preferred_element_type)]
 
 
-@cached(4096)
+@cached("types of convolutions", 4096)
 def _conv_aval(lhs: Aval, rhs: Aval, geometry: Geometry, preferred_element_type: DType | None) -> Aval:
     check_same_dtype(NAME, lhs, rhs)
     problem = (_form_problem(lhs.shape, rhs.shape, geometry) or _group_problem(lhs.shape, rhs.shape, geometry)

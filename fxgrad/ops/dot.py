@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.caches import cached
 from fxgrad.core.avals import Aval, Shape
-from fxgrad.core.caches import cached
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.core.simplify import Definitions, rewrites
 from fxgrad.core.snippets import Snippet, snippets
@@ -69,7 +69,7 @@ def _dot_numpy(x: Any, y: Any, *, dimension_numbers: DotDimensions, precision: s
     return product(x, y)
 
 
-@cached(4096)
+@cached("products", 4096)
 def _product(x_shape: Shape, y_shape: Shape, dimension_numbers: DotDimensions) -> Product:
     """The function that contracts arrays of these shapes: one product of vectors, matrices or stacks of them."""
     (x_contract, y_contract), (x_batch, _) = dimension_numbers

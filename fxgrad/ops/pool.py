@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.caches import cached
 from fxgrad.core.avals import Aval, Literal, Shape
-from fxgrad.core.caches import cached
 from fxgrad.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
@@ -51,7 +51,7 @@ class Sliding(NamedTuple):
                          for entries, one in zip(self, new, strict=True)))  # type: ignore[arg-type]
 
 
-@cached(4096)
+@cached("sliding windows", 4096)
 def check_sliding(name: str, x: Aval, windows: Sliding) -> None:
     """Raises `ShapeError` unless there are windows of an array of this type."""
     for field, entries in windows._asdict().items():

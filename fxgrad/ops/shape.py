@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.caches import cached
 from fxgrad.core.avals import Aval, Literal, Shape
-from fxgrad.core.caches import cached
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.core.simplify import Definitions, rewrites
 from fxgrad.core.snippets import Snippet, snippets
@@ -248,7 +248,7 @@ def _pad_abstract(x: Aval, value: Aval, *, padding_config: PaddingConfig) -> lis
     return [Aval(shape, x.dtype, x.weak and value.weak)]
 
 
-@cached(4096)
+@cached("regions of pads", 4096)
 def _pad_regions(extents: Shape, padding_config: PaddingConfig) -> tuple[Shape, Index, Index]:
     """The padded shape, which elements stay, and where they go."""
     shape, sources, targets = [], [], []

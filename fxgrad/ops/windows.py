@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.caches import cached
 from fxgrad.core.avals import Aval, Shape
-from fxgrad.core.caches import cached
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
 from fxgrad.ops.families import check_kind
@@ -152,7 +152,7 @@ class _Plan(NamedTuple):
     take_axis: int  # where the whole is x.take(indices, axis): that axis; or -1
 
 
-@cached(4096)
+@cached("plans of windows", 4096)
 def _plan(shape: Shape, indices_shape: Shape, windows: Windows, slice_sizes: Shape) -> _Plan:
     rank, batch_shape = len(shape), indices_shape[:-1]
     indexed, batching = windows.start_index_map, windows.operand_batching_dims

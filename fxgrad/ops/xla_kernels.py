@@ -11,14 +11,14 @@ import jax.scipy.special
 import numpy as np
 from jax import lax
 
+from fxgrad.caches import cached
 from fxgrad.core.avals import Shape, keys_to_jax, to_numpy
-from fxgrad.core.caches import cached
 from fxgrad.dtypes import DType
 
 
 def on_cpu(rule: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     """The `numpy` rule that compiles an `xla` rule for the CPU, once for each combination of types and parameters."""
-    @cached(1024)
+    @cached("kernels of XLA", 1024)
     def compiled(params: tuple[tuple[str, Any], ...]) -> Any:
         return jax.jit(lambda *values: rule(lax, *values, **dict(params)))
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from fxgrad import config
-from fxgrad.core import program as ir
 from fxgrad.core.check import check
+from fxgrad.core.facts import Slot
 from fxgrad.core.program import Program
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ProgramSyntaxError
@@ -19,13 +19,15 @@ from fxgrad.show.values import is_opaque, is_value_class
 SIZE_LIMIT = 2000
 """Programs of more equations are not printed at every step: tests of large programs do that themselves."""
 
+_CHECKED: Slot[bool] = Slot("text is checked")
+
 
 def checked(program: Program) -> None:
     """Verifies the rules of the IR, and at level 3 the text."""
     check(program)
-    if config.check_level >= 3 and len(program.equations) <= SIZE_LIMIT and "text_checked" not in program.memo:
+    if config.check_level >= 3 and len(program.equations) <= SIZE_LIMIT and not _CHECKED.of(program):
         check_text(program)
-        program.memo["text_checked"] = True
+        _CHECKED.put(program, True)
 
 
 def check_text(program: Program) -> None:
@@ -71,6 +73,3 @@ def _parts(values: list[Any]) -> Iterator[Any]:
         yield value
         if isinstance(value, tuple | list):
             yield from _parts([*value])
-
-
-ir.check_hook = checked

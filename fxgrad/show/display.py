@@ -8,7 +8,6 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from fxgrad.core import program as ir
 from fxgrad.core.program import Program
 from fxgrad.show.color import highlight
 from fxgrad.show.text import WIDTH, program_text
@@ -46,5 +45,3 @@ def print_program(program: Program, *, color: bool | None = None, file: Any = No
     options.setdefault("width", min(WIDTH, console.width) if console.is_terminal else WIDTH)
     console.print(render(program, color=color, **options), soft_wrap=True)
 
-
-ir.rich_hook = render

@@ -17,6 +17,7 @@ from fxgrad.core.primitive import Primitive, registry
 from fxgrad.core.program import Atom, Equation, Program, Signature, Var
 from fxgrad.dtypes import DType
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
+from fxgrad.show.names import NAMES
 from fxgrad.show.parser import WRONG_PARAMS, refusing_excess
 from fxgrad.show.reader import converted, plain_number, read_number, read_type
 from fxgrad.show.tokens import Text
@@ -115,7 +116,7 @@ class _Loader:
         name = fields.get("name")
         signature = None if name is None else Signature(_typed(name, str, f"{where}.name"), input_names, None, None)
         result = Program([*captured, *inputs], equations, outputs, len(captured), constants, signature)
-        result.memo["names"] = {var: name for name, var in scope.items()}
+        NAMES.put(result, {var: name for name, var in scope.items()})
         return result
 
     def _bindings(self, scope: dict[str, Var], items: list[Any], where: str) -> list[Var]:

@@ -9,6 +9,7 @@ import string
 import sys
 from collections.abc import Iterator, Sequence
 
+from fxgrad.core.facts import Slot
 from fxgrad.core.program import Equation, Program, Source, Var
 from fxgrad.show.sources import Assigned, Sources, Targets
 
@@ -62,6 +63,10 @@ class Unique:
                     yield name
 
 
+NAMES: Slot[dict[Var, str]] = Slot("names")
+"""Those that variables have from text that was read."""
+
+
 def variable_names(program: Program, sources: Sources) -> dict[Var, str]:
     """A name for every variable of `program`, each given once: those of `own_names`, and letters for the rest."""
     names = own_names(program, sources)
@@ -75,7 +80,7 @@ def variable_names(program: Program, sources: Sources) -> dict[Var, str]:
 
 def own_names(program: Program, sources: Sources) -> dict[Var, str]:
     """The names that variables have from text that was read, from the signature, and from the user's assignments."""
-    names: dict[Var, str] = dict(program.memo.get("names", {}))
+    names: dict[Var, str] = dict(NAMES.of(program) or {})
     unique = Unique([*names.values()])
     if program.signature is not None:
         for var, name in zip(program.inputs[program.captured:], program.signature.input_names, strict=False):

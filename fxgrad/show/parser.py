@@ -17,6 +17,7 @@ from fxgrad.core.check import check
 from fxgrad.core.primitive import Primitive, registry
 from fxgrad.core.program import Atom, Equation, Program, Signature, Var
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
+from fxgrad.show.names import NAMES
 from fxgrad.show.reader import Reader, converted
 from fxgrad.show.syntax import (
     Binding,
@@ -138,7 +139,7 @@ class _Builder:
         names = tuple(binding.name for binding in syntax.inputs)
         signature = None if syntax.title is None else Signature(syntax.title, names, None, None)
         program = Program([*captured, *inputs], equations, outputs, len(captured), self._constants(syntax), signature)
-        program.memo["names"] = {var: name for name, var in scope.items()}
+        NAMES.put(program, {var: name for name, var in scope.items()})
         self._built.append((syntax, program))
         return program
 

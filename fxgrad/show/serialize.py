@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core import program as ir
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.tracer import Tracer
@@ -127,11 +126,3 @@ def _array(value: Any) -> dict[str, Any]:
 
 def _list(shape: Sequence[int]) -> list[int]:
     return [int(extent) for extent in shape]
-
-
-def _reduced(program: Program) -> Any:
-    """How a program is pickled: as JSON."""
-    return from_json, (to_json(program),)
-
-
-ir.reduce_hook = _reduced

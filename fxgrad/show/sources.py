@@ -10,10 +10,10 @@ import ast
 import linecache
 import os
 from collections.abc import Iterator
-from functools import lru_cache
 from types import CodeType
 from typing import NamedTuple
 
+from fxgrad.caches import cached
 from fxgrad.core.program import Source
 
 Span = tuple[int | None, int | None, int | None, int | None]
@@ -88,7 +88,7 @@ def _content(filename: str) -> str:
         return ""
 
 
-@lru_cache(maxsize=64)
+@cached("names in source texts", 64)
 def _read(text: str) -> Spans:
     spans = Spans({}, {})
     try:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core import program as ir
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import registry
 from fxgrad.core.program import Atom, Equation, Program, Var
@@ -228,5 +227,3 @@ def _commented(statements: Sequence[_Line]) -> list[str]:
         lines += rest
     return lines
 
-
-ir.text_hook = program_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fxgrad.control.call import named_call_p
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.regions import replaced
-from fxgrad.show.names import own_names
+from fxgrad.show.names import NAMES, own_names
 from fxgrad.show.sources import Sources
 
 
@@ -54,18 +54,17 @@ def _unfolded(program: Program, done: dict[int, Program]) -> Program:
             continue
         params = replaced(equation.params, regions, [done[id(region.program)] for region in regions])
         changed |= any(done[id(region.program)] is not region.program for region in regions)
-        equations.append(Equation(equation.primitive, inputs, params, equation.outputs, equation.source))
+        equations.append(equation.replace(inputs, params))
     if not changed:
         return program
-    result = Program(program.inputs, equations, [_read(values, atom) for atom in program.outputs],
-                     program.captured, program.constants, program.signature)
+    result = program.replace(equations=equations, outputs=[_read(values, atom) for atom in program.outputs])
     names: dict[Var, str] = {}
     for var, name in own_names(program, Sources()).items():
         # What a call made keeps the name that its line gives it.
         atom = _read(values, var)
         if isinstance(atom, Var):
             names.setdefault(atom, name)
-    result.memo["names"] = names
+    NAMES.put(result, names)
     return result
 
 

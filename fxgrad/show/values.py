@@ -9,12 +9,13 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.caches import cached
 from fxgrad.core.avals import PYTHON_AVALS, Aval, Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
@@ -197,7 +198,7 @@ def dtype_text(dtype: DType) -> str:
     return dtypes.short_name(dtype) if dtype.name in dtypes.SUPPORTED or dtypes.is_key(dtype) else f"<{dtype.name}>"
 
 
-@lru_cache(maxsize=1024)
+@cached("optional parameters", 1024)
 def optional_parameters(primitive: Primitive) -> tuple[str, ...]:
     """The parameters that texts leave out where they are None: those whose type in the abstract rule allows it."""
     try:
@@ -243,7 +244,7 @@ def library_classes() -> dict[str, type]:
     return _classes_of(tuple(name for name in [*sys.modules] if name.startswith("fxgrad.")))
 
 
-@lru_cache(maxsize=1)  # a search of everything in fxgrad takes longer than to parse a short program
+@cached("classes by name", 1)  # a search of everything in fxgrad takes longer than to parse a short program
 def _classes_of(modules: tuple[str, ...]) -> dict[str, type]:
     found: dict[str, set[type]] = {}
     for name in modules:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.facts import axes_of
 from fxgrad.core.interpreter import Derived, Interpreter, batched_axis, bind, derive, rule_inputs
-from fxgrad.core.program import Equation, Program, axes_of
+from fxgrad.core.program import Equation, Program
 from fxgrad.core.tape import aval_of
 from fxgrad.ops.space import broadcast_to, move_axis, reshape
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from fxgrad.core.facts import fact
 from fxgrad.core.primitive import Cost
 from fxgrad.core.program import Program
 
 
+@fact
 def cost(program: Program) -> Cost:
     """The sum of the costs of all equations, as if nothing were fused.
 
@@ -14,9 +16,6 @@ def cost(program: Program) -> Cost:
     >>> cost(program)
     Cost(flops=2000, bytes=1200)
     """
-    known: Cost | None = program.memo.get("cost")
-    if known is None:
-        parts = [equation.primitive.cost(*(atom.aval for atom in equation.inputs), **equation.params)
-                 for equation in program.equations]
-        known = program.memo["cost"] = Cost(sum(part.flops for part in parts), sum(part.bytes for part in parts))
-    return known
+    parts = [equation.primitive.cost(*(atom.aval for atom in equation.inputs), **equation.params)
+             for equation in program.equations]
+    return Cost(sum(part.flops for part in parts), sum(part.bytes for part in parts))

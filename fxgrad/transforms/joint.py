@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
 
+from fxgrad.caches import Cache, cached
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.caches import Table, cached
 from fxgrad.core.interpreter import Derived, batched_axis, derive
 from fxgrad.core.primitive import NO_TANGENT
 from fxgrad.core.program import Atom, Equation, Program, Var
@@ -204,7 +204,7 @@ _Step = tuple[Equation, Rules | _Once, list[Any], list[Atom]]
 """An equation that cotangents go back through: its way back, the residuals, and the operands that it leads to."""
 
 _LIMIT = 4096
-_known = Table(_LIMIT)
+_known = Cache("rules of operations", _LIMIT)
 _UNKNOWN = object()
 
 
@@ -252,7 +252,7 @@ def _template(build: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> Tem
     return Template(without_dead_code(program), captured)
 
 
-@cached(_LIMIT)
+@cached("sums of cotangents", _LIMIT)
 def _sum(aval: Aval, other: Aval) -> Template:
     """The addition of cotangents of these types."""
     return _template(lambda first, second: [add(first, second)], [aval, other])

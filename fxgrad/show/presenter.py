@@ -1,0 +1,35 @@
+"""What a program is to its user: text, colour, a function, JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.text import Text
+
+from fxgrad.core.program import Program
+from fxgrad.frontend.calling import call_program
+from fxgrad.show.checking import checked
+from fxgrad.show.display import render
+from fxgrad.show.loader import from_json
+from fxgrad.show.serialize import to_json
+from fxgrad.show.text import program_text
+
+
+class Presenter:
+    """`print` shows text, `rich.print` the same in colour; programs are pickled as JSON."""
+
+    def text(self, program: Program) -> str:
+        return program_text(program)
+
+    def rich(self, program: Program) -> Text:
+        return render(program)
+
+    def call(self, program: Program, args: tuple[Any, ...]) -> Any:
+        return call_program(program, args)
+
+    def check(self, program: Program) -> None:
+        checked(program)
+
+    def reduce(self, program: Program) -> Any:
+        return from_json, (to_json(program),)
+
