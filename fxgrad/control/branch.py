@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from fxgrad import dtypes
 from fxgrad.control.call import check_arguments
+from fxgrad.control.groups import are_linear, cotangents_of, divided, moving, others, present
 from fxgrad.control.lanes import from_live_lanes, passed_through, refuse_actions, spread_over
 from fxgrad.control.partition import keep_by_cost, partition
-from fxgrad.control.wiring import apart, are_linear, dual_program, moving, others, present, rewired
+from fxgrad.control.wiring import apart, dual_program, rewired
 from fxgrad.core.avals import Aval
 from fxgrad.core.interpreter import Derived, bind, derive, evaluate
 from fxgrad.core.primitive import Cost, Primitive, register
@@ -111,10 +112,10 @@ def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: B
     rest = (*map(aval_of, operands), *slots, *(aval_of(tangent) for tangent in present(tangents)))
     halves = []
     for part, place, one in zip(parts, places, linear, strict=True):
-        own, shared = len(one.captured), len(operands)
         avals = (*map(aval_of, one.captured), *rest)
-        positions = (*range(own + shared), *(own + shared + slot for slot in place),
-                     *range(own + shared + len(slots), len(avals)))
+        inputs, at_slots, at_tangents = divided(
+            range(len(avals)), (len(one.captured) + len(operands), len(slots), sum(wrt)))
+        positions = (*inputs, *(at_slots[slot] for slot in place), *at_tangents)
         halves.append(Derived(rewired(part.tangent, avals, positions), one.captured, None))
     moved = joined_branches(halves)
     out_tangents = bind(cond_p, index, *moved.captured, *operands, *saved, *present(tangents),
@@ -155,9 +156,9 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, branches: Branches) 
     index, *operands = inputs
     linear = are_linear(operands)
     joined = joined_branches([transposed(branch, linear) for branch in branches])
-    results = iter(bind(cond_p, index, *joined.captured, *others(operands, linear), *map(instantiate, cotangents),
-                        branches=joined.programs))
-    return [None, *(next(results) if marked else None for marked in linear)]
+    found = bind(cond_p, index, *joined.captured, *others(operands, linear), *map(instantiate, cotangents),
+                 branches=joined.programs)
+    return [None, *cotangents_of(operands, linear, found)]
 
 
 def _batch(size: int, values: list[Any], axes: list[int | None], *, branches: Branches,

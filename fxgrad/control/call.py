@@ -7,13 +7,13 @@ differentiation keeps.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad import config
 from fxgrad.caches import Cache
-from fxgrad.control.wiring import apart, dual_program, moving, present, with_outputs
+from fxgrad.control.groups import are_linear, cotangents_of, moving, others, present
+from fxgrad.control.wiring import apart, dual_program, with_outputs
 from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
 from fxgrad.core.facts import needs_x64
 from fxgrad.core.interpreter import Derived
@@ -21,13 +21,11 @@ from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.regions import whole
-from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.core.tape import aval_of, bind, innermost_for
 from fxgrad.core.told import told
 from fxgrad.errors import ProgramError
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
-from fxgrad.ops.space import instantiate
 from fxgrad.transforms.batch import batched_program
 from fxgrad.transforms.cost import cost
 from fxgrad.transforms.forward import forward, spread
@@ -51,13 +49,10 @@ def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Ca
         return program.out_avals
 
     def transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **params: Any) -> list[Any]:
-        linear = tuple(type(value) is Linear for value in inputs)
-        alive = [type(cotangent) is not Zero for cotangent in cotangents]
-        if not all(alive):  # what is not asked for need not be linear
-            program, cotangents = with_outputs(program, alive), [*itertools.compress(cotangents, alive)]
-        known = [value for value in inputs if type(value) is not Linear]
-        results = iter(_call(transposed(program, linear), [*known, *map(instantiate, cotangents)], params))
-        return [next(results) if marked else None for marked in linear]
+        linear = are_linear(inputs)
+        asked = with_outputs(program, moving(cotangents))  # what is not asked for need not be linear
+        given = [*others(inputs, linear), *present(cotangents)]
+        return cotangents_of(inputs, linear, _call(transposed(asked, linear), given, params))
 
     def batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, **params: Any,
               ) -> tuple[list[Any], list[int | None]]:

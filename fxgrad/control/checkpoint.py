@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.control.call import call_primitive, emit_inline, run_with_numpy
+from fxgrad.control.groups import moving, present
 from fxgrad.control.partition import partition
-from fxgrad.control.wiring import apart, dual_program, moving, present
+from fxgrad.control.wiring import apart, dual_program
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.interpreter import bind, evaluate
 from fxgrad.core.primitive import Primitive

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fxgrad.control.call import check_arguments
-from fxgrad.control.wiring import added, chosen, moving, present
+from fxgrad.control.groups import chosen, moving, present
+from fxgrad.control.wiring import added
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program

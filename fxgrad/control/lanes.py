@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad.control.wiring import Marks, closed_marks
+from fxgrad.control.groups import Marks
+from fxgrad.control.wiring import closed_marks
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.facts import has_effects
 from fxgrad.core.program import Program

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.control.wiring import Marks
+from fxgrad.control.groups import Marks, chosen
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.effects import outputs_of_effects
 from fxgrad.core.interpreter import bind, derive, evaluate
@@ -20,7 +20,8 @@ from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.simplify import without_dead_code
 from fxgrad.core.sources import sources
 from fxgrad.core.tape import read
-from fxgrad.ops.space import zeros
+from fxgrad.ops.space import instantiate
+from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import Split
 
 Keep = Callable[[Program, Sequence[Var], "set[Var]"], "list[Var]"]
@@ -61,13 +62,9 @@ def partition(known: Program, count: int, split: Split, free: Marks, keep: Keep,
     def build(*values: Any) -> tuple[list[Any], None]:
         environment = dict(zip(given, values, strict=False))
         _compute(known, needed, environment)
-        outputs = iter(evaluate(linear, [*(read(environment, atom) for atom in residuals), *values[len(given):]]))
-        results = []
-        for atom, reached, asked in zip(known.outputs[:count], split.reached, wanted, strict=True):
-            output = next(outputs) if reached else None
-            if asked:
-                results.append(zeros(atom.aval.strong()) if output is None else output)
-        return results, None
+        outputs = evaluate(linear, [*(read(environment, atom) for atom in residuals), *values[len(given):]])
+        out_avals = [atom.aval.strong() for atom in known.outputs[:count]]
+        return [*map(instantiate, chosen(spread(out_avals, split.reached, outputs), wanted))], None
 
     tangent = derive(known, ("tangent half", tuple(saved), free, wanted, linear), build,
                      [*(var.aval for var in given), *tangent_avals]).program

@@ -8,20 +8,28 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.control.call import check_arguments
-from fxgrad.control.lanes import fronted, lane_axes
-from fxgrad.control.partition import Partition, keep_by_cost, partition
-from fxgrad.control.wiring import (
+from fxgrad.control.groups import (
+    Groups,
     Marks,
-    added,
-    apart,
     are_linear,
     chosen,
-    closed_marks,
-    dependent,
-    dual_grouped,
+    cotangents_of,
+    derive_grouped,
+    joined,
     moving,
     others,
     present,
+    with_markers,
+    with_zeros,
+)
+from fxgrad.control.lanes import fronted, lane_axes
+from fxgrad.control.partition import Partition, keep_by_cost, partition
+from fxgrad.control.wiring import (
+    added,
+    apart,
+    closed_marks,
+    dependent,
+    dual_grouped,
     reached_by,
     remembered,
     used,
@@ -30,11 +38,10 @@ from fxgrad.control.wiring import (
 from fxgrad.core import consultation
 from fxgrad.core.avals import Aval
 from fxgrad.core.facts import is_effectful
-from fxgrad.core.interpreter import Derived, bind, derive, evaluate, holds_tracers
+from fxgrad.core.interpreter import Derived, bind, evaluate, holds_tracers
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program, Var
-from fxgrad.core.regions import Links, Region
-from fxgrad.core.symbolic import Linear, Zero
+from fxgrad.core.regions import Region
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import instantiate, move_axis, zeros
@@ -45,8 +52,23 @@ from fxgrad.transforms.linearize import linearized
 from fxgrad.transforms.transpose import backward
 
 
+class Inputs(NamedTuple):
+    """The groups of the inputs; the program takes single entries of `xs`."""
+
+    consts: list[Any]
+    carry: list[Any]
+    xs: list[Any]
+
+
+class Outputs(NamedTuple):
+    """The groups of the outputs; the program makes single entries of `ys`."""
+
+    carry: list[Any]
+    ys: list[Any]
+
+
 class Loop(NamedTuple):
-    """The parameters of a scan: how often, in which order, and which inputs are constants and carry."""
+    """The parameters of a scan but for its program: how often, in which order, which inputs are constants and carry."""
 
     length: int
     reverse: bool
@@ -54,116 +76,101 @@ class Loop(NamedTuple):
     num_consts: int
     num_carry: int
 
-    def parts(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        """`values` (or marks) of all inputs as those of the constants, the carry and the scanned inputs."""
-        middle = self.num_consts + self.num_carry
-        return list(values[:self.num_consts]), list(values[self.num_consts:middle]), list(values[middle:])
+    def takes(self, program: Program) -> Groups[Inputs]:
+        """The inputs of a scan of `program`, and those of the program."""
+        return Groups(Inputs, self.num_consts, self.num_carry, len(program.inputs) - self.num_consts - self.num_carry)
 
-    def resized(self, consts: int, carry: int) -> dict[str, Any]:
-        """As parameters, for other numbers of constants and carried values."""
-        return {**self._asdict(), "num_consts": consts, "num_carry": carry}
+    def makes(self, program: Program) -> Groups[Outputs]:
+        """The outputs of a scan of `program`, and those of the program."""
+        return Groups(Outputs, self.num_carry, len(program.outputs) - self.num_carry)
+
+    def again(self, program: Program, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any]) -> list[Any]:
+        """A scan of as many steps, in the same order."""
+        return scan(program, consts, carry, xs, self.length, self.reverse, self.unroll)
 
 
-def _abstract(*avals: Aval, program: Program, **loop: Any) -> list[Aval]:
-    settings = Loop(**loop)
-    consts, carry, xs = settings.parts(avals)
-    check_arguments("scan", program.in_avals, [*consts, *carry, *(_entry(aval) for aval in xs)])
-    check_arguments("scan", program.in_avals[settings.num_consts:][:settings.num_carry],
-                    program.out_avals[:settings.num_carry])
-    return [*program.out_avals[:settings.num_carry],
-            *(_stacked(aval, settings.length) for aval in program.out_avals[settings.num_carry:])]
+def scan(program: Program, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any], length: int,
+         reverse: bool = False, unroll: int = 1) -> list[Any]:
+    """Applies `scan_p` to lists of constants, carried values and stacked inputs."""
+    return bind(scan_p, *consts, *carry, *xs, program=program, length=length, reverse=reverse, unroll=unroll,
+                num_consts=len(consts), num_carry=len(carry))
+
+
+def _abstract(*avals: Aval, program: Program, **params: Any) -> list[Aval]:
+    loop = Loop(**params)
+    takes, makes = loop.takes(program), loop.makes(program)
+    consts, carry, xs = takes.split(avals)
+    check_arguments("scan", program.in_avals, [*consts, *carry, *map(_entry, xs)])
+    check_arguments("scan", takes.split(program.in_avals).carry, makes.split(program.out_avals).carry)
+    return _out_avals(program, loop)
 
 
 def _entry(aval: Aval) -> Aval:
     return aval.update(shape=aval.shape[1:])
 
 
-def _stacked(aval: Aval, length: int) -> Aval:
-    return Aval((length, *aval.shape), aval.dtype)
+def _out_avals(program: Program, loop: Loop) -> list[Aval]:
+    carry, ys = loop.makes(program).split(program.out_avals)
+    return [*carry, *(Aval((loop.length, *aval.shape), aval.dtype) for aval in ys)]
 
 
-def _run_numpy(*values: Any, program: Program, **loop: Any) -> list[Any]:
-    settings = Loop(**loop)
-    consts, carry, xs = settings.parts(values)
-    count = settings.num_carry
-    stacks = [np.empty((settings.length, *aval.shape), aval.dtype) for aval in program.out_avals[count:]]
-    steps = range(settings.length)
-    for step in reversed(steps) if settings.reverse else steps:
+def _run_numpy(*values: Any, program: Program, **params: Any) -> list[Any]:
+    loop = Loop(**params)
+    consts, carry, xs = loop.takes(program).split(values)
+    count = loop.num_carry
+    stacks = [np.empty((loop.length, *aval.shape), aval.dtype) for aval in program.out_avals[count:]]
+    steps = range(loop.length)
+    for step in reversed(steps) if loop.reverse else steps:
         outputs = numpy_executor.call(program, [*consts, *carry, *(x[step] for x in xs)])
         carry = outputs[:count]
         for stack, output in zip(stacks, outputs[count:], strict=True):
             stack[step] = output
     # Without a step the carry is the input itself, which nobody may be handed.
-    return [*(carry if settings.length else map(np.copy, carry)), *stacks]
+    return [*(carry if loop.length else map(np.copy, carry)), *stacks]
 
 
-def _emit(lax: Any, *values: Any, program: Program, **loop: Any) -> list[Any]:
-    settings = Loop(**loop)
-    consts, carry, xs = settings.parts(values)
-    count = settings.num_carry
+def _emit(lax: Any, *values: Any, program: Program, **params: Any) -> list[Any]:
+    loop = Loop(**params)
+    consts, carry, xs = loop.takes(program).split(values)
+    makes = loop.makes(program)
 
     def step(current: Any, entries: Any) -> Any:
-        outputs = xla_executor.emit(program, [*consts, *current, *entries])
-        return outputs[:count], outputs[count:]
+        return (*makes.split(xla_executor.emit(program, [*consts, *current, *entries])),)
 
-    final, stacks = lax.scan(step, carry, xs, settings.length, reverse=settings.reverse, unroll=settings.unroll)
+    final, stacks = lax.scan(step, carry, xs, loop.length, reverse=loop.reverse, unroll=loop.unroll)
     return [*final, *stacks]
 
 
 # --- forward mode -----------------------------------------------------------------------------------------
 
 
-def _reached_carry(program: Program, settings: Loop, wrt: Marks) -> Marks:
+def _reached_carry(program: Program, loop: Loop, wrt: Marks) -> Marks:
     """Which carried values have a tangent at some step, given which inputs have one."""
-    consts, carry, xs = settings.parts(wrt)
-    return closed_marks(lambda marks: reached_by(program, (*consts, *marks, *xs))[:settings.num_carry], carry)
+    consts, carry, xs = loop.takes(program).split(wrt)
+    makes = loop.makes(program)
+    return closed_marks(lambda marks: makes.split(reached_by(program, (*consts, *marks, *xs))).carry, carry)
 
 
-def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, **loop: Any) -> tuple[list[Any], list[Any]]:
-    settings = Loop(**loop)
-    carried = _reached_carry(program, settings, moving(tangents))
-    moved = _with_tangents(settings, tangents, carried)
+def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, **params: Any) -> tuple[list[Any], list[Any]]:
+    loop = Loop(**params)
+    takes, makes = loop.takes(program), loop.makes(program)
+    carried = _reached_carry(program, loop, moving(tangents))
+    tangents = _with_tangents(takes, tangents, carried)
     if apart(primals, tangents):
-        return _split_jvp(primals, moved, program, settings)
-    consts, carry, xs = settings.parts(moving(moved))
-    wrt = (*consts, *carry, *xs)
-    wanted = (*carried, *reached_by(program, wrt)[settings.num_carry:])
-    derived = dual_grouped(program, (len(consts), len(carry), len(xs)), wrt, wanted)
-    order = _output_order(settings.num_carry, len(program.outputs), sum(carried), sum(wanted))
-    fixed, begin, entries = ([*given, *present(along)] for given, along in
-                             zip(settings.parts(primals), settings.parts(moved), strict=True))
-    fixed = [*derived.captured, *fixed]
-    results = bind(scan_p, *fixed, *begin, *entries, program=_reordered_outputs(derived.program, order),
-                   **settings.resized(len(fixed), len(begin)))
-    restored: list[Any] = [None] * len(order)
-    for position, result in zip(order, results, strict=True):
-        restored[position] = result
-    count = len(program.outputs)
-    return restored[:count], _spread_outputs(program, settings, wanted, restored[count:])
+        return _split_jvp(primals, tangents, program, loop)
+    wrt = moving(tangents)
+    wanted = (*carried, *makes.split(reached_by(program, wrt)).ys)
+    both = dual_grouped(program, takes, makes, wrt, wanted)
+    consts, carry, xs = takes.with_tangents(primals, tangents)
+    outputs, found = makes.without_tangents(loop.again(both.program, [*both.captured, *consts], carry, xs), wanted)
+    return outputs, spread(_out_avals(program, loop), wanted, found)
 
 
-def _with_tangents(settings: Loop, tangents: Sequence[Any], carried: Marks) -> list[Any]:
+def _with_tangents(takes: Groups[Inputs], tangents: Sequence[Any], carried: Marks) -> list[Any]:
     """`tangents` with zeros for carried values that get a tangent at a later step."""
-    consts, carry, xs = settings.parts(tangents)
+    consts, carry, xs = takes.split(tangents)
     return [*consts, *(instantiate(tangent) if marked else tangent
                        for tangent, marked in zip(carry, carried, strict=True)), *xs]
-
-
-def _spread_outputs(program: Program, settings: Loop, wanted: Sequence[bool], given: Sequence[Any]) -> list[Any]:
-    count = settings.num_carry
-    avals = [*program.out_avals[:count], *(_stacked(aval, settings.length) for aval in program.out_avals[count:])]
-    return spread(avals, wanted, given)
-
-
-def _output_order(carry: int, outputs: int, carry_tangents: int, tangents: int) -> list[int]:
-    """(outputs, tangents) as (carry, tangents of the carry, stacked outputs, their tangents)."""
-    return [*range(carry), *range(outputs, outputs + carry_tangents), *range(carry, outputs),
-            *range(outputs + carry_tangents, outputs + tangents)]
-
-
-def _reordered_outputs(program: Program, order: Sequence[int]) -> Program:
-    return remembered(program, ("output order", tuple(order)), lambda: Program(
-        program.inputs, program.equations, [program.outputs[index] for index in order], program.captured))
 
 
 # --- linearization: a scan of known work that stacks what the tangent scan needs -----------------------------
@@ -181,33 +188,36 @@ class _Halves(NamedTuple):
     wanted: Marks
 
 
-def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, settings: Loop,
-               ) -> tuple[list[Any], list[Any]]:
-    halves = _halves(program, moving(tangents), settings)
-    consts, carry, xs = settings.parts(primals)
+class _Half(NamedTuple):
+    """The inputs of the tangent half: known constants, known entries and stacks, and the tangents of each group."""
+
+    fixed: list[Any]
+    entries: list[Any]
+    consts: list[Any]
+    carry: list[Any]
+    xs: list[Any]
+
+
+def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, loop: Loop) -> tuple[list[Any], list[Any]]:
+    halves = _halves(program, moving(tangents), loop)
+    consts, carry, xs = loop.takes(program).split(primals)
     fixed = [*halves.captured, *consts]
     fixed += evaluate(halves.hoisted, fixed)
-    count = settings.num_carry
-    results = bind(scan_p, *fixed, *carry, *xs, program=halves.parts.forward, **settings.resized(len(fixed), count))
+    results = loop.again(halves.parts.forward, fixed, carry, xs)
     outputs, stacks = results[:len(program.outputs)], results[len(program.outputs):]
     if not any(halves.wanted):
-        return outputs, _spread_outputs(program, settings, halves.wanted, [])
-    consts_tangents, carry_tangents, xs_tangents = map(present, settings.parts(tangents))
-    # The tangent half takes (constants, entries, stacks, tangents); unused ones are left out.
-    body, known = halves.parts.tangent, [*fixed, *xs, *stacks]
-    needed = used(body)[:len(known)]
-    constants = chosen(fixed, needed[:len(fixed)])
-    entries = chosen(known[len(fixed):], needed[len(fixed):])
-    order = [index for index in range(len(fixed)) if needed[index]]
-    scanned = [index for index in range(len(fixed), len(known)) if needed[index]]
-    first = len(known) + len(consts_tangents)
-    second = first + len(carry_tangents)
-    arranged = _selected_inputs(body, (*order, *range(len(known), first), *range(first, second), *scanned,
-                                       *range(second, len(body.inputs))))
-    out_tangents = bind(scan_p, *constants, *consts_tangents, *carry_tangents, *entries, *xs_tangents,
-                        program=arranged, **settings.resized(len(constants) + len(consts_tangents),
-                                                             len(carry_tangents)))
-    return outputs, _spread_outputs(program, settings, halves.wanted, out_tangents)
+        return outputs, spread(_out_avals(program, loop), halves.wanted, [])
+    moved = loop.takes(program).each(present, tangents)
+    body, given = halves.parts.tangent, _Half(fixed, [*xs, *stacks], *moved)
+    takes = Groups(_Half, *map(len, given))
+    at, needed = takes.split(range(len(body.inputs))), takes.split(used(body))
+    # What is known and not used is left out.
+    places = Inputs([*chosen(at.fixed, needed.fixed), *at.consts], at.carry,
+                    [*chosen(at.entries, needed.entries), *at.xs])
+    values = joined(given)
+    found = loop.again(_selected_inputs(body, tuple(joined(places))), *([values[place] for place in group]
+                                                                       for group in places))
+    return outputs, spread(_out_avals(program, loop), halves.wanted, found)
 
 
 def _selected_inputs(program: Program, order: tuple[int, ...]) -> Program:
@@ -216,21 +226,21 @@ def _selected_inputs(program: Program, order: tuple[int, ...]) -> Program:
         [program.inputs[index] for index in order], program.equations, program.outputs))
 
 
-def _halves(program: Program, wrt: Marks, settings: Loop) -> _Halves:
-    _, carry, xs = settings.parts(wrt)
+def _halves(program: Program, wrt: Marks, loop: Loop) -> _Halves:
+    takes, makes = loop.takes(program), loop.makes(program)
 
     def make() -> _Halves:
         derived = linearized(program, wrt)
         reached = derived.extra.reached
-        wanted = (*carry, *reached[settings.num_carry:])
-        own = len(derived.captured) + settings.num_consts
+        wanted = (*takes.split(wrt).carry, *makes.split(reached).ys)
+        own = len(derived.captured) + loop.num_consts
         hoisted, rest = _hoist(derived.program, own)
-        fixed = own + len(hoisted.outputs)
-        free = (*[True] * fixed, *[False] * settings.num_carry, *[True] * len(xs))
+        _, carry, xs = takes.split(program.inputs)
+        free = (*[True] * (own + len(hoisted.outputs)), *[False] * len(carry), *[True] * len(xs))
         parts = partition(rest, len(program.outputs), derived.extra, free, keep_by_cost, wanted)
         return _Halves(derived.captured, hoisted, parts, wanted)
 
-    key = ("scan halves", wrt, settings.num_consts, settings.num_carry)
+    key = ("scan halves", wrt, loop.num_consts, loop.num_carry)
     halves: _Halves = consultation.remembered(program, key, make, lambda halves: not holds_tracers(halves.captured))
     return halves
 
@@ -255,104 +265,73 @@ def _hoist(program: Program, count: int) -> tuple[Program, Program]:
 # --- transposition ------------------------------------------------------------------------------------------
 
 
-def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **loop: Any) -> list[Any]:
-    settings = Loop(**loop)
-    linear = are_linear(inputs)
-    consts, _, xs = settings.parts(linear)
-    carried = closed_marks(lambda marks: dependent(program, (*consts, *marks, *xs))[:settings.num_carry],
-                           settings.parts(linear)[1])
+def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **params: Any) -> list[Any]:
+    loop = Loop(**params)
+    takes, makes = loop.takes(program), loop.makes(program)
+    consts, carry, xs = takes.split(are_linear(inputs))
     # A carried value may begin as a known one and meet linear ones later: it is linear then, and begins as a constant.
-    given_consts, given_carry, given_xs = settings.parts(inputs)
-    stacks = _known_carry(program, settings, carried, given_consts, given_carry, given_xs)
-    known_consts, known_xs = others(given_consts, consts), [*stacks, *others(given_xs, xs)]
-    count = settings.num_carry
-    ct_carry = [instantiate(cotangent) for cotangent in chosen(cotangents[:count], carried)]
-    ct_stacks = cotangents[count:]
-    body = _transposed_body(program, settings, (*consts, *carried, *xs), moving(ct_stacks))
-    sums = [zeros(aval.strong()) for aval in chosen(program.in_avals[:settings.num_consts], consts)]
-    results = bind(scan_p, *body.captured, *known_consts, *sums, *ct_carry, *known_xs, *present(ct_stacks),
-                   program=body.program, length=settings.length, reverse=not settings.reverse, unroll=settings.unroll,
-                   num_consts=len(body.captured) + len(known_consts), num_carry=len(sums) + len(ct_carry))
-    remaining = iter(results)
-    found: list[Any] = [next(remaining) if marked else None for marked in consts]
-    for value, marked in zip(given_carry, carried, strict=True):
-        cotangent = next(remaining) if marked else None
-        found.append(cotangent if type(value) is Linear else None)
-    return found + [next(remaining) if marked else None for marked in xs]
+    carried = closed_marks(lambda marks: makes.split(dependent(program, (*consts, *marks, *xs))).carry, carry)
+    linear = (*consts, *carried, *xs)
+    states = _known_carry(program, loop, linear, inputs)
+    known, moved = takes.each(others, inputs, linear), takes.each(chosen, program.in_avals, linear)
+    ct_carry, ct_ys = makes.split(cotangents)
+    arriving = [instantiate(cotangent) for cotangent in chosen(ct_carry, carried)]
+    body = _transposed_body(program, loop, linear, moving(ct_ys))
+    sums = [zeros(aval.strong()) for aval in moved.consts]
+    found = scan(body.program, [*body.captured, *known.consts], [*sums, *arriving],
+                 [*states, *known.xs, *present(ct_ys)], loop.length, not loop.reverse, loop.unroll)
+    return cotangents_of(inputs, linear, found)
 
 
-def _known_carry(program: Program, settings: Loop, carried: Marks, consts: Sequence[Any], carry: Sequence[Any],
-                 xs: Sequence[Any]) -> list[Any]:
+def _known_carry(program: Program, loop: Loop, linear: Marks, inputs: Sequence[Any]) -> list[Any]:
     """The carried values that are not linear, at every step: a scan of the known part alone."""
-    keep = [not marked for marked in carried]
-    if not any(keep):
+    takes, makes = loop.takes(program), loop.makes(program)
+    known, avals = takes.each(others, inputs, linear), takes.each(others, program.in_avals, linear)
+    if not known.carry:
         return []
-    count = settings.num_carry
-    known = with_outputs(program, [*keep, *[False] * (len(program.outputs) - count)])
-    linear = (*are_linear(consts), *carried, *are_linear(xs))
-    first = settings.num_consts
+    _, ys = makes.split(program.outputs)
+    kept = with_outputs(program, [*(not marked for marked in takes.split(linear).carry), *[False] * len(ys)])
 
-    def build(*values: Any) -> tuple[list[Any], None]:
-        given = iter(values)
-        inputs = [Linear(aval) if marked else next(given)
-                  for aval, marked in zip(program.in_avals, linear, strict=True)]
-        current = others(inputs[first:first + count], carried)
-        # A linear input is used by nothing here.
-        filled = [zeros(aval) if type(value) is Linear else value
-                  for aval, value in zip(program.in_avals, inputs, strict=True)]
-        return [*evaluate(known, filled), *current], None
+    def build(consts: list[Any], carry: list[Any], xs: list[Any]) -> list[Any]:
+        return [*evaluate(kept, with_zeros(program.in_avals, linear, [*consts, *carry, *xs])), *carry]
 
-    body = derive(known, ("known carry", linear, first, count), build, others(program.in_avals, linear)).program
-    given_consts, given_carry, given_xs = others(consts, are_linear(consts)), chosen(carry, keep), \
-        others(xs, are_linear(xs))
-    results = bind(scan_p, *given_consts, *given_carry, *given_xs, program=body,
-                   **settings.resized(len(given_consts), len(given_carry)))
-    return results[len(given_carry):]
+    key = ("known carry", linear, loop.num_consts, loop.num_carry)
+    body = derive_grouped(kept, key, build, **avals._asdict()).program
+    return loop.again(body, *known)[len(known.carry):]
 
 
-def _transposed_body(program: Program, settings: Loop, linear: Marks, arriving: Marks) -> Derived:
+def _transposed_body(program: Program, loop: Loop, linear: Marks, arriving: Marks) -> Derived:
     """One step backwards.
 
     (known constants; sums for linear constants, cotangents of the carry; known carry, known entries, cotangents of
     those stacked outputs that `arriving` marks) -> (sums, cotangents of the carry; cotangents of linear entries).
     """
-    avals = program.in_avals
-    consts, carry, xs = settings.parts(linear)
-    const_avals, carry_avals, x_avals = settings.parts(avals)
-    out_avals = program.out_avals[settings.num_carry:]
-    sizes = [*map(len, (others(const_avals, consts), chosen(const_avals, consts), chosen(carry_avals, carry),
-                        others(carry_avals, carry), others(x_avals, xs)))]
-    in_avals = [*others(const_avals, consts), *(aval.strong() for aval in chosen(const_avals, consts)),
-                *chosen(carry_avals, carry), *others(carry_avals, carry), *others(x_avals, xs),
-                *chosen(out_avals, arriving)]
+    takes, makes = loop.takes(program), loop.makes(program)
+    avals, marks = program.in_avals, takes.split(linear)
+    known, moved = takes.each(others, avals, linear), takes.each(chosen, avals, linear)
 
-    def build(*values: Any) -> tuple[list[Any], None]:
-        given = iter(values)
-        known_consts, sums, ct_carry, known_carry, known_xs = (
-            [next(given) for _ in range(size)] for size in sizes)
-        known = iter([*known_consts, *known_carry, *known_xs])
-        inputs = [Linear(aval) if marked else next(known) for aval, marked in zip(avals, linear, strict=True)]
-        cotangents_in = iter(ct_carry)
-        cotangents = [next(cotangents_in) if marked else Zero(aval)
-                      for aval, marked in zip(program.out_avals, carry, strict=False)]
-        cotangents += spread(out_avals, arriving, list(given))
-        found_consts, found_carry, found_xs = settings.parts(backward(program, inputs, cotangents))
-        return [*added(sums, chosen(found_consts, consts)), *map(instantiate, chosen(found_carry, carry)),
-                *map(instantiate, chosen(found_xs, xs))], None
+    def build(consts: list[Any], sums: list[Any], ct_carry: list[Any], carry: list[Any], xs: list[Any],
+              ct_ys: list[Any]) -> list[Any]:
+        inputs = with_markers(avals, linear, [*consts, *carry, *xs])
+        cotangents = spread(program.out_avals, (*marks.carry, *arriving), [*ct_carry, *ct_ys])
+        found = takes.each(chosen, backward(program, inputs, cotangents), linear)
+        return [*added(sums, found.consts), *map(instantiate, found.carry), *map(instantiate, found.xs)]
 
-    key = ("transposed step", linear, arriving, settings.num_consts, settings.num_carry)
-    return derive(program, key, build, in_avals)
+    key = ("transposed step", linear, arriving, loop.num_consts, loop.num_carry)
+    return derive_grouped(
+        program, key, build, consts=known.consts, sums=[aval.strong() for aval in moved.consts], ct_carry=moved.carry,
+        carry=known.carry, xs=known.xs, ct_ys=chosen(makes.split(program.out_avals).ys, arriving))
 
 
 # --- batching -------------------------------------------------------------------------------------------------
 
 
-def _batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, **loop: Any,
+def _batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, **params: Any,
            ) -> tuple[list[Any], list[int | None]]:
-    settings = Loop(**loop)
-    count = settings.num_carry
-    consts, carry, xs = settings.parts(values)
-    const_axes, carry_axes, x_axes = settings.parts(axes)
+    loop = Loop(**params)
+    takes, makes = loop.takes(program), loop.makes(program)
+    consts, carry, xs = takes.split(values)
+    const_axes, carry_axes, x_axes = takes.split(axes)
     # Entries of a scanned input have the batch axis first, so the input has it second.
     xs = [x if axis is None else move_axis(x, axis, 1) for x, axis in zip(xs, x_axes, strict=True)]
 
@@ -360,15 +339,14 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, program: Pro
         return (*const_axes, *lane_axes(marks), *(None if axis is None else 0 for axis in x_axes))
 
     open_axes = (None,) * len(program.outputs)
-    carried = closed_marks(lambda marks: batched_program(program, size, in_axes(marks), open_axes).extra[:count],
-                           [axis is not None for axis in carry_axes])
-    stacked = batched_program(program, size, in_axes(carried), open_axes).extra[count:]
-    out_axes = lane_axes((*carried, *stacked))
-    derived = batched_program(program, size, in_axes(carried), out_axes)
-    carry = fronted(size, carry, carry_axes, carried)
-    results = bind(scan_p, *derived.captured, *consts, *carry, *xs, program=derived.program,
-                   **settings.resized(len(derived.captured) + len(consts), count))
-    return results, [*out_axes[:count], *(None if axis is None else 1 for axis in out_axes[count:])]
+    carried = closed_marks(
+        lambda marks: makes.split(batched_program(program, size, in_axes(marks), open_axes).extra).carry,
+        [axis is not None for axis in carry_axes])
+    _, stacked = makes.split(batched_program(program, size, in_axes(carried), open_axes).extra)
+    carried_axes, stacked_axes = lane_axes(carried), lane_axes(stacked)
+    derived = batched_program(program, size, in_axes(carried), (*carried_axes, *stacked_axes))
+    results = loop.again(derived.program, [*derived.captured, *consts], fronted(size, carry, carry_axes, carried), xs)
+    return results, [*carried_axes, *(None if axis is None else 1 for axis in stacked_axes)]
 
 
 def _cost(*avals: Aval, program: Program, length: int, **_: Any) -> Cost:
@@ -376,23 +354,12 @@ def _cost(*avals: Aval, program: Program, length: int, **_: Any) -> Cost:
     return Cost(length * one.flops, length * one.bytes)
 
 
-def _regions(operands: Sequence[Any], *, program: Program, **loop: Any) -> tuple[Region, ...]:
-    settings = Loop(**loop)
-    consts, carry = settings.num_consts, settings.num_carry
-    taken = consts + carry
-    inputs = (Links("same", 0, consts), Links("carry", consts, carry),
-              Links("entry", taken, len(program.inputs) - taken))
-    outputs = (Links("carry", 0, carry), Links("entry", carry, len(program.outputs) - carry))
-    return (Region("body", ("program",), program, inputs, outputs, settings.length, settings.reverse),)
+def _regions(operands: Sequence[Any], *, program: Program, **params: Any) -> tuple[Region, ...]:
+    loop = Loop(**params)
+    return (Region("body", ("program",), program, loop.takes(program).links(consts="same", carry="carry", xs="entry"),
+                   loop.makes(program).links(carry="carry", ys="entry"), loop.length, loop.reverse),)
 
 
 scan_p = register(Primitive(name="scan", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
                             transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
 """(constants, carry, stacked inputs) -> (carry, stacked outputs), one step for each entry."""
-
-
-def scan(program: Program, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any], length: int,
-         reverse: bool = False, unroll: int = 1) -> list[Any]:
-    """Applies `scan_p` to lists of constants, carried values and stacked inputs."""
-    return bind(scan_p, *consts, *carry, *xs, program=program, length=length, reverse=reverse, unroll=unroll,
-                num_consts=len(consts), num_carry=len(carry))

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad.control.call import check_arguments
-from fxgrad.control.wiring import are_linear, dual_program, moving, with_outputs
+from fxgrad.control.groups import are_linear, moving
+from fxgrad.control.wiring import dual_program, with_outputs
 from fxgrad.core.avals import Aval
 from fxgrad.core.interpreter import Derived, bind
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register

@@ -10,22 +10,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.control.call import check_arguments
-from fxgrad.control.lanes import batched_marks, fronted, lane_axes
-from fxgrad.control.wiring import (
-    apart,
+from fxgrad.control.groups import (
+    Carry,
+    Groups,
+    Step,
     are_linear,
-    closed_marks,
-    dual_grouped,
+    chosen,
+    cotangents_of,
+    derive_grouped,
+    divided,
+    joined,
     moving,
     present,
-    reached_by,
+    step_groups,
 )
+from fxgrad.control.lanes import batched_marks, fronted, lane_axes
+from fxgrad.control.wiring import apart, closed_marks, dual_grouped, reached_by
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.interpreter import Derived, bind, derive, evaluate
 from fxgrad.core.primitive import Cost, Primitive, register, registry
@@ -61,41 +67,55 @@ def sweep(count: Any, step: Program, step_consts: Sequence[Any], back: Program, 
                 num_step_consts=len(step_consts), num_back_consts=len(back_consts))
 
 
-class _Parts:
-    """The inputs of a sweep, or marks of them, by kind."""
+class Inputs(NamedTuple):
+    """The groups of the inputs; `steps` is their number, one value."""
 
-    def __init__(self, values: Sequence[Any], step: Program, num_step_consts: int, num_back_consts: int) -> None:
-        sizes = (1, num_step_consts, num_back_consts, len(step.outputs))
-        parts, start = [], 0
-        for size in sizes:
-            parts.append(list(values[start:start + size]))
-            start += size
-        (self.count,), self.step_consts, self.back_consts, self.state = parts
-        self.carry = list(values[start:])
+    steps: list[Any]
+    step_consts: list[Any]
+    back_consts: list[Any]
+    state: list[Any]
+    carry: list[Any]
 
 
-def _abstract(*avals: Aval, step: Program, back: Program, num_step_consts: int, num_back_consts: int) -> list[Aval]:
-    parts = _Parts(avals, step, num_step_consts, num_back_consts)
-    if parts.count.shape != () or not dtypes.is_integer(parts.count.dtype):
-        raise DTypeError(f"sweep: the number of steps must be an integer scalar, got {parts.count}")
-    check_arguments("sweep", step.in_avals, [*parts.step_consts, *parts.state])
-    check_arguments("sweep", step.out_avals, parts.state)
-    check_arguments("sweep", back.in_avals, [*parts.back_consts, *parts.state, *parts.carry])
-    check_arguments("sweep", back.out_avals, parts.carry)
+class BackInputs(NamedTuple):
+    """The groups of the inputs of `back`."""
+
+    consts: list[Any]
+    state: list[Any]
+    carry: list[Any]
+
+
+def _groups(step: Program, back: Program, num_step_consts: int, num_back_consts: int) -> Groups[Inputs]:
+    return Groups(Inputs, 1, num_step_consts, num_back_consts, len(step.outputs), len(back.outputs))
+
+
+def _back_groups(step: Program, back: Program) -> tuple[Groups[BackInputs], Groups[Carry]]:
+    """The inputs and the outputs of `back`."""
+    state, carry = len(step.outputs), len(back.outputs)
+    return Groups(BackInputs, len(back.inputs) - state - carry, state, carry), Groups(Carry, carry)
+
+
+def _abstract(*avals: Aval, step: Program, back: Program, **counts: int) -> list[Aval]:
+    (count,), step_consts, back_consts, state, carry = _groups(step, back, **counts).split(avals)
+    if count.shape != () or not dtypes.is_integer(count.dtype):
+        raise DTypeError(f"sweep: the number of steps must be an integer scalar, got {count}")
+    check_arguments("sweep", step.in_avals, [*step_consts, *state])
+    check_arguments("sweep", step.out_avals, state)
+    check_arguments("sweep", back.in_avals, [*back_consts, *state, *carry])
+    check_arguments("sweep", back.out_avals, carry)
     return back.out_avals
 
 
-def _run_numpy(*values: Any, step: Program, back: Program, num_step_consts: int, num_back_consts: int) -> list[Any]:
-    parts = _Parts(values, step, num_step_consts, num_back_consts)
-    states, carry = [], parts.carry
-    state = parts.state
-    for _ in range(int(parts.count)):
+def _run_numpy(*values: Any, step: Program, back: Program, **counts: int) -> list[Any]:
+    (count,), step_consts, back_consts, state, carry = _groups(step, back, **counts).split(values)
+    states = []
+    for _ in range(int(count)):
         states.append(state)
-        if len(states) < parts.count:
-            state = numpy_executor.call(step, [*parts.step_consts, *state])
+        if len(states) < count:
+            state = numpy_executor.call(step, [*step_consts, *state])
     begun = bool(states)
     while states:
-        carry = numpy_executor.call(back, [*parts.back_consts, *states.pop(), *carry])
+        carry = numpy_executor.call(back, [*back_consts, *states.pop(), *carry])
     return carry if begun else [np.copy(value)[()] for value in carry]
 
 
@@ -129,27 +149,30 @@ def _loop(name: str, *values: Any, **params: Any) -> list[Any]:
     return bind(registry[name], *values, **params)
 
 
-def with_table(step: Program, back: Program, num_step_consts: int, num_back_consts: int) -> Derived:
+def with_table(step: Program, back: Program) -> Derived:
     """A program equal to the sweep, made of loops: (count, constants, state, carry) -> carry."""
-    state_avals, carry_avals = step.out_avals, back.out_avals
-    size = table_size(state_avals)
-    advance = _advance(step, num_step_consts, size)
-    visit = _visit(step, back, num_step_consts, num_back_consts, advance, size)
-    count_avals = [INDEX, *step.in_avals[:num_step_consts], *back.in_avals[:num_back_consts], *state_avals,
-                   *carry_avals]
+    size = table_size(step.out_avals)
+    ahead, behind = _types(step, back)
+    visit = _visit(step, back, _advance(step, ahead.consts, size), size)
 
-    def build(*values: Any) -> tuple[list[Any], None]:
-        parts = _Parts(values, step, num_step_consts, num_back_consts)
-        fixed = [*visit.captured, *parts.step_consts, *parts.back_consts]
-        slots = [_stored(zeros(Aval((size + 1, *aval.shape), aval.dtype)), value, _number(0))
-                 for aval, value in zip(state_avals, parts.state, strict=True)]
-        begin = [sub(parts.count, _number(1)), zeros(INDEX), zeros(Aval((size + 1,), dtypes.int32)), *slots,
-                 *parts.carry]
+    def build(count: list[Any], step_consts: list[Any], back_consts: list[Any], state: list[Any], carry: list[Any],
+              ) -> list[Any]:
+        fixed = [*visit.captured, *step_consts, *back_consts]
+        slots = [_stored(zeros(slot), value, _number(0))
+                 for slot, value in zip(_slot_avals(step.out_avals, size), state, strict=True)]
+        begin = [sub(*count, _number(1)), zeros(INDEX), zeros(_positions_aval(size)), *slots, *carry]
         results = _loop("while", *fixed, *begin, condition=_not_negative(visit.program, len(fixed)),
                         body=visit.program, num_condition_consts=0, num_body_consts=len(fixed))
-        return results[3 + len(state_avals):], None
+        return results[len(results) - len(carry):]
 
-    return derive(back, ("with table", step, num_step_consts, num_back_consts), build, count_avals)
+    return derive_grouped(back, ("with table", step), build, count=[INDEX],
+                          step_consts=ahead.consts, back_consts=behind.consts, state=step.out_avals,
+                          carry=back.out_avals)
+
+
+def _types(step: Program, back: Program) -> tuple[Step, BackInputs]:
+    """The types of the inputs of `step` and of `back`, by group."""
+    return step_groups(step)[0].split(step.in_avals), _back_groups(step, back)[0].split(back.in_avals)
 
 
 def _not_negative(body: Program, num_consts: int) -> Program:
@@ -158,20 +181,22 @@ def _not_negative(body: Program, num_consts: int) -> Program:
     return derive(body, "first is not negative", build, body.in_avals[num_consts:]).program
 
 
-def _advance(step: Program, num_consts: int, size: int) -> Derived:
+def _slot_avals(state: Sequence[Aval], size: int) -> list[Aval]:
+    """The types of the table: `size` places for each value of the state, and one for what is not kept."""
+    return [Aval((size + 1, *aval.shape), aval.dtype) for aval in state]
+
+
+def _positions_aval(size: int) -> Aval:
+    return Aval((size + 1,), dtypes.int32)
+
+
+def _advance(step: Program, const_avals: Sequence[Aval], size: int) -> Derived:
     """One stretch forward, to the target or to a state worth keeping, which goes into the next free place.
 
     (table of reaches, target, constants, position, top, positions, slots, state) -> the last five.
     """
-    state_avals = step.out_avals
-
-    def build(*values: Any) -> tuple[list[Any], None]:
-        given = iter(values)
-        reaches, target = next(given), next(given)
-        consts = [next(given) for _ in range(num_consts)]
-        position, top, positions = next(given), next(given), next(given)
-        slots = [next(given) for _ in state_avals]
-        state = list(given)
+    def build(fixed: list[Any], consts: list[Any], places: list[Any], slots: list[Any], state: list[Any]) -> list[Any]:
+        (reaches, target), (position, top, positions) = fixed, places
         free, distance = sub(_number(size - 1), top), add(sub(target, position), _number(1))
         row = reshape(dynamic_slice(reaches, [free, _number(0)], (1, REPETITIONS)), (REPETITIONS,))
         short = lt(row, distance)
@@ -179,50 +204,42 @@ def _advance(step: Program, num_consts: int, size: int) -> Derived:
         beyond = eq(reduce_sum(convert(short, dtypes.int32), (0,)), _number(REPETITIONS))
         stretch = where(beyond, maximum(stretch, div(distance, _number(2))), stretch)
         stretch = minimum(stretch, sub(distance, _number(1)))
-        state = _loop("for", stretch, *consts, *state, program=step, num_consts=num_consts)
+        state = _loop("for", stretch, *consts, *state, program=step, num_consts=len(consts))
         position = add(position, stretch)
         keep = and_(lt(position, target), gt(free, _number(0)))
         place = where(keep, add(top, _number(1)), _number(size))  # the last place is for what is not kept
-        return [position, where(keep, place, top),
-                _stored(positions, position, place),
-                *(_stored(slot, value, place) for slot, value in zip(slots, state, strict=True)), *state], None
+        return [position, where(keep, place, top), _stored(positions, position, place),
+                *(_stored(slot, value, place) for slot, value in zip(slots, state, strict=True)), *state]
 
-    return derive(step, ("advance", num_consts, size), build, [
-        Aval((size, REPETITIONS), dtypes.int32), INDEX, *step.in_avals[:num_consts], INDEX, INDEX,
-        Aval((size + 1,), dtypes.int32), *_slot_avals(state_avals, size), *state_avals])
-
-
-def _slot_avals(state: Sequence[Aval], size: int) -> list[Aval]:
-    return [Aval((size + 1, *aval.shape), aval.dtype) for aval in state]
+    return derive_grouped(
+        step, ("advance", len(const_avals), size), build, fixed=[Aval((size, REPETITIONS), dtypes.int32), INDEX],
+        consts=const_avals, places=[INDEX, INDEX, _positions_aval(size)], slots=_slot_avals(step.out_avals, size),
+        state=step.out_avals)
 
 
-def _visit(step: Program, back: Program, num_step_consts: int, num_back_consts: int, advance: Derived, size: int,
-           ) -> Derived:
+def _visit(step: Program, back: Program, advance: Derived, size: int) -> Derived:
     """One step back: (constants, target, top, positions, slots, carry) -> the last five for the step before."""
-    state_avals = step.out_avals
+    ahead, behind = _types(step, back)
 
-    def build(*values: Any) -> tuple[list[Any], None]:
-        given = iter(values)
-        step_consts = [next(given) for _ in range(num_step_consts)]
-        back_consts = [next(given) for _ in range(num_back_consts)]
-        target, top, positions = next(given), next(given), next(given)
-        slots = [next(given) for _ in state_avals]
+    def build(step_consts: list[Any], back_consts: list[Any], places: list[Any], slots: list[Any], carry: list[Any],
+              ) -> list[Any]:
+        target, top, positions = places
         position = _entry(positions, top)
         state = [_entry(slot, top) for slot in slots]
         fixed = [*advance.captured, reach(size), target, *step_consts]
-        ahead = derive(advance.program, "ahead", lambda goal, now, *_: ([lt(now, goal)], None),
+        going = derive(advance.program, "ahead", lambda goal, now, *_: ([lt(now, goal)], None),
                        [INDEX, *advance.program.out_avals]).program
-        results = _loop("while", target, *fixed, position, top, positions, *slots, *state, condition=ahead,
-                        body=advance.program, num_condition_consts=1, num_body_consts=len(fixed))
-        _, top, positions, *rest = results
-        slots, state = rest[:len(slots)], rest[len(slots):]
-        carry = evaluate(back, [*back_consts, *state, *given])
+        _, top, positions, *rest = _loop(
+            "while", target, *fixed, position, top, positions, *slots, *state, condition=going, body=advance.program,
+            num_condition_consts=1, num_body_consts=len(fixed))
+        slots, state = divided(rest, (len(slots), len(state)))
+        carry = evaluate(back, [*back_consts, *state, *carry])
         done = convert(eq(_entry(positions, top), target), dtypes.int32)
-        return [sub(target, _number(1)), sub(top, done), positions, *slots, *carry], None
+        return [sub(target, _number(1)), sub(top, done), positions, *slots, *carry]
 
-    return derive(back, ("visit", step, num_step_consts, num_back_consts), build, [
-        *step.in_avals[:num_step_consts], *back.in_avals[:num_back_consts], INDEX, INDEX,
-        Aval((size + 1,), dtypes.int32), *_slot_avals(state_avals, size), *back.out_avals])
+    return derive_grouped(
+        back, ("visit", step), build, step_consts=ahead.consts, back_consts=behind.consts,
+        places=[INDEX, INDEX, _positions_aval(size)], slots=_slot_avals(step.out_avals, size), carry=back.out_avals)
 
 
 def _entry(table: Any, place: Any) -> Any:
@@ -235,16 +252,14 @@ def _stored(table: Any, value: Any, place: Any) -> Any:
     return dynamic_update_slice(table, reshape(value, (1, *shape)), [place, *[_number(0)] * len(shape)])
 
 
-def _by_table(values: Sequence[Any], step: Program, back: Program, num_step_consts: int, num_back_consts: int,
-              ) -> tuple[Program, list[Any]]:
+def _by_table(values: Sequence[Any], step: Program, back: Program) -> tuple[Program, list[Any]]:
     """The program made of loops, and its inputs."""
-    derived = with_table(step, back, num_step_consts, num_back_consts)
+    derived = with_table(step, back)
     return derived.program, [*derived.captured, convert(values[0], dtypes.int32), *values[1:]]
 
 
-def _emit(lax: Any, *values: Any, step: Program, back: Program, num_step_consts: int, num_back_consts: int,
-          ) -> list[Any]:
-    derived = with_table(step, back, num_step_consts, num_back_consts)
+def _emit(lax: Any, *values: Any, step: Program, back: Program, **counts: int) -> list[Any]:
+    derived = with_table(step, back)
     count = lax.convert_element_type(values[0], np.int32)
     return xla_executor.emit(derived.program, [*derived.captured, count, *values[1:]])
 
@@ -252,92 +267,87 @@ def _emit(lax: Any, *values: Any, step: Program, back: Program, num_step_consts:
 # --- derivatives --------------------------------------------------------------------------------------------
 
 
-def _jvp(primals: list[Any], tangents: list[Any], *, step: Program, back: Program, num_step_consts: int,
-         num_back_consts: int) -> tuple[list[Any], list[Any]]:
+def _jvp(primals: list[Any], tangents: list[Any], *, step: Program, back: Program, **counts: int,
+         ) -> tuple[list[Any], list[Any]]:
     if apart(primals, tangents):
         # Known and linear work are told apart in the loops that a sweep is made of.
-        program, inputs = _by_table(primals, step, back, num_step_consts, num_back_consts)
+        program, inputs = _by_table(primals, step, back)
         unmoved = len(inputs) - len(primals) + 1
         return forward(program, inputs, [*map(Zero, map(aval_of, inputs[:unmoved])), *tangents[1:]])
-    given = _Parts(primals, step, num_step_consts, num_back_consts)
-    moved = _Parts(tangents, step, num_step_consts, num_back_consts)
-    states = closed_marks(lambda marks: reached_by(step, (*moving(moved.step_consts), *marks)), moving(moved.state))
-    carried = closed_marks(
-        lambda marks: reached_by(back, (*moving(moved.back_consts), *states, *marks)), moving(moved.carry))
+    takes = _groups(step, back, **counts)
+    (count,), step_consts, back_consts, state, carry = takes.split(primals)
+    _, step_marks, back_marks, state_marks, carry_marks = takes.split(moving(tangents))
+    states = closed_marks(lambda marks: reached_by(step, (*step_marks, *marks)), state_marks)
+    carried = closed_marks(lambda marks: reached_by(back, (*back_marks, *states, *marks)), carry_marks)
     if not any(carried):
-        return sweep(given.count, step, given.step_consts, back, given.back_consts, given.state, given.carry), \
-            list(map(Zero, back.out_avals))
-    ahead = dual_grouped(step, (num_step_consts, len(given.state)), (*moving(moved.step_consts), *states), states)
-    behind = dual_grouped(back, (num_back_consts, len(given.state), len(given.carry)),
-                          (*moving(moved.back_consts), *states, *carried), carried)
-    state_tangents = [instantiate(one) for one, marked in zip(moved.state, states, strict=True) if marked]
-    carry_tangents = [instantiate(one) for one, marked in zip(moved.carry, carried, strict=True) if marked]
-    results = sweep(given.count, ahead.program, [*ahead.captured, *given.step_consts, *present(moved.step_consts)],
-                    behind.program, [*behind.captured, *given.back_consts, *present(moved.back_consts)],
-                    [*given.state, *state_tangents], [*given.carry, *carry_tangents])
-    count = len(given.carry)
-    return results[:count], spread(back.out_avals, carried, results[count:])
+        return sweep(count, step, step_consts, back, back_consts, state, carry), list(map(Zero, back.out_avals))
+    ahead = dual_grouped(step, *step_groups(step), (*step_marks, *states), states)
+    behind = dual_grouped(back, *_back_groups(step, back), (*back_marks, *states, *carried), carried)
+    moved = takes.split(tangents)
+    along = [instantiate(tangent) for tangent in chosen([*moved.state, *moved.carry], (*states, *carried))]
+    state_along, carry_along = divided(along, (sum(states), sum(carried)))
+    results = sweep(count, ahead.program, [*ahead.captured, *step_consts, *present(moved.step_consts)],
+                    behind.program, [*behind.captured, *back_consts, *present(moved.back_consts)],
+                    [*state, *state_along], [*carry, *carry_along])
+    return results[:len(carry)], spread(back.out_avals, carried, results[len(carry):])
 
 
-def _transpose(cotangents: list[Any], inputs: list[Any], *, step: Program, back: Program, num_step_consts: int,
-               num_back_consts: int) -> list[Any]:
+def _transpose(cotangents: list[Any], inputs: list[Any], *, step: Program, back: Program, **counts: int) -> list[Any]:
     """Linear in the carry alone, it is a loop forwards; in general, that of the loops it is made of."""
-    linear = _Parts(are_linear(inputs), step, num_step_consts, num_back_consts)
-    if any((linear.count, *linear.step_consts, *linear.back_consts, *linear.state)) or not all(linear.carry):
-        program, given = _by_table(inputs, step, back, num_step_consts, num_back_consts)
+    takes = _groups(step, back, **counts)
+    *known, carry = takes.split(are_linear(inputs))
+    if any(map(any, known)) or not all(carry):
+        program, given = _by_table(inputs, step, back)
         found = backward(program, given, cotangents)
         return [None, *found[len(given) - len(inputs) + 1:]]
-    given_parts = _Parts(inputs, step, num_step_consts, num_back_consts)
-    body = _along(step, back, num_step_consts, num_back_consts)
-    consts = [*body.captured, *given_parts.step_consts, *given_parts.back_consts]
-    results = _loop("for", given_parts.count, *consts, *given_parts.state, *map(instantiate, cotangents),
-                    program=body.program, num_consts=len(consts))
-    return [*[None] * (len(inputs) - len(cotangents)), *results[len(given_parts.state):]]
+    (count,), step_consts, back_consts, state, _ = takes.split(inputs)
+    body = _along(step, back)
+    consts = [*body.captured, *step_consts, *back_consts]
+    results = _loop("for", count, *consts, *state, *map(instantiate, cotangents), program=body.program,
+                    num_consts=len(consts))
+    return cotangents_of(inputs, joined([*known, carry]), results[len(state):])
 
 
-def _along(step: Program, back: Program, num_step_consts: int, num_back_consts: int) -> Derived:
+def _along(step: Program, back: Program) -> Derived:
     """(constants, state, cotangents of the carry) -> (next state, cotangents of the carry one visit earlier)."""
-    state_avals = step.out_avals
+    ahead, behind = _types(step, back)
+    back_takes, _ = _back_groups(step, back)
 
-    def build(*values: Any) -> tuple[list[Any], None]:
-        given = iter(values)
-        step_consts = [next(given) for _ in range(num_step_consts)]
-        back_consts = [next(given) for _ in range(num_back_consts)]
-        state = [next(given) for _ in state_avals]
-        found = backward(back, [*back_consts, *state, *map(Linear, back.out_avals)], list(given))
+    def build(step_consts: list[Any], back_consts: list[Any], state: list[Any], arriving: list[Any]) -> list[Any]:
+        found = backward(back, [*back_consts, *state, *map(Linear, back.out_avals)], arriving)
         following = evaluate(step, [*step_consts, *state])
-        return [*following, *map(instantiate, found[num_back_consts + len(state):])], None
+        return [*following, *map(instantiate, back_takes.split(found).carry)]
 
-    return derive(back, ("along", step, num_step_consts), build, [
-        *step.in_avals[:num_step_consts], *back.in_avals[:num_back_consts], *state_avals, *back.out_avals])
+    return derive_grouped(back, ("along", step), build, step_consts=ahead.consts,
+                          back_consts=behind.consts, state=step.out_avals, arriving=back.out_avals)
 
 
 # --- batching -----------------------------------------------------------------------------------------------
 
 
-def _batch(size: int, values: list[Any], axes: list[int | None], *, step: Program, back: Program,
-           num_step_consts: int, num_back_consts: int) -> tuple[list[Any], list[int | None]]:
+def _batch(size: int, values: list[Any], axes: list[int | None], *, step: Program, back: Program, **counts: int,
+           ) -> tuple[list[Any], list[int | None]]:
     if axes[0] is not None:
         # Each lane has its own number of steps: that is written with loops once, in theirs.
-        derived = with_table(step, back, num_step_consts, num_back_consts)
+        derived = with_table(step, back)
         given = [Batched(value, None) for value in derived.captured]
         given.append(Batched(convert(values[0], dtypes.int32), axes[0]))
         given += [Batched(value, axis) for value, axis in zip(values[1:], axes[1:], strict=True)]
         outputs = Batch(size).run(derived.program, given)
         return [put_axis(output, size, 0) for output in outputs], [0] * len(outputs)
-    given_parts, where_parts = (_Parts(each, step, num_step_consts, num_back_consts) for each in (values, axes))
-    states = batched_marks(step, size, where_parts.step_consts, [axis is not None for axis in where_parts.state])
-    state_axes = lane_axes(states)
-    carried = batched_marks(back, size, [*where_parts.back_consts, *state_axes],
-                       [axis is not None for axis in where_parts.carry])
-    ahead = batched_program(step, size, (*where_parts.step_consts, *state_axes), state_axes)
-    out_axes = lane_axes(carried)
-    behind = batched_program(back, size, (*where_parts.back_consts, *state_axes, *out_axes), out_axes)
-    results = sweep(given_parts.count, ahead.program, [*ahead.captured, *given_parts.step_consts],
-                    behind.program, [*behind.captured, *given_parts.back_consts],
-                    fronted(size, given_parts.state, where_parts.state, states),
-                    fronted(size, given_parts.carry, where_parts.carry, carried))
-    return results, list(out_axes)
+    takes = _groups(step, back, **counts)
+    (count,), step_consts, back_consts, state, carry = takes.split(values)
+    _, step_const_axes, back_const_axes, state_axes, carry_axes = takes.split(axes)
+    states = batched_marks(step, size, step_const_axes, [axis is not None for axis in state_axes])
+    state_lanes = lane_axes(states)
+    carried = batched_marks(back, size, [*back_const_axes, *state_lanes], [axis is not None for axis in carry_axes])
+    carry_lanes = lane_axes(carried)
+    ahead = batched_program(step, size, (*step_const_axes, *state_lanes), state_lanes)
+    behind = batched_program(back, size, (*back_const_axes, *state_lanes, *carry_lanes), carry_lanes)
+    results = sweep(count, ahead.program, [*ahead.captured, *step_consts], behind.program,
+                    [*behind.captured, *back_consts], fronted(size, state, state_axes, states),
+                    fronted(size, carry, carry_axes, carried))
+    return results, list(carry_lanes)
 
 
 def _cost(*avals: Aval, step: Program, back: Program, **_: int) -> Cost:
@@ -345,15 +355,12 @@ def _cost(*avals: Aval, step: Program, back: Program, **_: int) -> Cost:
     return Cost(one.flops + other.flops, one.bytes + other.bytes)
 
 
-def _regions(operands: Sequence[Any], *, step: Program, back: Program, num_step_consts: int, num_back_consts: int,
-             ) -> tuple[Region, ...]:
-    state, carry = len(step.outputs), len(back.outputs)
-    first = 1 + num_step_consts + num_back_consts
-    inside = Links("inside", 0, state)
-    takes = Links("same", 1 + num_step_consts, num_back_consts), inside, Links("carry", first + state, carry)
-    return (Region("step", ("step",), step, (Links("same", 1, num_step_consts), Links("carry", first, state)),
-                   (inside,), None),
-            Region("back", ("back",), back, takes, (Links("carry", 0, carry),), None))
+def _regions(operands: Sequence[Any], *, step: Program, back: Program, **counts: int) -> tuple[Region, ...]:
+    takes, (_, makes) = _groups(step, back, **counts), _back_groups(step, back)
+    return (Region("step", ("step",), step, takes.links(step_consts="same", state="carry"),
+                   (Links("inside", 0, len(step.outputs)),), None),
+            Region("back", ("back",), back, takes.links(back_consts="same", state="inside", carry="carry"),
+                   makes.links(carry="carry"), None))
 
 
 sweep_p = register(Primitive(name="sweep", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,

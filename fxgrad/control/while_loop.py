@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.control.call import check_arguments
+from fxgrad.control.groups import (
+    Groups,
+    Marks,
+    are_linear,
+    chosen,
+    derive_grouped,
+    merged,
+    moving,
+    present,
+    step_groups,
+)
 from fxgrad.control.lanes import (
     batched_marks,
     but_kept,
@@ -17,19 +28,15 @@ from fxgrad.control.lanes import (
     refuse_actions,
     where_live,
 )
-from fxgrad.control.loop import COUNTER, TWICE, for_p, live_step, tangents_of_carry, transpose_steps
-from fxgrad.control.wiring import (
-    Marks,
-    apart,
-    are_linear,
-    closed_marks,
-    dependent,
-    dual_grouped,
-    moving,
-    present,
-    primal_step,
-    with_outputs,
+from fxgrad.control.loop import (
+    COUNTER,
+    TWICE,
+    for_loop,
+    live_step,
+    tangents_of_carry,
+    transpose_steps,
 )
+from fxgrad.control.wiring import apart, closed_marks, dependent, dual_grouped, primal_step, with_outputs
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.effects import silenced
 from fxgrad.core.interpreter import bind, derive, evaluate
@@ -49,34 +56,41 @@ from fxgrad.transforms.cost import cost
 from fxgrad.transforms.forward import spread
 
 
-def _while_abstract(*avals: Aval, condition: Program, body: Program, num_condition_consts: int, num_body_consts: int,
-                    ) -> list[Aval]:
-    first, second = num_condition_consts, num_condition_consts + num_body_consts
-    check_arguments("while", condition.in_avals, [*avals[:first], *avals[second:]])
-    check_arguments("while", body.in_avals, avals[first:])
-    check_arguments("while", body.in_avals[num_body_consts:], body.out_avals)
+class Inputs(NamedTuple):
+    """The groups of the inputs."""
+
+    condition_consts: list[Any]
+    body_consts: list[Any]
+    carry: list[Any]
+
+
+def _groups(body: Program, num_condition_consts: int, num_body_consts: int) -> Groups[Inputs]:
+    return Groups(Inputs, num_condition_consts, num_body_consts, len(body.outputs))
+
+
+def _while_abstract(*avals: Aval, condition: Program, body: Program, **counts: int) -> list[Aval]:
+    asked, given, carry = _groups(body, **counts).split(avals)
+    check_arguments("while", condition.in_avals, [*asked, *carry])
+    check_arguments("while", body.in_avals, [*given, *carry])
+    check_arguments("while", body.in_avals[len(given):], body.out_avals)
     if condition.out_avals != [Aval((), dtypes.bool_)]:
         raise ProgramError(f"while: the condition returns {condition.out_avals}, where one bool scalar is needed")
     return body.out_avals
 
 
-def _while_numpy(*values: Any, condition: Program, body: Program, num_condition_consts: int, num_body_consts: int,
-                 ) -> list[Any]:
-    first, second = num_condition_consts, num_condition_consts + num_body_consts
-    asked, given, carry = values[:first], values[first:second], list(values[second:])
+def _while_numpy(*values: Any, condition: Program, body: Program, **counts: int) -> list[Any]:
+    asked, given, carry = _groups(body, **counts).split(values)
     begun = False
     while numpy_executor.call(condition, [*asked, *carry])[0]:
         carry, begun = numpy_executor.call(body, [*given, *carry]), True
     return carry if begun else [np.copy(value)[()] for value in carry]
 
 
-def _while_emit(lax: Any, *values: Any, condition: Program, body: Program, num_condition_consts: int,
-                num_body_consts: int) -> list[Any]:
-    first, second = num_condition_consts, num_condition_consts + num_body_consts
-    asked, given = values[:first], values[first:second]
+def _while_emit(lax: Any, *values: Any, condition: Program, body: Program, **counts: int) -> list[Any]:
+    asked, given, carry = _groups(body, **counts).split(values)
     outputs: list[Any] = lax.while_loop(
         lambda carry: xla_executor.emit(condition, [*asked, *carry])[0],
-        lambda carry: xla_executor.emit(body, [*given, *carry]), list(values[second:]))
+        lambda carry: xla_executor.emit(body, [*given, *carry]), carry)
     return outputs
 
 
@@ -87,90 +101,83 @@ def bind_while(condition: Program, asked: Sequence[Any], body: Program, given: S
                 num_body_consts=len(given))
 
 
-def _while_jvp(primals: list[Any], tangents: list[Any], *, condition: Program, body: Program,
-               num_condition_consts: int, num_body_consts: int) -> tuple[list[Any], list[Any]]:
-    first, second = num_condition_consts, num_condition_consts + num_body_consts
-    asked, given, carry = primals[:first], primals[first:second], primals[second:]
-    given_tangents = tangents[first:second]
-    carry_tangents, carried = tangents_of_carry(body, given_tangents, tangents[second:])
+def _while_jvp(primals: list[Any], tangents: list[Any], *, condition: Program, body: Program, **counts: int,
+               ) -> tuple[list[Any], list[Any]]:
+    asked, given, carry = _groups(body, **counts).split(primals)
+    _, given_tangents, carry_tangents = _groups(body, **counts).split(tangents)
+    carry_tangents, carried = tangents_of_carry(body, given_tangents, carry_tangents)
     if not any(carried):
         return bind_while(condition, asked, body, given, carry), list(map(Zero, body.out_avals))
     separate = apart(primals, tangents)
     wrt = (*moving(given_tangents), *carried)
-    step = dual_grouped(body, (num_body_consts, len(carry)), wrt, carried, separate)
-    fixed, begin = [*step.captured, *given, *present(given_tangents)], [*carry, *present(carry_tangents)]
+    step = dual_grouped(body, *step_groups(body), wrt, carried, separate)
+    along = present(carry_tangents)
+    fixed, begin = [*step.captured, *given, *present(given_tangents)], [*carry, *along]
     if separate:
         primal, captured = primal_step(step, body, wrt)
         count, outputs = _counted(condition, asked, primal, [*captured, *given], carry)
-        results = bind(for_p, count, *fixed, *begin, program=silenced(step.program, TWICE), num_consts=len(fixed))
+        results = for_loop(count, silenced(step.program, TWICE), fixed, begin)
     else:
-        results = bind_while(_ignoring(condition, len(asked), tuple(map(aval_of, present(carry_tangents)))), asked,
-                             step.program, fixed, begin)
+        going = _ignoring(condition, len(asked), behind=tuple(map(aval_of, along)))
+        results = bind_while(going, asked, step.program, fixed, begin)
         outputs = results[:len(carry)]
     return outputs, spread(body.out_avals, carried, results[len(carry):])
 
 
-def _ignoring(condition: Program, num_consts: int, more: tuple[Aval, ...], before: bool = False) -> Program:
-    """A condition that takes further carried values, behind its own or before them, and does not look at them."""
+def _ignoring(condition: Program, num_consts: int, before: tuple[Aval, ...] = (), behind: tuple[Aval, ...] = (),
+              ) -> Program:
+    """A condition that takes further carried values, before its own or behind them, and does not look at them."""
+    def build(consts: list[Any], before: list[Any], carry: list[Any], behind: list[Any]) -> list[Any]:
+        return evaluate(condition, [*consts, *carry])
+
     avals = condition.in_avals
-
-    def build(*values: Any) -> tuple[list[Any], None]:
-        start = num_consts + (len(more) if before else 0)
-        return evaluate(condition, [*values[:num_consts], *values[start:start + len(avals) - num_consts]]), None
-
-    in_avals = [*avals[:num_consts], *more, *avals[num_consts:]] if before else [*avals, *more]
-    return derive(condition, ("ignoring", num_consts, more, before), build, in_avals).program
+    return derive_grouped(condition, ("ignoring", num_consts, before, behind), build, consts=avals[:num_consts],
+                          before=before, carry=avals[num_consts:], behind=behind).program
 
 
 def _counted(condition: Program, asked: Sequence[Any], body: Program, given: Sequence[Any], carry: Sequence[Any],
              ) -> tuple[Any, list[Any]]:
     """The number of steps of a while loop, and its outputs."""
-    num_consts = len(given)
-
-    def build(*values: Any) -> tuple[list[Any], None]:
-        number, current = values[num_consts], values[num_consts + 1:]
-        return [add(number, Literal(1, COUNTER)), *evaluate(body, [*values[:num_consts], *current])], None
+    def build(consts: list[Any], numbers: list[Any], carry: list[Any]) -> list[Any]:
+        return [add(*numbers, Literal(1, COUNTER)), *evaluate(body, [*consts, *carry])]
 
     avals = body.in_avals
-    counted = derive(body, ("counted", num_consts), build,
-                     [*avals[:num_consts], COUNTER, *avals[num_consts:]]).program
-    count, *outputs = bind_while(_ignoring(condition, len(asked), (COUNTER,), before=True), asked, counted, given,
+    counted = derive_grouped(body, ("counted", len(given)), build, consts=avals[:len(given)], numbers=[COUNTER],
+                             carry=avals[len(given):]).program
+    count, *outputs = bind_while(_ignoring(condition, len(asked), before=(COUNTER,)), asked, counted, given,
                                  [zeros(COUNTER), *carry])
     return count, outputs
 
 
-def _while_transpose(cotangents: list[Any], inputs: list[Any], *, condition: Program, body: Program,
-                     num_condition_consts: int, num_body_consts: int) -> list[Any]:
+def _while_transpose(cotangents: list[Any], inputs: list[Any], *, condition: Program, body: Program, **counts: int,
+                     ) -> list[Any]:
     """Counts the steps with the known values alone, and goes back as many."""
-    first, second = num_condition_consts, num_condition_consts + num_body_consts
-    asked, given, carry = inputs[:first], inputs[first:second], inputs[second:]
+    asked, given, carry = _groups(body, **counts).split(inputs)
     const_marks = are_linear(given)
     carried = closed_marks(lambda marks: dependent(body, (*const_marks, *marks)), are_linear(carry))
-    if any(are_linear(asked)) or any(dependent(condition, (*[False] * first, *carried))):
+    if any(are_linear(asked)) or any(dependent(condition, (*[False] * len(asked), *carried))):
         raise LinearityError(at_user_line("cannot transpose a while loop whose condition depends on linear values"))
     # A linear value is used neither by the condition nor by the known part of the body.
-    blank = [zeros(value.aval) if type(value) is Linear else value for value in (*given, *carry)]
-    known = _with_frozen(body, num_body_consts, carried)
-    count, _ = _counted(condition, asked, known, blank[:num_body_consts], blank[num_body_consts:])
-    steps = transpose_steps(count, cotangents, inputs[first:], silenced(body, TWICE), num_body_consts)
-    return [*[None] * first, *steps]
+    known_given, known_carry = ([zeros(value.aval) if type(value) is Linear else value for value in values]
+                                for values in (given, carry))
+    count, _ = _counted(condition, asked, _with_frozen(body, carried), known_given, known_carry)
+    return [*[None] * len(asked), *transpose_steps(count, cotangents, given, carry, silenced(body, TWICE))]
 
 
-def _with_frozen(body: Program, num_consts: int, frozen: Marks) -> Program:
+def _with_frozen(body: Program, frozen: Marks) -> Program:
     """`body` with the carried values that are marked left as they are."""
+    takes, _ = step_groups(body)
+
     def build(*values: Any) -> tuple[list[Any], None]:
-        kept = with_outputs(body, [not marked for marked in frozen])
-        results = iter(evaluate(kept, values))
-        return [value if marked else next(results)
-                for value, marked in zip(values[num_consts:], frozen, strict=True)], None
-    return derive(body, ("frozen", num_consts, frozen), build, body.in_avals).program
+        outputs = evaluate(with_outputs(body, [not marked for marked in frozen]), values)
+        return merged(frozen, chosen(takes.split(values).carry, frozen), outputs), None
+    return derive(body, ("frozen", frozen), build, body.in_avals).program
 
 
 def _while_batch(size: int, values: list[Any], axes: list[int | None], *, condition: Program, body: Program,
-                 num_condition_consts: int, num_body_consts: int) -> tuple[list[Any], list[int | None]]:
-    first, second = num_condition_consts, num_condition_consts + num_body_consts
-    asked, given, carry = values[:first], values[first:second], values[second:]
-    asked_axes, given_axes, carry_axes = axes[:first], axes[first:second], axes[second:]
+                 **counts: int) -> tuple[list[Any], list[int | None]]:
+    asked, given, carry = _groups(body, **counts).split(values)
+    asked_axes, given_axes, carry_axes = _groups(body, **counts).split(axes)
     carried = batched_marks(body, size, given_axes, [axis is not None for axis in carry_axes])
     out_axes = lane_axes(carried)
     test = batched_program(condition, size, (*asked_axes, *out_axes), (None,))
@@ -192,20 +199,19 @@ def _while_batch_by_lane(size: int, condition: Program, asked: Sequence[Any], as
     lanes = [0] * len(carry)
     test = batched_program(condition, size, (*asked_axes, *lanes), (0,))
 
-    def any_live(*values: Any) -> tuple[list[Any], None]:
-        return [reduce_or(test(values)[0], (0,))], None
+    def any_live(asked: list[Any], carry: list[Any]) -> list[Any]:
+        return [reduce_or(test([*asked, *carry])[0], (0,))]
 
-    def step(*values: Any) -> tuple[list[Any], None]:
-        questions, rest = values[:len(asked)], values[len(asked):]
-        current = rest[len(given):]
-        mask = test([*questions, *current])[0]
-        results = live_step(body, size, mask, rest, [*given_axes, *lanes])
-        return [where_live(mask, new, old) for new, old in zip(results, current, strict=True)], None
+    def step(asked: list[Any], given: list[Any], carry: list[Any]) -> list[Any]:
+        mask = test([*asked, *carry])[0]
+        results = live_step(body, size, mask, [*given, *carry], [*given_axes, *lanes])
+        return [where_live(mask, new, old) for new, old in zip(results, carry, strict=True)]
 
-    avals = [*map(aval_of, asked)], [*map(aval_of, given)], [*map(aval_of, carry)]
+    avals = {"asked": [*map(aval_of, asked)], "carry": [*map(aval_of, carry)]}
     key = (size, tuple(asked_axes), tuple(given_axes), condition)
-    going = derive(body, ("any lane", *key), any_live, [*avals[0], *avals[2]])
-    taken = derive(body, ("lane by lane", *key), step, [*avals[0], *avals[1], *avals[2]])
+    going = derive_grouped(body, ("any lane", *key), any_live, **avals)
+    taken = derive_grouped(body, ("lane by lane", *key), step, asked=avals["asked"], given=[*map(aval_of, given)],
+                           carry=avals["carry"])
     return bind_while(going.program, [*going.captured, *asked], taken.program, [*taken.captured, *asked, *given], carry)
 
 
@@ -214,14 +220,12 @@ def _while_cost(*avals: Aval, condition: Program, body: Program, **_: int) -> Co
     return Cost(test.flops + step.flops, test.bytes + step.bytes)
 
 
-def _while_regions(operands: Sequence[Any], *, condition: Program, body: Program, num_condition_consts: int,
-                   num_body_consts: int) -> tuple[Region, ...]:
-    consts, carry = num_condition_consts + num_body_consts, len(body.outputs)
-    carried = (Links("carry", consts, carry),)
-    return (Region("condition", ("condition",), condition, (Links("same", 0, num_condition_consts), *carried),
+def _while_regions(operands: Sequence[Any], *, condition: Program, body: Program, **counts: int) -> tuple[Region, ...]:
+    takes, (_, makes) = _groups(body, **counts), step_groups(body)
+    return (Region("condition", ("condition",), condition, takes.links(condition_consts="same", carry="carry"),
                    (Links("inside", 0, len(condition.outputs)),), None),
-            Region("body", ("body",), body, (Links("same", num_condition_consts, num_body_consts), *carried),
-                   (Links("carry", 0, carry),), None))
+            Region("body", ("body",), body, takes.links(body_consts="same", carry="carry"), makes.links(carry="carry"),
+                   None))
 
 
 while_p = register(Primitive(name="while", abstract=_while_abstract, numpy=_while_numpy, xla=_while_emit,

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fxgrad.control.groups import Groups, Marks, joined, moving, present
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.interpreter import Derived, derive, evaluate
 from fxgrad.core.program import Program, Var
 from fxgrad.core.simplify import without_dead_code
-from fxgrad.core.symbolic import Linear, Zero
+from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import innermost_for
 from fxgrad.core.tracer import Tracer
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import convert, instantiate
 from fxgrad.transforms.forward import forward, spread
 from fxgrad.transforms.linearize import linearize_in_place
-
-Marks = tuple[bool, ...]
 
 
 def remembered(program: Program, key: Any, make: Callable[[], Program]) -> Program:
@@ -92,16 +90,6 @@ def closed_marks(step: Callable[[Marks], Sequence[bool]], marks: Sequence[bool])
         current = grown
 
 
-def moving(tangents: Sequence[Any]) -> Marks:
-    """Which tangents are there."""
-    return tuple(type(tangent) is not Zero for tangent in tangents)
-
-
-def present(tangents: Sequence[Any]) -> list[Any]:
-    """The tangents that are there."""
-    return [tangent for tangent in tangents if type(tangent) is not Zero]
-
-
 def apart(primals: Sequence[Any], tangents: Sequence[Any]) -> bool:
     """Whether a tape of their own records the tangents, as in linearization: known work must not mix with theirs."""
     tape = innermost_for(present(tangents))
@@ -132,23 +120,19 @@ def dual_program(program: Program, wrt: Marks, wanted: Marks | None = None, sepa
                   [*avals, *(aval for aval, marked in zip(avals, wrt, strict=True) if marked)])
 
 
-def dual_grouped(program: Program, counts: Sequence[int], wrt: Marks, wanted: Marks, separate: bool = False) -> Derived:
-    """As `dual_program`, with each of the groups of inputs that `counts` sizes followed by its own tangents."""
-    starts = [*itertools.accumulate(counts, initial=0)]
-    groups = [slice(start, stop) for start, stop in itertools.pairwise(starts)]
-
+def dual_grouped(program: Program, takes: Groups[Any], makes: Groups[Any], wrt: Marks, wanted: Marks,
+                 separate: bool = False) -> Derived:
+    """As `dual_program`, with each group of inputs and of outputs followed by its own tangents."""
     def build(*values: Any) -> tuple[list[Any], None]:
-        given = iter(values)
-        primals: list[Any] = []
-        tangents: list[Any] = []
-        for count, group in zip(counts, groups, strict=True):
-            primals += [next(given) for _ in range(count)]
-            tangents += [next(given) for _ in range(sum(wrt[group]))]
-        return dual_program(program, wrt, wanted, separate)([*primals, *tangents]), None
+        primals, tangents = takes.without_tangents(values, wrt)
+        results = dual_program(program, wrt, wanted, separate)([*primals, *tangents])
+        count = len(program.outputs)
+        return joined(makes.with_tangents(results[:count], spread(program.out_avals, wanted, results[count:]))), None
 
     avals = program.in_avals
-    in_avals = [aval for group in groups for aval in (*avals[group], *chosen(avals[group], wrt[group]))]
-    return derive(program, ("dual grouped", tuple(counts), wrt, wanted, separate), build, in_avals)
+    along = [aval if marked else Zero(aval) for aval, marked in zip(avals, wrt, strict=True)]
+    key = ("dual grouped", takes.sizes, makes.sizes, wrt, wanted, separate)
+    return derive(program, key, build, joined(takes.with_tangents(avals, along)))
 
 
 def primal_step(step: Derived, program: Program, wrt: Marks) -> tuple[Program, list[Any]]:
@@ -177,18 +161,3 @@ def added(sums: Sequence[Any], found: Sequence[Any]) -> list[Any]:
     """Sums of tangents or cotangents, any of which may be `Zero`."""
     return [total if type(one) is Zero else one if type(total) is Zero else add(total, one)
             for total, one in zip(sums, found, strict=True)]
-
-
-def are_linear(values: Sequence[Any]) -> Marks:
-    """Which inputs of a transpose rule are markers of linearity."""
-    return tuple(type(value) is Linear for value in values)
-
-
-def chosen(values: Sequence[Any], marks: Sequence[bool]) -> list[Any]:
-    """The values that are marked."""
-    return [value for value, marked in zip(values, marks, strict=True) if marked]
-
-
-def others(values: Sequence[Any], marks: Sequence[bool]) -> list[Any]:
-    """The values that are not marked."""
-    return [value for value, marked in zip(values, marks, strict=True) if not marked]

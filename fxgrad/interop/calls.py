@@ -11,7 +11,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, gensym, jaxpr_as_fun
 
 from fxgrad import dtypes, tree
-from fxgrad.control.wiring import Marks, are_linear, chosen, moving, others, present
+from fxgrad.control.groups import Marks, are_linear, chosen, moving, others, present
 from fxgrad.core.avals import Aval, struct_of
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, axes_in_scope
