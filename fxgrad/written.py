@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dis
 import linecache
+import threading
 from itertools import islice
 from types import FrameType
 from typing import NamedTuple
@@ -77,9 +78,18 @@ def _end(node: ast.stmt | ast.expr) -> tuple[int, int]:
 
 @cached("parsed source texts", 16)
 def _parsed(source: str) -> ast.Module | None:
+    return parse(source)
+
+
+_parsing = threading.Lock()
+
+
+def parse(source: str) -> ast.Module | None:
+    """The syntax tree of a source text, None if it has none; one at a time, since threads in `ast.parse` fail."""
     try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError):
+        with _parsing:  # Python 3.11 counts how deep it is in a tree for all threads at once
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 

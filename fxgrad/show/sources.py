@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from fxgrad.caches import cached
 from fxgrad.core.program import Source
+from fxgrad.written import parse
 
 Span = tuple[int | None, int | None, int | None, int | None]
 """First line, last line, first column, last column, as `co_positions` gives them."""
@@ -91,9 +92,8 @@ def _content(filename: str) -> str:
 @cached("names in source texts", 64)
 def _read(text: str) -> Spans:
     spans = Spans({}, {})
-    try:
-        module = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    module = parse(text)
+    if module is None:
         return spans
     nodes = [*ast.walk(module)]
     imported = {alias.asname or alias.name.split(".")[0] for node in nodes

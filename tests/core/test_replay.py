@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import fxgrad.numpy as fnp
 from fxgrad import config
 from fxgrad.core import interning
 from fxgrad.core.replay import remembered
+from fxgrad.written import parse
 
 
 def counted(function: Any) -> tuple[Any, list[Any]]:
@@ -180,6 +182,30 @@ def test_many_threads_record_and_clear() -> None:
         thread.start()
     for thread in threads:
         thread.join()
+    assert not errors
+
+
+def test_many_threads_read_sources() -> None:
+    """Emptied caches have all threads parse the same files again, which `ast.parse` of Python 3.11 does not bear."""
+    source, errors = Path(fxgrad.errors.__file__).read_text(encoding="utf-8"), []
+
+    def work() -> None:
+        for _ in range(10):
+            try:
+                parse(source)
+            except SystemError as error:
+                errors.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
     assert not errors
 
 
