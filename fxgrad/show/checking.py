@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fxgrad import config
+from fxgrad.caches import Cache
 from fxgrad.core.check import check
 from fxgrad.core.facts import Slot
 from fxgrad.core.program import Program
@@ -20,6 +21,8 @@ SIZE_LIMIT = 2000
 """Programs of more equations are not printed at every step: tests of large programs do that themselves."""
 
 _CHECKED: Slot[bool] = Slot("text is checked")
+_read = Cache("programs read to check texts", 1024)
+"""By the text and what it names: tests record the same again and again."""
 
 
 def checked(program: Program) -> None:
@@ -41,8 +44,9 @@ def check_text(program: Program) -> None:
     primitives = {equation.primitive for inner in _programs(program) for equation in inner.equations}
     classes = {type(value) for value in values if is_value_class(type(value))}
     text = program_text(program, constants=True)
+    key = text, frozenset(primitives), frozenset(classes)
     try:
-        same = equal(program, parse(text, primitives, classes))
+        same = equal(program, _read.get(key) or _read.add(key, parse(text, primitives, classes)))
     except ProgramSyntaxError as error:
         raise AssertionError(f"the text of a program does not parse; this is a bug in fxgrad: {error}\n{text}") \
             from error

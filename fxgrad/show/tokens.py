@@ -14,7 +14,8 @@ KINDS = {
     "quoted": r"`(?:[^`\\\n]|\\.)*`", "string": STRING, "opaque": r"<[^<>\n]*>", "data": r"@[^\W\d]\w*",
     "mark": r"[()\[\]{}:=,*]", "wrong": r".",
 }
-_tokens = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in KINDS.items()))
+_words = "|".join(f"(?P<{kind}>{pattern})" for kind, pattern in KINDS.items() if kind not in ("space", "comment"))
+_tokens = re.compile(rf"(?:{KINDS['space']}|{KINDS['comment']})*+(?:{_words}|\Z)")
 
 
 class Token(NamedTuple):
@@ -35,11 +36,12 @@ class Text:
         """The words without spaces and comments, and an `end`."""
         tokens: list[Token] = []
         for match in _tokens.finditer(self.text):
-            kind = match.lastgroup or ""
+            kind = match.lastgroup
+            if kind is None:
+                break
             if kind == "wrong":
-                self.fail(match.start(), f"{match[0]!r} has no meaning here")
-            if kind not in ("space", "comment"):
-                tokens.append(Token(kind, match[0], match.start()))
+                self.fail(match.start(kind), f"{match[kind]!r} has no meaning here")
+            tokens.append(Token(kind, match[kind], match.start(kind)))
         return [*tokens, Token("end", "", len(self.text.rstrip()))]
 
     def place(self, at: int) -> tuple[int, int]:
