@@ -27,6 +27,7 @@ from fxgrad import (
     tree,
     tree_util,
 )
+from fxgrad.analyses.cost import cost
 from fxgrad.api.batching import vmap
 from fxgrad.api.callbacks import io_callback, pure_callback
 from fxgrad.api.closures import closure_convert, custom_gradient
@@ -53,16 +54,16 @@ from fxgrad.api.switches import disable_jit
 from fxgrad.caches import clear_caches
 from fxgrad.config import default_dtype, set_default_dtype
 from fxgrad.core.arrays import Array
-from fxgrad.core.interpreter import Interpreter, bind
+from fxgrad.core.interpreter import Interpreter
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
 from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.regions import Links, Region
-from fxgrad.core.simplify import simplify
+from fxgrad.core.tape import bind
+from fxgrad.derivation.simplify import simplify
 from fxgrad.interop import from_jax, import_jaxpr, to_jax
 from fxgrad.lax import associative_scan, cond, fori_loop, map, scan, switch, while_loop  # noqa: A004  (jax's name)
 from fxgrad.ops.space import instantiate
 from fxgrad.show import parse
-from fxgrad.transforms.cost import cost
 
 float0 = dtypes.float0
 ShapeDtypeStruct = tree.ShapeDtypeStruct

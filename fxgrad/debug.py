@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import string
 from collections.abc import Callable, Mapping, Sequence
@@ -11,12 +12,15 @@ from typing import Any
 import numpy as np
 
 from fxgrad import tree
-from fxgrad.control.callback import debug_callback_p, host_function
+from fxgrad.analyses.key_reuse import check_program
+from fxgrad.core.program import Program
+from fxgrad.core.recording import WRITTEN
 from fxgrad.core.tape import bind
 from fxgrad.core.told import Told
 from fxgrad.core.tracer import Tracer
-from fxgrad.debug_keys import check_key_reuse
 from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.frontend.callback import debug_callback_p, host_function
+from fxgrad.frontend.flat import check_leaf, indexed_names, nth, trace_flat
 
 __all__ = ["callback", "check_key_reuse", "print", "value"]
 
@@ -133,3 +137,38 @@ class _Fields(string.Formatter):
     @staticmethod
     def _given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         return ", ".join(f"{{{name}}}" for name in (*range(len(args)), *kwargs)) or "none"
+
+
+def check_key_reuse(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """`fun`, or a program, which before it runs is searched for random keys that are drawn from twice.
+
+    Drawing from a key, splitting it and folding into it each use it up (folding in different integers counts once);
+    `fxgrad.random.clone` gives a key to be used once more. Calls, branches and loops are looked into. Raises
+    `KeyReuseError`, which names both lines.
+
+    >>> import fxgrad
+    >>> def same_noise_twice(key):
+    ...     return fxgrad.random.normal(key) + fxgrad.random.uniform(key)
+    >>> fxgrad.debug.check_key_reuse(same_noise_twice)(fxgrad.random.key(0))
+    Traceback (most recent call last):
+        ...
+    fxgrad.errors.KeyReuseError: a random key is used twice: ...
+    """
+    @functools.wraps(fun, updated=())
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        check_program(fun if isinstance(fun, Program) else _traced(fun, args, kwargs))
+        return fun(*args, **kwargs)
+    return checked
+
+
+def _traced(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
+    leaves, structure = tree.flatten((args, kwargs))
+    names = indexed_names(fun, [*args, *kwargs.values()])
+    avals = [check_leaf(leaf, "check_key_reuse", nth(names, index)) for index, leaf in enumerate(leaves)]
+
+    def call(*tracers: Any) -> Any:
+        given, keywords = tree.unflatten(structure, tracers)
+        return fun(*given, **keywords)
+
+    traced = trace_flat(call, avals, "check_key_reuse", fun, mode=WRITTEN, names=names)
+    return traced.program.replace(constants=traced.captured)

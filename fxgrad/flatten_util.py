@@ -10,11 +10,11 @@ import numpy as np
 from fxgrad import tree
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.frontend.operands import as_array, common_type, default_float
 from fxgrad.numpy.creation import astype
 from fxgrad.numpy.joining import concatenate
-from fxgrad.numpy.operands import as_array, common_type, default_float
 from fxgrad.numpy.shaping import ravel, reshape
-from fxgrad.ops.shape import slice_in_dim
+from fxgrad.ops.shaping import slice_in_dim
 
 __all__ = ["ravel_pytree"]
 

@@ -13,7 +13,7 @@ from fxgrad import dtypes
 from fxgrad import numpy as fnp
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.numpy.operands import as_array, as_shape, axis_of, is_concrete, promoted_inexact, settled, shape_of
+from fxgrad.frontend.operands import as_array, as_shape, axis_of, is_concrete, promoted_inexact, settled, shape_of
 from fxgrad.ops.space import convert
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]

@@ -11,14 +11,14 @@ from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.numpy.operands import as_array, constant, shape_of
+from fxgrad.frontend.operands import as_array, constant, shape_of
 from fxgrad.numpy.reductions import max as max_of
 from fxgrad.ops.creation import iota
 from fxgrad.ops.families import KINDS
-from fxgrad.ops.index import scatter
-from fxgrad.ops.join import stack
+from fxgrad.ops.indexing import scatter
+from fxgrad.ops.joining import stack
 from fxgrad.ops.pool import identity_of
-from fxgrad.ops.reduce import reduce_max, reduce_min, reduce_prod
+from fxgrad.ops.reductions import reduce_max, reduce_min, reduce_prod
 from fxgrad.ops.space import convert, reduce_sum, reshape
 from fxgrad.ops.windows import Windows
 

@@ -15,8 +15,8 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.caches import Cache, Filling, fillings
 from fxgrad.core import interning
-from fxgrad.core.interpreter import bind
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive
+from fxgrad.core.tape import bind
 from fxgrad.core.told import told
 
 X = np.array([0.5, 2.0])

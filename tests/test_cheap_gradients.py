@@ -11,12 +11,12 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import nn
+from fxgrad.analyses.cost import cost
 from fxgrad.core.primitive import Absent, Primitive
 from fxgrad.core.tape import bind
 from fxgrad.dtypes import is_inexact
 from fxgrad.errors import FxgradError
 from fxgrad.scipy import linalg
-from fxgrad.transforms.cost import cost
 from tests.samples import all_samples
 
 SAMPLES = all_samples()

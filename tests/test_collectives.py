@@ -14,8 +14,8 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import errors
-from fxgrad.control.collective import psum
 from fxgrad.lax import collectives
+from fxgrad.parallel.collective import psum
 from fxgrad.testing import check_grads
 
 pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick

@@ -21,8 +21,8 @@ from fxgrad.ops import arithmetic, exponential, parts
 from fxgrad.ops.choose import clamp, select_n, where
 from fxgrad.ops.cumulative import cumlogsumexp, cummax, cummin, cumprod, linear_recurrence
 from fxgrad.ops.exponential import sqrt
-from fxgrad.ops.reduce import reduce_max, reduce_min, reduce_prod
-from fxgrad.ops.sort import argsort, sort
+from fxgrad.ops.ordering import argsort, sort
+from fxgrad.ops.reductions import reduce_max, reduce_min, reduce_prod
 from fxgrad.ops.space import instantiate
 from fxgrad.ops.special import bessel_i0e, bessel_i1e
 from fxgrad.scipy import special

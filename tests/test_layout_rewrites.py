@@ -10,7 +10,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.core.simplify import simplify
+from fxgrad.derivation.simplify import simplify
 
 X = np.random.default_rng(0).normal(size=(2, 3, 4))
 

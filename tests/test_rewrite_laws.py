@@ -21,8 +21,9 @@ from fxgrad.core.interpreter import run
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
 from fxgrad.core.recording import OWN, trace
-from fxgrad.core.simplify import Definitions, rewrites, simplify
 from fxgrad.core.tape import bind
+from fxgrad.derivation.rewrites import Definitions, rewrites
+from fxgrad.derivation.simplify import simplify
 from fxgrad.errors import FxgradError
 from fxgrad.ops.space import broadcast_to_p, reshape_p, transpose_p
 from tests.samples import COMPLEX, INTEGER, REAL, all_samples
@@ -105,7 +106,7 @@ def watching(monkeypatch: pytest.MonkeyPatch) -> None:
             return outputs
         return tell
 
-    monkeypatch.setattr("fxgrad.core.simplify.Definitions", Watched)
+    monkeypatch.setattr("fxgrad.derivation.simplifying.Definitions", Watched)
     monkeypatch.setattr(rewrites, "_entries", {
         primitive: [watched(primitive, index, rewrite) for index, rewrite in enumerate(entries)]
         for primitive, entries in rewrites._entries.items()})

@@ -13,16 +13,16 @@ from fxgrad.core.avals import Aval, Literal, array_aval
 from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program
 from fxgrad.core.recording import OWN, trace
-from fxgrad.core.simplify import simplify
+from fxgrad.derivation.simplify import simplify
 from fxgrad.ops import arithmetic, exponential, parts
 from fxgrad.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
 from fxgrad.ops.choose import select_n
 from fxgrad.ops.comparison import and_, eq, lt, ne, not_, or_
 from fxgrad.ops.cumulative import cumlogsumexp, cummax, cumprod, cumsum
 from fxgrad.ops.exponential import exp, integer_pow, square
+from fxgrad.ops.ordering import sort
 from fxgrad.ops.parts import ceil, conj, floor, imag, real
-from fxgrad.ops.reduce import reduce_and, reduce_max, reduce_min, reduce_prod, reduce_xor
-from fxgrad.ops.sort import sort
+from fxgrad.ops.reductions import reduce_and, reduce_max, reduce_min, reduce_prod, reduce_xor
 
 NUMBERS = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.1, -3.3, 5e-324, 1e308, 1.5])
 X, Y = (each.ravel() for each in np.meshgrid(NUMBERS, NUMBERS))

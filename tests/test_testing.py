@@ -20,7 +20,7 @@ from fxgrad.ops.arithmetic import mul, mul_p, neg, stop_gradient
 from fxgrad.ops.comparison import gt
 from fxgrad.ops.parts import conj, conj_p
 from fxgrad.ops.pointwise import add
-from fxgrad.ops.shape import rev
+from fxgrad.ops.shaping import rev
 from fxgrad.ops.space import move_axis, reduce_sum, unbroadcast
 from fxgrad.ops.trigonometric import cos, sin, sin_p
 from fxgrad.testing import LAWS, TOLERANCES, LawError, check_grads, check_laws, check_primitive

@@ -11,14 +11,14 @@ import numpy as np
 
 from fxgrad import tree
 from fxgrad.api.arguments import check_chunk_size, transformation
-from fxgrad.control.flat import check_leaf, just, parameter_names, trace_flat
 from fxgrad.core.arrays import handed
 from fxgrad.core.avals import Aval, plain
 from fxgrad.core.interpreter import run
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line, function_name
-from fxgrad.ops.join import concatenate
-from fxgrad.ops.shape import slice_in_dim
+from fxgrad.frontend.flat import check_leaf, just, parameter_names, trace_flat
+from fxgrad.ops.joining import concatenate
+from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.tracebacks import boundary
 from fxgrad.transforms.batch import batched_program, batching_over
 

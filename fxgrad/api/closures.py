@@ -8,12 +8,12 @@ from typing import Any
 from fxgrad import dtypes, tree
 from fxgrad.api.arguments import match_trees
 from fxgrad.api.custom import custom_vjp
-from fxgrad.control.flat import trace_flat, transformation
 from fxgrad.core.avals import struct_aval
 from fxgrad.core.interpreter import run
 from fxgrad.core.recording import OWN
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
+from fxgrad.frontend.flat import trace_flat, transformation
 from fxgrad.tracebacks import boundary
 
 

@@ -35,7 +35,6 @@ from fxgrad.api.static_arguments import Split, StaticArguments
 from fxgrad.api.switches import Jitted, is_disabled, switched
 from fxgrad.config import default_float
 from fxgrad.control.call import jit_call_p
-from fxgrad.control.flat import Traced, leaf_aval, trace_flat
 from fxgrad.core.avals import Aval, keys_to_jax
 from fxgrad.core.facts import consults, has_effects, needs_x64
 from fxgrad.core.recording import SHARED, WRITTEN, Mode
@@ -43,6 +42,7 @@ from fxgrad.core.tape import axes_in_scope, bind, current, innermost_for
 from fxgrad.dtypes import DType, is_64bit
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
 from fxgrad.executors.xla import idle_scopes, x64
+from fxgrad.frontend.flat import Traced, leaf_aval, trace_flat
 from fxgrad.tracebacks import boundary
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from fxgrad import tree
 from fxgrad.control.custom import Flat
-from fxgrad.control.flat import (
+from fxgrad.core.tape import aval_of, innermost_for
+from fxgrad.errors import ArgumentError, at_user_line, function_name
+from fxgrad.frontend.flat import (
     Traced,
     check_leaf,
     leaf_aval,
@@ -18,8 +20,6 @@ from fxgrad.control.flat import (
     trace_flat,
     with_static,
 )
-from fxgrad.core.tape import aval_of, innermost_for
-from fxgrad.errors import ArgumentError, at_user_line, function_name
 
 
 class Call:

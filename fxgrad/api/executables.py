@@ -16,7 +16,6 @@ import numpy as np
 
 from fxgrad import tree
 from fxgrad.api.static_arguments import Split, StaticArguments
-from fxgrad.control.flat import Traced, leaf_aval
 from fxgrad.core.arrays import Array, made
 from fxgrad.core.avals import Aval, check_dtype, keys_to_jax, to_numpy
 from fxgrad.core.facts import needs_x64
@@ -25,6 +24,7 @@ from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import SUPPORTED, DType, float0, from_jax, is_64bit, is_key
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.executors.xla import emit, x64
+from fxgrad.frontend.flat import Traced, leaf_aval
 from fxgrad.tree import TreeDef
 
 Executable = Callable[..., Any]

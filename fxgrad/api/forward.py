@@ -10,12 +10,12 @@ import numpy as np
 from fxgrad import tree
 from fxgrad.api.arguments import Argnums, gradient_leaf, leaf_avals, match_trees, select, tangent_leaf, transformation
 from fxgrad.api.reverse import trace_differentiated
-from fxgrad.control.flat import just, nth
 from fxgrad.core.avals import Aval, plain
 from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program
 from fxgrad.core.symbolic import Zero
 from fxgrad.errors import ArgumentError, at_user_line, function_name
+from fxgrad.frontend.flat import just, nth
 from fxgrad.ops.space import zeros
 from fxgrad.tracebacks import boundary
 from fxgrad.transforms.forward import ONE, has_tangent, is_one, jvp_program

@@ -7,11 +7,11 @@ from typing import Any
 
 from fxgrad.api.static_arguments import Split, StaticArguments
 from fxgrad.config import default_float
-from fxgrad.control.flat import Traced
 from fxgrad.core.avals import Aval
-from fxgrad.core.interpreter import holds_tracers
 from fxgrad.core.recording import SHARED
 from fxgrad.core.tape import axes_in_scope, takes_literals
+from fxgrad.derivation.derive import holds_tracers
+from fxgrad.frontend.flat import Traced
 
 _TRACES = 256
 

@@ -18,17 +18,18 @@ from fxgrad.api.arguments import (
 )
 from fxgrad.api.forward import jvp_of
 from fxgrad.api.reverse import grad, trace_differentiated
-from fxgrad.control.flat import Traced
 from fxgrad.core.avals import Aval, plain
-from fxgrad.core.interpreter import Derived, derive, evaluate
+from fxgrad.core.interpreter import evaluate
 from fxgrad.core.program import Program
 from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of
+from fxgrad.derivation.derive import Derived, derive
 from fxgrad.errors import ArgumentError, DTypeError, at_user_line, function_name
+from fxgrad.frontend.flat import Traced
 from fxgrad.numpy.creation import eye
-from fxgrad.ops.join import concatenate
-from fxgrad.ops.shape import slice_in_dim
+from fxgrad.ops.joining import concatenate
+from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import full, instantiate, move_axis, reshape, zeros
 from fxgrad.tracebacks import boundary
 from fxgrad.transforms.batch import Batch, Batched, put_axis

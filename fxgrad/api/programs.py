@@ -7,11 +7,11 @@ from typing import Any
 
 from fxgrad import tree
 from fxgrad.api.arguments import static_positions, transformation
-from fxgrad.control.flat import Traced, described_aval, just, parameter_names, trace_flat, with_static
 from fxgrad.core.avals import struct_of
 from fxgrad.core.program import Program, Signature
 from fxgrad.core.recording import WRITTEN
 from fxgrad.errors import function_name
+from fxgrad.frontend.flat import Traced, described_aval, just, parameter_names, trace_flat, with_static
 from fxgrad.tracebacks import boundary
 
 

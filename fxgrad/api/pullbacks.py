@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 from fxgrad import tree
 from fxgrad.api.arguments import Selected, gradient_leaf, match_trees, tangent_leaf
-from fxgrad.control.flat import just
 from fxgrad.core.avals import Aval, plain
-from fxgrad.core.interpreter import derive
 from fxgrad.core.program import Program
 from fxgrad.core.recording import is_tracing
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of
+from fxgrad.derivation.derive import derive
 from fxgrad.executors import direct
 from fxgrad.executors.xla import is_jax
+from fxgrad.frontend.flat import just
 from fxgrad.ops.space import instantiate
 from fxgrad.tracebacks import boundary
 from fxgrad.transforms.forward import has_tangent

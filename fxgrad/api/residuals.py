@@ -11,7 +11,13 @@ from rich.table import Table
 from fxgrad import tree
 from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.control.checkpoint import checkpoint_p
-from fxgrad.control.flat import (
+from fxgrad.core.avals import Aval
+from fxgrad.core.program import Equation, Program, Source, Var
+from fxgrad.core.recording import WRITTEN
+from fxgrad.core.tape import aval_of, bind, innermost_for
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import ArgumentError, at_user_line, function_name
+from fxgrad.frontend.flat import (
     check_leaf,
     indexed_names,
     leaf_aval,
@@ -20,12 +26,6 @@ from fxgrad.control.flat import (
     trace_flat,
     with_static,
 )
-from fxgrad.core.avals import Aval
-from fxgrad.core.program import Equation, Program, Source, Var
-from fxgrad.core.recording import WRITTEN
-from fxgrad.core.tape import aval_of, bind, innermost_for
-from fxgrad.core.tracer import Tracer
-from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.ops import arithmetic
 from fxgrad.tracebacks import boundary
 from fxgrad.transforms.forward import has_tangent

@@ -23,7 +23,15 @@ from fxgrad.api.arguments import (
     transformation,
 )
 from fxgrad.api.pullbacks import Form, LongPullback, Pullback
-from fxgrad.control.flat import (
+from fxgrad.core.avals import Aval, plain
+from fxgrad.core.interpreter import run
+from fxgrad.core.recording import SELECTIVE, Beginnings, is_tracing, new_tape
+from fxgrad.core.tape import Tape
+from fxgrad.derivation.derive import Derived
+from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line, function_name
+from fxgrad.executors import direct
+from fxgrad.executors.xla import is_jax
+from fxgrad.frontend.flat import (
     LEAF,
     Traced,
     described_aval,
@@ -33,13 +41,6 @@ from fxgrad.control.flat import (
     trace_flat,
     traced,
 )
-from fxgrad.core.avals import Aval, plain
-from fxgrad.core.interpreter import Derived, run
-from fxgrad.core.recording import SELECTIVE, Beginnings, is_tracing, new_tape
-from fxgrad.core.tape import Tape
-from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line, function_name
-from fxgrad.executors import direct
-from fxgrad.executors.xla import is_jax
 from fxgrad.ops.space import instantiate
 from fxgrad.tracebacks import boundary, shortened
 from fxgrad.transforms.forward import has_tangent

@@ -7,27 +7,28 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fxgrad import dtypes
+from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import are_linear, cotangents_of, divided, moving, others, present
 from fxgrad.control.lanes import from_live_lanes, passed_through, refuse_actions, spread_over
 from fxgrad.control.partition import keep_by_cost, partition
 from fxgrad.control.wiring import apart, dual_program, rewired
 from fxgrad.core.avals import Aval
-from fxgrad.core.interpreter import Derived, bind, derive, evaluate
+from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program, Var
 from fxgrad.core.regions import Region, whole
-from fxgrad.core.tape import aval_of
+from fxgrad.core.tape import aval_of, bind
+from fxgrad.derivation.derive import Derived, derive
 from fxgrad.errors import DTypeError, ProgramError
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.choose import clamp, select_n
 from fxgrad.ops.comparison import eq
 from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.reduce import reduce_or
+from fxgrad.ops.reductions import reduce_or
 from fxgrad.ops.space import convert, instantiate, zeros
 from fxgrad.transforms.batch import batched_program
-from fxgrad.transforms.cost import cost
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearized
 from fxgrad.transforms.transpose import transposed

@@ -11,23 +11,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad import config
+from fxgrad.analyses.cost import cost
 from fxgrad.caches import Cache
 from fxgrad.control.groups import are_linear, cotangents_of, moving, others, present
 from fxgrad.control.wiring import apart, dual_program, with_outputs
 from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
 from fxgrad.core.facts import needs_x64
-from fxgrad.core.interpreter import Derived
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.regions import whole
 from fxgrad.core.tape import aval_of, bind, innermost_for
 from fxgrad.core.told import told
+from fxgrad.derivation.derive import Derived
 from fxgrad.errors import ProgramError
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.transforms.batch import batched_program
-from fxgrad.transforms.cost import cost
 from fxgrad.transforms.forward import forward, spread
 from fxgrad.transforms.linearize import linearized
 from fxgrad.transforms.transpose import transposed

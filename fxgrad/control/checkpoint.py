@@ -10,13 +10,14 @@ from fxgrad.control.groups import moving, present
 from fxgrad.control.partition import partition
 from fxgrad.control.wiring import apart, dual_program
 from fxgrad.core.analysis import Analysis
-from fxgrad.core.interpreter import bind, evaluate
+from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program, Var
+from fxgrad.core.tape import bind
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.arithmetic import name_p
-from fxgrad.ops.conv import conv_general_dilated_p
-from fxgrad.ops.dot import DotDimensions, dot_general_p
+from fxgrad.ops.convolution import conv_general_dilated_p
+from fxgrad.ops.products import DotDimensions, dot_general_p
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearized
 

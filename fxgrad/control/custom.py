@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import chosen, moving, present
 from fxgrad.control.wiring import added
@@ -25,7 +26,6 @@ from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import instantiate, reduce_sum
 from fxgrad.transforms.batch import Batch, Batched, batched_axis, batched_program, batching_over, put_axis
-from fxgrad.transforms.cost import cost
 from fxgrad.transforms.forward import forward, has_tangent, spread
 from fxgrad.transforms.transpose import backward
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from fxgrad.core.avals import Aval
-from fxgrad.core.interpreter import Derived, derive
 from fxgrad.core.program import Program
 from fxgrad.core.regions import How, Links
 from fxgrad.core.symbolic import Linear, Zero
+from fxgrad.derivation.derive import Derived, derive
 from fxgrad.ops.space import zeros
 
 Marks = tuple[bool, ...]

@@ -20,7 +20,7 @@ from fxgrad.ops.arithmetic import stop_gradient
 from fxgrad.ops.choose import where
 from fxgrad.ops.dynamic import dynamic_slice
 from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.reduce import argmax, reduce_or
+from fxgrad.ops.reductions import argmax, reduce_or
 from fxgrad.ops.space import move_axis, reshape
 from fxgrad.transforms.batch import Batched, batched_program, put_axis
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import (
     Groups,
@@ -48,22 +49,22 @@ from fxgrad.control.wiring import (
     with_outputs,
 )
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.effects import silenced
-from fxgrad.core.interpreter import Derived, bind, evaluate
+from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.regions import Region
 from fxgrad.core.symbolic import Linear
-from fxgrad.core.tape import aval_of
+from fxgrad.core.tape import aval_of, bind
+from fxgrad.derivation.derive import Derived
+from fxgrad.derivation.effects import silenced
 from fxgrad.errors import DTypeError, LinearityError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.comparison import lt
 from fxgrad.ops.pointwise import add
-from fxgrad.ops.reduce import reduce_max
+from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.space import instantiate, zeros
 from fxgrad.transforms.batch import Batch, Batched, batched_program, put_axis
-from fxgrad.transforms.cost import cost
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.transpose import backward
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, register
@@ -13,7 +14,6 @@ from fxgrad.core.regions import Region, whole
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import move_axis
-from fxgrad.transforms.cost import cost
 from fxgrad.transforms.forward import forward
 from fxgrad.transforms.transpose import backward
 

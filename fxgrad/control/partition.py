@@ -14,12 +14,13 @@ import numpy as np
 
 from fxgrad.control.groups import Marks, chosen
 from fxgrad.core.analysis import Analysis
-from fxgrad.core.effects import outputs_of_effects
-from fxgrad.core.interpreter import bind, derive, evaluate
+from fxgrad.core.interpreter import evaluate
 from fxgrad.core.program import Equation, Program, Var
-from fxgrad.core.simplify import without_dead_code
 from fxgrad.core.sources import sources
-from fxgrad.core.tape import read
+from fxgrad.core.tape import bind, read
+from fxgrad.derivation.derive import derive
+from fxgrad.derivation.effects import outputs_of_effects
+from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.ops.space import instantiate
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import Split

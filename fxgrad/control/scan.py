@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import (
     Groups,
@@ -35,18 +36,19 @@ from fxgrad.control.wiring import (
     used,
     with_outputs,
 )
-from fxgrad.core import consultation
 from fxgrad.core.avals import Aval
 from fxgrad.core.facts import is_effectful
-from fxgrad.core.interpreter import Derived, bind, evaluate, holds_tracers
+from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program, Var
 from fxgrad.core.regions import Region
+from fxgrad.core.tape import bind
+from fxgrad.derivation import consultation
+from fxgrad.derivation.derive import Derived, holds_tracers
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import instantiate, move_axis, zeros
 from fxgrad.transforms.batch import batched_program
-from fxgrad.transforms.cost import cost
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearized
 from fxgrad.transforms.transpose import backward

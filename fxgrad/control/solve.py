@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import are_linear, moving
 from fxgrad.control.wiring import dual_program, with_outputs
 from fxgrad.core.avals import Aval
-from fxgrad.core.interpreter import Derived, bind
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.recording import inner_mode, trace
 from fxgrad.core.regions import How, Links, Region
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, takes_literals
+from fxgrad.core.tape import aval_of, bind, takes_literals
+from fxgrad.derivation.derive import Derived
 from fxgrad.errors import LinearityError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.arithmetic import neg, sub
 from fxgrad.ops.space import instantiate
 from fxgrad.transforms.batch import Batched, batched_program, put_axis
-from fxgrad.transforms.cost import cost
 from fxgrad.transforms.forward import forward
 from fxgrad.transforms.transpose import transposed
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import (
     Carry,
@@ -33,12 +34,13 @@ from fxgrad.control.groups import (
 from fxgrad.control.lanes import batched_marks, fronted, lane_axes
 from fxgrad.control.wiring import apart, closed_marks, dual_grouped, reached_by
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.interpreter import Derived, bind, derive, evaluate
+from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Cost, Primitive, register, registry
 from fxgrad.core.program import Program
 from fxgrad.core.regions import Links, Region
 from fxgrad.core.symbolic import Linear, Zero
-from fxgrad.core.tape import aval_of
+from fxgrad.core.tape import aval_of, bind
+from fxgrad.derivation.derive import Derived, derive
 from fxgrad.errors import DTypeError
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
@@ -49,10 +51,9 @@ from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import and_, eq, ge, gt, lt
 from fxgrad.ops.dynamic import dynamic_slice, dynamic_update_slice
 from fxgrad.ops.pointwise import add
-from fxgrad.ops.reduce import reduce_max
+from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.space import convert, instantiate, reduce_sum, reshape, zeros
 from fxgrad.transforms.batch import Batch, Batched, batched_program, put_axis
-from fxgrad.transforms.cost import cost
 from fxgrad.transforms.forward import forward, spread
 from fxgrad.transforms.transpose import backward
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import (
     Groups,
@@ -38,21 +39,21 @@ from fxgrad.control.loop import (
 )
 from fxgrad.control.wiring import apart, closed_marks, dependent, dual_grouped, primal_step, with_outputs
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.effects import silenced
-from fxgrad.core.interpreter import bind, derive, evaluate
+from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.regions import Links, Region
 from fxgrad.core.symbolic import Linear, Zero
-from fxgrad.core.tape import aval_of
+from fxgrad.core.tape import aval_of, bind
+from fxgrad.derivation.derive import derive
+from fxgrad.derivation.effects import silenced
 from fxgrad.errors import LinearityError, ProgramError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.pointwise import add
-from fxgrad.ops.reduce import reduce_or
+from fxgrad.ops.reductions import reduce_or
 from fxgrad.ops.space import zeros
 from fxgrad.transforms.batch import batched_program
-from fxgrad.transforms.cost import cost
 from fxgrad.transforms.forward import spread
 
 

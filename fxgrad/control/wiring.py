@@ -7,12 +7,13 @@ from typing import Any
 
 from fxgrad.control.groups import Groups, Marks, joined, moving, present
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.interpreter import Derived, derive, evaluate
+from fxgrad.core.interpreter import evaluate
 from fxgrad.core.program import Program, Var
-from fxgrad.core.simplify import without_dead_code
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import innermost_for
 from fxgrad.core.tracer import Tracer
+from fxgrad.derivation.derive import Derived, derive
+from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import convert, instantiate
 from fxgrad.transforms.forward import forward, spread

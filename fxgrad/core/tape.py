@@ -18,12 +18,12 @@ from fxgrad.core import installed, interning
 from fxgrad.core.arrays import Array
 from fxgrad.core.avals import Aval, Literal, array_aval, is_frozen, is_unchanged
 from fxgrad.core.facts import bonds
-from fxgrad.core.operands import aval_of as aval_of  # noqa: PLC0414  (found here by all who bind)
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Source, Var
 from fxgrad.core.sources import equation_source, user_source
 from fxgrad.core.told import param_key
 from fxgrad.core.tracer import Tracer, leaked
+from fxgrad.core.tracer import aval_of as aval_of  # noqa: PLC0414  (found here by all who bind)
 
 current: ContextVar[Tape | None] = ContextVar("current_tape", default=None)
 """The innermost tape of this thread or task."""

@@ -13,8 +13,9 @@ import numpy as np
 
 from fxgrad import errors
 from fxgrad.advice import called, conversion
-from fxgrad.core.avals import Aval, Shape
+from fxgrad.core.avals import Aval, Shape, array_aval, check_dtype, operand_aval
 from fxgrad.core.program import Var
+from fxgrad.core.symbolic import Linear
 from fxgrad.dtypes import DType
 from fxgrad.written import Assignment, item_assignment, running_call, written
 
@@ -199,3 +200,19 @@ def leaked(tracer: Tracer) -> errors.LeakedTracerError:
         f"a traced array ({tracer.aval}) of {name}, {where}, was used after {name} had "
         "returned. Return the value from the function (has_aux=True allows values beside the result) "
         "and do not store it elsewhere"))
+
+
+def aval_of(value: Any) -> Aval:
+    """The type of an operand of any kind; raises `ArgumentError` for what is not an array or a number."""
+    if type(value) is Tracer:
+        return value.variable.aval
+    aval = array_aval(value) if type(value) is np.ndarray else operand_aval(value)
+    if aval is None:
+        if type(value) is Linear:
+            raise errors.LinearityError(errors.at_user_line(
+                "cannot transpose: two values that the function is to be linear in are multiplied with each other. "
+                "Use vjp, which linearizes first, or pass one of them by closure"))
+        check_dtype(value, "an operand")
+        raise errors.ArgumentError(errors.at_user_line(
+            f"an operand must be an array or a number, got {type(value).__name__}"))
+    return aval

@@ -15,11 +15,12 @@ import numpy as np
 from fxgrad.core.arrays import Array, made, returned
 from fxgrad.core.avals import Literal
 from fxgrad.core.facts import Slot, has_effects
-from fxgrad.core.interpreter import nothing_collected
 from fxgrad.core.primitive import NO_TANGENT
 from fxgrad.core.program import Equation, Program, Var
-from fxgrad.core.simplify import Template, live_equations, simplify, without_repetition
 from fxgrad.core.symbolic import Zero
+from fxgrad.derivation.derive import nothing_collected
+from fxgrad.derivation.simplify import live_equations, simplify, without_repetition
+from fxgrad.derivation.simplifying import Template
 from fxgrad.executors.numpy import own, runner_of
 from fxgrad.executors.straightline import concrete
 from fxgrad.transforms.joint import Rules, rules_of

@@ -15,11 +15,11 @@ from fxgrad import config
 from fxgrad.core.facts import Slot
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Equation, Program
-from fxgrad.core.silence import silenced
-from fxgrad.core.simplify import live_equations
 from fxgrad.core.tape import aval_of, infer
 from fxgrad.core.walk import value_of, walk
+from fxgrad.derivation.simplify import live_equations
 from fxgrad.errors import FxgradError
+from fxgrad.executors.silence import silenced
 from fxgrad.executors.straightline import concrete, generate
 
 Runner = Callable[..., list[Any]]

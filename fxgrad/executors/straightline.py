@@ -17,9 +17,9 @@ from fxgrad.core.avals import PYTHON_AVALS, Aval, Literal
 from fxgrad.core.facts import consults, is_effectful
 from fxgrad.core.primitive import ArrayKernel
 from fxgrad.core.program import Atom, Equation, Program, Var
-from fxgrad.core.simplify import live_equations
-from fxgrad.core.snippets import Snippet, snippet_of
 from fxgrad.core.told import told
+from fxgrad.derivation.simplify import live_equations
+from fxgrad.ops.snippets import Snippet, snippet_of
 
 
 def concrete(value: Any) -> Any:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from fxgrad import tree
-from fxgrad.control.flat import described_aval, just
 from fxgrad.core.avals import plain
 from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program
 from fxgrad.errors import ArgumentError, TreeError, at_user_line
+from fxgrad.frontend.flat import described_aval, just
 
 
 def call_program(program: Program, args: tuple[Any, ...]) -> Any:

@@ -17,10 +17,11 @@ from fxgrad.core.avals import Aval, Literal, to_numpy
 from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program, Source
 from fxgrad.core.recording import WRITTEN, trace
-from fxgrad.core.simplify import SimplifyingTape, without_dead_code
 from fxgrad.core.sources import equation_source
 from fxgrad.core.tape import aval_of, axes_in_scope
 from fxgrad.core.tracer import Tracer
+from fxgrad.derivation.simplify import without_dead_code
+from fxgrad.derivation.simplifying import SimplifyingTape
 from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError, at_user_line, is_users
 from fxgrad.executors.xla import is_jax, x64
 from fxgrad.ops.space import convert

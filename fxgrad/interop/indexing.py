@@ -10,9 +10,9 @@ from jax.extend.core import ClosedJaxpr
 from fxgrad import lax
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import UnsupportedError
+from fxgrad.frontend.strict import integers
 from fxgrad.interop.importing import Rule, imports, inlined
 from fxgrad.interop.matching import parameters
-from fxgrad.lax.operands import integers
 from fxgrad.ops import dynamic
 from fxgrad.ops.space import convert
 

@@ -10,7 +10,7 @@ from jax.extend.core import JaxprEqn
 from fxgrad.errors import UnsupportedError
 from fxgrad.interop.importing import imports
 from fxgrad.lax import collectives
-from fxgrad.ops.reduce import reduce_max, reduce_min
+from fxgrad.ops.reductions import reduce_max, reduce_min
 from fxgrad.ops.space import reduce_sum
 
 

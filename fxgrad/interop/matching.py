@@ -11,7 +11,7 @@ from fxgrad.core.primitive import Primitive
 from fxgrad.core.tape import bind
 from fxgrad.errors import UnsupportedError
 from fxgrad.interop.importing import imports, inlined
-from fxgrad.ops.dot import precision_name
+from fxgrad.ops.products import precision_name
 
 
 def parameters(equation: Any, *names: str, ignored: Sequence[str] = ()) -> list[Any]:

@@ -8,9 +8,9 @@ import jax
 
 from fxgrad import dtypes, lax
 from fxgrad.core.tape import aval_of
+from fxgrad.frontend.strict import integers
 from fxgrad.interop.importing import imports
 from fxgrad.interop.matching import parameters, precision_of
-from fxgrad.lax.operands import integers
 from fxgrad.ops.fft import fft
 
 

@@ -10,11 +10,11 @@ from jax.extend.core import ClosedJaxpr
 from fxgrad import dtypes, lax
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.tape import bind
+from fxgrad.frontend.strict import integers
 from fxgrad.interop.importing import Rule, imports
 from fxgrad.interop.matching import of_scalars, parameters
-from fxgrad.lax.operands import integers
-from fxgrad.ops import cumulative, pool, reduce, space
-from fxgrad.ops.sort import sort
+from fxgrad.ops import cumulative, pool, reductions, space
+from fxgrad.ops.ordering import sort
 from fxgrad.ops.topk import top_k
 
 Operation = Callable[..., Any]
@@ -46,9 +46,9 @@ def _running(operation: Operation) -> Rule:
 
 imports("reduce_sum")(_reduction(space.reduce_sum))
 for _name in ("reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_xor"):
-    imports(_name)(_reduction(getattr(reduce, _name)))
+    imports(_name)(_reduction(getattr(reductions, _name)))
 for _name in ("argmax", "argmin"):
-    imports(_name)(_position(getattr(reduce, _name)))
+    imports(_name)(_position(getattr(reductions, _name)))
 for _name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"):
     imports(_name)(_running(getattr(cumulative, _name)))
 

@@ -6,17 +6,17 @@ from typing import Any
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
+from fxgrad.frontend.strict import integers
 from fxgrad.interop.importing import aval_of_jax, imports
 from fxgrad.interop.matching import parameters
-from fxgrad.lax.operands import integers
-from fxgrad.ops import join, shape, space
+from fxgrad.ops import joining, shaping, space
 from fxgrad.ops.creation import iota
 
 
 @imports("broadcast_in_dim")
 def _broadcast_in_dim(equation: Any, x: Any) -> Any:
     sizes, axes = parameters(equation, "shape", "broadcast_dimensions")
-    return shape.broadcast_in_dim(x, integers(sizes), integers(axes))
+    return shaping.broadcast_in_dim(x, integers(sizes), integers(axes))
 
 
 @imports("reshape")
@@ -40,49 +40,49 @@ def _transpose(equation: Any, x: Any) -> Any:
 @imports("rev")
 def _rev(equation: Any, x: Any) -> Any:
     axes, = parameters(equation, "dimensions")
-    return shape.rev(x, integers(axes))
+    return shaping.rev(x, integers(axes))
 
 
 @imports("tile")
 def _tile(equation: Any, x: Any) -> Any:
     counts, = parameters(equation, "reps")
-    return shape.tile(x, integers(counts))
+    return shaping.tile(x, integers(counts))
 
 
 @imports("pad")
 def _pad(equation: Any, x: Any, value: Any) -> Any:
     config, = parameters(equation, "padding_config")
-    return shape.pad(x, value, tuple(map(integers, config)))  # type: ignore[arg-type]
+    return shaping.pad(x, value, tuple(map(integers, config)))  # type: ignore[arg-type]
 
 
 @imports("slice")
 def _slice(equation: Any, x: Any) -> Any:
     starts, limits, strides = parameters(equation, "start_indices", "limit_indices", "strides")
-    return shape.slice(x, integers(starts), integers(limits), None if strides is None else integers(strides))
+    return shaping.slice(x, integers(starts), integers(limits), None if strides is None else integers(strides))
 
 
 @imports("concatenate")
 def _concatenate(equation: Any, *arrays: Any) -> Any:
     axis, = parameters(equation, "dimension")
-    return join.concatenate(arrays, int(axis))
+    return joining.concatenate(arrays, int(axis))
 
 
 @imports("stack")
 def _stack(equation: Any, *arrays: Any) -> Any:
     axis, = parameters(equation, "axis")
-    return join.stack(arrays, int(axis))
+    return joining.stack(arrays, int(axis))
 
 
 @imports("unstack")
 def _unstack(equation: Any, x: Any) -> Any:
     axis, = parameters(equation, "axis")
-    return join.unstack(x, int(axis))
+    return joining.unstack(x, int(axis))
 
 
 @imports("split")
 def _split(equation: Any, x: Any) -> Any:
     sizes, axis = parameters(equation, "sizes", "axis")
-    return join.split(x, integers(sizes), int(axis))
+    return joining.split(x, integers(sizes), int(axis))
 
 
 @imports("iota")

@@ -10,8 +10,8 @@ from fxgrad import dtypes
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
-from fxgrad.lax.operands import applied, array_of, documented, of_one_dtype, wanted_dtype
-from fxgrad.numpy.operands import shape_of
+from fxgrad.frontend.operands import shape_of
+from fxgrad.frontend.strict import applied, array_of, documented, of_one_dtype, wanted_dtype
 from fxgrad.ops import arithmetic, comparison, exponential, trigonometric
 from fxgrad.ops.choose import clamp_p
 from fxgrad.ops.choose import select_n as choose_from

@@ -9,8 +9,8 @@ from fxgrad import tree
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import AxisError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.lax.bodies import check_function, flatten
-from fxgrad.ops.join import concatenate, stack
-from fxgrad.ops.shape import rev, slice_in_dim
+from fxgrad.ops.joining import concatenate, stack
+from fxgrad.ops.shaping import rev, slice_in_dim
 from fxgrad.ops.space import reshape
 
 

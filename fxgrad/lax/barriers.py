@@ -7,7 +7,7 @@ from typing import Any
 from fxgrad import tree
 from fxgrad.core.tape import aval_of
 from fxgrad.dtypes import is_inexact
-from fxgrad.lax.operands import array_of
+from fxgrad.frontend.strict import array_of
 from fxgrad.ops.arithmetic import stop_gradient as stopped
 from fxgrad.ops.barrier import barrier
 

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import dtypes, tree
-from fxgrad.control.flat import Traced, check_leaf, just, trace_flat
 from fxgrad.control.wiring import rewired, with_output_types
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
 from fxgrad.core.recording import inner_mode
 from fxgrad.core.tape import Tape, aval_of, takes_literals
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
+from fxgrad.frontend.flat import Traced, check_leaf, just, trace_flat
 from fxgrad.ops.space import convert
 from fxgrad.tree import TreeDef
 

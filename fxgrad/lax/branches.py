@@ -9,9 +9,9 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.control.branch import cond_p
-from fxgrad.control.flat import check_leaf, just
 from fxgrad.core.tape import bind
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
+from fxgrad.frontend.flat import check_leaf, just
 from fxgrad.lax.bodies import check_function, flatten, join_branches, trace_body
 from fxgrad.ops.choose import clamp
 from fxgrad.ops.comparison import ne

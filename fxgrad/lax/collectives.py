@@ -12,8 +12,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad import dtypes, tree
-from fxgrad.control import collective
-from fxgrad.control.collective import (
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.tape import aval_of, axes_in_scope, bind
+from fxgrad.core.tracer import Tracer
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.frontend.strict import array_of, axis_of, refuse
+from fxgrad.numpy.arithmetic import add, divide, multiply
+from fxgrad.ops.shaping import slice_in_dim
+from fxgrad.ops.space import convert, reshape
+from fxgrad.parallel import collective
+from fxgrad.parallel.collective import (
     all_gather_p,
     all_to_all_p,
     axis_index_p,
@@ -22,14 +30,6 @@ from fxgrad.control.collective import (
     ppermute_p,
     psum_scatter_p,
 )
-from fxgrad.core.primitive import Primitive
-from fxgrad.core.tape import aval_of, axes_in_scope, bind
-from fxgrad.core.tracer import Tracer
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.lax.operands import array_of, axis_of, refuse
-from fxgrad.numpy.arithmetic import add, divide, multiply
-from fxgrad.ops.shape import slice_in_dim
-from fxgrad.ops.space import convert, reshape
 
 AxisName = str | tuple[str, ...]
 

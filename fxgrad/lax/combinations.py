@@ -14,7 +14,7 @@ from fxgrad.core.program import Program
 from fxgrad.core.recording import OWN, trace
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.numpy.operands import as_array
+from fxgrad.frontend.operands import as_array
 from fxgrad.ops.space import reshape
 from fxgrad.transforms.batch import batched_program
 

@@ -13,11 +13,11 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Shape
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.numpy.operands import as_array, shape_of
-from fxgrad.ops.conv import ConvDimensionNumbers, Geometry, convolve, dilated, window_counts
-from fxgrad.ops.dot import dot_general
+from fxgrad.frontend.operands import as_array, shape_of
+from fxgrad.ops.convolution import ConvDimensionNumbers, Geometry, convolve, dilated, window_counts
 from fxgrad.ops.pool import window_pads
-from fxgrad.ops.shape import rev
+from fxgrad.ops.products import dot_general
+from fxgrad.ops.shaping import rev
 from fxgrad.ops.space import inverse_permutation, transpose
 
 __all__ = [

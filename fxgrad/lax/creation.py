@@ -12,8 +12,8 @@ from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.dtypes import DType
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.lax.operands import array_of, check, integers, refuse, sizes
-from fxgrad.numpy.operands import constant
+from fxgrad.frontend.operands import constant
+from fxgrad.frontend.strict import array_of, check, integers, refuse, sizes
 from fxgrad.ops import creation
 from fxgrad.ops.space import broadcast_to, convert
 

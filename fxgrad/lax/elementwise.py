@@ -11,7 +11,7 @@ from typing import Any
 from fxgrad import dtypes
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.tape import aval_of
-from fxgrad.lax.operands import applied, array_of, documented, refuse
+from fxgrad.frontend.strict import applied, array_of, documented, refuse
 from fxgrad.ops import arithmetic, comparison, exponential, parts, trigonometric
 from fxgrad.ops.parts import reduce_precision_p, round_p
 from fxgrad.ops.space import convert

@@ -11,19 +11,19 @@ from fxgrad import dtypes, tree
 from fxgrad.core.avals import Shape
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.frontend.operands import is_concrete, shape_of
+from fxgrad.frontend.strict import array_of, axis_of, check, integers, of_one_dtype
 from fxgrad.lax.combinations import combination, of_elements
 from fxgrad.lax.loops import fori_loop
-from fxgrad.lax.operands import array_of, axis_of, check, integers, of_one_dtype
-from fxgrad.numpy.operands import is_concrete, shape_of
-from fxgrad.ops import dynamic, index
+from fxgrad.ops import dynamic, indexing
 from fxgrad.ops.arithmetic import rem
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import lt
 from fxgrad.ops.families import check_kind
-from fxgrad.ops.join import concatenate
-from fxgrad.ops.join import unstack as unstacked
+from fxgrad.ops.joining import concatenate
+from fxgrad.ops.joining import unstack as unstacked
 from fxgrad.ops.pointwise import add, scalar_like
-from fxgrad.ops.reduce import reduce_max
+from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.space import full, reshape
 from fxgrad.ops.windows import Windows
 
@@ -239,8 +239,8 @@ def gather(operand: Any, start_indices: Any, dimension_numbers: Any, slice_sizes
     windows = Windows(*map(integers, _fields(GatherDimensionNumbers, dimension_numbers)))
     settings = {"mode": _mode("gather", mode, "clip"), "fill_value": fill_value,
                 "promises": _promises(indices_are_sorted, unique_indices)}
-    check(index.gather_p, operand, indices, slice_sizes=integers(slice_sizes), **windows._asdict(), **settings)
-    return index.gather(operand, indices, windows, integers(slice_sizes), **settings)
+    check(indexing.gather_p, operand, indices, slice_sizes=integers(slice_sizes), **windows._asdict(), **settings)
+    return indexing.gather(operand, indices, windows, integers(slice_sizes), **settings)
 
 
 def _fields(kind: Any, numbers: Any) -> list[Any]:
@@ -266,7 +266,7 @@ def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
         columns.append(reshape(_modulo(positions, shape[axis]), (*shape_of(positions), 1)))
     sizes = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     windows = Windows(tuple(range(1, len(shape) - len(axes) + 1)), tuple(sorted(axes)), axes)
-    return index.gather(src, concatenate(columns, 1), windows, sizes, "promise_in_bounds")
+    return indexing.gather(src, concatenate(columns, 1), windows, sizes, "promise_in_bounds")
 
 
 def _modulo(positions: Any, size: int) -> Any:
@@ -286,7 +286,7 @@ def _scatter(name: str, combine: str, doc: str) -> Callable[..., Any]:
     def function(operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: Any, *,
                  indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
         operand, updates = of_one_dtype(name, operand, updates)
-        return index.scatter(
+        return indexing.scatter(
             operand, array_of(name, scatter_indices), updates,
             Windows(*map(integers, _fields(ScatterDimensionNumbers, dimension_numbers))), combine=combine,
             mode=_mode(name, mode, "fill"), promises=_promises(indices_are_sorted, unique_indices))

@@ -8,8 +8,8 @@ from typing import Any
 
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.frontend.operands import as_array, shape_of
 from fxgrad.numpy.linalg.operands import check, from_triangle, symmetrized
-from fxgrad.numpy.operands import as_array, shape_of
 from fxgrad.ops import eigen, factorizations, matrices, reduced_forms, triangular
 from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.pointwise import add, scalar_like

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from fxgrad import dtypes, tree
-from fxgrad.control.flat import check_leaf, just
 from fxgrad.control.loop import for_p
 from fxgrad.control.scan import scan as bind_scan
 from fxgrad.control.while_loop import bind_while
@@ -16,14 +15,15 @@ from fxgrad.core.interpreter import evaluate
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
+from fxgrad.frontend.flat import check_leaf, just
 from fxgrad.lax.bodies import Flat, check_function, flatten, trace_body, trace_step
 from fxgrad.ops.arithmetic import sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import lt
-from fxgrad.ops.join import concatenate
+from fxgrad.ops.joining import concatenate
 from fxgrad.ops.parts import ceil
 from fxgrad.ops.pointwise import add
-from fxgrad.ops.shape import slice_in_dim
+from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import convert, reshape
 from fxgrad.tracebacks import boundary
 from fxgrad.transforms.batch import batched_program

@@ -9,10 +9,10 @@ from typing import Any
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.lax.operands import array_of, integers, refuse, wanted_dtype
-from fxgrad.numpy.operands import promoted, shape_of
-from fxgrad.ops import dot as dot_room
+from fxgrad.frontend.operands import promoted, shape_of
+from fxgrad.frontend.strict import array_of, integers, refuse, wanted_dtype
 from fxgrad.ops import fft as fft_room
+from fxgrad.ops import products as dot_room
 from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.space import broadcast_to, convert, reshape
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fxgrad import dtypes
 from fxgrad.errors import UnsupportedError, at_user_line
-from fxgrad.numpy.operands import as_array
+from fxgrad.frontend.operands import as_array
 from fxgrad.ops import ragged
 
 __all__ = ["ragged_dot"]

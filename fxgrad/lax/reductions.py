@@ -12,20 +12,20 @@ from fxgrad.core.avals import Shape
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.frontend.operands import shape_of
+from fxgrad.frontend.strict import array_of, axis_of, check, documented, integers, of_one_dtype, refuse
 from fxgrad.lax.combinations import combination, of_elements, only_primitive
-from fxgrad.lax.operands import array_of, axis_of, check, documented, integers, of_one_dtype, refuse
-from fxgrad.numpy.operands import shape_of
 from fxgrad.ops import cumulative, space
-from fxgrad.ops import reduce as reduce_room
-from fxgrad.ops import sort as sort_room
+from fxgrad.ops import ordering as sort_room
+from fxgrad.ops import reductions as reduce_room
 from fxgrad.ops.arithmetic import max as maximum
 from fxgrad.ops.arithmetic import max_p, min_p, mul, mul_p
 from fxgrad.ops.arithmetic import min as minimum
 from fxgrad.ops.comparison import and_, and_p, or_, or_p, xor, xor_p
 from fxgrad.ops.families import check_axes
-from fxgrad.ops.join import concatenate
+from fxgrad.ops.joining import concatenate
 from fxgrad.ops.pointwise import add, add_p
-from fxgrad.ops.shape import slice_in_dim
+from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import broadcast_to, reshape, transpose
 
 __all__ = ["argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce", "reduce_and",

@@ -11,12 +11,12 @@ from typing import Any
 
 from fxgrad.core.avals import Shape
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
-from fxgrad.lax.operands import array_of, axis_of, check, integers, of_one_dtype, refuse
-from fxgrad.lax.operands import sizes as sizes_given
-from fxgrad.numpy.operands import shape_of
-from fxgrad.ops import join, shape, space
+from fxgrad.frontend.operands import shape_of
+from fxgrad.frontend.strict import array_of, axis_of, check, integers, of_one_dtype, refuse
+from fxgrad.frontend.strict import sizes as sizes_given
+from fxgrad.ops import joining, shaping, space
 from fxgrad.ops.families import broadcast_shapes as _broadcast_shapes
-from fxgrad.ops.shape import slice as slice_of
+from fxgrad.ops.shaping import slice as slice_of
 
 __all__ = ["broadcast", "broadcast_in_dim", "broadcast_like", "broadcast_shapes", "broadcast_to_rank", "collapse",
            "concatenate", "expand_dims", "index_in_dim", "pad", "reshape", "rev", "slice", "slice_in_dim", "split",
@@ -53,7 +53,7 @@ def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: S
     return _in_dim(array_of("broadcast_in_dim", operand), wanted, integers(broadcast_dimensions))
 
 
-_in_dim = shape.broadcast_in_dim
+_in_dim = shaping.broadcast_in_dim
 
 
 def broadcast_like(arr: Any, like_arr: Any) -> Any:
@@ -177,8 +177,8 @@ def rev(operand: Any, dimensions: Sequence[int]) -> Any:
     array([2, 1, 0])
     """
     operand, axes = array_of("rev", operand), integers(dimensions)
-    check(shape.rev_p, operand, dimensions=axes)
-    return shape.rev(operand, axes)
+    check(shaping.rev_p, operand, dimensions=axes)
+    return shaping.rev(operand, axes)
 
 
 def tile(operand: Any, reps: Sequence[int]) -> Any:
@@ -189,8 +189,8 @@ def tile(operand: Any, reps: Sequence[int]) -> Any:
     array([0, 1, 0, 1])
     """
     operand, counts = array_of("tile", operand), integers(reps)
-    check(shape.tile_p, operand, reps=counts)
-    return shape.tile(operand, counts)
+    check(shaping.tile_p, operand, reps=counts)
+    return shaping.tile(operand, counts)
 
 
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
@@ -204,8 +204,8 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     """
     operand, padding_value = of_one_dtype("pad", operand, padding_value)
     config: Any = tuple(map(integers, padding_config))
-    check(shape.pad_p, operand, padding_value, padding_config=config)
-    return shape.pad(operand, padding_value, config)
+    check(shaping.pad_p, operand, padding_value, padding_config=config)
+    return shaping.pad(operand, padding_value, config)
 
 
 # --- parts --------------------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def slice(operand: Any, start_indices: Sequence[int], limit_indices: Sequence[in
     """
     operand, starts, limits = array_of("slice", operand), integers(start_indices), integers(limit_indices)
     steps = (1,) * len(starts) if strides is None else integers(strides)
-    check(shape.slice_p, operand, start_indices=starts, limit_indices=limits, strides=steps)
+    check(shaping.slice_p, operand, start_indices=starts, limit_indices=limits, strides=steps)
     return slice_of(operand, starts, limits, steps)
 
 
@@ -262,7 +262,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
         raise IndexingError(at_user_line(f"index_in_dim: index {index} along an axis of size {sizes[axis]} of an array "
                                          f"of shape {sizes}; one from {-sizes[axis]} to {sizes[axis] - 1} is needed"))
     at = index % sizes[axis]
-    part = shape.slice_in_dim(operand, at, at + 1, axis)
+    part = shaping.slice_in_dim(operand, at, at + 1, axis)
     return part if keepdims else space.reshape(part, sizes[:axis] + sizes[axis + 1:])
 
 
@@ -275,8 +275,8 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     """
     operand = array_of("split", operand)
     lengths, axis = integers(sizes), axis_of("split", axis, len(shape_of(operand)))
-    check(join.split_p, operand, sizes=lengths, axis=axis)
-    return join.split(operand, lengths, axis)
+    check(joining.split_p, operand, sizes=lengths, axis=axis)
+    return joining.split(operand, lengths, axis)
 
 
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
@@ -287,7 +287,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
     [(2,), (2,), (2,)]
     """
     x = array_of("unstack", x)
-    return tuple(join.unstack(x, axis_of("unstack", axis, len(shape_of(x)))))
+    return tuple(joining.unstack(x, axis_of("unstack", axis, len(shape_of(x)))))
 
 
 # --- joins --------------------------------------------------------------------------------------------------------
@@ -301,8 +301,8 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Any:
     array([0., 1., 1.])
     """
     read, dimension = _several("concatenate", operands), operator.index(dimension)
-    check(join.concatenate_p, *read, dimension=dimension)
-    return join.concatenate(read, dimension)
+    check(joining.concatenate_p, *read, dimension=dimension)
+    return joining.concatenate(read, dimension)
 
 
 def stack(operands: Sequence[Any], axis: int = 0) -> Any:
@@ -315,13 +315,13 @@ def stack(operands: Sequence[Any], axis: int = 0) -> Any:
     """
     read = _several("stack", operands)
     rank = len(shape_of(read[0]))
-    return join.stack(read, axis_of("stack", axis, rank, rank + 1))
+    return joining.stack(read, axis_of("stack", axis, rank, rank + 1))
 
 
 def _several(name: str, operands: Sequence[Any]) -> list[Any]:
     """The operands of a join."""
     if hasattr(operands, "shape") and shape_of(operands):
-        return join.unstack(operands, 0)
+        return joining.unstack(operands, 0)
     if not operands:
         raise ArgumentError(at_user_line(f"{name}: no arrays; at least one is needed"))
     return of_one_dtype(name, *operands)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fxgrad.core.primitive import Primitive
-from fxgrad.lax.operands import applied, documented
+from fxgrad.frontend.strict import applied, documented
 from fxgrad.ops import gamma, special
 
 __all__ = ["bessel_i0e", "bessel_i1e", "betainc", "digamma", "erf", "erf_inv", "erfc", "igamma", "igamma_grad_a",

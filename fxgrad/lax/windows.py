@@ -14,16 +14,16 @@ from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.program import Program
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.frontend.operands import as_array, axis_of, is_concrete, shape_of
 from fxgrad.lax.combinations import combination, of_elements, only_primitive
-from fxgrad.numpy.operands import as_array, axis_of, is_concrete, shape_of
 from fxgrad.ops import topk
 from fxgrad.ops.arithmetic import max_p, min_p, neg
-from fxgrad.ops.conv import dilated, window_counts
+from fxgrad.ops.convolution import dilated, window_counts
 from fxgrad.ops.families import check_kind
 from fxgrad.ops.pointwise import add_p
 from fxgrad.ops.pool import Sliding, check_sliding, identity_of, window_max, window_min, window_pads, window_sum
-from fxgrad.ops.shape import pad
-from fxgrad.ops.shape import slice as slice_of
+from fxgrad.ops.shaping import pad
+from fxgrad.ops.shaping import slice as slice_of
 from fxgrad.ops.space import broadcast_to, reshape
 
 __all__ = ["approx_max_k", "approx_min_k", "reduce_window", "reduce_window_shape_tuple", "top_k"]

@@ -10,12 +10,12 @@ from typing import Any, TypeVar, cast
 from fxgrad.control.call import named
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.frontend.operands import PYTHON_SCALARS, apply, as_array, axis_of, promoted_inexact, settled, shape_of
 from fxgrad.numpy.arithmetic import add, clip, divide, logaddexp, maximum, minimum, multiply
+from fxgrad.numpy.elementwise import absolute, exp, expm1, log, log1p, negative, sqrt, square
+from fxgrad.numpy.elementwise import tanh as hyperbolic_tangent
 from fxgrad.numpy.joining import split
 from fxgrad.numpy.logic import greater, greater_equal, less, less_equal, where
-from fxgrad.numpy.mathematics import absolute, exp, expm1, log, log1p, negative, sqrt, square
-from fxgrad.numpy.mathematics import tanh as hyperbolic_tangent
-from fxgrad.numpy.operands import PYTHON_SCALARS, apply, as_array, axis_of, promoted_inexact, settled, shape_of
 from fxgrad.ops.exponential import integer_pow, logistic_p
 from fxgrad.ops.special import erfc_p
 

@@ -11,12 +11,12 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Shape
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.frontend.operands import as_array, shape_of
 from fxgrad.nn.exponentials import logsumexp, softmax
 from fxgrad.numpy.arithmetic import add, multiply
 from fxgrad.numpy.creation import astype
 from fxgrad.numpy.einsum import einsum
 from fxgrad.numpy.logic import less, logical_and, where
-from fxgrad.numpy.operands import as_array, shape_of
 from fxgrad.ops.arithmetic import stop_gradient
 from fxgrad.ops.space import broadcast_to, reshape, transpose
 

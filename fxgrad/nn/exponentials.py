@@ -11,12 +11,12 @@ from fxgrad import dtypes
 from fxgrad.control.call import named
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.frontend.operands import as_array, axes_of, axis_of, common_shape, extent, inexact_operands, shape_of
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
 from fxgrad.numpy.creation import astype
+from fxgrad.numpy.elementwise import absolute, exp, log, real, sign, square
 from fxgrad.numpy.logic import isfinite, less, not_equal
 from fxgrad.numpy.logic import where as choose
-from fxgrad.numpy.mathematics import absolute, exp, log, real, sign, square
-from fxgrad.numpy.operands import as_array, axes_of, axis_of, common_shape, extent, inexact_operands, shape_of
 from fxgrad.numpy.reductions import any as any_of
 from fxgrad.numpy.reductions import kept_shape
 from fxgrad.numpy.reductions import sum as sum_of
@@ -25,7 +25,7 @@ from fxgrad.ops.arithmetic import stop_gradient
 from fxgrad.ops.comparison import eq
 from fxgrad.ops.creation import iota
 from fxgrad.ops.exponential import rsqrt
-from fxgrad.ops.reduce import reduce_max
+from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.space import broadcast_to, convert, reshape
 
 __all__ = ["log_softmax", "logmeanexp", "logsumexp", "one_hot", "softmax", "standardize"]

@@ -15,12 +15,12 @@ from fxgrad import dtypes, random
 from fxgrad.core.avals import Shape
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.frontend.operands import axis_of, sizes_of
 from fxgrad.numpy.arithmetic import divide, multiply, subtract
 from fxgrad.numpy.creation import astype, full
 from fxgrad.numpy.creation import zeros as zeros_of
-from fxgrad.numpy.mathematics import exp, log, negative, sqrt
-from fxgrad.numpy.operands import axis_of, sizes_of
-from fxgrad.ops.shape import pad
+from fxgrad.numpy.elementwise import exp, log, negative, sqrt
+from fxgrad.ops.shaping import pad
 from fxgrad.ops.space import move_axis, reshape
 
 __all__ = ["Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",

@@ -58,7 +58,7 @@ from fxgrad.numpy.logic import (
     bitwise_or, bitwise_right_shift, bitwise_xor, equal, greater, greater_equal, invert, isclose, left_shift, less,
     less_equal, logical_and, logical_not, logical_or, logical_xor, not_equal, right_shift, select, where,
 )
-from fxgrad.numpy.mathematics import (
+from fxgrad.numpy.elementwise import (
     abs, absolute, acos, acosh, angle, arccos, arccosh, arcsin, arcsinh, arctan, arctanh, around, asin, asinh, atan,
     atanh, cbrt, ceil, conj, conjugate, cos, cosh, deg2rad, degrees, exp, exp2, expm1, fabs, fix, floor, imag,
     iscomplex, isfinite, isinf, isnan, isneginf, isposinf, isreal, log, log10, log1p, log2, nan_to_num, negative,
@@ -99,7 +99,7 @@ from fxgrad.numpy.types import (
 )
 from fxgrad.numpy.updates import at
 from fxgrad.numpy.inspection import __array_namespace_info__
-from fxgrad.numpy.elementwise import Elementwise as ufunc  # noqa: N813
+from fxgrad.frontend.ufuncs import Elementwise as ufunc  # noqa: N813
 # isort: on
 
 __array_api_version__ = "2024.12"

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from fxgrad import tree
-from fxgrad.control.flat import trace_flat
 from fxgrad.core.avals import Aval
 from fxgrad.core.interpreter import run
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.frontend.flat import trace_flat
+from fxgrad.frontend.operands import WEAK_SCALARS, as_array, as_dtype, axis_of, common_shape, constant, shape_of
+from fxgrad.frontend.ufuncs import Elementwise
 from fxgrad.numpy.creation import asarray, full_like
-from fxgrad.numpy.elementwise import Elementwise
 from fxgrad.numpy.logic import where
-from fxgrad.numpy.operands import WEAK_SCALARS, as_array, as_dtype, axis_of, common_shape, constant, shape_of
 from fxgrad.numpy.shaping import expand_dims, moveaxis
 from fxgrad.ops.space import broadcast_to, reshape
 from fxgrad.transforms.batch import batched_program

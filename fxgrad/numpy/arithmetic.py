@@ -9,9 +9,7 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
-from fxgrad.numpy.elementwise import Elementwise, binary, composite, inexact, with_bool_as
-from fxgrad.numpy.mathematics import isnan, sign_bit, without_bool
-from fxgrad.numpy.operands import (
+from fxgrad.frontend.operands import (
     apply,
     as_array,
     new_array,
@@ -23,6 +21,8 @@ from fxgrad.numpy.operands import (
     refuse_out,
     settled,
 )
+from fxgrad.frontend.ufuncs import Elementwise, binary, composite, inexact, with_bool_as
+from fxgrad.numpy.elementwise import isnan, sign_bit, without_bool
 from fxgrad.ops import arithmetic, exponential, parts, trigonometric
 from fxgrad.ops.arithmetic import div, mul, rem, stop_gradient, sub
 from fxgrad.ops.choose import where

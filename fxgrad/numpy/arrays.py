@@ -10,9 +10,9 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.arrays import ARRAYS, Array
-from fxgrad.core.silence import silenced
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import MutationError, at_user_line
+from fxgrad.executors.silence import silenced
 from fxgrad.numpy import indexing, products
 from fxgrad.numpy.inspection import DEVICE
 from fxgrad.numpy.methods import BINARY, COMPARISONS, SYMBOLS

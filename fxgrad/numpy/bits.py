@@ -9,13 +9,13 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
-from fxgrad.numpy.operands import as_array, shape_of
+from fxgrad.frontend.operands import as_array, shape_of
 from fxgrad.numpy.shaping import flip
 from fxgrad.ops.creation import bitcast_convert_type
-from fxgrad.ops.join import stack
+from fxgrad.ops.joining import stack
 from fxgrad.ops.parts import complex as complex_
 from fxgrad.ops.parts import imag, real
-from fxgrad.ops.shape import slice_in_dim
+from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import convert, reshape
 
 

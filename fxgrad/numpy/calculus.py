@@ -9,10 +9,7 @@ from typing import Any
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.numpy.arithmetic import add, divide, multiply, remainder, subtract
-from fxgrad.numpy.logic import equal, greater, less, logical_and, where
-from fxgrad.numpy.mathematics import absolute, conjugate
-from fxgrad.numpy.operands import (
+from fxgrad.frontend.operands import (
     as_array,
     as_dtype,
     axes_of,
@@ -24,12 +21,15 @@ from fxgrad.numpy.operands import (
     settled,
     shape_of,
 )
+from fxgrad.numpy.arithmetic import add, divide, multiply, remainder, subtract
+from fxgrad.numpy.elementwise import absolute, conjugate
+from fxgrad.numpy.logic import equal, greater, less, logical_and, where
 from fxgrad.numpy.ordering import cumsum, diff
 from fxgrad.numpy.reductions import sum
-from fxgrad.ops.conv import ConvDimensionNumbers, Geometry
-from fxgrad.ops.conv import convolve as windowed
-from fxgrad.ops.join import concatenate
-from fxgrad.ops.shape import rev, slice_in_dim
+from fxgrad.ops.convolution import ConvDimensionNumbers, Geometry
+from fxgrad.ops.convolution import convolve as windowed
+from fxgrad.ops.joining import concatenate
+from fxgrad.ops.shaping import rev, slice_in_dim
 from fxgrad.ops.space import convert, reshape
 
 

@@ -7,15 +7,15 @@ from typing import Any
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.frontend.operands import as_array, as_dtype, operands, promoted_inexact, settled, shape_of
 from fxgrad.numpy.arithmetic import clip, divide, maximum, multiply, subtract
-from fxgrad.numpy.mathematics import conjugate, imag, real, sqrt
-from fxgrad.numpy.operands import as_array, as_dtype, operands, promoted_inexact, settled, shape_of
+from fxgrad.numpy.elementwise import conjugate, imag, real, sqrt
 from fxgrad.numpy.products import matmul, outer
 from fxgrad.numpy.rearranging import diagonal
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.shaping import transpose
 from fxgrad.numpy.statistics import mean
-from fxgrad.ops.join import concatenate
+from fxgrad.ops.joining import concatenate
 from fxgrad.ops.parts import complex as complex_
 from fxgrad.ops.space import reshape
 

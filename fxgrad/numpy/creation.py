@@ -16,9 +16,7 @@ from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.numpy.arithmetic import divide, multiply, power
-from fxgrad.numpy.inspection import check_device
-from fxgrad.numpy.operands import (
+from fxgrad.frontend.operands import (
     PYTHON_SCALARS,
     as_array,
     as_dtype,
@@ -37,6 +35,8 @@ from fxgrad.numpy.operands import (
     sizes_of,
     whole,
 )
+from fxgrad.numpy.arithmetic import divide, multiply, power
+from fxgrad.numpy.inspection import check_device
 from fxgrad.ops.arithmetic import mul, sub
 from fxgrad.ops.comparison import eq, ge
 from fxgrad.ops.creation import iota

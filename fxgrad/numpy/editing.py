@@ -13,13 +13,7 @@ from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.numpy.arithmetic import add, subtract
-from fxgrad.numpy.creation import array, asarray
-from fxgrad.numpy.finding import size_of, true_places
-from fxgrad.numpy.indexing import getitem
-from fxgrad.numpy.joining import concatenate, together
-from fxgrad.numpy.logic import greater_equal, less, where
-from fxgrad.numpy.operands import (
+from fxgrad.frontend.operands import (
     as_array,
     axis_of,
     concrete,
@@ -28,6 +22,12 @@ from fxgrad.numpy.operands import (
     refuse_out,
     shape_of,
 )
+from fxgrad.numpy.arithmetic import add, subtract
+from fxgrad.numpy.creation import array, asarray
+from fxgrad.numpy.finding import size_of, true_places
+from fxgrad.numpy.indexing import getitem
+from fxgrad.numpy.joining import concatenate, together
+from fxgrad.numpy.logic import greater_equal, less, where
 from fxgrad.numpy.ordering import argsort, cumsum, sort
 from fxgrad.numpy.positions import in_range, take_along_one
 from fxgrad.numpy.rearranging import tile
@@ -36,7 +36,7 @@ from fxgrad.numpy.shaping import ravel
 from fxgrad.numpy.updates import update
 from fxgrad.ops.arithmetic import rem, sub
 from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.shape import slice_in_dim
+from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import broadcast_to, convert, move_axis, reshape
 
 _MODES = {None: "clip", "drop": "drop", "clip": "clip", "wrap": "wrap", "raise": "raise",

@@ -11,11 +11,11 @@ import opt_einsum  # type: ignore[import-untyped]
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.frontend.operands import as_dtype, promoted, refuse_out, settled, shape_of
+from fxgrad.frontend.operands import operands as read
 from fxgrad.numpy.arithmetic import multiply
-from fxgrad.numpy.operands import as_dtype, promoted, refuse_out, settled, shape_of
-from fxgrad.numpy.operands import operands as read
 from fxgrad.numpy.rearranging import diagonal
-from fxgrad.ops.dot import dot_general
+from fxgrad.ops.products import dot_general
 from fxgrad.ops.space import reduce_sum, reshape, transpose
 
 

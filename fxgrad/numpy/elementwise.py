@@ -1,183 +1,330 @@
-"""What functions of elements are here: objects like NumPy's ufuncs, and the fast path of operands that need nothing."""
+"""Mathematics on elements: exponentials, trigonometry, rounding, signs, the parts of complex numbers."""
 
 from __future__ import annotations
 
-import sys
+import math
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.primitive import Primitive
-from fxgrad.core.recall import recalled_binary, recalled_unary
-from fxgrad.core.replay import remembered
-from fxgrad.core.shared_state import found
-from fxgrad.core.tape import aval_of, bind
+from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
-from fxgrad.numpy.operands import (
+from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.frontend.operands import (
     apply,
+    as_array,
     as_dtype,
+    constant,
+    new_array,
     operand,
-    operands,
-    promoted,
     promoted_inexact,
+    refuse_complex,
     refuse_out,
-    settled,
-    shape_of,
+    unchanged,
 )
-from fxgrad.ops.space import convert, reshape
+from fxgrad.frontend.ufuncs import Elementwise, composite, unary
+from fxgrad.ops import exponential, parts, trigonometric
+from fxgrad.ops.arithmetic import add, div, mul, neg_p, stop_gradient
+from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import eq, lt, ne, not_
+from fxgrad.ops.creation import bitcast_convert_type
+from fxgrad.ops.parts import complex as complex_
+from fxgrad.ops.pointwise import scalar_like
 
 Function = Callable[..., Any]
 
-_recalling: set[Function] = set()
-"""Functions that look by themselves whether they were called before."""
+
+def _named(name: str, function: Function, doc: str, nin: int = 1) -> Elementwise:
+    return Elementwise(function, name, nin, doc, __name__)
 
 
-reflections: dict[Function, Function] = {}
-"""The functions of two operands with their operands exchanged, of which the first is traced."""
+# --- exponentials, logarithms, roots ------------------------------------------------------------------------------
+
+exp = _named("exp", unary(exponential.exp_p), "e to the power of each element.")
+exp2 = _named("exp2", unary(exponential.exp2_p), "2 to the power of each element.")
+expm1 = _named("expm1", unary(exponential.expm1_p), "exp(x) - 1, accurate for small x.")
+log = _named("log", unary(exponential.log_p), "The natural logarithm of each element.")
+log1p = _named("log1p", unary(exponential.log1p_p), "log(1 + x), accurate for small x.")
 
 
-class Elementwise:
-    """A function of each element of its operands, with NumPy's broadcasting; `reduce` and `outer` as NumPy's ufuncs.
-
-    >>> import fxgrad.numpy as fnp
-    >>> fnp.add([1.0, 2.0], 3.0)
-    array([4., 5.])
-    >>> fnp.multiply.outer([1.0, 2.0], [3.0, 4.0]).shape
-    (2, 2)
-    """
-
-    def __init__(self, function: Function, name: str, nin: int, doc: str, module: str, users: bool = False) -> None:
-        # What a user's function records follows from more than its arguments.
-        self.function = function if users or function in _recalling else remembered(function, captures=True)
-        self.nin = nin
-        self.reduction: Function | None = None
-        self.__name__ = self.__qualname__ = name
-        self.__doc__, self.__module__ = doc, module
-
-    def __call__(self, *given: Any, **options: Any) -> Any:
-        if options:
-            return self._with_options(given, **options)
-        try:
-            return self.function(*given)
-        except TypeError:
-            if len(given) != self.nin:
-                raise ArgumentError(at_user_line(
-                    f"{self.__name__} takes {self.nin} operand{'s' * (self.nin > 1)}, got {len(given)}")) from None
-            raise
-
-    def _with_options(self, given: tuple[Any, ...], out: Any = None, where: Any = True, dtype: Any = None,
-                      **ignored: Any) -> Any:
-        if ignored.keys() - {"casting", "order", "subok"}:
-            raise ArgumentError(at_user_line(f"{self.__name__} has no option {', '.join(ignored)}; it has dtype="))
-        refuse_out(self.__name__, out)
-        if where is not True:
-            raise UnsupportedError(at_user_line(
-                f"{self.__name__}: where= is not supported, since other elements would stay undefined. "
-                f"Write where(condition, {self.__name__}(...), other)"))
-        return self.function(*(as_dtype(operand(value), dtype) for value in given))
-
-    def reduce(self, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
-               **options: Any) -> Any:
-        """All elements of `a` along `axis` (None: all axes) combined by this function."""
-        if self.reduction is None:
-            raise UnsupportedError(at_user_line(f"{self.__name__}.reduce is not supported; add, multiply, maximum, "
-                                                "minimum, logical_and, logical_or have it"))
-        refuse_out(f"{self.__name__}.reduce", out)
-        given = {"dtype": dtype} if dtype is not None else {}
-        return self.reduction(a, axis=axis, keepdims=keepdims, **given, **options)
-
-    def outer(self, a: Any, b: Any) -> Any:
-        """This function of every pair of an element of `a` and one of `b`; the shapes are joined."""
-        a, b = operand(a), operand(b)
-        return self.function(reshape(a, shape_of(a) + (1,) * len(shape_of(b))), b)
-
-    def __reduce__(self) -> Any:
-        """By name, but for functions of a user's."""
-        if getattr(sys.modules.get(self.__module__), self.__name__, None) is self:
-            return found, (self.__module__, self.__name__)
-        return super().__reduce_ex__(2)
-
-    def __repr__(self) -> str:
-        return f"<fxgrad function {self.__name__!r}>"
-
-
-def unary(primitive: Primitive, kinds: str = "fc") -> Function:
-    """The function of one operand that applies `primitive`; dtypes of other `kinds` become inexact first."""
+def _log_to_base(base: float) -> Function:
+    """Of complex numbers part by part: an infinite part times the 0 of a complex number would be a NaN."""
     def function(x: Any) -> Any:
-        if type(x) is Tracer and x.variable.aval.dtype.kind in kinds:
-            return bind(primitive, x)[0]
-        x = operand(x)
-        return apply(primitive, x if aval_of(x).dtype.kind in kinds else promoted_inexact(x)[0])
-
-    recalled = recalled_unary(primitive, function)
-    _recalling.add(recalled)
-    return recalled
+        result = exponential.log(x)
+        if not dtypes.is_complex(aval_of(x).dtype):
+            return div(result, math.log(base))
+        return complex_(div(parts.real(result), math.log(base)), div(parts.imag(result), math.log(base)))
+    return composite(function)
 
 
-def binary(primitive: Primitive, general: Function | None = None, kinds: str = "iufcV") -> Function:
-    """The function of two operands that applies `primitive` at once where their dtypes are equal, of these `kinds`.
-
-    All else goes to `general`, which by default promotes to the common dtype.
-    """
-    def promoting(x: Any, y: Any) -> Any:
-        return apply(primitive, *promoted(x, y))
-
-    rest = general or promoting
-    with_numbers = kinds.replace("b", "")  # a bool gives way to a number, not the number to it
-
-    def typed(x: Any, y: Any) -> Any:
-        """The cases that need no conversion, with one test each, and all others."""
-        x_type, y_type = type(x), type(y)
-        if x_type is Tracer:
-            aval = x.variable.aval
-            dtype = aval.dtype
-            if y_type is Tracer:
-                also = y.variable.aval
-                if dtype is also.dtype and aval.weak is also.weak and dtype.kind in kinds:
-                    return bind(primitive, x, y)[0]
-            elif not aval.weak and dtype.kind in with_numbers and (
-                    y_type is int or ((y_type is float or y_type is np.float64) and dtype.kind not in "iu")):
-                try:
-                    number = dtype.type(y)
-                except OverflowError:  # an integer that the dtype cannot hold
-                    return rest(operand(x), operand(y))
-                return bind(primitive, x, number)[0]
-        elif y_type is Tracer and not y.variable.aval.weak and y.variable.aval.dtype.kind in with_numbers:
-            dtype = y.variable.aval.dtype
-            if x_type is int or ((x_type is float or x_type is np.float64) and dtype.kind not in "iu"):
-                try:
-                    number = dtype.type(x)
-                except OverflowError:
-                    return rest(operand(x), operand(y))
-                return bind(primitive, number, y)[0]
-        return rest(operand(x), operand(y))
-
-    recalled, reflections[recalled] = recalled_binary(primitive, typed)
-    _recalling.add(recalled)
-    return recalled
+log2 = _named("log2", _log_to_base(2), "The logarithm to base 2.")
+log10 = _named("log10", _log_to_base(10), "The logarithm to base 10.")
+sqrt = _named("sqrt", unary(exponential.sqrt_p), "The non-negative square root of each element.")
+cbrt = _named("cbrt", unary(exponential.cbrt_p, "f"), "The real cube root of each element.")
 
 
-def inexact(primitive: Primitive) -> Function:
-    """As `binary`, for operations that make floats of integers."""
-    return binary(primitive, lambda x, y: apply(primitive, *promoted_inexact(x, y)), kinds="fc")
+def _square(x: Any) -> Any:
+    if type(x) is Tracer and x.variable.aval.dtype.kind != "b":
+        return exponential.square(x)
+    return apply(exponential.square_p, without_bool(operand(x)))
 
 
-def composite(function: Function) -> Function:
-    """The function of operands in their common inexact dtype, made of operations."""
-    return lambda *values: function(*settled(promoted_inexact(*operands(*values))))
+square = _named("square", _square, "Each element times itself.")
+reciprocal = _named("reciprocal", composite(lambda x: exponential.integer_pow(x, -1)), "1 / x of each element.")
 
 
-def with_bool_as(general: Function, logical: Function) -> Function:
-    """A general path that takes two bools elsewhere."""
-    def function(x: Any, y: Any) -> Any:
-        x, y = promoted(x, y)
-        return logical(x, y) if aval_of(x).dtype == dtypes.bool_ else general(x, y)
+def without_bool(x: Any) -> Any:
+    """`x` with bools as integers."""
+    return as_dtype(x, np.int32) if aval_of(x).dtype == dtypes.bool_ else x
+
+
+# --- trigonometry -------------------------------------------------------------------------------------------------
+
+sin = _named("sin", unary(trigonometric.sin_p), "The sine of angles in radians.")
+cos = _named("cos", unary(trigonometric.cos_p), "The cosine of angles in radians.")
+tan = _named("tan", unary(trigonometric.tan_p), "The tangent of angles in radians.")
+arcsin = _named("arcsin", unary(trigonometric.asin_p), "The angle, from -pi/2 to pi/2, with this sine.")
+arccos = _named("arccos", unary(trigonometric.acos_p), "The angle, from 0 to pi, with this cosine.")
+arctan = _named("arctan", unary(trigonometric.atan_p), "The angle, from -pi/2 to pi/2, with this tangent.")
+sinh = _named("sinh", unary(trigonometric.sinh_p), "The hyperbolic sine.")
+cosh = _named("cosh", unary(trigonometric.cosh_p), "The hyperbolic cosine.")
+tanh = _named("tanh", unary(trigonometric.tanh_p), "The hyperbolic tangent.")
+arcsinh = _named("arcsinh", unary(trigonometric.asinh_p), "The inverse of the hyperbolic sine.")
+arccosh = _named("arccosh", unary(trigonometric.acosh_p), "The inverse of the hyperbolic cosine, not negative.")
+arctanh = _named("arctanh", unary(trigonometric.atanh_p), "The inverse of the hyperbolic tangent.")
+deg2rad = _named("deg2rad", composite(lambda x: mul(x, math.pi / 180)), "Angles in degrees as radians.")
+rad2deg = _named("rad2deg", composite(lambda x: mul(x, 180 / math.pi)), "Angles in radians as degrees.")
+
+
+def _sinc(x: Any) -> Any:
+    """By its series near 0, so that derivatives up to the fourth are right there too."""
+    t = mul(x, math.pi)
+    squared = exponential.square(t)
+    small = lt(parts.abs(t), 1e-2)
+    series = add(mul(squared, add(mul(squared, add(mul(squared, -1 / 5040), 1 / 120)), -1 / 6)), 1.0)
+    away = where(small, 1.0, t)
+    return where(small, series, div(trigonometric.sin(away), away))
+
+
+sinc = _named("sinc", composite(_sinc), "sin(pi x) / (pi x), which is 1 at 0.")
+
+# --- rounding -----------------------------------------------------------------------------------------------------
+
+
+def _rounding(operation: Function) -> Function:
+    """The function that leaves integers alone."""
+    def function(x: Any) -> Any:
+        x = as_array(x)
+        return new_array(x, x) if aval_of(x).dtype.kind in "iub" else operation(x)
     return function
 
 
-def as_bool(x: Any) -> Any:
-    """Whether each element is not zero."""
-    return x if aval_of(x).dtype == dtypes.bool_ else convert(x, dtypes.bool_)
+floor = _named("floor", _rounding(parts.floor), "The greatest whole number that is not above each element.")
+ceil = _named("ceil", _rounding(parts.ceil), "The least whole number that is not below each element.")
+
+
+def _trunc(x: Any) -> Any:
+    return where(lt(x, 0.0), parts.ceil(x), parts.floor(x))
+
+
+trunc = _named("trunc", _rounding(_trunc), "Each element rounded toward zero.")
+fix = _named("fix", _rounding(_trunc), "Each element rounded toward zero.")
+
+
+def _rint(x: Any) -> Any:
+    x, = promoted_inexact(as_array(x))
+    return _by_part(parts.round, x)
+
+
+rint = _named("rint", _rint, "The nearest whole number of each element, halves to the even one; a float.")
+
+
+def _by_part(operation: Function, x: Any) -> Any:
+    """`operation` of a real array, or of both parts of a complex one."""
+    if not dtypes.is_complex(aval_of(x).dtype):
+        return operation(x)
+    return complex_(operation(parts.real(x)), operation(parts.imag(x)))
+
+
+def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    """The nearest number with so many decimals, halves to the even one; integers stay as they are.
+
+    Raises `UnsupportedError` for integers and negative `decimals`.
+
+    >>> float(round(2.5)), float(round(0.1234, 2))
+    (2.0, 0.12)
+    """
+    refuse_out("round", out)
+    a = as_array(a)
+    if aval_of(a).dtype.kind in "iub":
+        if decimals < 0:
+            raise UnsupportedError(at_user_line("round: integers with decimals < 0 are not supported. "
+                                                "Write round(x.astype('float32'), decimals)"))
+        return new_array(a, a)
+    if decimals == 0:
+        return _by_part(parts.round, a)
+    factor = 10.0 ** (decimals if decimals > 0 else -decimals)
+    scale, unscale = (mul, div) if decimals > 0 else (div, mul)
+    return unscale(_by_part(parts.round, scale(a, factor)), factor)
+
+
+around = round
+
+# --- signs --------------------------------------------------------------------------------------------------------
+
+
+def _positive(x: Any) -> Any:
+    x = as_array(x)
+    return new_array(x, x)
+
+
+def _absolute(x: Any) -> Any:
+    if type(x) is Tracer and x.variable.aval.dtype.kind != "b":
+        return parts.abs(x)
+    x = operand(x)
+    return new_array(as_array(x), x) if aval_of(x).dtype.kind in "bu" else apply(parts.abs_p, x)
+
+
+negative = _named("negative", unary(neg_p, "iufcbV"), "Each element with the other sign.")
+positive = _named("positive", _positive, "The array itself.")
+absolute = _named("absolute", _absolute, "The absolute value of each element; the modulus of complex numbers.")
+abs = absolute
+
+
+def _fabs(x: Any) -> Any:
+    refuse_complex("fabs", x)
+    return parts.abs(x)
+
+
+fabs = _named("fabs", composite(_fabs), "The absolute value of each element as a float.")
+sign = _named("sign", unary(parts.sign_p, "iufcbV"), "-1, 0 or 1; of complex numbers x / |x|.")
+
+
+def sign_bit(x: Any) -> Any:
+    """Whether the sign of real floats is negative, by their bits: those of zeros and of NaNs too."""
+    whole = np.dtype(f"int{8 * aval_of(x).dtype.itemsize}")
+    return lt(bitcast_convert_type(stop_gradient(x), whole), 0)
+
+
+def _signbit(x: Any) -> Any:
+    x = as_array(x)
+    refuse_complex("signbit", x)
+    if aval_of(x).dtype.kind in "iub":
+        return lt(x, scalar_like(0, x))
+    return sign_bit(x)
+
+
+signbit = _named("signbit", _signbit, "Whether the sign is negative; that of -0.0 is.")
+
+# --- complex numbers ----------------------------------------------------------------------------------------------
+
+
+def _real(x: Any) -> Any:
+    x = as_array(x)
+    return parts.real(x) if dtypes.is_complex(aval_of(x).dtype) else unchanged(x)
+
+
+def _imag(x: Any) -> Any:
+    x = as_array(x)
+    aval = aval_of(x)
+    return parts.imag(x) if dtypes.is_complex(aval.dtype) else constant(aval.shape, 0, aval.dtype)
+
+
+def _conj(x: Any) -> Any:
+    x = as_array(x)
+    return parts.conj(x) if dtypes.is_complex(aval_of(x).dtype) else new_array(x, x)
+
+
+real = _named("real", _real, "The real part of each element.")
+imag = _named("imag", _imag, "The imaginary part of each element.")
+conjugate = _named("conjugate", _conj, "Each element with the sign of its imaginary part changed.")
+conj = conjugate
+
+
+def angle(z: Any, deg: bool = False) -> Any:
+    """The angle of complex numbers with the positive real axis, in radians or with `deg` in degrees.
+
+    >>> float(angle(1j, deg=True))
+    90.0
+    """
+    z, = promoted_inexact(as_array(z))
+    parts_of = (parts.imag(z), parts.real(z)) if dtypes.is_complex(aval_of(z).dtype) else (scalar_like(0, z), z)
+    result = trigonometric.atan2(*parts_of)
+    return rad2deg(result) if deg else result
+
+
+# --- kinds of numbers ---------------------------------------------------------------------------------------------
+
+
+def _everywhere(x: Any, value: bool) -> Any:
+    return constant(aval_of(x).shape, value, dtypes.bool_)
+
+
+def _isfinite(x: Any) -> Any:
+    x = as_array(x)
+    dtype = aval_of(x).dtype
+    if not dtypes.is_inexact(dtype):
+        return _everywhere(x, True)
+    return parts.is_finite(parts.abs(x) if dtypes.is_complex(dtype) else x)
+
+
+def _isnan(x: Any) -> Any:
+    x = as_array(x)
+    return ne(x, x) if dtypes.is_inexact(aval_of(x).dtype) else _everywhere(x, False)
+
+
+def _isinf(x: Any) -> Any:
+    x = as_array(x)
+    return eq(parts.abs(x), math.inf) if dtypes.is_inexact(aval_of(x).dtype) else _everywhere(x, False)
+
+
+def _signed_infinity(infinity: float) -> Function:
+    def function(x: Any) -> Any:
+        x = as_array(x)
+        refuse_complex("isposinf and isneginf", x)
+        return eq(x, infinity) if dtypes.is_inexact(aval_of(x).dtype) else _everywhere(x, False)
+    return function
+
+
+isfinite = _named("isfinite", _isfinite, "Whether each element is neither infinite nor a NaN.")
+isnan = _named("isnan", _isnan, "Whether each element is a NaN.")
+isinf = _named("isinf", _isinf, "Whether each element is infinite.")
+isposinf = _named("isposinf", _signed_infinity(math.inf), "Whether each element is plus infinity.")
+isneginf = _named("isneginf", _signed_infinity(-math.inf), "Whether each element is minus infinity.")
+
+
+def _isreal(x: Any) -> Any:
+    x = as_array(x)
+    return eq(parts.imag(x), 0.0) if dtypes.is_complex(aval_of(x).dtype) else _everywhere(x, True)
+
+
+isreal = _named("isreal", _isreal, "Whether the imaginary part of each element is zero.")
+iscomplex = _named("iscomplex", lambda x: not_(_isreal(x)), "Whether the imaginary part of each element is not zero.")
+
+
+def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None,
+               neginf: float | None = None) -> Any:
+    """`x` with NaNs replaced by `nan`, and infinities by `posinf` and `neginf` (the largest finite numbers).
+
+    >>> import numpy as np
+    >>> nan_to_num(np.array([1.0, np.nan]))
+    array([1., 0.])
+    """
+    x = as_array(x)
+    dtype = aval_of(x).dtype
+    if not dtypes.is_inexact(dtype):
+        return new_array(x, x)
+    if dtypes.is_complex(dtype):
+        return complex_(*(nan_to_num(part(x), copy, nan, posinf, neginf) for part in (parts.real, parts.imag)))
+    limits = ml_dtypes.finfo(dtype)
+    x = where(ne(x, x), nan, x)
+    x = where(eq(x, math.inf), float(limits.max) if posinf is None else posinf, x)
+    return where(eq(x, -math.inf), float(limits.min) if neginf is None else neginf, x)
+
+
+acos, acosh, asin, asinh = arccos, arccosh, arcsin, arcsinh
+atan, atanh = arctan, arctanh
+degrees, radians = rad2deg, deg2rad

@@ -10,17 +10,17 @@ from typing import Any
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, AxisError, DTypeError, ShapeError, at_user_line
+from fxgrad.frontend.operands import as_array, axis_of, default_float, inexact_operands, shape_of
 from fxgrad.numpy.arithmetic import divide
 from fxgrad.numpy.creation import arange
 from fxgrad.numpy.joining import concatenate
-from fxgrad.numpy.operands import as_array, axis_of, default_float, inexact_operands, shape_of
 from fxgrad.numpy.rearranging import roll
 from fxgrad.numpy.shaping import moveaxis
 from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.fft import fft as transformed
 from fxgrad.ops.parts import conj
 from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.shape import pad, slice_in_dim
+from fxgrad.ops.shaping import pad, slice_in_dim
 from fxgrad.ops.space import convert
 
 __all__ = ["fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft",

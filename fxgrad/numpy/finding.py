@@ -11,14 +11,14 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.numpy.elementwise import as_bool
-from fxgrad.numpy.operands import as_array, concrete, constant, is_concrete, shape_of
+from fxgrad.frontend.operands import as_array, concrete, constant, is_concrete, shape_of
+from fxgrad.frontend.ufuncs import as_bool
 from fxgrad.ops import comparison, cumulative
 from fxgrad.ops.arithmetic import div, rem, sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.creation import iota
-from fxgrad.ops.index import scatter
-from fxgrad.ops.join import stack
+from fxgrad.ops.indexing import scatter
+from fxgrad.ops.joining import stack
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.space import convert, reduce_sum, reshape
 from fxgrad.ops.windows import Windows

@@ -13,10 +13,7 @@ from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
-from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
-from fxgrad.numpy.creation import linspace
-from fxgrad.numpy.logic import equal, greater_equal, where
-from fxgrad.numpy.operands import (
+from fxgrad.frontend.operands import (
     as_array,
     concrete,
     constant,
@@ -27,11 +24,14 @@ from fxgrad.numpy.operands import (
     settled,
     shape_of,
 )
+from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
+from fxgrad.numpy.creation import linspace
+from fxgrad.numpy.logic import equal, greater_equal, where
 from fxgrad.numpy.ordering import diff, searchsorted
 from fxgrad.numpy.reductions import max, min, sum
-from fxgrad.ops.index import scatter
-from fxgrad.ops.join import stack, unstack
-from fxgrad.ops.shape import rev, slice_in_dim
+from fxgrad.ops.indexing import scatter
+from fxgrad.ops.joining import stack, unstack
+from fxgrad.ops.shaping import rev, slice_in_dim
 from fxgrad.ops.space import convert, reshape
 from fxgrad.ops.windows import Windows
 

@@ -19,12 +19,12 @@ from fxgrad.core.avals import Shape
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import FxgradError, IndexingError, at_user_line
-from fxgrad.numpy.operands import common_shape, from_nested, is_concrete, shape_of
+from fxgrad.frontend.operands import common_shape, from_nested, is_concrete, shape_of
 from fxgrad.numpy.positions import addressed, in_range
-from fxgrad.ops.index import gather
-from fxgrad.ops.join import stack
-from fxgrad.ops.shape import rev
-from fxgrad.ops.shape import slice as slice_
+from fxgrad.ops.indexing import gather
+from fxgrad.ops.joining import stack
+from fxgrad.ops.shaping import rev
+from fxgrad.ops.shaping import slice as slice_
 from fxgrad.ops.space import broadcast_to, convert, reshape
 from fxgrad.ops.windows import Windows
 

@@ -7,7 +7,7 @@ from typing import Any
 from fxgrad import dtypes
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.numpy.operands import default_float
+from fxgrad.frontend.operands import default_float
 from fxgrad.numpy.types import isdtype
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")

@@ -12,11 +12,11 @@ from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.frontend.operands import axis_of, concrete, new_array, operand, promoted, refuse_out, shape_of, typed
 from fxgrad.numpy.creation import asarray, of_numbers, of_python
-from fxgrad.numpy.operands import axis_of, concrete, new_array, operand, promoted, refuse_out, shape_of, typed
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, ravel
-from fxgrad.ops import join
-from fxgrad.ops.shape import slice_in_dim
+from fxgrad.ops import joining
+from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import reshape
 
 
@@ -70,7 +70,7 @@ def concatenate(arrays: Any, axis: int | None = 0, out: Any = None, dtype: Any =
         parts, axis = [ravel(part) for part in parts], 0
     if [part for part in parts if not shape_of(part)]:
         raise ShapeError(at_user_line("concatenate: scalars cannot be joined; use stack, or x.reshape(1)"))
-    return new_array(join.concatenate(parts, axis_of("concatenate", axis, len(shape_of(parts[0])))), parts[0])
+    return new_array(joining.concatenate(parts, axis_of("concatenate", axis, len(shape_of(parts[0])))), parts[0])
 
 
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
@@ -90,7 +90,7 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, dtype: Any = None) -> Any
     """
     refuse_out("stack", out)
     parts = _arrays("stack", arrays, dtype)
-    return join.stack(parts, axis_of("stack", axis, len(shape_of(parts[0])) + 1))
+    return joining.stack(parts, axis_of("stack", axis, len(shape_of(parts[0])) + 1))
 
 
 def hstack(tup: Any, dtype: Any = None) -> Any:
@@ -153,7 +153,7 @@ def unstack(x: Any, *, axis: int = 0) -> tuple[Any, ...]:
     [1, 2]
     """
     x = asarray(x)
-    return tuple(join.unstack(x, axis_of("unstack", axis, len(shape_of(x)))))
+    return tuple(joining.unstack(x, axis_of("unstack", axis, len(shape_of(x)))))
 
 
 def _pieces(name: str, ary: Any, indices_or_sections: Any, axis: int, even: bool) -> list[Any]:
@@ -173,7 +173,7 @@ def _pieces(name: str, ary: Any, indices_or_sections: Any, axis: int, even: bool
         raise ShapeError(at_user_line(f"{name}: axis {at} of size {extent} does not split into {count} equal parts; "
                                       "array_split allows parts that differ by one"))
     sizes = [extent // count + (place < extent % count) for place in range(count)]
-    return join.split(ary, sizes, at)
+    return joining.split(ary, sizes, at)
 
 
 def split(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:

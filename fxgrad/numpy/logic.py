@@ -11,11 +11,11 @@ from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.frontend.operands import apply, as_array, as_dtype, operand, operands, promoted, settled, shape_of, typed
+from fxgrad.frontend.ufuncs import Elementwise, as_bool, binary, unary
 from fxgrad.numpy.arithmetic import subtract
-from fxgrad.numpy.elementwise import Elementwise, as_bool, binary, unary
+from fxgrad.numpy.elementwise import absolute, isfinite, isnan, without_bool
 from fxgrad.numpy.finding import nonzero
-from fxgrad.numpy.mathematics import absolute, isfinite, isnan, without_bool
-from fxgrad.numpy.operands import apply, as_array, as_dtype, operand, operands, promoted, settled, shape_of, typed
 from fxgrad.ops import comparison
 from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.choose import select_n
@@ -23,7 +23,7 @@ from fxgrad.ops.comparison import and_, eq, le, or_, shift_right_arithmetic_p, s
 from fxgrad.ops.families import check_kind
 from fxgrad.ops.parts import imag, real
 from fxgrad.ops.pointwise import add
-from fxgrad.ops.reduce import reduce_and
+from fxgrad.ops.reductions import reduce_and
 
 Function = Callable[..., Any]
 

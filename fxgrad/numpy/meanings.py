@@ -17,13 +17,13 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.dtypes import DType
+from fxgrad.frontend.operands import PYTHON_SCALARS, as_array, common_type, operand
 from fxgrad.numpy.arithmetic import multiply
 from fxgrad.numpy.calculus import convolve, correlate, diff, gradient
 from fxgrad.numpy.creation import meshgrid, zeros_like
+from fxgrad.numpy.elementwise import absolute, isnan, reciprocal
 from fxgrad.numpy.histograms import histogram, histogram2d, histogramdd
 from fxgrad.numpy.logic import equal, where
-from fxgrad.numpy.mathematics import absolute, isnan, reciprocal
-from fxgrad.numpy.operands import PYTHON_SCALARS, as_array, common_type, operand
 from fxgrad.numpy.ordering import (
     along,
     argpartition,
@@ -43,7 +43,7 @@ from fxgrad.numpy.rearranging import trace
 from fxgrad.numpy.reductions import prod, sum
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, broadcast_arrays
 from fxgrad.numpy.statistics import nanprod, nansum
-from fxgrad.ops import sort as sorting
+from fxgrad.ops import ordering as sorting
 from fxgrad.ops.creation import iota
 from fxgrad.ops.parts import imag, real
 from fxgrad.ops.pointwise import add

@@ -11,17 +11,18 @@ from typing import Any
 from fxgrad.core.replay import remembered
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.frontend.ufuncs import reflections
 from fxgrad.numpy import (
     arithmetic,
     bits,
     creation,
     editing,
+    elementwise,
     finding,
     indexing,
     inplace,
     inspection,
     logic,
-    mathematics,
     ordering,
     products,
     rearranging,
@@ -29,11 +30,10 @@ from fxgrad.numpy import (
     shaping,
     statistics,
 )
-from fxgrad.numpy.elementwise import reflections
 from fxgrad.numpy.meanings import FUNCTIONS, WIDENED
 from fxgrad.numpy.updates import Updates
 from fxgrad.numpy.views import VIEWS, item, view
-from fxgrad.ops.join import unstack
+from fxgrad.ops.joining import unstack
 
 Function = Callable[..., Any]
 
@@ -56,7 +56,7 @@ SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//",
 """Operators that have a form in place."""
 
 _UNARY: dict[str, Function] = {
-    "neg": mathematics.negative.function, "pos": mathematics.positive.function, "abs": mathematics.absolute.function,
+    "neg": elementwise.negative.function, "pos": elementwise.positive.function, "abs": elementwise.absolute.function,
     "invert": logic.invert.function,
 }
 
@@ -64,11 +64,11 @@ _METHODS: dict[str, Function] = {
     "all": reductions.all, "any": reductions.any, "argmax": reductions.argmax, "argmin": reductions.argmin,
     "argpartition": FUNCTIONS["argpartition"], "argsort": FUNCTIONS["argsort"], "byteswap": bits.byteswap,
     "choose": editing.choose, "view": bits.view, "astype": creation.astype, "clip": arithmetic.clip,
-    "conj": mathematics.conjugate.function, "conjugate": mathematics.conjugate.function,
+    "conj": elementwise.conjugate.function, "conjugate": elementwise.conjugate.function,
     "diagonal": rearranging.diagonal, "dot": products.dot,
     "flatten": shaping.ravel, "max": reductions.max, "mean": statistics.mean, "min": reductions.min,
     "nonzero": finding.nonzero, "ptp": reductions.ptp, "ravel": shaping.ravel,
-    "repeat": rearranging.repeat, "round": mathematics.round, "searchsorted": ordering.searchsorted,
+    "repeat": rearranging.repeat, "round": elementwise.round, "searchsorted": ordering.searchsorted,
     "sort": FUNCTIONS["sort"], "squeeze": shaping.squeeze, "std": statistics.std,
     "swapaxes": shaping.swapaxes, "take": rearranging.take, "var": statistics.var,
 }
@@ -133,8 +133,8 @@ _PROPERTIES: dict[str, Function] = {
     "device": lambda self: inspection.DEVICE,
     "T": remembered(shaping.transpose, views=view),
     "mT": remembered(_matrix_transpose, views=view),
-    "real": lambda self: view(mathematics.real.function(self), (self,)),
-    "imag": lambda self: view(mathematics.imag.function(self), (self,)),
+    "real": lambda self: view(elementwise.real.function(self), (self,)),
+    "imag": lambda self: view(elementwise.imag.function(self), (self,)),
     "at": Updates,
 }
 
@@ -151,7 +151,7 @@ def attach() -> None:
     members |= inplace.changing_methods()
     members |= {
         "__getitem__": remembered(indexing.getitem, views=item), "__iter__": _iterate, "__contains__": _contains,
-        "__round__": lambda self, digits=None: mathematics.round(self, digits or 0),
+        "__round__": lambda self, digits=None: elementwise.round(self, digits or 0),
         "__array_namespace__": _array_namespace, "to_device": _to_device,
         "reshape": remembered(_reshape, views=view), "transpose": remembered(_transpose, views=view),
         "block_until_ready": lambda self: self,

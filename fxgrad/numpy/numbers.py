@@ -16,10 +16,7 @@ from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.tape import aval_of
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, at_user_line
-from fxgrad.numpy.arithmetic import multiply, subtract
-from fxgrad.numpy.elementwise import Elementwise
-from fxgrad.numpy.mathematics import trunc
-from fxgrad.numpy.operands import (
+from fxgrad.frontend.operands import (
     as_array,
     axis_of,
     common_shape,
@@ -32,6 +29,9 @@ from fxgrad.numpy.operands import (
     settled,
     shape_of,
 )
+from fxgrad.frontend.ufuncs import Elementwise
+from fxgrad.numpy.arithmetic import multiply, subtract
+from fxgrad.numpy.elementwise import trunc
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.shaping import moveaxis, ravel
 from fxgrad.ops import comparison, exponential, parts
@@ -39,8 +39,8 @@ from fxgrad.ops.arithmetic import div, mul, rem, sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.creation import bitcast_convert_type
 from fxgrad.ops.pointwise import add, scalar_like
-from fxgrad.ops.reduce import reduce_or
-from fxgrad.ops.shape import pad, slice_in_dim
+from fxgrad.ops.reductions import reduce_or
+from fxgrad.ops.shaping import pad, slice_in_dim
 from fxgrad.ops.space import broadcast_to, convert, reshape
 from fxgrad.ops.special import bessel_i0e
 

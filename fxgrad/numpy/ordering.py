@@ -12,10 +12,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
-from fxgrad.numpy.arithmetic import subtract
-from fxgrad.numpy.logic import equal, less, less_equal, logical_and, logical_or, not_equal, where
-from fxgrad.numpy.mathematics import isnan
-from fxgrad.numpy.operands import (
+from fxgrad.frontend.operands import (
     as_array,
     as_dtype,
     axis_of,
@@ -27,15 +24,18 @@ from fxgrad.numpy.operands import (
     settled,
     shape_of,
 )
+from fxgrad.numpy.arithmetic import subtract
+from fxgrad.numpy.elementwise import isnan
+from fxgrad.numpy.logic import equal, less, less_equal, logical_and, logical_or, not_equal, where
 from fxgrad.numpy.positions import take_along_one
 from fxgrad.numpy.reductions import kept_shape, sum, summing_dtype
 from fxgrad.numpy.shaping import ravel
 from fxgrad.ops import cumulative
-from fxgrad.ops import sort as sorting
+from fxgrad.ops import ordering as sorting
 from fxgrad.ops.arithmetic import sub
-from fxgrad.ops.join import concatenate
+from fxgrad.ops.joining import concatenate
 from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.shape import rev, slice_in_dim
+from fxgrad.ops.shaping import rev, slice_in_dim
 from fxgrad.ops.space import broadcast_to, convert, full, reshape
 
 # --- sorting ------------------------------------------------------------------------------------------------------

@@ -9,18 +9,18 @@ import numpy as np
 
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.frontend.operands import as_array, as_dtype, is_concrete, operand, shape_of
 from fxgrad.numpy import reductions
 from fxgrad.numpy.applying import apply_along_axis
 from fxgrad.numpy.creation import linspace
-from fxgrad.numpy.mathematics import rint
-from fxgrad.numpy.operands import as_array, as_dtype, is_concrete, operand, shape_of
+from fxgrad.numpy.elementwise import rint
 from fxgrad.numpy.products import tensordot
 from fxgrad.numpy.quantiles import median
 from fxgrad.numpy.shaping import flip, moveaxis, squeeze
 from fxgrad.numpy.statistics import mean
-from fxgrad.ops.join import concatenate
-from fxgrad.ops.shape import pad as padded
-from fxgrad.ops.shape import rev, slice_in_dim
+from fxgrad.ops.joining import concatenate
+from fxgrad.ops.shaping import pad as padded
+from fxgrad.ops.shaping import rev, slice_in_dim
 from fxgrad.ops.space import broadcast_to
 
 _READING = ("edge", "reflect", "symmetric", "wrap")

@@ -11,14 +11,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.numpy import linalg
-from fxgrad.numpy.arithmetic import add, divide, multiply, subtract
-from fxgrad.numpy.calculus import convolve
-from fxgrad.numpy.creation import full, ones, zeros
-from fxgrad.numpy.finding import nonzero
-from fxgrad.numpy.logic import equal, where
-from fxgrad.numpy.mathematics import sqrt, square
-from fxgrad.numpy.operands import (
+from fxgrad.frontend.operands import (
     as_array,
     as_dtype,
     concrete,
@@ -28,11 +21,18 @@ from fxgrad.numpy.operands import (
     settled,
     shape_of,
 )
+from fxgrad.numpy import linalg
+from fxgrad.numpy.arithmetic import add, divide, multiply, subtract
+from fxgrad.numpy.calculus import convolve
+from fxgrad.numpy.creation import full, ones, zeros
+from fxgrad.numpy.elementwise import sqrt, square
+from fxgrad.numpy.finding import nonzero
+from fxgrad.numpy.logic import equal, where
 from fxgrad.numpy.products import matmul
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.shaping import atleast_1d, matrix_transpose
-from fxgrad.ops.join import concatenate, stack, unstack
-from fxgrad.ops.shape import pad, slice_in_dim
+from fxgrad.ops.joining import concatenate, stack, unstack
+from fxgrad.ops.shaping import pad, slice_in_dim
 from fxgrad.ops.space import convert, reshape
 
 

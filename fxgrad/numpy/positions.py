@@ -9,10 +9,10 @@ import numpy as np
 
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, DTypeError, IndexingError, at_user_line
+from fxgrad.frontend.operands import as_array, is_concrete, shape_of
 from fxgrad.numpy.arithmetic import add, remainder
 from fxgrad.numpy.logic import less, where
-from fxgrad.numpy.operands import as_array, is_concrete, shape_of
-from fxgrad.ops.index import gather
+from fxgrad.ops.indexing import gather
 from fxgrad.ops.space import convert, reshape
 from fxgrad.ops.windows import Windows
 

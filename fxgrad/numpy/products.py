@@ -15,12 +15,21 @@ from fxgrad.core.replay import remembered
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.frontend.operands import (
+    as_array,
+    axis_of,
+    common_operands,
+    operands,
+    promoted,
+    refuse_out,
+    settled,
+    shape_of,
+)
 from fxgrad.numpy.arithmetic import multiply, subtract
 from fxgrad.numpy.joining import stack
-from fxgrad.numpy.operands import as_array, axis_of, common_operands, operands, promoted, refuse_out, settled, shape_of
 from fxgrad.numpy.shaping import moveaxis, ravel
-from fxgrad.ops.dot import dot_general, dot_general_p, precision_name
 from fxgrad.ops.parts import conj
+from fxgrad.ops.products import dot_general, dot_general_p, precision_name
 from fxgrad.ops.space import reshape, transpose
 
 _PLAIN = {(2, 2): (((1,), (0,)), ((), ())), (2, 1): (((1,), (0,)), ((), ())), (1, 2): (((0,), (0,)), ((), ())),

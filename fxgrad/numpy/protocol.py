@@ -12,7 +12,7 @@ from fxgrad.advice import conversion
 from fxgrad.core.replay import remembered
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import UnsupportedError, at_user_line
-from fxgrad.numpy.elementwise import Elementwise
+from fxgrad.frontend.ufuncs import Elementwise
 from fxgrad.numpy.inplace import CHANGING_FUNCTIONS, refuse_function, refuse_option, refuse_out, refuse_ufunc_at
 from fxgrad.numpy.meanings import wide_dtype
 from fxgrad.numpy.ordering import cumprod, cumsum

@@ -11,15 +11,15 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.frontend.operands import as_array, as_dtype, axes_of, promoted_inexact, refuse_complex, refuse_out, shape_of
 from fxgrad.numpy.arithmetic import add, clip, divide, maximum, minimum, multiply, remainder, subtract
+from fxgrad.numpy.elementwise import ceil, floor, isnan
 from fxgrad.numpy.logic import equal, less, less_equal, logical_and, logical_not, logical_or, where
-from fxgrad.numpy.mathematics import ceil, floor, isnan
-from fxgrad.numpy.operands import as_array, as_dtype, axes_of, promoted_inexact, refuse_complex, refuse_out, shape_of
 from fxgrad.numpy.positions import take_along_one
 from fxgrad.numpy.reductions import any, kept_shape, sum
 from fxgrad.ops import cumulative
-from fxgrad.ops import sort as sorting
-from fxgrad.ops.index import take_along
+from fxgrad.ops import ordering as sorting
+from fxgrad.ops.indexing import take_along
 from fxgrad.ops.space import broadcast_to, reshape, transpose
 
 Axis = int | Sequence[int] | None

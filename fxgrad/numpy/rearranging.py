@@ -11,9 +11,7 @@ import numpy as np
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import AxisError, ShapeError, at_user_line
-from fxgrad.numpy.arithmetic import minimum, remainder, subtract
-from fxgrad.numpy.creation import arange, lower_triangle
-from fxgrad.numpy.operands import (
+from fxgrad.frontend.operands import (
     as_array,
     as_shape,
     axis_of,
@@ -25,16 +23,18 @@ from fxgrad.numpy.operands import (
     refuse_out,
     shape_of,
 )
+from fxgrad.numpy.arithmetic import minimum, remainder, subtract
+from fxgrad.numpy.creation import arange, lower_triangle
 from fxgrad.numpy.ordering import cumsum, searchsorted
 from fxgrad.numpy.positions import addressed, take_along_one
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.shaping import ravel
 from fxgrad.ops.choose import select_n
-from fxgrad.ops.index import take_along
-from fxgrad.ops.join import concatenate
+from fxgrad.ops.indexing import take_along
+from fxgrad.ops.joining import concatenate
 from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.shape import pad, slice_in_dim
-from fxgrad.ops.shape import tile as tiled
+from fxgrad.ops.shaping import pad, slice_in_dim
+from fxgrad.ops.shaping import tile as tiled
 from fxgrad.ops.space import broadcast_to, reshape, transpose
 
 # --- rolling and repeating ----------------------------------------------------------------------------------------

@@ -14,11 +14,7 @@ from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.numpy.arithmetic import add, maximum, minimum, multiply, subtract
-from fxgrad.numpy.elementwise import as_bool
-from fxgrad.numpy.logic import logical_and, logical_or
-from fxgrad.numpy.logic import where as choose
-from fxgrad.numpy.operands import (
+from fxgrad.frontend.operands import (
     as_array,
     as_dtype,
     axes_of,
@@ -28,7 +24,12 @@ from fxgrad.numpy.operands import (
     refuse_out,
     shape_of,
 )
-from fxgrad.ops import reduce as reductions
+from fxgrad.frontend.ufuncs import as_bool
+from fxgrad.frontend.ufuncs import reductions as reductions_by
+from fxgrad.numpy.arithmetic import add, maximum, minimum, multiply, subtract
+from fxgrad.numpy.logic import logical_and, logical_or
+from fxgrad.numpy.logic import where as choose
+from fxgrad.ops import reductions
 from fxgrad.ops.space import convert, reduce_sum, reshape
 
 Axis = int | tuple[int, ...] | None
@@ -259,4 +260,4 @@ def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 for _function, _reduction in ((add, sum), (multiply, prod), (maximum, max), (minimum, min), (logical_and, all),
                               (logical_or, any)):
-    _function.reduction = _reduction
+    reductions_by[_function] = _reduction

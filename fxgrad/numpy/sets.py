@@ -13,6 +13,16 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.frontend.operands import (
+    as_array,
+    axis_of,
+    constant,
+    operands,
+    promoted,
+    settled,
+    shape_of,
+)
+from fxgrad.numpy.elementwise import isnan
 from fxgrad.numpy.finding import size_of, true_places
 from fxgrad.numpy.logic import (
     equal,
@@ -24,27 +34,17 @@ from fxgrad.numpy.logic import (
     not_equal,
     where,
 )
-from fxgrad.numpy.mathematics import isnan
-from fxgrad.numpy.operands import (
-    as_array,
-    axis_of,
-    constant,
-    operands,
-    promoted,
-    settled,
-    shape_of,
-)
 from fxgrad.numpy.ordering import _FEW, cumsum, searchsorted, sort
 from fxgrad.numpy.positions import take_along_one
 from fxgrad.numpy.reductions import any
-from fxgrad.ops import sort as sorting
+from fxgrad.ops import ordering as sorting
 from fxgrad.ops.arithmetic import sub
 from fxgrad.ops.creation import iota
-from fxgrad.ops.index import scatter
-from fxgrad.ops.join import concatenate
+from fxgrad.ops.indexing import scatter
+from fxgrad.ops.joining import concatenate
 from fxgrad.ops.parts import imag, real
 from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.shape import slice_in_dim
+from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import broadcast_to, convert, move_axis, reshape
 from fxgrad.ops.windows import Windows
 

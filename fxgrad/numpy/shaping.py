@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.errors import ArgumentError, AxisError, ShapeError, at_user_line
-from fxgrad.numpy.operands import as_array, as_shape, axes_of, axis_of, common_shape, shape_of, sizes_of
-from fxgrad.ops.shape import rev
+from fxgrad.frontend.operands import as_array, as_shape, axes_of, axis_of, common_shape, shape_of, sizes_of
+from fxgrad.ops.shaping import rev
 from fxgrad.ops.space import broadcast_to as broadcast
 from fxgrad.ops.space import reshape as reshaped
 from fxgrad.ops.space import transpose as transposed

@@ -16,12 +16,12 @@ from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.frontend.operands import as_array, as_dtype, axes_of, promoted_inexact, refuse_out, shape_of
 from fxgrad.numpy import reductions
 from fxgrad.numpy.arithmetic import divide, multiply, subtract
+from fxgrad.numpy.elementwise import isnan, sqrt
 from fxgrad.numpy.logic import logical_and, logical_not
 from fxgrad.numpy.logic import where as choose
-from fxgrad.numpy.mathematics import isnan, sqrt
-from fxgrad.numpy.operands import as_array, as_dtype, axes_of, promoted_inexact, refuse_out, shape_of
 from fxgrad.numpy.reductions import Axis, kept_shape, sum
 from fxgrad.ops import exponential, parts
 from fxgrad.ops.arithmetic import div, mul, sub

@@ -14,7 +14,7 @@ from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, FxgradError, at_user_line
-from fxgrad.numpy.operands import as_array, operand
+from fxgrad.frontend.operands import as_array, operand
 
 iinfo = ml_dtypes.iinfo
 

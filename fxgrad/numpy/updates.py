@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.control.flat import trace_flat
 from fxgrad.control.loop import for_p
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import IndexingError, ShapeError, at_user_line
+from fxgrad.frontend.flat import trace_flat
+from fxgrad.frontend.operands import as_array, common_type, is_concrete, new_array, operand, shape_of, typed
 from fxgrad.numpy.arithmetic import add, divide, maximum, minimum, multiply, power, subtract
 from fxgrad.numpy.indexing import Plan, apply_basic, basic_shape, gather_form, getitem, planned
 from fxgrad.numpy.logic import where
-from fxgrad.numpy.operands import as_array, common_type, is_concrete, new_array, operand, shape_of, typed
 from fxgrad.ops.comparison import gt
-from fxgrad.ops.index import Windows, scatter
-from fxgrad.ops.reduce import reduce_max
-from fxgrad.ops.shape import rev
+from fxgrad.ops.indexing import Windows, scatter
+from fxgrad.ops.reductions import reduce_max
+from fxgrad.ops.shaping import rev
 from fxgrad.ops.space import broadcast_to, convert, reshape
 
 

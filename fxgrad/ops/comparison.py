@@ -9,8 +9,8 @@ import numpy as np
 
 from fxgrad.core.avals import Literal
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.simplify import Definitions, rewrites
 from fxgrad.core.tape import aval_of
+from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.ops.pointwise import binary, comparison, is_same, operation, unary
 
 # --- comparisons: as NumPy's, so that every one with a NaN is False but `ne` -------------------------------

@@ -15,19 +15,19 @@ import numpy as np
 
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
-from fxgrad.core.simplify import Definitions, rewrites
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
+from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import ShapeError
 from fxgrad.ops.arithmetic import complex_extremum, mul, sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import eq
 from fxgrad.ops.exponential import exp
 from fxgrad.ops.families import check_axes, check_kind, check_same_dtype, linear_unary
-from fxgrad.ops.join import batched_alike
+from fxgrad.ops.joining import batched_alike
 from fxgrad.ops.parts import is_finite
 from fxgrad.ops.pointwise import add, scalar_like
-from fxgrad.ops.shape import pad
+from fxgrad.ops.shaping import pad
 
 
 def _batch(primitive: Primitive, size: int, values: list[Any], axes: list[int | None], *, axis: int,

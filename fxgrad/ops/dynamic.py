@@ -9,14 +9,14 @@ import numpy as np
 
 from fxgrad.core.avals import Aval, Literal, Shape
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, register
-from fxgrad.core.simplify import Definitions, rewrites
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
+from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import ShapeError
 from fxgrad.ops.families import check_kind, check_same_dtype, is_linear
-from fxgrad.ops.index import gather, scatter
-from fxgrad.ops.join import stack
-from fxgrad.ops.shape import slice
+from fxgrad.ops.indexing import gather, scatter
+from fxgrad.ops.joining import stack
+from fxgrad.ops.shaping import slice
 from fxgrad.ops.space import broadcast_to, full, instantiate, move_axis, zeros
 from fxgrad.ops.windows import Windows
 

@@ -23,7 +23,7 @@ from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import eq
 from fxgrad.ops.creation import iota
 from fxgrad.ops.factorizations import lu
-from fxgrad.ops.join import concatenate
+from fxgrad.ops.joining import concatenate
 from fxgrad.ops.matrices import (
     adjoint,
     as_column,
@@ -49,7 +49,7 @@ from fxgrad.ops.matrices import (
 )
 from fxgrad.ops.parts import abs, complex, conj, imag, real
 from fxgrad.ops.pointwise import add
-from fxgrad.ops.reduce import argmax
+from fxgrad.ops.reductions import argmax
 from fxgrad.ops.space import broadcast_to, convert, reduce_sum
 from fxgrad.ops.triangular import lu_solve
 

@@ -21,7 +21,7 @@ from fxgrad.ops.arithmetic import mul, sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import lt
 from fxgrad.ops.families import check_kind
-from fxgrad.ops.join import concatenate
+from fxgrad.ops.joining import concatenate
 from fxgrad.ops.matrices import (
     adjoint,
     check_matrices,
@@ -43,8 +43,8 @@ from fxgrad.ops.matrices import (
     triu,
     turned,
 )
+from fxgrad.ops.ordering import argsort
 from fxgrad.ops.pointwise import add
-from fxgrad.ops.sort import argsort
 from fxgrad.ops.space import broadcast_to, full, reshape
 from fxgrad.ops.triangular import triangular_solve
 

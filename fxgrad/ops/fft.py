@@ -18,7 +18,7 @@ from fxgrad.ops.comparison import eq
 from fxgrad.ops.creation import iota
 from fxgrad.ops.parts import conj, real
 from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.shape import pad
+from fxgrad.ops.shaping import pad
 from fxgrad.ops.space import broadcast_to, convert, move_axis
 
 KINDS = ("fft", "ifft", "rfft", "irfft")

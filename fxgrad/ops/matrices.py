@@ -18,12 +18,12 @@ from fxgrad.ops.arithmetic import div, mul, sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import eq, ge, le
 from fxgrad.ops.creation import iota
-from fxgrad.ops.dot import dot_general
-from fxgrad.ops.index import Windows, gather
+from fxgrad.ops.indexing import Windows, gather
 from fxgrad.ops.parts import abs, conj
 from fxgrad.ops.pointwise import add, scalar_like
-from fxgrad.ops.reduce import reduce_max
-from fxgrad.ops.shape import slice
+from fxgrad.ops.products import dot_general
+from fxgrad.ops.reductions import reduce_max
+from fxgrad.ops.shaping import slice
 from fxgrad.ops.space import broadcast_to, convert, move_axis, reduce_sum, reshape, transpose
 
 _DTYPES = ("float32", "float64", "complex64", "complex128")

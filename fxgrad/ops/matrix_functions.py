@@ -16,7 +16,7 @@ from fxgrad.ops.arithmetic import mul, neg, stop_gradient, sub
 from fxgrad.ops.eigen import svd_p
 from fxgrad.ops.factorizations import lu
 from fxgrad.ops.families import check_same_dtype
-from fxgrad.ops.join import concatenate
+from fxgrad.ops.joining import concatenate
 from fxgrad.ops.matrices import (
     adjoint,
     check_matrices,

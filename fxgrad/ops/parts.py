@@ -9,9 +9,9 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.simplify import Definitions, rewrites
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of
+from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import ArgumentError, DTypeError
 from fxgrad.ops.arithmetic import div, mul, neg, neg_p
 from fxgrad.ops.choose import where

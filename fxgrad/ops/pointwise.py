@@ -15,10 +15,10 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, Rule, register, total_bytes
-from fxgrad.core.simplify import Definitions, rewrites
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
+from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError
 from fxgrad.ops import space

@@ -16,10 +16,10 @@ from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, ShapeError
-from fxgrad.ops.conv import dilated, padding_of_adjoint, window_counts
+from fxgrad.ops.convolution import dilated, padding_of_adjoint, window_counts
 from fxgrad.ops.families import check_kind, check_same_dtype, linear_unary
-from fxgrad.ops.join import batched_alike
-from fxgrad.ops.shape import pad, pad_p
+from fxgrad.ops.joining import batched_alike
+from fxgrad.ops.shaping import pad, pad_p
 from fxgrad.ops.space import zeros
 
 COVERED_BY = {

@@ -28,7 +28,7 @@ from fxgrad.ops.matrices import (
     stack_rule,
 )
 from fxgrad.ops.pointwise import add
-from fxgrad.ops.shape import slice_in_dim
+from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import broadcast_to, reshape
 
 

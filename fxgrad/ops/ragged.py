@@ -13,8 +13,8 @@ from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import and_, ge, lt
 from fxgrad.ops.creation import iota
 from fxgrad.ops.cumulative import cumsum
-from fxgrad.ops.dot import dot_general
 from fxgrad.ops.families import check_kind, check_same_dtype
+from fxgrad.ops.products import dot_general
 from fxgrad.ops.space import convert, reshape
 
 COVERED_BY = {

@@ -23,7 +23,7 @@ from fxgrad.ops.comparison import eq
 from fxgrad.ops.exponential import exp
 from fxgrad.ops.families import check_kind, check_same_dtype
 from fxgrad.ops.gamma import random_gamma_grad
-from fxgrad.ops.join import batched_alike
+from fxgrad.ops.joining import batched_alike
 from fxgrad.ops.random import check_keys
 
 _FLOPS = 1000

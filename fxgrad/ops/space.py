@@ -10,13 +10,13 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal, Shape
-from fxgrad.core.simplify import Definitions, rewrites
-from fxgrad.core.snippets import Snippet, snippets
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
+from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError
 from fxgrad.ops.families import broadcast_shapes, linear_unary, rank_of, reduced, reduction
+from fxgrad.ops.snippets import Snippet, snippets
 
 # --- broadcast_to ---------------------------------------------------------------------------------------
 

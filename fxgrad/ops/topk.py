@@ -13,7 +13,7 @@ from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import ShapeError
 from fxgrad.ops.families import check_axes, check_kind
-from fxgrad.ops.index import take_along
+from fxgrad.ops.indexing import take_along
 
 COVERED_BY = {
     "approx_top_k": "top_k: an exact result satisfies every recall that is asked for",

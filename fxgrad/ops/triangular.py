@@ -29,7 +29,7 @@ from fxgrad.ops.matrices import (
     turned,
 )
 from fxgrad.ops.pointwise import add, scalar_like
-from fxgrad.ops.shape import pad
+from fxgrad.ops.shaping import pad
 from fxgrad.ops.space import instantiate, move_axis, reshape
 
 # --- one triangular matrix ----------------------------------------------------------------------------------------

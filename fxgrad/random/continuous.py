@@ -9,13 +9,13 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Shape
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
-from fxgrad.numpy.operands import sizes_of
+from fxgrad.frontend.operands import sizes_of
 from fxgrad.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import ge, lt
 from fxgrad.ops.exponential import exp, log, log1p, sqrt
 from fxgrad.ops.exponential import pow as power
-from fxgrad.ops.join import unstack
+from fxgrad.ops.joining import unstack
 from fxgrad.ops.parts import abs as absolute
 from fxgrad.ops.parts import sign
 from fxgrad.ops.trigonometric import tan

@@ -13,7 +13,7 @@ from fxgrad.core.avals import Shape
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.numpy.operands import as_array, axis_of, promoted_inexact, shape_of, sizes_of
+from fxgrad.frontend.operands import as_array, axis_of, promoted_inexact, shape_of, sizes_of
 from fxgrad.numpy.ordering import searchsorted
 from fxgrad.numpy.rearranging import take
 from fxgrad.ops.arithmetic import add, div, mul, neg, sub
@@ -24,12 +24,12 @@ from fxgrad.ops.comparison import eq
 from fxgrad.ops.creation import iota
 from fxgrad.ops.cumulative import cumsum
 from fxgrad.ops.exponential import log, log1p
-from fxgrad.ops.join import stack, unstack
+from fxgrad.ops.joining import stack, unstack
+from fxgrad.ops.ordering import argsort, sort
 from fxgrad.ops.parts import floor
-from fxgrad.ops.reduce import argmax
+from fxgrad.ops.reductions import argmax
 from fxgrad.ops.samplers import random_binomial_p, random_poisson_p
-from fxgrad.ops.shape import slice_in_dim
-from fxgrad.ops.sort import argsort, sort
+from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import broadcast_to, convert, move_axis, reshape, transpose
 from fxgrad.random.continuous import gumbel_draws
 from fxgrad.random.keys import (

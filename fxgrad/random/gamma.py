@@ -8,13 +8,13 @@ from fxgrad.core.avals import Shape
 from fxgrad.core.tape import aval_of
 from fxgrad.dtypes import DType
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.numpy.operands import as_array, shape_of, sizes_of
+from fxgrad.frontend.operands import as_array, shape_of, sizes_of
 from fxgrad.ops.arithmetic import add, div, mul, sub
 from fxgrad.ops.arithmetic import max as maximum
 from fxgrad.ops.exponential import exp, sqrt
 from fxgrad.ops.exponential import pow as power
 from fxgrad.ops.parts import abs as absolute
-from fxgrad.ops.reduce import reduce_max
+from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.samplers import random_gamma
 from fxgrad.ops.space import expand_axes, reduce_sum, reshape
 from fxgrad.random.continuous import exponential_draws

@@ -14,10 +14,10 @@ from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.numpy.operands import as_array, as_dtype, common_shape, common_type, operand, shape_of, sizes_of
+from fxgrad.frontend.operands import as_array, as_dtype, common_shape, common_type, operand, shape_of, sizes_of
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import and_p, eq
-from fxgrad.ops.join import unstack
+from fxgrad.ops.joining import unstack
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.random import (
     random_clone_p,

@@ -12,7 +12,7 @@ from fxgrad.control.call import named
 from fxgrad.core.avals import Shape
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, at_user_line
-from fxgrad.numpy.operands import sizes_of
+from fxgrad.frontend.operands import sizes_of
 from fxgrad.ops.arithmetic import add, div, mul, stop_gradient, sub
 from fxgrad.ops.arithmetic import max as maximum
 from fxgrad.ops.arithmetic import min as minimum

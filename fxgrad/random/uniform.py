@@ -11,14 +11,14 @@ from fxgrad.core.avals import Shape
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, at_user_line
-from fxgrad.numpy.operands import as_array, sizes_of
+from fxgrad.frontend.operands import as_array, sizes_of
 from fxgrad.ops.arithmetic import add, mul, rem, sub
 from fxgrad.ops.arithmetic import max as maximum
 from fxgrad.ops.arithmetic import min as minimum
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import and_, gt, le, lt, or_, shift_right_logical
 from fxgrad.ops.creation import bitcast_convert_type
-from fxgrad.ops.join import unstack
+from fxgrad.ops.joining import unstack
 from fxgrad.ops.random import random_bits_p
 from fxgrad.ops.space import convert
 from fxgrad.random.keys import drawn_shape, float_dtype, int_dtype, one_key, own_dtype, parameter, subkeys

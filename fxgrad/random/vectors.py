@@ -6,8 +6,8 @@ from typing import Any
 
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.frontend.operands import common_shape, inexact_operands, shape_of, sizes_of
 from fxgrad.numpy import linalg
-from fxgrad.numpy.operands import common_shape, inexact_operands, shape_of, sizes_of
 from fxgrad.numpy.products import matvec
 from fxgrad.numpy.rearranging import diagonal
 from fxgrad.numpy.shaping import matrix_transpose

@@ -11,7 +11,15 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.core.arrays import handed
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.numpy.operands import as_array, inexact_operands, is_concrete, operand, promoted_inexact, settled, shape_of
+from fxgrad.frontend.operands import (
+    as_array,
+    inexact_operands,
+    is_concrete,
+    operand,
+    promoted_inexact,
+    settled,
+    shape_of,
+)
 
 __all__ = ["RegularGridInterpolator"]
 

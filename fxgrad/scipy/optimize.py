@@ -9,13 +9,13 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad import numpy as fnp
-from fxgrad.control.flat import trace_flat
 from fxgrad.core.interpreter import run
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.frontend.flat import trace_flat
+from fxgrad.frontend.operands import inexact_operands, shape_of
 from fxgrad.lax.loops import while_loop
 from fxgrad.lax.solves import custom_root
-from fxgrad.numpy.operands import inexact_operands, shape_of
 from fxgrad.scipy.sparse.linalg import cg
 from fxgrad.transforms.joint import grad_program
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.frontend.operands import as_array, axes_of, inexact_operands, shape_of
 from fxgrad.lax.convolution import conv_general_dilated
-from fxgrad.numpy.operands import as_array, axes_of, inexact_operands, shape_of
 from fxgrad.scipy.spectra import csd, detrend, istft, stft, welch
 
 __all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "csd", "detrend", "fftconvolve", "istft", "stft",

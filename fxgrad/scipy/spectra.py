@@ -16,7 +16,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.numpy.operands import as_array, axis_of, inexact_operands, shape_of
+from fxgrad.frontend.operands import as_array, axis_of, inexact_operands, shape_of
 
 Detrend = str | bool | Callable[[Any], Any]
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from fxgrad import config
+from fxgrad.analyses.check import check
 from fxgrad.caches import Cache
-from fxgrad.core.check import check
 from fxgrad.core.facts import Slot
 from fxgrad.core.program import Program
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ProgramSyntaxError
 from fxgrad.show.equality import equal
-from fxgrad.show.parser import parse
-from fxgrad.show.text import program_text
+from fxgrad.show.text_parser import parse
+from fxgrad.show.text_writer import program_text
 from fxgrad.show.values import is_opaque, is_value_class
 
 SIZE_LIMIT = 2000

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from fxgrad.core.program import Program
 from fxgrad.show.color import highlight
-from fxgrad.show.text import WIDTH, program_text
+from fxgrad.show.text_writer import WIDTH, program_text
 
 
 def render(program: Program, *, color: bool | None = None, **options: Any) -> Text:

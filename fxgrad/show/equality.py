@@ -15,7 +15,7 @@ def equal(first: Program, second: Program) -> bool:
 
     Constants and literals are compared bit by bit, parameters with their types; nested programs as programs.
 
-    >>> from fxgrad.show.parser import parse
+    >>> from fxgrad.show.text_parser import parse
     >>> one = parse("program f(x: f64[]) { y: f64[] = mul(x, 2.0) return y }")
     >>> equal(one, parse("program (a: f64[]) { b: f64[] = mul(a, 2.0) return b }"))
     True

@@ -10,9 +10,9 @@ from fxgrad.core.program import Program
 from fxgrad.frontend.calling import call_program
 from fxgrad.show.checking import checked
 from fxgrad.show.display import render
-from fxgrad.show.loader import from_json
-from fxgrad.show.serialize import to_json
-from fxgrad.show.text import program_text
+from fxgrad.show.json_reader import from_json
+from fxgrad.show.json_writer import to_json
+from fxgrad.show.text_writer import program_text
 
 
 class Presenter:

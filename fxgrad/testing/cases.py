@@ -13,9 +13,9 @@ from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
 from fxgrad.core.recording import OWN, WRITTEN, trace
-from fxgrad.core.simplify import SimplifyingTape
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import bind
+from fxgrad.derivation.simplifying import SimplifyingTape
 from fxgrad.errors import FxgradError
 from fxgrad.ops.space import instantiate
 from fxgrad.testing.numbers import TOLERANCES, LawError, described, direction, mismatch, widened

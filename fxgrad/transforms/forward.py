@@ -9,13 +9,14 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.interpreter import Derived, Interpreter, bind, derive, rule_inputs
+from fxgrad.core.interpreter import Interpreter
 from fxgrad.core.primitive import NO_TANGENT
 from fxgrad.core.program import Equation, Program
-from fxgrad.core.simplify import is_literal
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of
+from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
+from fxgrad.derivation.derive import Derived, derive, rule_inputs
+from fxgrad.derivation.rewrites import is_literal
 from fxgrad.ops.space import broadcast_to_p, full, instantiate
 
 

@@ -13,16 +13,18 @@ from typing import Any
 
 from fxgrad.caches import Cache, cached
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.interpreter import Derived, batched_axis, derive
 from fxgrad.core.primitive import NO_TANGENT
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.recording import WRITTEN, trace
-from fxgrad.core.simplify import SimplifyingTape, Template, simplify, without_dead_code, without_repetition
 from fxgrad.core.sources import sources
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import current, infer
 from fxgrad.core.told import param_key
 from fxgrad.core.tracer import Tracer
+from fxgrad.derivation.consultation import batched_axis
+from fxgrad.derivation.derive import Derived, derive
+from fxgrad.derivation.simplify import simplify, without_dead_code, without_repetition
+from fxgrad.derivation.simplifying import SimplifyingTape, Template
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import instantiate
 from fxgrad.transforms.linearize import Split, linearize_in_place, pull_back

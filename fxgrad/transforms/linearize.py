@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.core.interpreter import Derived, derive
 from fxgrad.core.program import Program
 from fxgrad.core.recording import TANGENTS, trace
-from fxgrad.core.simplify import SimplifyingTape, without_dead_code
 from fxgrad.core.symbolic import Linear, Zero
+from fxgrad.derivation.derive import Derived, derive
+from fxgrad.derivation.simplify import without_dead_code
+from fxgrad.derivation.simplifying import SimplifyingTape
 from fxgrad.transforms.forward import forward, spread
 from fxgrad.transforms.transpose import backward
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad.core.interpreter import Derived, derive, rule_inputs
 from fxgrad.core.primitive import Absent
 from fxgrad.core.program import Atom, Equation, Program, Var
-from fxgrad.core.simplify import live_equations
 from fxgrad.core.sources import sources
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.core.tape import bind_equation, read
+from fxgrad.derivation.derive import Derived, derive, rule_inputs
+from fxgrad.derivation.simplify import live_equations
 from fxgrad.errors import LinearityError, at_user_line
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import instantiate

@@ -337,19 +337,19 @@ def test_static_arguments_that_differ_at_every_call_cost_the_same(fresh_tables: 
 
 
 def test_rules_are_derived_once_while_they_stay_as_they_are() -> None:
-    from fxgrad.core import interpreter
+    from fxgrad.derivation import derive
 
     made = []
-    original = interpreter.without_dead_code
+    original = derive.without_dead_code
     for function in scaled_by(lambda: 3.0).values():
         slope = grad(lambda x, f=function: np.sum(f(x)))
         slope(X)
         try:
-            interpreter.without_dead_code = lambda program: made.append(program) or original(program)
+            derive.without_dead_code = lambda program: made.append(program) or original(program)
             for _ in range(3):
                 slope(X)
         finally:
-            interpreter.without_dead_code = original
+            derive.without_dead_code = original
     assert not made
 
 

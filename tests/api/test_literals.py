@@ -11,8 +11,8 @@ import pytest
 
 import fxgrad
 from fxgrad.core.avals import Literal, plain
-from fxgrad.core.interpreter import bind
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive
+from fxgrad.core.tape import bind
 from fxgrad.core.tracer import Tracer
 from fxgrad.ops.space import instantiate
 

@@ -15,11 +15,11 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import errors
-from fxgrad.core.interpreter import bind
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive
+from fxgrad.core.tape import bind
 from fxgrad.ops.pointwise import add_p
-from fxgrad.show.loader import from_json
-from fxgrad.show.serialize import to_json
+from fxgrad.show.json_reader import from_json
+from fxgrad.show.json_writer import to_json
 
 X = np.array([0.5, -1.0])
 

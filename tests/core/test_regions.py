@@ -14,11 +14,12 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import Primitive, Program
 from fxgrad.core.avals import array_aval
-from fxgrad.core.interpreter import bind, run
+from fxgrad.core.interpreter import run
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, registry
 from fxgrad.core.program import Equation
 from fxgrad.core.recording import OWN, trace
 from fxgrad.core.regions import Region, replaced
+from fxgrad.core.tape import bind
 from fxgrad.errors import ProgramError
 
 HOLDING = {name for name, primitive in registry.items() if primitive.regions is not None}

@@ -41,7 +41,7 @@ def test_static_parameters_are_part_of_the_identity() -> None:
 
 def test_transformations_are_remembered_on_the_program() -> None:
     made = []
-    original = fxgrad.core.interpreter.trace
+    original = fxgrad.derivation.derive.trace
 
     def f(x, k):
         return np.sum(np.sin(x) * k)
@@ -49,12 +49,12 @@ def test_transformations_are_remembered_on_the_program() -> None:
     fxgrad.clear_caches()
     fxgrad.grad(f)(np.ones(3), 1.0)
     try:
-        fxgrad.core.interpreter.trace = lambda *args, **kwargs: (made.append(1), original(*args, **kwargs))[1]
+        fxgrad.derivation.derive.trace = lambda *args, **kwargs: (made.append(1), original(*args, **kwargs))[1]
         for k in (2.0, 3.0):
             fxgrad.grad(lambda x, k=k: f(x, k))(np.ones(3))
             fxgrad.grad(f)(np.full(3, k), k)
     finally:
-        fxgrad.core.interpreter.trace = original
+        fxgrad.derivation.derive.trace = original
     assert len(made) == 1  # the new lambda is another function, and its program is derived once
 
 

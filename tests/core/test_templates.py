@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.interpreter import bind
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
 from fxgrad.core.recording import WRITTEN, trace
-from fxgrad.core.simplify import Definitions, SimplifyingTape, Template, live_equations, rewrites
-from fxgrad.core.tape import aval_of, current
+from fxgrad.core.tape import aval_of, bind, current
+from fxgrad.derivation.rewrites import Definitions, rewrites
+from fxgrad.derivation.simplify import live_equations
+from fxgrad.derivation.simplifying import SimplifyingTape, Template
 from fxgrad.ops.arithmetic import div, mul, neg, sub
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import broadcast_to, reduce_sum

@@ -22,10 +22,10 @@ from fxgrad.core.avals import array_aval, is_frozen
 from fxgrad.core.interpreter import run
 from fxgrad.core.primitive import Absent, Primitive
 from fxgrad.core.recording import OWN, trace
-from fxgrad.core.snippets import snippet_of
 from fxgrad.core.tape import bind
 from fxgrad.dtypes import is_inexact
 from fxgrad.errors import FxgradError, UnsupportedError
+from fxgrad.ops.snippets import snippet_of
 from tests.comparison.cases import CASES
 from tests.comparison.libraries import LIBRARIES
 

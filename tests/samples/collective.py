@@ -1,4 +1,4 @@
-"""Samples of `fxgrad.control.collective`, over a mapped axis of size 1: on it executors compute collectives too.
+"""Samples of `fxgrad.parallel.collective`, over a mapped axis of size 1: on it executors compute collectives too.
 
 What they mean over longer axes is tested against jax in `tests/test_collectives.py`.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fxgrad.control import collective
 from fxgrad.core.primitive import Primitive
+from fxgrad.parallel import collective
 from tests.samples import Draw, Sample
 
 OVER = {"axis_name": "i", "axis_size": 1}

@@ -20,7 +20,7 @@ from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.ops.arithmetic import div, mul, name_p, sub
 from fxgrad.ops.comparison import lt
 from fxgrad.ops.pointwise import add, scalar_like
-from fxgrad.ops.reduce import reduce_max
+from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.trigonometric import cos, sin
 from tests.samples import Draw, Sample, elementwise_samples
 from tests.samples.control import SHAPES, without

@@ -8,7 +8,7 @@ from fxgrad import dtypes
 from fxgrad.core.primitive import Primitive
 from fxgrad.ops.space import broadcast_to_p, convert_element_type_p, reduce_sum_p, reshape_p, transpose_p
 from tests.samples import COMPLEX, INTEGER, REAL, Draw, Sample
-from tests.samples.reduce import reduced
+from tests.samples.reductions import reduced
 
 EVERY = (*REAL, *COMPLEX, *INTEGER, "bool")
 

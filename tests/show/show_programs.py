@@ -10,7 +10,7 @@ import numpy as np
 
 import fxgrad.executors
 import fxgrad.ops.arithmetic
-import fxgrad.ops.reduce
+import fxgrad.ops.reductions
 import fxgrad.ops.trigonometric  # noqa: F401  (enters operations that texts of the tests name)
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive

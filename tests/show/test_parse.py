@@ -34,7 +34,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program, Signature, Var
 from fxgrad.errors import ProgramError, ProgramSyntaxError
 from fxgrad.ops.arithmetic import add, mul
-from fxgrad.ops.reduce import reduce_sum
+from fxgrad.ops.reductions import reduce_sum
 from fxgrad.ops.trigonometric import sin
 from fxgrad.show import equal, from_json, parse, program_text, to_json
 from fxgrad.show.numbers import convert

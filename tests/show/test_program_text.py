@@ -26,8 +26,8 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program, Signature, Var
 from fxgrad.core.tape import bind
 from fxgrad.ops.arithmetic import add, mul, neg
-from fxgrad.ops.dot import dot_general
-from fxgrad.ops.reduce import reduce_sum
+from fxgrad.ops.products import dot_general
+from fxgrad.ops.reductions import reduce_sum
 from fxgrad.ops.trigonometric import sin, tanh
 from fxgrad.show import parse, program_text, unfold
 

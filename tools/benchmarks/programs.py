@@ -14,8 +14,8 @@ from jax.extend.core import jaxpr_as_fun
 import fxgrad
 from benchmarks.problems import chain
 from benchmarks.workload import Absolute, Peer, Peers, Ratio, Workload, forget_programs, nothing
-from fxgrad.control.flat import Traced, trace_flat
 from fxgrad.core.interpreter import run
+from fxgrad.frontend.flat import Traced, trace_flat
 from fxgrad.transforms.joint import grad_program
 
 OPERATIONS = 1000

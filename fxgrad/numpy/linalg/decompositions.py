@@ -10,11 +10,11 @@ from fxgrad.ops import eigen, factorizations
 from fxgrad.ops.arithmetic import mul, neg
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import lt
-from fxgrad.ops.index import take_along
+from fxgrad.ops.indexing import take_along
 from fxgrad.ops.matrices import adjoint, as_row, conjugated, in_dtype_of, shape_of, turned
+from fxgrad.ops.ordering import argsort
 from fxgrad.ops.parts import abs
 from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.sort import argsort
 from fxgrad.ops.space import broadcast_to
 
 

@@ -9,12 +9,12 @@ from typing import Any
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.frontend.operands import as_array, axes_of, axis_of, promoted_inexact, shape_of
 from fxgrad.numpy.arithmetic import divide, power
+from fxgrad.numpy.elementwise import absolute, isnan, sqrt
 from fxgrad.numpy.linalg.decompositions import eigvalsh, svdvals
 from fxgrad.numpy.linalg.solving import inv
 from fxgrad.numpy.logic import greater, logical_and, logical_not, not_equal, where
-from fxgrad.numpy.mathematics import absolute, isnan, sqrt
-from fxgrad.numpy.operands import as_array, axes_of, axis_of, promoted_inexact, shape_of
 from fxgrad.numpy.reductions import any, count_nonzero, kept_shape, max, min, sum
 from fxgrad.numpy.shaping import moveaxis
 from fxgrad.ops import exponential, parts

@@ -9,7 +9,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
-from fxgrad.numpy.operands import inexact_operands, shape_of
+from fxgrad.frontend.operands import inexact_operands, shape_of
 from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.choose import where
 from fxgrad.ops.matrices import adjoint, check_matrices

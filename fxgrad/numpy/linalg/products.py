@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.frontend.operands import as_array, axis_of, shape_of
 from fxgrad.numpy import products, rearranging
 from fxgrad.numpy.einsum import einsum
-from fxgrad.numpy.operands import as_array, axis_of, shape_of
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.frontend.operands import as_array, common_shape, concrete, inexact_operands, new_array, shape_of
 from fxgrad.numpy.creation import eye, zeros
+from fxgrad.numpy.elementwise import log
 from fxgrad.numpy.linalg.decompositions import qr, svdvals
 from fxgrad.numpy.linalg.operands import check, matrices, symmetrized
 from fxgrad.numpy.logic import greater, greater_equal, less, logical_and, where
-from fxgrad.numpy.mathematics import log
-from fxgrad.numpy.operands import as_array, common_shape, concrete, inexact_operands, new_array, shape_of
 from fxgrad.numpy.products import matmul
 from fxgrad.numpy.reductions import count_nonzero, prod, sum
 from fxgrad.numpy.shaping import moveaxis

@@ -6,7 +6,7 @@ from typing import Any
 
 from fxgrad import numpy as fnp
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.numpy.operands import inexact_operands, shape_of
+from fxgrad.frontend.operands import inexact_operands, shape_of
 
 __all__ = ["vq"]
 

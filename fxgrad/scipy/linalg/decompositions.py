@@ -8,8 +8,8 @@ from typing import Any
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.frontend.operands import inexact_operands, shape_of
 from fxgrad.numpy.linalg.operands import matrices, symmetrized
-from fxgrad.numpy.operands import inexact_operands, shape_of
 from fxgrad.numpy.rearranging import diag
 from fxgrad.ops import eigen, factorizations, reduced_forms
 from fxgrad.ops.comparison import eq
@@ -29,7 +29,7 @@ from fxgrad.ops.matrices import (
 )
 from fxgrad.ops.matrix_functions import nearest_unitary
 from fxgrad.ops.pointwise import add, scalar_like
-from fxgrad.ops.shape import pad
+from fxgrad.ops.shaping import pad
 from fxgrad.ops.space import broadcast_to, convert, reshape
 from fxgrad.ops.triangular import triangular_solve
 

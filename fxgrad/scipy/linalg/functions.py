@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.frontend.operands import common_shape, inexact_operands, shape_of
 from fxgrad.numpy.linalg.operands import check, matrices
-from fxgrad.numpy.operands import common_shape, inexact_operands, shape_of
 from fxgrad.ops import matrix_functions
 from fxgrad.ops.space import broadcast_to
 

@@ -11,10 +11,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.numpy.arithmetic import divide, subtract
-from fxgrad.numpy.creation import array, asarray
-from fxgrad.numpy.mathematics import absolute
-from fxgrad.numpy.operands import (
+from fxgrad.frontend.operands import (
     as_array,
     common_operands,
     common_shape,
@@ -24,13 +21,16 @@ from fxgrad.numpy.operands import (
     promoted_inexact,
     shape_of,
 )
+from fxgrad.numpy.arithmetic import divide, subtract
+from fxgrad.numpy.creation import array, asarray
+from fxgrad.numpy.elementwise import absolute
 from fxgrad.numpy.rearranging import take
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, flip
 from fxgrad.ops.arithmetic import neg
-from fxgrad.ops.join import concatenate
+from fxgrad.ops.joining import concatenate
 from fxgrad.ops.matrices import as_column, as_row, conjugated
 from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.shape import pad, slice_in_dim
+from fxgrad.ops.shaping import pad, slice_in_dim
 from fxgrad.ops.space import broadcast_to
 
 __all__ = ["block_diag", "circulant", "companion", "convolution_matrix", "dft", "fiedler", "fiedler_companion",

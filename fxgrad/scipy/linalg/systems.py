@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.frontend.operands import as_array, common_shape, inexact_operands, shape_of
 from fxgrad.numpy import linalg
 from fxgrad.numpy.linalg.operands import check, matrices
-from fxgrad.numpy.operands import as_array, common_shape, inexact_operands, shape_of
 from fxgrad.ops import factorizations
 from fxgrad.ops.matrices import adjoint, conjugated, permuted_rows
-from fxgrad.ops.sort import argsort
+from fxgrad.ops.ordering import argsort
 from fxgrad.ops.space import broadcast_to, reshape
 from fxgrad.ops.triangular import triangular_solve
 

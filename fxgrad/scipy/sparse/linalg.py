@@ -14,9 +14,9 @@ from typing import Any
 from fxgrad import dtypes, tree
 from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.frontend.operands import inexact_operands, shape_of
 from fxgrad.lax.loops import fori_loop, while_loop
 from fxgrad.lax.solves import custom_linear_solve
-from fxgrad.numpy.operands import inexact_operands, shape_of
 
 __all__ = ["bicgstab", "cg", "gmres"]
 

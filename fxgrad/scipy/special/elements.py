@@ -9,8 +9,8 @@ from typing import Any
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import UnsupportedError, at_user_line
-from fxgrad.numpy.elementwise import Elementwise, composite
-from fxgrad.numpy.operands import as_array, promoted_inexact, refuse_complex
+from fxgrad.frontend.operands import as_array, promoted_inexact, refuse_complex
+from fxgrad.frontend.ufuncs import Elementwise, composite
 from fxgrad.ops import gamma as gamma_room
 from fxgrad.ops import integrals, special
 from fxgrad.ops.arithmetic import add, div, mul, neg, stop_gradient, sub

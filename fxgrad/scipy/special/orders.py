@@ -11,18 +11,18 @@ from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError, at_user_line
+from fxgrad.frontend.operands import as_array, promoted_inexact, refuse_complex
 from fxgrad.lax.loops import scan
-from fxgrad.numpy.operands import as_array, promoted_inexact, refuse_complex
 from fxgrad.ops.arithmetic import div, mul, neg, sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import gt, le, lt
 from fxgrad.ops.cumulative import cumprod
 from fxgrad.ops.exponential import exp, sqrt
-from fxgrad.ops.join import concatenate
+from fxgrad.ops.joining import concatenate
 from fxgrad.ops.parts import abs as absolute
 from fxgrad.ops.parts import complex as complex_of
 from fxgrad.ops.pointwise import add
-from fxgrad.ops.shape import rev, slice_in_dim
+from fxgrad.ops.shaping import rev, slice_in_dim
 from fxgrad.ops.space import broadcast_to, convert, reduce_sum, zeros
 from fxgrad.ops.special import lgamma
 from fxgrad.ops.trigonometric import cos, sin

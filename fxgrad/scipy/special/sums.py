@@ -12,8 +12,8 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.numpy.elementwise import composite
-from fxgrad.numpy.operands import as_array, axes_of, inexact_operands, shape_of
+from fxgrad.frontend.operands import as_array, axes_of, inexact_operands, shape_of
+from fxgrad.frontend.ufuncs import composite
 from fxgrad.numpy.reductions import kept_shape
 from fxgrad.ops.arithmetic import add, div, mul, stop_gradient, sub
 from fxgrad.ops.choose import where as choose
@@ -21,7 +21,7 @@ from fxgrad.ops.comparison import eq
 from fxgrad.ops.exponential import exp, log
 from fxgrad.ops.parts import abs as absolute
 from fxgrad.ops.parts import is_finite, real, sign
-from fxgrad.ops.reduce import reduce_max
+from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.space import broadcast_to, convert, expand_axes, reduce_sum, reshape
 from fxgrad.ops.special import lgamma
 from fxgrad.random.keys import positive_int

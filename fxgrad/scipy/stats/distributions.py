@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad import numpy as fnp
-from fxgrad.core.shared_state import found
-from fxgrad.numpy.operands import inexact_operands
+from fxgrad.frontend.operands import inexact_operands
+from fxgrad.shared_state import found
 
 Formula = Callable[..., Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 from fxgrad import numpy as fnp
 from fxgrad.core.tape import aval_of
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.numpy.operands import inexact_operands
+from fxgrad.frontend.operands import inexact_operands
 from fxgrad.scipy.linalg import solve_triangular
 from fxgrad.scipy.special import gammaln, xlogy
 from fxgrad.scipy.stats.distributions import Distribution

@@ -9,7 +9,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
-from fxgrad.numpy.operands import as_array, axis_of, shape_of
+from fxgrad.frontend.operands import as_array, axis_of, shape_of
 from fxgrad.ops.cumulative import cummax, cummin
 
 

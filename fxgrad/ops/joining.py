@@ -10,12 +10,12 @@ import numpy as np
 
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, Rule, register, total_bytes
-from fxgrad.core.simplify import Definitions, rewrites
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
+from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import ShapeError
 from fxgrad.ops.families import check_axes, check_same_dtype, is_linear
-from fxgrad.ops.shape import linear_many, slice_in_dim
+from fxgrad.ops.shaping import linear_many, slice_in_dim
 from fxgrad.ops.space import broadcast_to, instantiate, move_axis, reshape, zeros
 
 

@@ -7,22 +7,19 @@ is traced, a branch), keys are taken for new ones, so that no right program is r
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes, tree
-from fxgrad.control.flat import check_leaf, indexed_names, nth, trace_flat
+from fxgrad import dtypes
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.avals import Aval, Literal, to_numpy
 from fxgrad.core.program import Atom, Equation, Program, Source, Var
-from fxgrad.core.recording import WRITTEN
 from fxgrad.core.regions import Region
 from fxgrad.errors import KeyReuseError
-from fxgrad.ops import join, shape, space
+from fxgrad.ops import joining, shaping, space
 from fxgrad.ops import random as keys_room
 from fxgrad.ops.arithmetic import stop_gradient_p
 from fxgrad.ops.samplers import random_binomial_p, random_gamma_p, random_poisson_p
@@ -30,41 +27,6 @@ from fxgrad.ops.samplers import random_binomial_p, random_gamma_p, random_poisso
 _WORDS = np.dtype(np.uint32)
 Ids = Any
 """Numbers in the place of keys; in the place of their words, two numbers along the last axis."""
-
-
-def check_key_reuse(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """`fun`, or a program, which before it runs is searched for random keys that are drawn from twice.
-
-    Drawing from a key, splitting it and folding into it each use it up (folding in different integers counts once);
-    `fxgrad.random.clone` gives a key to be used once more. Calls, branches and loops are looked into. Raises
-    `KeyReuseError`, which names both lines.
-
-    >>> import fxgrad
-    >>> def same_noise_twice(key):
-    ...     return fxgrad.random.normal(key) + fxgrad.random.uniform(key)
-    >>> fxgrad.debug.check_key_reuse(same_noise_twice)(fxgrad.random.key(0))
-    Traceback (most recent call last):
-        ...
-    fxgrad.errors.KeyReuseError: a random key is used twice: ...
-    """
-    @functools.wraps(fun, updated=())
-    def checked(*args: Any, **kwargs: Any) -> Any:
-        check_program(fun if isinstance(fun, Program) else _traced(fun, args, kwargs))
-        return fun(*args, **kwargs)
-    return checked
-
-
-def _traced(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
-    leaves, structure = tree.flatten((args, kwargs))
-    names = indexed_names(fun, [*args, *kwargs.values()])
-    avals = [check_leaf(leaf, "check_key_reuse", nth(names, index)) for index, leaf in enumerate(leaves)]
-
-    def call(*tracers: Any) -> Any:
-        given, keywords = tree.unflatten(structure, tracers)
-        return fun(*given, **keywords)
-
-    traced = trace_flat(call, avals, "check_key_reuse", fun, mode=WRITTEN, names=names)
-    return traced.program.replace(constants=traced.captured)
 
 
 def check_program(program: Program) -> None:
@@ -203,8 +165,8 @@ key_rules: Analysis[KeyRule | None] = Analysis("key_rules", missing="conservativ
 
 
 @key_rules.register(
-    space.reshape_p, space.transpose_p, space.broadcast_to_p, join.concatenate_p, join.stack_p, join.split_p,
-    join.unstack_p, shape.slice_p, shape.rev_p, stop_gradient_p)
+    space.reshape_p, space.transpose_p, space.broadcast_to_p, joining.concatenate_p, joining.stack_p, joining.split_p,
+    joining.unstack_p, shaping.slice_p, shaping.rev_p, stop_gradient_p)
 def _move(_: _Search, equation: Equation, ids: list[Ids | None]) -> list[Ids | None] | None:
     if any(each is None for each in ids):
         return None

@@ -15,7 +15,7 @@ from fxgrad.core.tape import aval_of, bind, infer
 from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.numpy.operands import as_array, shape_of, sizes_of
+from fxgrad.frontend.operands import as_array, shape_of, sizes_of
 from fxgrad.ops.space import convert
 
 

@@ -9,9 +9,9 @@ import jax
 from fxgrad.core.primitive import registry
 from fxgrad.core.tape import bind
 from fxgrad.errors import UnsupportedError
+from fxgrad.frontend.strict import integers
 from fxgrad.interop.importing import imports
 from fxgrad.interop.matching import parameters, same
-from fxgrad.lax.operands import integers
 from fxgrad.ops import random
 from fxgrad.ops.samplers import random_gamma
 

@@ -11,15 +11,15 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.analyses.check import check
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.check import check
 from fxgrad.core.primitive import Primitive, registry
 from fxgrad.core.program import Atom, Equation, Program, Signature, Var
 from fxgrad.dtypes import DType
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
 from fxgrad.show.names import NAMES
-from fxgrad.show.parser import WRONG_PARAMS, refusing_excess
-from fxgrad.show.reader import converted, plain_number, read_number, read_type
+from fxgrad.show.text_parser import WRONG_PARAMS, refusing_excess
+from fxgrad.show.text_reader import converted, plain_number, read_number, read_type
 from fxgrad.show.tokens import Text
 from fxgrad.show.values import ValueClasses, is_named_tuple
 

@@ -12,15 +12,15 @@ from fxgrad import dtypes
 from fxgrad.caches import cached
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, register, total_bytes
-from fxgrad.core.simplify import Definitions, rewrites
-from fxgrad.core.snippets import Snippet, snippets
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
+from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.dtypes import DType
 from fxgrad.errors import ShapeError
 from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.families import check_same_dtype, is_linear, rank_of
 from fxgrad.ops.pointwise import sum_of_parts
+from fxgrad.ops.snippets import Snippet, snippets
 from fxgrad.ops.space import convert, inverse_permutation, transpose, transpose_p
 
 Axes = tuple[int, ...]

@@ -13,9 +13,9 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
-from fxgrad.core.simplify import Definitions, rewrites
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
+from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError
 from fxgrad.ops.arithmetic import complex_extremum, div, mul

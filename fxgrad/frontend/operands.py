@@ -17,7 +17,7 @@ from fxgrad.core.tape import aval_of, bind, innermost_for
 from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, AxisError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.ops.join import stack
+from fxgrad.ops.joining import stack
 from fxgrad.ops.space import convert, full
 
 PYTHON_SCALARS = frozenset({bool, int, float, complex})

@@ -8,7 +8,7 @@ import numpy as np
 
 from fxgrad.core.primitive import Primitive
 from fxgrad.ops.dynamic import dynamic_slice_p, dynamic_update_slice_p
-from fxgrad.ops.index import (
+from fxgrad.ops.indexing import (
     gather_p,
     scatter_add_p,
     scatter_max_p,

@@ -23,10 +23,10 @@ from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import eq
 from fxgrad.ops.creation import iota
 from fxgrad.ops.families import check_axes, check_kind, linear_unary
-from fxgrad.ops.join import concatenate
+from fxgrad.ops.joining import concatenate
 from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.reduce import reduce_max, reduce_min
-from fxgrad.ops.shape import slice_in_dim
+from fxgrad.ops.reductions import reduce_max, reduce_min
+from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import convert, move_axis, reduce_sum, reshape, zeros
 from fxgrad.transforms.batch import Batched, batched_axis, put_axis
 

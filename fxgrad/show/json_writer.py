@@ -18,7 +18,7 @@ from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import UnsupportedError
-from fxgrad.show.loader import FORMAT, VERSION, from_json
+from fxgrad.show.json_reader import FORMAT, VERSION, from_json
 from fxgrad.show.names import variable_names
 from fxgrad.show.sources import Sources
 from fxgrad.show.values import is_named_tuple, number_text, opaque_name

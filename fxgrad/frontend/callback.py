@@ -14,7 +14,6 @@ import numpy as np
 
 from fxgrad import tree
 from fxgrad.control.custom import ByValue
-from fxgrad.control.flat import check_leaf, just, leaf_aval
 from fxgrad.control.lanes import acts
 from fxgrad.control.partition import kept_always
 from fxgrad.core.avals import Aval
@@ -24,6 +23,7 @@ from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.told import told
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line, function_name
 from fxgrad.executors import callbacks
+from fxgrad.frontend.flat import check_leaf, just, leaf_aval
 from fxgrad.ops.space import move_axis, reshape
 from fxgrad.transforms.batch import Batched, put_axis
 

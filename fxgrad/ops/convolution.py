@@ -18,7 +18,7 @@ from fxgrad.dtypes import DType
 from fxgrad.errors import ShapeError
 from fxgrad.ops.families import check_same_dtype, is_linear
 from fxgrad.ops.pointwise import sum_of_parts
-from fxgrad.ops.shape import pad_p, rev
+from fxgrad.ops.shaping import pad_p, rev
 from fxgrad.ops.space import convert, inverse_permutation, move_axis, reshape, zeros
 
 Axes = tuple[int, ...]

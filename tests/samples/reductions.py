@@ -1,11 +1,11 @@
-"""Samples of `fxgrad.ops.reduce`, and of `reduce_sum`."""
+"""Samples of `fxgrad.ops.reductions`, and of `reduce_sum`."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from fxgrad.core.primitive import Primitive
-from fxgrad.ops.reduce import (
+from fxgrad.ops.reductions import (
     argmax_p,
     argmin_p,
     reduce_and_p,

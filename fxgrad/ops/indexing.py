@@ -22,7 +22,7 @@ from fxgrad.ops.comparison import and_, eq, ne
 from fxgrad.ops.creation import iota
 from fxgrad.ops.families import check_kind, check_same_dtype, is_linear
 from fxgrad.ops.pointwise import add
-from fxgrad.ops.reduce import reduce_prod
+from fxgrad.ops.reductions import reduce_prod
 from fxgrad.ops.space import broadcast_to, convert, full, instantiate, move_axis, reshape, zeros
 from fxgrad.ops.windows import (
     Axes,

@@ -1,4 +1,4 @@
-"""Samples of convolutions: fxgrad/ops/conv.py."""
+"""Samples of convolutions: fxgrad/ops/convolution.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from fxgrad.core.primitive import Primitive
 from fxgrad.dtypes import SUPPORTED
-from fxgrad.ops.conv import conv_general_dilated_p
+from fxgrad.ops.convolution import conv_general_dilated_p
 from tests.samples import Draw, Sample
 
 Shape = tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Samples of `fxgrad.ops.sort`."""
+"""Samples of `fxgrad.ops.ordering`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from fxgrad.core.primitive import Primitive
-from fxgrad.ops.sort import sort_p
+from fxgrad.ops.ordering import sort_p
 from tests.samples import COMPLEX, INTEGER, REAL, Draw, Sample, no_derivatives
 
 ONE = {"dimension": 0, "num_keys": 1}

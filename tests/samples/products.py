@@ -1,4 +1,4 @@
-"""Samples of dot_general: fxgrad/ops/dot.py."""
+"""Samples of dot_general: fxgrad/ops/products.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from fxgrad.core.primitive import Primitive
 from fxgrad.dtypes import SUPPORTED
-from fxgrad.ops.dot import dot_general_p
+from fxgrad.ops.products import dot_general_p
 from tests.samples import Draw, Sample
 
 Shape = tuple[int, ...]

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.analyses.check import check
 from fxgrad.control.call import named_call_p
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.check import check
 from fxgrad.core.primitive import Primitive, registry
 from fxgrad.core.program import Atom, Equation, Program, Signature, Var
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
 from fxgrad.show.names import NAMES
-from fxgrad.show.reader import Reader, converted
 from fxgrad.show.syntax import (
     Binding,
     Constant,
@@ -30,6 +29,7 @@ from fxgrad.show.syntax import (
     Reference,
     Use,
 )
+from fxgrad.show.text_reader import Reader, converted
 from fxgrad.show.tokens import Text
 from fxgrad.show.values import ValueClasses, is_named_tuple, optional_parameters
 

@@ -10,14 +10,14 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register, total_bytes
-from fxgrad.core.simplify import Definitions, rewrites
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind
+from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.ops.creation import iota
 from fxgrad.ops.families import check_axes
-from fxgrad.ops.index import take_along
-from fxgrad.ops.join import batched_alike
+from fxgrad.ops.indexing import take_along
+from fxgrad.ops.joining import batched_alike
 
 
 def _sort_abstract(*operands: Aval, dimension: int, num_keys: int) -> list[Aval]:

@@ -1,0 +1,1 @@
+"""Programs made of programs: simpler ones, derived ones, and what user code that was asked for them said."""

@@ -1,0 +1,102 @@
+"""Finished programs made simpler: without dead equations, without repeated ones, without trivial ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fxgrad import config
+from fxgrad.core.facts import Slot, is_effectful
+from fxgrad.core.interning import Node
+from fxgrad.core.program import Atom, Equation, Program, Var
+from fxgrad.core.sources import sources
+from fxgrad.core.tape import current
+from fxgrad.core.told import param_key
+from fxgrad.derivation.simplifying import SimplifyingTape
+
+_LIVE: Slot[list[Equation]] = Slot("live equations")
+
+
+def live_equations(program: Program) -> list[Equation]:
+    """The equations that an output depends on, and those with effects, in order."""
+    live = _LIVE.of(program)
+    if live is None:
+        wanted: set[Atom] = {*program.outputs}
+        kept = []
+        unwanted, want = wanted.isdisjoint, wanted.update
+        for equation in reversed(program.equations):
+            if not unwanted(equation.outputs) or is_effectful(equation.primitive, equation.params):
+                kept.append(equation)
+                want(equation.inputs)
+        live = _LIVE.put(program, program.equations if len(kept) == len(program.equations) else kept[::-1])
+    return live
+
+
+def without_repetition(program: Program) -> Program:
+    """The same program in which equal equations stand once; the program itself if that is so."""
+    equal: dict[Atom, Var] = {}
+    seen: dict[Any, list[Var]] = {}
+    kept: list[Equation] = []
+    for equation in program.equations:
+        primitive, params = equation.primitive, equation.params
+        inputs = [equal.get(atom, atom) for atom in equation.inputs] if equal else equation.inputs
+        first = equation.outputs if is_effectful(primitive, params) else seen.setdefault(
+            (primitive, *inputs, *param_key(primitive, params)), equation.outputs)
+        if first is not equation.outputs:
+            equal.update(zip(equation.outputs, first, strict=True))
+        elif inputs == equation.inputs:
+            kept.append(equation)
+        else:
+            kept.append(equation.replace(inputs))
+    if not equal:
+        return program
+    return program.replace(equations=kept, outputs=[equal.get(atom, atom) for atom in program.outputs])
+
+
+def without_dead_code(program: Program) -> Program:
+    """The same program without the equations that neither have effects nor are needed for an output."""
+    live = program.replace(equations=live_equations(program))
+    _LIVE.put(live, live.equations)
+    return live
+
+
+def simplify(program: Program) -> Program:
+    """An equal program without dead, repeated and trivial equations; inputs and outputs stay as they are.
+
+    >>> import fxgrad
+    >>> program = fxgrad.make_program(lambda x: (x + x) * (x + x))(1.0)
+    >>> len(program.equations), len(simplify(program).equations)
+    (3, 2)
+    """
+    tape = SimplifyingTape(Node(None, program.inputs), staging=True, interned=False, literals=True)
+    changed: dict[Atom, Atom] = {}
+    token = current.set(tape)
+    try:
+        with sources() as at:
+            for equation in live_equations(program):
+                at(equation)
+                outputs = _take(tape, equation, changed)
+                if outputs is not equation.outputs:
+                    changed.update(zip(equation.outputs, outputs, strict=True))
+    finally:
+        current.reset(token)
+        tape.closed = True
+    assert not tape.captured, "simplify made a constant: rewrites may use literals only"
+    if not changed:
+        return without_dead_code(program)
+    simple = without_dead_code(program.replace(
+        equations=[step.equation for step in tape.nodes if step.equation is not None],
+        outputs=[changed.get(atom, atom) for atom in program.outputs]))
+    if config.check_level:
+        simple.check()
+    return simple
+
+
+def _take(tape: SimplifyingTape, equation: Equation, changed: dict[Atom, Atom]) -> list[Any]:
+    """Records an equation on a tape that has its variables but for those that `changed`; as it is, if it can be."""
+    primitive, before, params = equation.primitive, equation.inputs, equation.params
+    atoms = [changed.get(atom, atom) for atom in before] if changed else before
+    if atoms == before:
+        return tape.outputs_of(primitive, before, params, equation=equation)
+    if any(atom.aval != other.aval for atom, other in zip(atoms, before, strict=True)):
+        return tape.outputs_of(primitive, atoms, params, equation.source)
+    return tape.outputs_of(primitive, atoms, params, equation=equation.replace(atoms))
