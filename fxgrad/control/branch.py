@@ -12,7 +12,7 @@ from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import are_linear, cotangents_of, divided, moving, others, present
 from fxgrad.control.lanes import from_live_lanes, passed_through, refuse_actions, spread_over
 from fxgrad.control.partition import keep_by_cost, partition
-from fxgrad.control.wiring import apart, dual_program, rewired
+from fxgrad.control.wiring import apart, dual_outputs, dual_program, rewired
 from fxgrad.core.avals import Aval
 from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Cost, Primitive, register
@@ -87,11 +87,10 @@ def _jvp(primals: list[Any], tangents: list[Any], *, branches: Branches) -> tupl
     wrt = moving(tangents[1:])
     if apart(primals, tangents):
         return _split_jvp(index, operands, tangents[1:], branches)
-    reached = [any(marks) for marks in zip(*(dual_program(branch, wrt).extra for branch in branches), strict=True)]
-    joined = joined_branches([dual_program(branch, wrt, tuple(reached)) for branch in branches])
+    reached = tuple(any(marks) for marks in zip(*(dual_program(branch, wrt).extra for branch in branches), strict=True))
+    joined = joined_branches([dual_program(branch, wrt, reached) for branch in branches])
     results = bind(cond_p, index, *joined.captured, *operands, *present(tangents[1:]), branches=joined.programs)
-    count = len(branches[0].outputs)
-    return results[:count], spread(branches[0].out_avals, reached, results[count:])
+    return dual_outputs(branches[0].out_avals, reached, results)
 
 
 def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: Branches,

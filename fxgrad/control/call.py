@@ -14,7 +14,7 @@ from fxgrad import config
 from fxgrad.analyses.cost import cost
 from fxgrad.caches import Cache
 from fxgrad.control.groups import are_linear, cotangents_of, moving, others, present
-from fxgrad.control.wiring import apart, dual_program, with_outputs
+from fxgrad.control.wiring import apart, dual_outputs, dual_program, with_outputs
 from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
 from fxgrad.core.facts import needs_x64
 from fxgrad.core.primitive import Cost, Primitive, register
@@ -105,8 +105,7 @@ def _split_jvp(primals: list[Any], tangents: list[Any], *, program: Program, nam
     if not apart(primals, tangents):
         both = dual_program(program, wrt)
         results = bind(jit_call_p, *both.captured, *primals, *present(tangents), program=both.program, name=name)
-        count = len(program.outputs)
-        return results[:count], spread(program.out_avals, both.extra, results[count:])
+        return dual_outputs(program.out_avals, both.extra, results)
     first = linearized(program, wrt)
     known = bind(jit_call_p, *first.captured, *primals, program=first.program, name=name)
     outputs, residuals = known[:len(program.outputs)], known[len(program.outputs):]

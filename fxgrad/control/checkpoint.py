@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fxgrad.control.call import call_primitive, emit_inline, run_with_numpy
 from fxgrad.control.groups import moving, present
 from fxgrad.control.partition import partition
-from fxgrad.control.wiring import apart, dual_program
+from fxgrad.control.wiring import apart, dual_outputs, dual_program
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Primitive
@@ -107,7 +107,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str
         both = dual_program(program, wrt)
         results = bind(checkpoint_p, *both.captured, *primals, *present(tangents), program=both.program, name=name,
                        **settings)
-        return results[:count], spread(program.out_avals, both.extra, results[count:])
+        return dual_outputs(program.out_avals, both.extra, results)
     known = linearized(program, wrt)
     reached = known.extra.reached
 

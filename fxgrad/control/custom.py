@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import chosen, moving, present
-from fxgrad.control.wiring import added
+from fxgrad.control.wiring import added, dual_outputs
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
@@ -190,8 +190,7 @@ class BatchedJvpRule(ByValue):
 
         results = [put_axis(result, size, 0) for result in _apply_batched(
             both, size, [*primals, *present(tangents)], [*axes, *chosen(axes, marks)], axis_name)]
-        outputs, along = results[:len(reached)], results[len(reached):]
-        return outputs, spread([aval_of(output) for output in outputs], reached, along)
+        return dual_outputs([aval_of(output) for output in results[:len(reached)]], tuple(reached), results)
 
 
 # --- custom_vjp -------------------------------------------------------------------------------------------

@@ -120,9 +120,12 @@ class Groups(Generic[Parts]):
 
     def links(self, **how: How) -> tuple[Links, ...]:
         """How the inputs or outputs of a program are linked to these groups, those that it has in its order."""
-        starts = itertools.accumulate([0, *self.sizes[:-1]])
-        places = {name: (start, size) for name, start, size in zip(self.parts._fields, starts, self.sizes, strict=True)}
-        return tuple(Links(kind, *places[name]) for name, kind in how.items())
+        return tuple(self.link(name, kind) for name, kind in how.items())
+
+    def link(self, name: str, how: How) -> Links:
+        """How the inputs or outputs of a program are linked to one of these groups."""
+        number = self.parts._fields.index(name)
+        return Links(how, sum(self.sizes[:number]), self.sizes[number])
 
 
 def divided(values: Sequence[Any], sizes: Iterable[int]) -> list[list[Any]]:

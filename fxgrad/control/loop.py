@@ -44,6 +44,7 @@ from fxgrad.control.wiring import (
     closed_marks,
     dependent,
     dual_grouped,
+    dual_outputs,
     primal_step,
     reached_by,
     with_outputs,
@@ -53,7 +54,7 @@ from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.regions import Region
-from fxgrad.core.symbolic import Linear
+from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.derive import Derived
 from fxgrad.derivation.effects import silenced
@@ -130,13 +131,15 @@ def _for_jvp(primals: list[Any], tangents: list[Any], *, program: Program, num_c
     wrt = (*moving(const_tangents), *carried)
     step = dual_grouped(program, *step_groups(program), wrt, carried, separate)
     fixed, begin = [*step.captured, *consts, *present(const_tangents)], [*carry, *present(carry_tangents)]
-    step_program = silenced(step.program, TWICE) if separate else step.program
-    results = for_loop(count, step_program, fixed, begin) if any(carried) else []
-    outputs = results[:len(carry)]
-    if not any(carried) or separate:
+    outputs: list[Any] = []
+    moved: list[Any] = [*map(Zero, program.out_avals)]
+    if any(carried):
+        both = silenced(step.program, TWICE) if separate else step.program
+        outputs, moved = dual_outputs(program.out_avals, carried, for_loop(count, both, fixed, begin))
+    if separate or not any(carried):
         primal, captured = primal_step(step, program, wrt)
         outputs = for_loop(count, primal, [*captured, *consts], carry)
-    return outputs, spread(program.out_avals, carried, results[len(carry):])
+    return outputs, moved
 
 
 def _for_transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, num_consts: int) -> list[Any]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
-from fxgrad.control.groups import are_linear, moving
+from fxgrad.control.groups import Groups, are_linear, cotangents_of, joined, moving
 from fxgrad.control.wiring import dual_program, with_outputs
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.recording import inner_mode, trace
-from fxgrad.core.regions import How, Links, Region
+from fxgrad.core.regions import Links, Region
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.tape import aval_of, bind, takes_literals
 from fxgrad.derivation.derive import Derived
@@ -28,114 +28,133 @@ from fxgrad.transforms.transpose import transposed
 
 Function = Callable[..., Sequence[Any]]
 
-# The inputs of the primitive are the constants of each program, in this order, and the right-hand sides.
-# `transpose_solve` may be None; its constants are then none.
+Counts = tuple[int, ...]
+Programs = tuple[Any, ...]
+"""Four programs, in the order of the groups of their constants; None where the user gave no transposed solve."""
 
 
-def _parts(values: Sequence[Any], counts: tuple[int, int, int, int]) -> tuple[list[list[Any]], list[Any]]:
-    """The constants of matvec, solve, transposed matvec and transposed solve; and the right-hand sides."""
-    constants, start = [], 0
-    for count in counts:
-        constants.append(list(values[start:start + count]))
-        start += count
-    return constants, list(values[start:])
+class Inputs(NamedTuple):
+    """The groups of the inputs: constants of each program, and the right-hand sides."""
+
+    matvec: list[Any]
+    solve: list[Any]
+    transposed_matvec: list[Any]
+    transposed_solve: list[Any]
+    rhs: list[Any]
 
 
-Programs = tuple[Program, Program, "Program | None", "Program | None"]
+class Outputs(NamedTuple):
+    """The groups of the outputs: the solution, and what else the solver returns."""
+
+    solution: list[Any]
+    extra: list[Any]
 
 
-def _abstract(*avals: Aval, programs: Programs, counts: tuple[int, int, int, int]) -> list[Aval]:
-    constants, rhs = _parts(avals, counts)
+def _groups(programs: Programs, counts: Counts) -> tuple[Groups[Inputs], Groups[Outputs]]:
+    matvec, solve, _, _ = programs
+    size = len(matvec.outputs)
+    return Groups(Inputs, *counts, size), Groups(Outputs, size, len(solve.outputs) - size)
+
+
+def _bind(programs: Programs, given: Inputs) -> list[Any]:
+    """Applies `linear_solve_p` to groups of inputs."""
+    *constants, _ = given
+    return bind(linear_solve_p, *joined(given), programs=programs, counts=tuple(map(len, constants)))
+
+
+def _abstract(*avals: Aval, programs: Programs, counts: Counts) -> list[Aval]:
+    *constants, rhs = _groups(programs, counts)[0].split(avals)
     for program, given in zip(programs, constants, strict=True):
         if program is not None:
             check_arguments("custom_linear_solve", program.in_avals, [*given, *rhs])
     return programs[1].out_avals
 
 
-def _run_numpy(*values: Any, programs: Programs, counts: tuple[int, int, int, int]) -> list[Any]:
-    constants, rhs = _parts(values, counts)
-    return numpy_executor.call(programs[1], [*constants[1], *rhs])
+def _run_numpy(*values: Any, programs: Programs, counts: Counts) -> list[Any]:
+    given = _groups(programs, counts)[0].split(values)
+    return numpy_executor.call(programs[1], [*given.solve, *given.rhs])
 
 
-def _emit(lax: Any, *values: Any, programs: Programs, counts: tuple[int, int, int, int]) -> list[Any]:
-    constants, rhs = _parts(values, counts)
-    return xla_executor.emit(programs[1], [*constants[1], *rhs])
+def _emit(lax: Any, *values: Any, programs: Programs, counts: Counts) -> list[Any]:
+    given = _groups(programs, counts)[0].split(values)
+    return xla_executor.emit(programs[1], [*given.solve, *given.rhs])
 
 
-def _jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, counts: tuple[int, int, int, int],
+def _jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, counts: Counts,
          ) -> tuple[list[Any], list[Any]]:
     """From A x = b: A dx = db - dA x. What `solve` computes with is of no importance."""
     outputs = bind(linear_solve_p, *primals, programs=programs, counts=counts)
-    constants, rhs = _parts(primals, counts)
-    const_tangents, rhs_tangents = _parts(tangents, counts)
-    solution = outputs[:len(rhs)]
-    moved = [Zero(aval_of(x)) for x in solution]
-    if any(moving(const_tangents[0])):
-        _, moved = forward(programs[0], [*constants[0], *solution], [*const_tangents[0], *moved])
-    if not any(moving([*moved, *rhs_tangents])):
+    takes, makes = _groups(programs, counts)
+    given, moved = takes.split(primals), takes.split(tangents)
+    solution, extra = makes.split(outputs)
+    along = [Zero(aval_of(x)) for x in solution]
+    if any(moving(moved.matvec)):
+        _, along = forward(programs[0], [*given.matvec, *solution], [*moved.matvec, *along])
+    if not any(moving([*along, *moved.rhs])):
         return outputs, [Zero(aval_of(output)) for output in outputs]
-    right = [sub(instantiate(one), instantiate(other)) for one, other in zip(rhs_tangents, moved, strict=True)]
-    flat = [value for given in constants for value in given]
-    results = bind(linear_solve_p, *flat, *right, programs=programs, counts=counts)
-    return outputs, [*results[:len(rhs)], *(Zero(aval_of(extra)) for extra in outputs[len(rhs):])]
+    right = [sub(instantiate(one), instantiate(other)) for one, other in zip(moved.rhs, along, strict=True)]
+    found, _ = makes.split(_bind(programs, given._replace(rhs=right)))
+    return outputs, [*found, *(Zero(aval_of(value)) for value in extra)]
 
 
-def _transpose(cotangents: list[Any], inputs: list[Any], *, programs: Programs, counts: tuple[int, int, int, int],
-               ) -> list[Any]:
-    constants, rhs = _parts(inputs, counts)
-    matvec, solve, transposed_matvec, transposed_solve = programs
-    if any(are_linear(inputs[:sum(counts)])) or not all(are_linear(rhs)):
+def _transpose(cotangents: list[Any], inputs: list[Any], *, programs: Programs, counts: Counts) -> list[Any]:
+    takes, makes = _groups(programs, counts)
+    *constants, rhs = takes.split(are_linear(inputs))
+    if any(map(any, constants)) or not all(rhs):
         raise LinearityError(at_user_line("cannot transpose custom_linear_solve but in its right-hand side as a whole"))
+    matvec, solve, transposed_matvec, transposed_solve = programs
     if transposed_solve is None:
         raise LinearityError(at_user_line(
             "custom_linear_solve: reverse mode solves the transposed system, and there is no transpose_solve. "
             "Pass transpose_solve=function(vecmat, b), or symmetric=True if the matrix is equal to its transpose"))
-    swapped = (transposed_matvec, transposed_solve, matvec, solve)
-    order = (2, 3, 0, 1)
-    arriving = list(map(instantiate, cotangents[:len(rhs)]))
-    results = bind(linear_solve_p, *(value for index in order for value in constants[index]), *arriving,
-                   programs=swapped, counts=tuple(counts[index] for index in order))
-    return [*[None] * sum(counts), *results[:len(rhs)]]
+    given, arriving = takes.split(inputs), makes.split(cotangents)
+    swapped = Inputs(given.transposed_matvec, given.transposed_solve, given.matvec, given.solve,
+                     [*map(instantiate, arriving.solution)])
+    found, _ = makes.split(_bind((transposed_matvec, transposed_solve, matvec, solve), swapped))
+    return cotangents_of(inputs, joined([*constants, rhs]), found)
 
 
-def _batch(size: int, values: list[Any], axes: list[int | None], *, programs: Programs,
-           counts: tuple[int, int, int, int]) -> tuple[list[Any], list[int | None]]:
-    constants, rhs = _parts(values, counts)
-    const_axes, rhs_axes = _parts(axes, counts)
+def _batch(size: int, values: list[Any], axes: list[int | None], *, programs: Programs, counts: Counts,
+           ) -> tuple[list[Any], list[int | None]]:
+    takes, _ = _groups(programs, counts)
+    *constants, rhs = takes.split(values)
+    *const_axes, rhs_axes = takes.split(axes)
     lanes = [0] * len(rhs)
     parts = [None if program is None else batched_program(program, size, (*given, *lanes))
              for program, given in zip(programs, const_axes, strict=True)]
-    flat: list[Any] = []
-    sizes = []
-    for part, given in zip(parts, constants, strict=True):
-        own = [*([] if part is None else part.captured), *given]
-        flat += own
-        sizes.append(len(own))
-    right = [put_axis(Batched(value, axis), size, 0) for value, axis in zip(rhs, rhs_axes, strict=True)]
-    outputs = bind(linear_solve_p, *flat, *right, counts=tuple(sizes),
+    given, in_front = _given_batches(size, parts, constants, rhs, rhs_axes)
+    outputs = bind(linear_solve_p, *joined(given), *in_front, counts=tuple(map(len, given)),
                    programs=tuple(None if part is None else part.program for part in parts))
     return outputs, [0] * len(outputs)
 
 
-def _cost(*avals: Aval, programs: Programs, counts: tuple[int, int, int, int]) -> Cost:
+def _given_batches(size: int, parts: Sequence[Derived | None], constants: Sequence[Sequence[Any]],
+                   values: Sequence[Any], axes: Sequence[int | None]) -> tuple[list[list[Any]], list[Any]]:
+    """The constants of batched programs, with what those captured; and `values` with the batch axis first."""
+    return ([[*([] if part is None else part.captured), *own] for part, own in zip(parts, constants, strict=True)],
+            [put_axis(Batched(value, axis), size, 0) for value, axis in zip(values, axes, strict=True)])
+
+
+def _cost(*avals: Aval, programs: Programs, counts: Counts) -> Cost:
     return cost(programs[1])
 
 
-def _regions(operands: Sequence[Any], *, programs: Programs, counts: tuple[int, int, int, int]) -> tuple[Region, ...]:
+def _regions(operands: Sequence[Any], *, programs: Programs, counts: Counts) -> tuple[Region, ...]:
     """Only `solve` runs; derivatives run the others."""
-    return _held(programs, counts, ("matvec", "solve", "transposed matvec", "transposed solve"), 1)
+    takes, _ = _groups(programs, counts)
+    return _held(programs, takes, ("matvec", "solve", "transposed matvec", "transposed solve"), 1)
 
 
-def _held(programs: Programs, counts: tuple[int, int, int, int], roles: Sequence[str], solver: int,
-          ) -> tuple[Region, ...]:
+def _held(programs: Programs, takes: Groups[Any], roles: Sequence[str], solver: int) -> tuple[Region, ...]:
+    *names, last = takes.parts._fields
     regions = []
-    for number, (role, program) in enumerate(zip(roles, programs, strict=True)):
+    for number, (role, name, program) in enumerate(zip(roles, names, programs, strict=True)):
         if program is not None:
-            runs, own = number == solver, counts[number]
-            how: How = "same" if runs else "inside"
-            takes = Links("same", sum(counts[:number]), own), Links(how, sum(counts), len(program.inputs) - own)
-            regions.append(Region(role, ("programs", number), program, takes, (Links(how, 0, len(program.outputs)),),
-                                  int(runs)))
+            runs = number == solver
+            own, right = takes.link(name, "same"), takes.link(last, "same")
+            rest = right if runs else Links("inside", 0, len(program.inputs) - own.number)
+            makes = Links("same" if runs else "inside", 0, len(program.outputs))
+            regions.append(Region(role, ("programs", number), program, (own, rest), (makes,), int(runs)))
     return tuple(regions)
 
 
@@ -173,54 +192,70 @@ def linear_solve(matvec: Function, rhs: Sequence[Any], solve: Callable[[Function
             return backwards(values)
 
         parts[2:] = [backwards, _traced(lambda *values: transpose_solve(apply_transposed, values), avals)]
-    constants = [[] if part is None else part.captured for part in parts]
-    return bind(linear_solve_p, *(value for given in constants for value in given), *rhs,
-                programs=tuple(None if part is None else part.program for part in parts),
-                counts=tuple(map(len, constants)))
+    given = Inputs._make([*([] if part is None else part.captured for part in parts), [*rhs]])
+    return _bind(tuple(None if part is None else part.program for part in parts), given)
 
 
 # --- roots ----------------------------------------------------------------------------------------------------
 
-# The inputs of the primitive are the constants of the solver, of f, of the solver for tangents and of that for
-# cotangents, and the guess. The last two programs take (constants, constants of f, root, right-hand side).
+
+class RootInputs(NamedTuple):
+    """The groups of the inputs: constants of each program, and the guess.
+
+    The programs are the solver, f, the solver for tangents and that for cotangents. The last two take (constants,
+    constants of f, root, right-hand side).
+    """
+
+    solver: list[Any]
+    function: list[Any]
+    tangent_solver: list[Any]
+    cotangent_solver: list[Any]
+    guess: list[Any]
 
 
-def _root_abstract(*avals: Aval, programs: Programs, counts: tuple[int, int, int, int]) -> list[Aval]:
-    constants, guess = _parts(avals, counts)
-    check_arguments("custom_root", programs[0].in_avals, [*constants[0], *guess])
-    check_arguments("custom_root", programs[1].in_avals, [*constants[1], *guess])
-    check_arguments("custom_root", programs[1].out_avals, programs[0].out_avals[:len(guess)])
-    return programs[0].out_avals
+def _root_groups(programs: Programs, counts: Counts) -> tuple[Groups[RootInputs], Groups[Outputs]]:
+    solver, function, _, _ = programs
+    size = len(function.outputs)
+    return Groups(RootInputs, *counts, size), Groups(Outputs, size, len(solver.outputs) - size)
 
 
-def _root_numpy(*values: Any, programs: Programs, counts: tuple[int, int, int, int]) -> list[Any]:
-    constants, guess = _parts(values, counts)
-    return numpy_executor.call(programs[0], [*constants[0], *guess])
+def _root_abstract(*avals: Aval, programs: Programs, counts: Counts) -> list[Aval]:
+    takes, makes = _root_groups(programs, counts)
+    given = takes.split(avals)
+    solver, function, _, _ = programs
+    check_arguments("custom_root", solver.in_avals, [*given.solver, *given.guess])
+    check_arguments("custom_root", function.in_avals, [*given.function, *given.guess])
+    check_arguments("custom_root", function.out_avals, makes.split(solver.out_avals).solution)
+    return solver.out_avals
 
 
-def _root_emit(lax: Any, *values: Any, programs: Programs, counts: tuple[int, int, int, int]) -> list[Any]:
-    constants, guess = _parts(values, counts)
-    return xla_executor.emit(programs[0], [*constants[0], *guess])
+def _root_numpy(*values: Any, programs: Programs, counts: Counts) -> list[Any]:
+    given = _root_groups(programs, counts)[0].split(values)
+    return numpy_executor.call(programs[0], [*given.solver, *given.guess])
 
 
-def _root_jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, counts: tuple[int, int, int, int],
+def _root_emit(lax: Any, *values: Any, programs: Programs, counts: Counts) -> list[Any]:
+    given = _root_groups(programs, counts)[0].split(values)
+    return xla_executor.emit(programs[0], [*given.solver, *given.guess])
+
+
+def _root_jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, counts: Counts,
               ) -> tuple[list[Any], list[Any]]:
     """From f(theta, x) = 0: f_x dx = -f_theta dtheta."""
     outputs = bind(root_p, *primals, programs=programs, counts=counts)
-    constants, guess = _parts(primals, counts)
-    theta, root = constants[1], outputs[:len(guess)]
-    theta_tangents = _parts(tangents, counts)[0][1]
+    takes, makes = _root_groups(programs, counts)
+    given, theta_tangents = takes.split(primals), takes.split(tangents).function
+    root, extra = makes.split(outputs)
     _, function, solver, transposed_solver = programs
     if not any(moving(theta_tangents)):
         return outputs, [Zero(aval_of(output)) for output in outputs]
-    _, pushed = forward(function, [*theta, *root], [*theta_tangents, *(Zero(aval_of(x)) for x in root)])
-    matvec, vecmat = along_root(function, len(theta))
-    at = [*theta, *root]
-    given = [[*matvec.captured, *at], [*constants[2], *at], [*vecmat.captured, *at], [*constants[3], *at]]
-    solved = bind(linear_solve_p, *(value for each in given for value in each),
-                  *(neg(instantiate(tangent)) for tangent in pushed),
-                  programs=(matvec.program, solver, vecmat.program, transposed_solver), counts=tuple(map(len, given)))
-    return outputs, [*solved[:len(root)], *(Zero(aval_of(extra)) for extra in outputs[len(root):])]
+    at = [*given.function, *root]
+    _, pushed = forward(function, at, [*theta_tangents, *(Zero(aval_of(x)) for x in root)])
+    matvec, vecmat = along_root(function, len(given.function))
+    solved = _bind((matvec.program, solver, vecmat.program, transposed_solver), Inputs(
+        [*matvec.captured, *at], [*given.tangent_solver, *at], [*vecmat.captured, *at], [*given.cotangent_solver, *at],
+        [neg(instantiate(tangent)) for tangent in pushed]))
+    return outputs, [*makes.split(solved).solution, *(Zero(aval_of(value)) for value in extra)]
 
 
 def along_root(function: Program, num_consts: int) -> tuple[Derived, Derived]:
@@ -233,30 +268,31 @@ def along_root(function: Program, num_consts: int) -> tuple[Derived, Derived]:
     return matvec, Derived(flipped.program, [*flipped.captured, *derived.captured], None)
 
 
-def _root_batch(size: int, values: list[Any], axes: list[int | None], *, programs: Programs,
-                counts: tuple[int, int, int, int]) -> tuple[list[Any], list[int | None]]:
-    constants, guess = _parts(values, counts)
-    const_axes, guess_axes = _parts(axes, counts)
+def _root_batch(size: int, values: list[Any], axes: list[int | None], *, programs: Programs, counts: Counts,
+                ) -> tuple[list[Any], list[int | None]]:
+    takes, _ = _root_groups(programs, counts)
+    *constants, guess = takes.split(values)
+    given = takes.split(axes)
     lanes = [0] * len(guess)
-    at = [*const_axes[1], *lanes]
-    axes_of = [[*const_axes[0], *lanes], at, [*const_axes[2], *at, *lanes], [*const_axes[3], *at, *lanes]]
+    at = [*given.function, *lanes]
+    axes_of = ([*given.solver, *lanes], at, [*given.tangent_solver, *at, *lanes],
+               [*given.cotangent_solver, *at, *lanes])
     parts = [batched_program(program, size, tuple(each)) for program, each in zip(programs, axes_of, strict=True)
              if program is not None]
-    given = [[*part.captured, *each] for part, each in zip(parts, constants, strict=True)]
-    begin = [put_axis(Batched(value, axis), size, 0) for value, axis in zip(guess, guess_axes, strict=True)]
-    outputs = bind(root_p, *(value for each in given for value in each), *begin,
-                   programs=tuple(part.program for part in parts), counts=tuple(map(len, given)))
+    fixed, begin = _given_batches(size, parts, constants, guess, given.guess)
+    outputs = bind(root_p, *joined(fixed), *begin, programs=tuple(part.program for part in parts),
+                   counts=tuple(map(len, fixed)))
     return outputs, [0] * len(outputs)
 
 
-def _root_cost(*avals: Aval, programs: Programs, counts: tuple[int, int, int, int]) -> Cost:
+def _root_cost(*avals: Aval, programs: Programs, counts: Counts) -> Cost:
     return cost(programs[0])
 
 
-def _root_regions(operands: Sequence[Any], *, programs: Programs, counts: tuple[int, int, int, int],
-                  ) -> tuple[Region, ...]:
+def _root_regions(operands: Sequence[Any], *, programs: Programs, counts: Counts) -> tuple[Region, ...]:
     """Only the solver runs; derivatives run the others."""
-    return _held(programs, counts, ("solve", "function", "tangent solve", "cotangent solve"), 0)
+    takes, _ = _root_groups(programs, counts)
+    return _held(programs, takes, ("solve", "function", "tangent solve", "cotangent solve"), 0)
 
 
 root_p = register(Primitive(name="custom_root", abstract=_root_abstract, numpy=_root_numpy, xla=_root_emit,

@@ -32,7 +32,7 @@ from fxgrad.control.groups import (
     step_groups,
 )
 from fxgrad.control.lanes import batched_marks, fronted, lane_axes
-from fxgrad.control.wiring import apart, closed_marks, dual_grouped, reached_by
+from fxgrad.control.wiring import apart, closed_marks, dual_grouped, dual_outputs, reached_by
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Cost, Primitive, register, registry
@@ -54,7 +54,7 @@ from fxgrad.ops.pointwise import add
 from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.space import convert, instantiate, reduce_sum, reshape, zeros
 from fxgrad.transforms.batch import Batch, Batched, batched_program, put_axis
-from fxgrad.transforms.forward import forward, spread
+from fxgrad.transforms.forward import forward
 from fxgrad.transforms.transpose import backward
 
 
@@ -290,7 +290,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, step: Program, back: Progra
     results = sweep(count, ahead.program, [*ahead.captured, *step_consts, *present(moved.step_consts)],
                     behind.program, [*behind.captured, *back_consts, *present(moved.back_consts)],
                     [*state, *state_along], [*carry, *carry_along])
-    return results[:len(carry)], spread(back.out_avals, carried, results[len(carry):])
+    return dual_outputs(back.out_avals, carried, results)
 
 
 def _transpose(cotangents: list[Any], inputs: list[Any], *, step: Program, back: Program, **counts: int) -> list[Any]:

@@ -37,7 +37,7 @@ from fxgrad.control.loop import (
     tangents_of_carry,
     transpose_steps,
 )
-from fxgrad.control.wiring import apart, closed_marks, dependent, dual_grouped, primal_step, with_outputs
+from fxgrad.control.wiring import apart, closed_marks, dependent, dual_grouped, dual_outputs, primal_step, with_outputs
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Cost, Primitive, register
@@ -54,7 +54,6 @@ from fxgrad.ops.pointwise import add
 from fxgrad.ops.reductions import reduce_or
 from fxgrad.ops.space import zeros
 from fxgrad.transforms.batch import batched_program
-from fxgrad.transforms.forward import spread
 
 
 class Inputs(NamedTuple):
@@ -117,12 +116,10 @@ def _while_jvp(primals: list[Any], tangents: list[Any], *, condition: Program, b
     if separate:
         primal, captured = primal_step(step, body, wrt)
         count, outputs = _counted(condition, asked, primal, [*captured, *given], carry)
-        results = for_loop(count, silenced(step.program, TWICE), fixed, begin)
-    else:
-        going = _ignoring(condition, len(asked), behind=tuple(map(aval_of, along)))
-        results = bind_while(going, asked, step.program, fixed, begin)
-        outputs = results[:len(carry)]
-    return outputs, spread(body.out_avals, carried, results[len(carry):])
+        _, moved = dual_outputs(body.out_avals, carried, for_loop(count, silenced(step.program, TWICE), fixed, begin))
+        return outputs, moved
+    going = _ignoring(condition, len(asked), behind=tuple(map(aval_of, along)))
+    return dual_outputs(body.out_avals, carried, bind_while(going, asked, step.program, fixed, begin))
 
 
 def _ignoring(condition: Program, num_consts: int, before: tuple[Aval, ...] = (), behind: tuple[Aval, ...] = (),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fxgrad.control.groups import Groups, Marks, joined, moving, present
+from fxgrad.control.groups import Groups, Marks, divided, joined, moving, present
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.interpreter import evaluate
 from fxgrad.core.program import Program, Var
@@ -121,14 +121,19 @@ def dual_program(program: Program, wrt: Marks, wanted: Marks | None = None, sepa
                   [*avals, *(aval for aval, marked in zip(avals, wrt, strict=True) if marked)])
 
 
+def dual_outputs(avals: Sequence[Aval], reached: Marks, results: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """What a jvp rule returns, where `results` are those of a dual program with outputs of types `avals`."""
+    outputs, tangents = divided(results, (len(avals), sum(reached)))
+    return outputs, spread(avals, reached, tangents)
+
+
 def dual_grouped(program: Program, takes: Groups[Any], makes: Groups[Any], wrt: Marks, wanted: Marks,
                  separate: bool = False) -> Derived:
     """As `dual_program`, with each group of inputs and of outputs followed by its own tangents."""
     def build(*values: Any) -> tuple[list[Any], None]:
         primals, tangents = takes.without_tangents(values, wrt)
         results = dual_program(program, wrt, wanted, separate)([*primals, *tangents])
-        count = len(program.outputs)
-        return joined(makes.with_tangents(results[:count], spread(program.out_avals, wanted, results[count:]))), None
+        return joined(makes.with_tangents(*dual_outputs(program.out_avals, wanted, results))), None
 
     avals = program.in_avals
     along = [aval if marked else Zero(aval) for aval, marked in zip(avals, wrt, strict=True)]
