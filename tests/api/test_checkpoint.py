@@ -113,3 +113,20 @@ def test_residuals_of_a_plain_function_are_those_of_its_gradient() -> None:
     found = fxgrad.saved_residuals(lambda x: fnp.sum(fnp.exp(x) * 2.0), np.ones(3))
     assert [(str(residual.aval), residual.made_at.split(" at ")[0], residual.used_by.split(" at ")[0])
             for residual in found] == [("f64[3]", "exp", "mul")]
+
+
+def test_policies_are_asked_once_for_each_operation() -> None:
+    """Also where values are used twice at every step, so that there are 2**40 ways through the program."""
+    asked = []
+
+    def policy(primitive: Any, *avals: Any, **params: Any) -> bool:
+        asked.append(primitive)
+        return False
+
+    def ladder(x: Any) -> Any:
+        for _ in range(40):
+            x = fnp.sin(x) * fnp.cos(x)
+        return x
+
+    fxgrad.grad(fxgrad.checkpoint(ladder, policy=policy))(0.5)
+    assert 40 <= len(asked) <= 4 * 40
