@@ -80,14 +80,30 @@ def test_laws(name: str, rest: bool) -> None:
     assert not broken, "\n".join(broken)
 
 
-@pytest.mark.parametrize("rest", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", names_by_tier())
-def test_xla_law(name: str, rest: bool) -> None:
-    """Many samples of one primitive compiled as one program, since most of the time goes there."""
-    samples = [sample for sample in SAMPLES.get(registry[name], []) if "xla" not in sample.without]
-    quick = [sample for sample in samples if not sample.slow][:QUICK_SAMPLES]
-    chosen = [sample for sample in samples if sample not in quick] if rest else quick
-    check_xla_together(registry[name], [(sample.args(), sample.params, sample.tolerance) for sample in chosen])
+TOGETHER = 8
+"""So many primitives are compiled as one program, since most of the time goes there, and to begin with each."""
+QUICK_NAMES = [name for name in sorted(registry) if name not in COMPILED]
+
+
+@pytest.mark.parametrize(
+    "names", [QUICK_NAMES[begin:begin + TOGETHER] for begin in range(0, len(QUICK_NAMES), TOGETHER)], ids=" ".join)
+def test_xla_law(names: list[str]) -> None:
+    check_xla_together([(registry[name], sample.args(), sample.params, sample.tolerance)
+                        for name in names for sample in first_samples(name)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(registry))
+def test_xla_law_of_further_samples(name: str) -> None:
+    quick = [] if name in COMPILED else first_samples(name)
+    check_xla_together([(registry[name], sample.args(), sample.params, sample.tolerance)
+                        for sample in SAMPLES.get(registry[name], []) if "xla" not in sample.without
+                        and sample not in quick])
+
+
+def first_samples(name: str) -> list[Sample]:
+    return [sample for sample in SAMPLES.get(registry[name], [])
+            if "xla" not in sample.without and not sample.slow][:QUICK_SAMPLES]
 
 
 def test_slow_samples_have_their_types() -> None:
@@ -130,8 +146,8 @@ BY_NUMPY = sorted(name for name in registry if name != "eigh" and not any(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BY_NUMPY)
 def test_accepted_dtypes_compile(name: str) -> None:
-    check_xla_together(registry[name], [(args, sample.params, 10) for sample in SAMPLES.get(registry[name], [])[3:4]
-                                        for args in accepted(registry[name], sample)])
+    check_xla_together([(registry[name], args, sample.params, 10) for sample in SAMPLES.get(registry[name], [])[3:4]
+                        for args in accepted(registry[name], sample)])
 
 
 def test_absent_rules_are_named() -> None:

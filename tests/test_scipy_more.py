@@ -56,18 +56,27 @@ def test_cosine_transforms_as_scipy(name: str, norm: str | None) -> None:
         ours(A, type=3)
 
 
-@pytest.mark.parametrize("mode", ["constant", "nearest", "wrap", "mirror", "reflect"])
-@pytest.mark.parametrize("order", [0, 1])
-def test_map_coordinates_as_jax(order: int, mode: str) -> None:
-    places = [np.array([-7.3, -1.5, -0.4, 0.0, 0.5, 2.25, 3.9, 4.5, 11.2]), np.linspace(-8.0, 13.3, 9)]
+PLACES = [np.array([-7.3, -1.5, -0.4, 0.0, 0.5, 2.25, 3.9, 4.5, 11.2]), np.linspace(-8.0, 13.3, 9)]
+READINGS = [(order, mode) for order in (0, 1) for mode in ("constant", "nearest", "wrap", "mirror", "reflect")]
+
+
+def test_map_coordinates_as_jax() -> None:
+    def theirs(p: Any, order: int, mode: str) -> Any:
+        return jax.scipy.ndimage.map_coordinates(jnp.asarray(A), [p, PLACES[1]], order, mode, 7.0)
+
+    def ours(p: Any, order: int, mode: str) -> Any:
+        return fxgrad.scipy.ndimage.map_coordinates(A, [p, PLACES[1]], order, mode, 7.0)
+
     with jax.enable_x64(True):
-        expected = np.asarray(jax.scipy.ndimage.map_coordinates(jnp.asarray(A), places, order, mode, 7.0))
-        theirs = lambda p: jnp.sum(jax.scipy.ndimage.map_coordinates(A, [p, places[1]], order, mode, 7.0))
-        slope = jax.grad(theirs)(places[0])
-    read = lambda p: fxgrad.scipy.ndimage.map_coordinates(A, [p, places[1]], order, mode, 7.0)
-    np.testing.assert_allclose(read(places[0]), expected, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(fxgrad.jit(read)(places[0]), expected, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(fxgrad.grad(lambda p: np.sum(read(p)))(places[0]), slope, rtol=1e-9, atol=1e-12)
+        expected = jax.jit(lambda p: [(theirs(p, *each), jax.grad(lambda p: jnp.sum(theirs(p, *each)))(p))  # noqa: B023
+                                      for each in READINGS])(PLACES[0])
+    compiled = fxgrad.jit(lambda p: [ours(p, *each) for each in READINGS])(PLACES[0])
+    for each, (value, slope), also in zip(READINGS, expected, compiled, strict=True):
+        name = str(each)
+        np.testing.assert_allclose(ours(PLACES[0], *each), value, rtol=1e-9, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(also, value, rtol=1e-9, atol=1e-12, err_msg=name)
+        found = fxgrad.grad(lambda p: np.sum(ours(p, *each)))(PLACES[0])  # noqa: B023
+        np.testing.assert_allclose(found, slope, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 def test_map_coordinates_refuses() -> None:

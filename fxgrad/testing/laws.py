@@ -98,12 +98,12 @@ def _xla_law(case: Case) -> None:
     _check_compiled([case])
 
 
-Application = tuple[Sequence[Any], dict[str, Any], float]
+Application = tuple[Primitive, Sequence[Any], dict[str, Any], float]
 
 
-def check_xla_together(primitive: Primitive, applications: Sequence[Application]) -> None:
-    """The law "xla" for many `(args, params, tolerance)`, compiled as one program: most of the time goes there."""
-    cases = [Case(primitive, args, params, (), tolerance) for args, params, tolerance in applications]
+def check_xla_together(applications: Sequence[Application]) -> None:
+    """The law "xla" for many `(primitive, args, params, tolerance)`, compiled as one program: most time goes there."""
+    cases = [Case(primitive, args, params, (), tolerance) for primitive, args, params, tolerance in applications]
     for case in cases:
         case.law = "xla"
     _check_compiled(cases)

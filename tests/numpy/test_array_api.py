@@ -67,16 +67,18 @@ def table(text: str) -> list[tuple[str, list[str]]]:
             for name, rest in (call.split("(") for call in calls)]
 
 
-@pytest.mark.parametrize(("module", "name", "parameters"), [
-    (module, *entry) for module, text in ((fnp, OTHERS), (fnp.linalg, LINALG), (fnp.fft, FFT))
-    for entry in table(text)])
-def test_signatures(module: Any, name: str, parameters: list[str]) -> None:
-    positional = [each for each in parameters if len(each) == 1 and each not in ("k", "n", "s", "d")]
-    options = [each for each in parameters if each not in positional]
-    function = getattr(module, name)
-    if name in ("finfo", "iinfo"):
-        return  # a class or a function of one argument
-    inspect.signature(function).bind(*positional, **dict.fromkeys(options))
+def test_signatures() -> None:
+    refused = []
+    for module, text in ((fnp, OTHERS), (fnp.linalg, LINALG), (fnp.fft, FFT)):
+        for name, parameters in table(text):
+            positional = [each for each in parameters if len(each) == 1 and each not in ("k", "n", "s", "d")]
+            options = [each for each in parameters if each not in positional]
+            if name not in ("finfo", "iinfo"):  # a class or a function of one argument
+                try:
+                    inspect.signature(getattr(module, name)).bind(*positional, **dict.fromkeys(options))
+                except TypeError as error:
+                    refused.append((name, str(error)))
+    assert refused == []
 
 
 @pytest.mark.parametrize(("names", "count"), [(UNARY, 1), (BINARY, 2)])

@@ -37,23 +37,25 @@ def suits(name: str, dtype: str) -> bool:
 QUICK_DTYPES = {"int32", "float32", "bfloat16"}
 
 
-def grid(names: list[str]) -> list[Any]:
-    """Every function with every dtype it takes; the dtypes beyond three only in the slow tier."""
+def grid(names: list[str]) -> Any:
+    """Parametrizes with functions, each with every dtype it takes; with dtypes beyond three in the slow tier only."""
     suiting = {name: [dtype for dtype in DTYPES if suits(name, dtype)] for name in names}
-    quick = {name: [dtype for dtype in dtypes if dtype in QUICK_DTYPES] for name, dtypes in suiting.items()}
-    rest = {name: [dtype for dtype in dtypes if dtype not in QUICK_DTYPES] for name, dtypes in suiting.items()}
-    return [pytest.param(name, dtypes, id=f"{name}-{tier}", marks=[pytest.mark.slow] * (tier == "rest"))
-            for tier, table in (("quick", quick), ("rest", rest)) for name, dtypes in table.items()]
+    tiers = [("quick", QUICK_DTYPES, [], 12), ("rest", DTYPES.keys() - QUICK_DTYPES, [pytest.mark.slow], 2)]
+    return pytest.mark.parametrize("functions", [
+        pytest.param([(name, [dtype for dtype in suiting[name] if dtype in dtypes]) for name in names[at:at + size]],
+                     id=f"{names[at]}-{names[min(at + size, len(names)) - 1]}-{tier}", marks=marks)
+        for tier, dtypes, marks, size in tiers for at in range(0, len(names), size)])
 
 
-@pytest.mark.parametrize(("name", "dtypes"), grid(UNARY + NUMERIC + REAL + INTEGRAL))
-def test_unary(name: str, dtypes: list[str]) -> None:
-    check_all(*(call(name, draw((2, 3), dtype)) for dtype in dtypes))
+@grid(UNARY + NUMERIC + REAL + INTEGRAL)
+def test_unary(functions: list[tuple[str, list[str]]]) -> None:
+    check_all(*(call(name, draw((2, 3), dtype)) for name, dtypes in functions for dtype in dtypes))
 
 
-@pytest.mark.parametrize(("name", "dtypes"), grid(BINARY + LOGICAL + ORDERED + INEXACT + BITWISE))
-def test_binary(name: str, dtypes: list[str]) -> None:
-    check_all(*(call(name, draw((2, 3), dtype), divisor(name, draw((3,), dtype, seed="other"))) for dtype in dtypes
+@grid(BINARY + LOGICAL + ORDERED + INEXACT + BITWISE)
+def test_binary(functions: list[tuple[str, list[str]]]) -> None:
+    check_all(*(call(name, draw((2, 3), dtype), divisor(name, draw((3,), dtype, seed="other")))
+                for name, dtypes in functions for dtype in dtypes
                 if (name, dtype) != ("divide", "bool")))  # jax divides False by False to 0
 
 
