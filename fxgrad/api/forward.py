@@ -61,7 +61,7 @@ def jvp_of(what: str, fun: Callable[..., Any], primals: Sequence[Any], tangents:
              for one, value in zip(ones, values, strict=True)]
     present = [value for value, mark in zip(values, marks, strict=True) if mark is True]
     wrt = (*[False] * traced.program.captured, *marks)
-    outputs = plain(jvp_program(traced.program, wrt, traced.known)(
+    outputs = plain(jvp_program(traced.program, wrt, traced.computed)(
         [*traced.captured, *selected.leaves, *present, *traced.forced]))
     count, main = len(traced.program.outputs), traced.out_tree.num_leaves
     output = tree.unflatten(traced.out_tree, outputs[:main])
@@ -88,7 +88,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = 
     selected = select("linearize", fun, numbers, primals)
     avals = leaf_avals("linearize", selected)
     traced, aux = trace_differentiated("linearize", fun, has_aux, primals, {}, selected, avals)
-    derived = linearized(traced.program, traced.wrt([has_tangent(aval) for aval in avals]), traced.known)
+    derived = linearized(traced.program, traced.wrt([has_tangent(aval) for aval in avals]), traced.computed)
     values = derived([*traced.captured, *selected.leaves, *traced.forced])
     count, main = len(traced.program.outputs), traced.out_tree.num_leaves
     output = tree.unflatten(traced.out_tree, plain(values[:main]))

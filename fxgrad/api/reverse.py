@@ -35,11 +35,11 @@ from fxgrad.frontend.flat import (
     LEAF,
     Traced,
     described_aval,
+    finish_trace,
     nth,
     origin_of,
     record_flat,
     trace_flat,
-    traced,
 )
 from fxgrad.ops.space import instantiate
 from fxgrad.tracebacks import boundary, shortened
@@ -129,7 +129,7 @@ class _Differentiation:
         found: Derived | None = tape.recall(place)
         forced: Sequence[Any] = ()
         if found is None or (found.consulted and not found.holds):
-            call = traced(tape, leaves, out_tree)
+            call = finish_trace(tape, leaves, out_tree)
             at_once = self._directly(call, tape, avals, selected)
             if at_once is not None:
                 return self._results(*at_once, avals, selected, aux)
@@ -150,7 +150,7 @@ class _Differentiation:
             return None
         _check_scalar(self._what, self._fun, call, self._holomorphic)
         wrt = call.wrt([has_tangent(aval) for aval in avals])
-        return direct.gradients(call.program, wrt, inputs, call.known)
+        return direct.gradients(call.program, wrt, inputs, call.computed)
 
     def _results(self, outputs: list[Any], gradients: list[Any], avals: Sequence[Aval], selected: Selected,
                  aux: Aux | None) -> tuple[Any, Any, Any]:
@@ -172,13 +172,13 @@ class _Differentiation:
 
     def _derived(self, traced: Traced, avals: Sequence[Aval]) -> tuple[Derived, Sequence[Any]]:
         """The joint program of what was traced, and the values that it takes beside the captured ones and arguments."""
-        program, _, out_tree, known, forced = traced
-        key = (*self._key, known, out_tree)
+        program, _, out_tree, computed, forced = traced
+        key = (*self._key, computed, out_tree)
         derived: Derived | None = program.memo.get(key)
         if derived is None or (derived.consulted and not derived.holds):
             _check_scalar(self._what, self._fun, traced, self._holomorphic)
             wrt = traced.wrt([has_tangent(aval) for aval in avals])
-            derived = grad_program(program, wrt, self._key[2], known)
+            derived = grad_program(program, wrt, self._key[2], computed)
             if not derived.holds_once:
                 program.memo[key] = derived
         return derived, forced
@@ -196,7 +196,7 @@ def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args
     """Traces a call with known values; traced auxiliary leaves become further outputs of the program."""
     tape = known_tape(fun, selected, avals)
     leaves, out_tree, aux = _recorded(tape, what, fun, has_aux, args, kwargs, selected)
-    return traced(tape, leaves, out_tree), aux
+    return finish_trace(tape, leaves, out_tree), aux
 
 
 def _recorded(tape: Tape, what: str, fun: Callable[..., Any], has_aux: bool, args: tuple[Any, ...],
@@ -261,7 +261,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, 
     if passage is not None:
         values, pullback = passage.outputs, LongPullback(form, passage, traced.program, wrt)
     else:
-        derived = linearized(traced.program, wrt, traced.known)
+        derived = linearized(traced.program, wrt, traced.computed)
         values = plain(derived([*traced.captured, *selected.leaves, *traced.forced]))
         pullback = Pullback(values[count:], (form, derived.extra))
     output = tree.unflatten(traced.out_tree, values[:main])
@@ -273,7 +273,7 @@ def _passage(traced: Traced, leaves: Sequence[Any], wrt: Sequence[bool]) -> dire
     inputs = [*traced.captured, *leaves]
     if is_tracing() or len(traced.program.equations) < direct.LONG or any(map(is_jax, inputs)):
         return None
-    return direct.passage(traced.program, wrt, inputs, traced.known)
+    return direct.passage(traced.program, wrt, inputs, traced.computed)
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], tuple[Any, ...]]:

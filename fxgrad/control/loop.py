@@ -57,7 +57,7 @@ from fxgrad.core.regions import Region
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.derive import Derived
-from fxgrad.derivation.effects import silenced
+from fxgrad.derivation.effects import without_effects
 from fxgrad.errors import DTypeError, LinearityError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
@@ -134,7 +134,7 @@ def _for_jvp(primals: list[Any], tangents: list[Any], *, program: Program, num_c
     outputs: list[Any] = []
     moved: list[Any] = [*map(Zero, program.out_avals)]
     if any(carried):
-        both = silenced(step.program, TWICE) if separate else step.program
+        both = without_effects(step.program, TWICE) if separate else step.program
         outputs, moved = dual_outputs(program.out_avals, carried, for_loop(count, both, fixed, begin))
     if separate or not any(carried):
         primal, captured = primal_step(step, program, wrt)

@@ -31,8 +31,8 @@ from fxgrad.control.wiring import (
     closed_marks,
     dependent,
     dual_grouped,
+    made_once,
     reached_by,
-    remembered,
     used,
     with_outputs,
 )
@@ -224,7 +224,7 @@ def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, loop: 
 
 def _selected_inputs(program: Program, order: tuple[int, ...]) -> Program:
     """`program` taking some of its inputs, in another order; it does not use the others."""
-    return remembered(program, ("selected inputs", order), lambda: Program(
+    return made_once(program, ("selected inputs", order), lambda: Program(
         [program.inputs[index] for index in order], program.equations, program.outputs))
 
 
@@ -243,7 +243,8 @@ def _halves(program: Program, wrt: Marks, loop: Loop) -> _Halves:
         return _Halves(derived.captured, hoisted, parts, wanted)
 
     key = ("scan halves", wrt, loop.num_consts, loop.num_carry)
-    halves: _Halves = consultation.remembered(program, key, make, lambda halves: not holds_tracers(halves.captured))
+    halves: _Halves = consultation.kept_while_it_holds(
+        program, key, make, lambda halves: not holds_tracers(halves.captured))
     return halves
 
 

@@ -46,7 +46,7 @@ from fxgrad.core.regions import Links, Region
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.derive import derive
-from fxgrad.derivation.effects import silenced
+from fxgrad.derivation.effects import without_effects
 from fxgrad.errors import LinearityError, ProgramError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
@@ -116,7 +116,8 @@ def _while_jvp(primals: list[Any], tangents: list[Any], *, condition: Program, b
     if separate:
         primal, captured = primal_step(step, body, wrt)
         count, outputs = _counted(condition, asked, primal, [*captured, *given], carry)
-        _, moved = dual_outputs(body.out_avals, carried, for_loop(count, silenced(step.program, TWICE), fixed, begin))
+        results = for_loop(count, without_effects(step.program, TWICE), fixed, begin)
+        _, moved = dual_outputs(body.out_avals, carried, results)
         return outputs, moved
     going = _ignoring(condition, len(asked), behind=tuple(map(aval_of, along)))
     return dual_outputs(body.out_avals, carried, bind_while(going, asked, step.program, fixed, begin))
@@ -159,7 +160,7 @@ def _while_transpose(cotangents: list[Any], inputs: list[Any], *, condition: Pro
     known_given, known_carry = ([zeros(value.aval) if type(value) is Linear else value for value in values]
                                 for values in (given, carry))
     count, _ = _counted(condition, asked, _with_frozen(body, carried), known_given, known_carry)
-    return [*[None] * len(asked), *transpose_steps(count, cotangents, given, carry, silenced(body, TWICE))]
+    return [*[None] * len(asked), *transpose_steps(count, cotangents, given, carry, without_effects(body, TWICE))]
 
 
 def _with_frozen(body: Program, frozen: Marks) -> Program:

@@ -20,7 +20,7 @@ from fxgrad.transforms.forward import forward, spread
 from fxgrad.transforms.linearize import linearize_in_place
 
 
-def remembered(program: Program, key: Any, make: Callable[[], Program]) -> Program:
+def made_once(program: Program, key: Any, make: Callable[[], Program]) -> Program:
     """What `make` returns, made once for `program` and `key`."""
     made: Program | None = program.memo.get(key)
     if made is None:
@@ -37,7 +37,7 @@ def rewired(program: Program, avals: tuple[Aval, ...], positions: tuple[int, ...
 
     if positions == tuple(range(len(avals))) and program.captured == 0:
         return program
-    return remembered(program, ("rewired", avals, positions), make)
+    return made_once(program, ("rewired", avals, positions), make)
 
 
 def with_outputs(program: Program, kept: Sequence[bool]) -> Program:
@@ -50,7 +50,7 @@ def with_outputs(program: Program, kept: Sequence[bool]) -> Program:
         outputs = [atom for atom, wanted in zip(program.outputs, marks, strict=True) if wanted]
         return without_dead_code(Program(program.inputs, program.equations, outputs, program.captured))
 
-    return remembered(program, ("with outputs", marks), make)
+    return made_once(program, ("with outputs", marks), make)
 
 
 def with_output_types(program: Program, avals: Sequence[Aval]) -> Program:

@@ -133,8 +133,8 @@ def array_aval(value: Any) -> Aval | None:
     """
     kind = type(value)
     if kind is np.ndarray or kind is Array:
-        known = _of_arrays.get((value.shape, value.dtype))
-        return _new_aval(value) if known is None else known
+        aval = _of_arrays.get((value.shape, value.dtype))
+        return _new_aval(value) if aval is None else aval
     if kind is Literal:
         return value.aval  # type: ignore[no-any-return]
     if kind in _of_scalars:

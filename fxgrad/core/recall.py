@@ -14,7 +14,7 @@ import numpy as np
 from fxgrad.core.arrays import ARRAYS
 from fxgrad.core.interning import Node
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.replay import learn, remembered
+from fxgrad.core.replay import learn, replayed
 from fxgrad.core.tape import Tape, current
 from fxgrad.core.told import told
 from fxgrad.core.tracer import Tracer
@@ -50,7 +50,7 @@ def recalled_binary(primitive: Primitive, function: Binary) -> tuple[Binary, Bin
     the value of a number, which is at most converted and captured. The reflected function gets the right operand first,
     which is a tracer.
     """
-    with_others = remembered(function, captures=True)
+    with_others = replayed(function, captures=True)
 
     def recalled(x: Any, y: Any) -> Any:
         x_type, y_type = type(x), type(y)

@@ -107,26 +107,26 @@ class Beginnings:
     For calls with known values and no transformation around them.
     """
 
-    __slots__ = ("_function", "_known")
+    __slots__ = ("_function", "_roots")
 
     def __init__(self, function: Any) -> None:
         self._function = function
-        self._known: dict[Any, tuple[interning.Node, int, Any]] = {}
+        self._roots: dict[Any, tuple[interning.Node, int, Any]] = {}
 
     def tape(self, key: Any, values: Sequence[Any], input_names: InputNames) -> Tape | None:
         """A tape for a call such as the one that was entered under `key`, if there was one."""
-        known = self._known.get(key)
-        if known is None or known[1] != interning.epoch or known[2] is not config.default_float() or (
+        entry = self._roots.get(key)
+        if entry is None or entry[1] != interning.epoch or entry[2] is not config.default_float() or (
                 current.get() is not None):
             return None
-        return Tape(known[0], False, values, self._function, input_names)
+        return Tape(entry[0], False, values, self._function, input_names)
 
     def add(self, key: Any, tape: Tape) -> None:
         """Enters the tape of a call."""
         if tape.parent is None:
-            if len(self._known) >= _BEGINNINGS:
-                self._known.clear()
-            self._known[key] = tape.root, interning.epoch, config.default_float()
+            if len(self._roots) >= _BEGINNINGS:
+                self._roots.clear()
+            self._roots[key] = tape.root, interning.epoch, config.default_float()
 
 
 _BEGINNINGS = 64

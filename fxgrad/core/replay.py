@@ -31,9 +31,9 @@ _SIGNED = frozenset({float, complex, np.float32, np.float64, np.int32, np.int64,
 _SEQUENCES = frozenset({tuple, list})
 
 
-def remembered(function: Callable[..., Any], captures: bool = False,
+def replayed(function: Callable[..., Any], captures: bool = False,
                views: Callable[[Any, tuple[Any, ...]], Any] | None = None) -> Callable[..., Any]:
-    """`function`, a library function of arrays and static arguments, with its calls on traced arrays remembered.
+    """`function`, a library function of arrays and static arguments, with its calls on traced arrays replayed.
 
     What it records must follow from the types of its traced arguments, the values of the others and the settings of
     the tape. With `captures` it treats all arrays alike, and NumPy's among the arguments are captured before it runs.
@@ -41,7 +41,7 @@ def remembered(function: Callable[..., Any], captures: bool = False,
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> calls = []
-    >>> @remembered
+    >>> @replayed
     ... def double(x):
     ...     calls.append(x)
     ...     return fnp.add(x, x)
@@ -246,8 +246,8 @@ def _concerns(tape: Tape, program: Program, given: tuple[bool, ...]) -> bool:
     Where the tape does not know values, all equations must: nobody can ask for the others once they are recorded.
     """
     key = ("concerns", tape.values is None, given)
-    known: bool | None = program.memo.get(key)
-    if known is None:
+    concerned: bool | None = program.memo.get(key)
+    if concerned is None:
         reached: set[Any] = {var for var, marked in zip(program.inputs, given, strict=True) if marked}
         used: set[Any] = set()
         all_reached = True
@@ -257,8 +257,8 @@ def _concerns(tape: Tape, program: Program, given: tuple[bool, ...]) -> bool:
                 all_reached = False
             else:
                 reached.update(equation.outputs)
-        known = (all_reached or tape.values is not None) and reached.issuperset(
+        concerned = (all_reached or tape.values is not None) and reached.issuperset(
             atom for atom in program.outputs if type(atom) is Var) and all(
             marked or var in used for var, marked in zip(program.inputs, given, strict=True))
-        program.memo[key] = known
-    return known
+        program.memo[key] = concerned
+    return concerned

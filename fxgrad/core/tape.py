@@ -272,9 +272,9 @@ class Tape:
 
     def _array(self, value: Any) -> Var:
         """The variable of an array that is captured, or a tracer of another tape: one for each, by identity."""
-        known = self._identified.get(id(value))
-        if known is not None and (known[1] is value or is_unchanged(known[1], value)):
-            return known[0]
+        entry = self._identified.get(id(value))
+        if entry is not None and (entry[1] is value or is_unchanged(entry[1], value)):
+            return entry[0]
         captured, aval = value, None
         if isinstance(value, np.ndarray):  # of any kind: files mapped to memory change too
             aval = array_aval(value)
@@ -355,12 +355,12 @@ class Tape:
         done = [node for node in self.nodes[:self._done] if node.equation is not None]
         return len(done), [self._environment[var] for node in done for var in node.outputs]
 
-    def known_value(self, tracer: Tracer) -> Any:
+    def concrete_value(self, tracer: Tracer) -> Any:
         """The concrete value for display, or None where there is none."""
         if self.closed or self.values is None:
             return None
         value = self._run_prefix()[tracer.variable]
-        return value.tape.known_value(value) if type(value) is Tracer else value
+        return value.tape.concrete_value(value) if type(value) is Tracer else value
 
     def _unknown(self, tracer: Tracer, use: str) -> errors.ConcretizationError:
         names = ", ".join(self._ancestors(tracer.variable)) or "no argument"

@@ -161,12 +161,12 @@ class Tracer:
 
     def __format__(self, spec: str) -> str:
         """The value by `spec` where it is known; without a value, or without `spec`, as `repr`."""
-        known = self.tape.known_value(self) if spec else None
-        return repr(self) if known is None else format(np.asarray(known)[()], spec)
+        value = self.tape.concrete_value(self) if spec else None
+        return repr(self) if value is None else format(np.asarray(value)[()], spec)
 
     def __repr__(self) -> str:
-        known = self.tape.known_value(self)
-        return f"Tracer({self.aval})" if known is None else f"Tracer({self.aval}, value={known!r})"
+        value = self.tape.concrete_value(self)
+        return f"Tracer({self.aval})" if value is None else f"Tracer({self.aval}, value={value!r})"
 
 
 def _shown_index(index: Any) -> str:

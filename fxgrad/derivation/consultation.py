@@ -133,13 +133,14 @@ def forget(program: Program) -> None:
     program.memo.clear()
 
 
-def remembered(program: Program, key: tuple[Any, ...], make: Callable[[], Any],
+def kept_while_it_holds(program: Program, key: tuple[Any, ...], make: Callable[[], Any],
                lasts: Callable[[Any], bool] = lambda made: True) -> Any:
     """What `make` returns, kept on `program`, if it `lasts`, while the user code that it ran records the same."""
-    known = program.memo.get(key)
-    if known is not None:
-        if not known[1] or still_hold(known[1]):
-            return known[0]
+    kept = program.memo.get(key)
+    if kept is not None:
+        made, consulted = kept
+        if not consulted or still_hold(consulted):
+            return made
         forget(program)
     with consulting() as consulted:
         made = make()

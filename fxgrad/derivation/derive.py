@@ -68,23 +68,23 @@ def nothing_collected() -> Iterator[None]:
             gc.enable()
 
 
-def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval], known: int = 0) -> Derived:
+def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval], computed: int = 0) -> Derived:
     """The program that `build` records when called with tracers of `in_avals`, simplified.
 
-    The first of them are the inputs of `program`. If the outputs of its first `known` equations have been computed,
+    The first of them are the inputs of `program`. If the outputs of its first `computed` equations have been computed,
     they are further inputs, and those equations do not run again.
 
     Remembered on `program` under `key`, unless user code called by `build` captured a tracer: then the
     result holds for this call only. User code that was consulted is run again, and must record the same.
     """
-    key = (key, known, batched_axis.get())
+    key = (key, computed, batched_axis.get())
     derived: Derived | None = program.memo.get(key)
     if derived is not None and derived.consulted and not derived.holds:
         forget(program)
         derived = None
     if derived is None:
         extra: list[Any] = []
-        prefix = program.equations[:known]
+        prefix = program.equations[:computed]
         known_avals = [var.aval for equation in prefix for var in equation.outputs]
 
         def record(*tracers: Any) -> Sequence[Any]:

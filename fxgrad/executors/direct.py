@@ -36,14 +36,14 @@ _SIMPLE: Slot[Program] = Slot("simple")
 Run = Callable[..., Sequence[Any]]
 
 
-def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], known: int = 0,
+def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], computed: int = 0,
               ) -> tuple[list[Any], list[Any]] | None:
     """The outputs of `program`, and the gradients of the first one in the inputs that `wrt` marks.
 
     None if this is not the way: the program is short, was run directly before, or has operations of which not all is
-    known. The first `known` equations have been computed; which happens again.
+    known. The first `computed` equations have been computed; which happens again.
     """
-    chosen = _to_run(program, known)
+    chosen = _to_run(program, computed)
     if chosen is None:
         return None
     given = _plain(inputs)
@@ -57,9 +57,9 @@ def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], know
     return results[:len(outputs)], results[len(outputs):]
 
 
-def passage(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], known: int = 0) -> Passage | None:
+def passage(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], computed: int = 0) -> Passage | None:
     """The way through `program` and back, for cotangents that are not known yet; None as for `gradients`."""
-    chosen = _to_run(program, known)
+    chosen = _to_run(program, computed)
     if chosen is None:
         return None
     given = [np.array(value) if type(value) is np.ndarray else value for value in _plain(inputs)]
@@ -104,7 +104,7 @@ class Passage:
         return _like([*self.inputs, *cotangents], own(found, range(len(found)), [*given, *self.inputs]))
 
 
-def _to_run(program: Program, known: int) -> Program | None:
+def _to_run(program: Program, computed: int) -> Program | None:
     """The program to be run for `program`; None if it is short, was run directly before, or has effects."""
     if len(program.equations) < LONG or has_effects(program):
         return None
@@ -115,7 +115,7 @@ def _to_run(program: Program, known: int) -> Program | None:
         # As for a gradient program, so that sums are the same to the bit.
         simple = _SIMPLE.of(program)
         with nothing_collected():
-            program = _SIMPLE.put(program, simple or (without_repetition(program) if known else simplify(program)))
+            program = _SIMPLE.put(program, simple or (without_repetition(program) if computed else simplify(program)))
     return program
 
 

@@ -99,13 +99,13 @@ def just(name: str) -> Callable[[], str]:
 class Traced(NamedTuple):
     """A traced call: the program, the values of its captured inputs, and the tree of the output.
 
-    `forced` holds the outputs of the first `known` equations, where Python's control flow asked for values.
+    `forced` holds the outputs of the first `computed` equations, where Python's control flow asked for values.
     """
 
     program: Program
     captured: list[Any]
     out_tree: TreeDef
-    known: int = 0
+    computed: int = 0
     forced: Sequence[Any] = ()
 
     def wrt(self, inputs: bool | Sequence[bool] = True) -> tuple[bool, ...]:
@@ -128,7 +128,7 @@ def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, fu
     """
     tape = new_tape(in_avals, mode=mode, values=values, name=function, input_names=names,
                     origin=origin_of(function), **options)
-    return traced(tape, *record_flat(tape, call, what, function))
+    return finish_trace(tape, *record_flat(tape, call, what, function))
 
 
 def record_flat(tape: Tape, call: Callable[..., Any], what: str, function: Any) -> tuple[list[Any], TreeDef]:
@@ -143,18 +143,18 @@ def record_flat(tape: Tape, call: Callable[..., Any], what: str, function: Any) 
     return leaves, out_tree
 
 
-def traced(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> Traced:
+def finish_trace(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> Traced:
     """What was traced, once a call is recorded and has returned `leaves`."""
     program = tape.finish(leaves)
-    known, forced = tape.forced()
-    if known:
-        program, known = after_forcing(program, known)
-    return Traced(program, tape.captured, out_tree, known, forced)
+    computed, forced = tape.forced()
+    if computed:
+        program, computed = after_forcing(program, computed)
+    return Traced(program, tape.captured, out_tree, computed, forced)
 
 
 def refuse_repeated_effects(traced: Traced, what: str) -> None:
     """Raises `UnsupportedError` if forcing ran an operation with effects that `what` would run again for its result."""
-    repeated = repeated_effect(traced.program, traced.known)
+    repeated = repeated_effect(traced.program, traced.computed)
     if repeated is not None:
         raise UnsupportedError(at_user_line(
             f"Python's control flow asks for a value inside of {what}, which runs {repeated.primitive}; {what} would "

@@ -11,7 +11,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.recall import recalled_binary, recalled_unary
-from fxgrad.core.replay import remembered
+from fxgrad.core.replay import replayed
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
@@ -54,7 +54,7 @@ class Elementwise:
 
     def __init__(self, function: Function, name: str, nin: int, doc: str, module: str, users: bool = False) -> None:
         # What a user's function records follows from more than its arguments.
-        self.function = function if users or function in _recalling else remembered(function, captures=True)
+        self.function = function if users or function in _recalling else replayed(function, captures=True)
         self.nin = nin
         self.__name__ = self.__qualname__ = name
         self.__doc__, self.__module__ = doc, module

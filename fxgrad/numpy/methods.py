@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from fxgrad.core.replay import remembered
+from fxgrad.core.replay import replayed
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.frontend.ufuncs import reflections
@@ -131,8 +131,8 @@ def _to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
 
 _PROPERTIES: dict[str, Function] = {
     "device": lambda self: inspection.DEVICE,
-    "T": remembered(shaping.transpose, views=view),
-    "mT": remembered(_matrix_transpose, views=view),
+    "T": replayed(shaping.transpose, views=view),
+    "mT": replayed(_matrix_transpose, views=view),
     "real": lambda self: view(elementwise.real.function(self), (self,)),
     "imag": lambda self: view(elementwise.imag.function(self), (self,)),
     "at": Updates,
@@ -146,14 +146,14 @@ def attach() -> None:
     members |= {f"__r{name}__": _reflected(function) for name, function in BINARY.items()}
     members |= {f"__{name}__": _comparison(function) for name, function in COMPARISONS.items()}
     members |= {name: property(function) for name, function in _PROPERTIES.items()}
-    members |= {name: remembered(function, views=view if name in VIEWS else None)
+    members |= {name: replayed(function, views=view if name in VIEWS else None)
                 for name, function in {**_METHODS, **_WIDENED_METHODS}.items()}
     members |= inplace.changing_methods()
     members |= {
-        "__getitem__": remembered(indexing.getitem, views=item), "__iter__": _iterate, "__contains__": _contains,
+        "__getitem__": replayed(indexing.getitem, views=item), "__iter__": _iterate, "__contains__": _contains,
         "__round__": lambda self, digits=None: elementwise.round(self, digits or 0),
         "__array_namespace__": _array_namespace, "to_device": _to_device,
-        "reshape": remembered(_reshape, views=view), "transpose": remembered(_transpose, views=view),
+        "reshape": replayed(_reshape, views=view), "transpose": replayed(_transpose, views=view),
         "block_until_ready": lambda self: self,
         "compress": lambda self, condition, axis=None: editing.compress(condition, self, axis),
         "copy": lambda self, order="C": self.__copy__(),

@@ -11,7 +11,7 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
-from fxgrad.core.replay import remembered
+from fxgrad.core.replay import replayed
 from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
@@ -54,7 +54,7 @@ def _dtype(given: Any) -> Any:
     return None if given is None else dtypes.canonical(given)
 
 
-@partial(remembered, captures=True)
+@partial(replayed, captures=True)
 def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The matrix product of the last two axes; the others broadcast, and vectors count as a row and a column.
 
@@ -110,7 +110,7 @@ def _stacked(a: Any, b: Any, precision: Any, preferred: Any) -> Any:
     return transpose(result, [made.index(each) for each in wanted])
 
 
-@partial(remembered, captures=True)
+@partial(replayed, captures=True)
 def dot(a: Any, b: Any, out: Any = None, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The product of two arrays, summed over the last axis of `a` and the second-to-last (or only) one of `b`.
 
@@ -130,7 +130,7 @@ def dot(a: Any, b: Any, out: Any = None, *, precision: Any = None, preferred_ele
     return dot_general(a, b, (((len(left) - 1,), (b_axis,)), ((), ())), precision, _dtype(preferred_element_type))
 
 
-@partial(remembered, captures=True)
+@partial(replayed, captures=True)
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The product of two arrays, summed over the last axis of both.
 
@@ -147,7 +147,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
                        _dtype(preferred_element_type))
 
 
-@partial(remembered, captures=True)
+@partial(replayed, captures=True)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """The products of every element of `a` with every one of `b`, as a matrix; both are flattened.
 
@@ -160,7 +160,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     return multiply(reshape(a, (*shape_of(a), 1)), b)
 
 
-@partial(remembered, captures=True)
+@partial(replayed, captures=True)
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The product of two flattened arrays, the first one conjugated. Raises `ShapeError` if their sizes differ.
 
@@ -173,7 +173,7 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
     return dot(a, ravel(b), precision=precision, preferred_element_type=preferred_element_type)
 
 
-@partial(remembered, captures=True)
+@partial(replayed, captures=True)
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The product of vectors along `axis`, the first ones conjugated; the other axes broadcast.
 
@@ -214,7 +214,7 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
     return reshape(product, (*shape_of(product)[:-2], shape_of(product)[-1]))
 
 
-@partial(remembered, captures=True)
+@partial(replayed, captures=True)
 def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The product of two arrays, summed over pairs of axes.
 

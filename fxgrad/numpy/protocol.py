@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.advice import conversion
-from fxgrad.core.replay import remembered
+from fxgrad.core.replay import replayed
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.frontend.ufuncs import Elementwise
@@ -102,5 +102,5 @@ def install(functions: dict[str, Function], np_module: str = "") -> None:
             _ufuncs[theirs], _plain[theirs] = function, getattr(function, "function", function)
         elif callable(theirs) and not isinstance(theirs, type) and function is not theirs and (
                 name not in CHANGING_FUNCTIONS):
-            _functions[theirs] = remembered(function, views=view if name in VIEWS else None)
+            _functions[theirs] = replayed(function, views=view if name in VIEWS else None)
     Tracer.__array_ufunc__, Tracer.__array_function__ = _array_ufunc, _array_function  # type: ignore[attr-defined]

@@ -86,7 +86,7 @@ def is_one(tangent: Any) -> bool:
     return type(tangent) in (int, float) and bool(tangent == 1)
 
 
-def jvp_program(program: Program, wrt: tuple[bool | str, ...], known: int = 0) -> Derived:
+def jvp_program(program: Program, wrt: tuple[bool | str, ...], computed: int = 0) -> Derived:
     """The program (inputs, tangents of those that `wrt` marks) -> (outputs, all their tangents).
 
     An input marked `ONE` has the tangent 1: knowing it keeps nested derivatives small.
@@ -101,4 +101,4 @@ def jvp_program(program: Program, wrt: tuple[bool | str, ...], known: int = 0) -
         outputs, out_tangents = forward(program, values[:len(avals)], tangents)
         return [*outputs, *map(instantiate, out_tangents)], None
 
-    return derive(program, ("jvp", wrt), build, [*avals, *given], known)
+    return derive(program, ("jvp", wrt), build, [*avals, *given], computed)

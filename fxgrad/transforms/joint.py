@@ -30,20 +30,20 @@ from fxgrad.ops.space import instantiate
 from fxgrad.transforms.linearize import Split, linearize_in_place, pull_back
 
 
-def grad_program(program: Program, wrt: tuple[bool, ...], with_outputs: bool, known: int = 0) -> Derived:
+def grad_program(program: Program, wrt: tuple[bool, ...], with_outputs: bool, computed: int = 0) -> Derived:
     """The joint program inputs -> ([outputs,] gradients), with cotangent 1 for output 0 and none for the others.
 
-    For `known`, see `derive`.
+    For `computed`, see `derive`.
     """
     def build(*primals: Any) -> tuple[list[Any], None]:
         # Else cotangents that belong together would come apart. Known values are told by the equations that are there.
-        simple = without_repetition(program) if known else simplify(program)
+        simple = without_repetition(program) if computed else simplify(program)
         one = Literal(1, program.out_avals[0])
         cotangents = [one, *(Zero(aval) for aval in program.out_avals[1:])]
         outputs, gradients = joint(simple, primals, cotangents, wrt)
         return [*(outputs if with_outputs else ()), *gradients], None
 
-    return derive(program, ("grad", wrt, with_outputs), build, program.in_avals, known)
+    return derive(program, ("grad", wrt, with_outputs), build, program.in_avals, computed)
 
 
 def joint(program: Program, primals: Sequence[Any], cotangents: Sequence[Any], wrt: Sequence[bool],
@@ -182,10 +182,10 @@ class Rules:
         """
         key = reaching[0].aval if len(reaching) == 1 else tuple(
             [None if type(value) is Zero else value.aval for value in reaching])
-        known = self._backward.get(key)
-        if known is None:
-            known = self._backward[key] = self._found(reaching)
-        return known
+        way = self._backward.get(key)
+        if way is None:
+            way = self._backward[key] = self._found(reaching)
+        return way
 
     def _found(self, reaching: Sequence[Any]) -> tuple[Template, list[Zero | None]]:
         zeros: list[Zero | None] = []

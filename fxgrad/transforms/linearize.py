@@ -49,16 +49,16 @@ def linearize_in_place(program: Program, primals: Sequence[Any], wrt: Sequence[b
     return outputs, residuals, Split(linear, tuple(reached))
 
 
-def linearized(program: Program, wrt: tuple[bool, ...], known: int = 0) -> Derived:
+def linearized(program: Program, wrt: tuple[bool, ...], computed: int = 0) -> Derived:
     """The program inputs -> (outputs, residuals); `extra` is the `Split` that says what to do with residuals.
 
-    For `known`, here and below, see `derive`.
+    For `computed`, here and below, see `derive`.
     """
     def build(*primals: Any) -> tuple[list[Any], Split]:
         outputs, residuals, split = linearize_in_place(program, primals, wrt)
         return [*outputs, *residuals], Split(without_dead_code(split.linear), split.reached)
 
-    return derive(program, ("linearize", wrt), build, program.in_avals, known)
+    return derive(program, ("linearize", wrt), build, program.in_avals, computed)
 
 
 def pull_back(split: Split, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:

@@ -14,7 +14,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import config
 from fxgrad.core import interning
-from fxgrad.core.replay import remembered
+from fxgrad.core.replay import replayed
 from fxgrad.written import parse
 
 
@@ -24,7 +24,7 @@ def counted(function: Any) -> tuple[Any, list[Any]]:
     def counting(*args: Any, **options: Any) -> Any:
         calls.append(args)
         return function(*args, **options)
-    return remembered(counting), calls
+    return replayed(counting), calls
 
 
 @pytest.mark.usefixtures("fresh_tables")
