@@ -83,3 +83,7 @@ __all__ = [
     "named_call", "named_scope", "nn", "numpy", "parse", "print_saved_residuals", "pure_callback", "random", "remat",
     "saved_residuals", "scan", "scipy", "segment", "set_default_dtype", "show", "simplify", "stop_gradient", "switch",
     "testing", "to_jax", "tree", "tree_util", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]  # so that completion shows no modules of the inside

@@ -86,3 +86,10 @@ def test_the_core_names_are_numpys() -> None:
 
     assert len(NUMPY_CORE) == len(set(NUMPY_CORE)) == 94
     assert all(hasattr(np, name) for name in NUMPY_CORE)
+
+
+def test_completion_shows_public_names_alone() -> None:
+    packages = [fxgrad, fxgrad.lax, fxgrad.nn, fxgrad.numpy, fxgrad.numpy.linalg, fxgrad.random, fxgrad.scipy,
+                fxgrad.scipy.linalg, fxgrad.scipy.sparse, fxgrad.scipy.special, fxgrad.scipy.stats]
+    cluttered = {package.__name__: {*dir(package)} - {*package.__all__, "__version__"} for package in packages}
+    assert not any(cluttered.values()), cluttered

@@ -317,3 +317,9 @@ def refuse_out(name: str, out: Any) -> None:
     if out is not None and any(array is not None for array in (out if isinstance(out, tuple) else (out,))):
         raise UnsupportedError(at_user_line(f"{name}: out= is not supported: traced arrays cannot change. "
                                             f"Write result = {name}(...) instead"))
+
+
+def wide_dtype(x: Any) -> DType | None:
+    """What NumPy adds up such elements in, where that is not their own dtype: int64 or uint64."""
+    kind = aval_of(operand(x)).dtype.kind
+    return dtypes.int64 if kind in "bi" else dtypes.SUPPORTED["uint64"] if kind == "u" else None

@@ -244,6 +244,11 @@ __all__ = [
     "tanh", "tile", "top_k", "transpose", "unstack", "while_loop", "zeta",
 ]
 
+
+def __dir__() -> list[str]:
+    return [*__all__]  # so that completion shows no modules of the inside
+
+
 _DEVICES = "it speaks of several devices, of which fxgrad knows nothing yet"
 _TOKENS = "it orders effects, which programs do not have"
 ABSENT = {

@@ -19,7 +19,7 @@ from numpy import complex128 as complex_, float64 as float_, int64 as int_, uint
 from fxgrad.dtypes import bfloat16
 from fxgrad.numpy import fft, linalg
 from fxgrad.numpy import methods as _methods
-from fxgrad.numpy import protocol as _protocol
+from fxgrad.frontend import protocol as _protocol
 from fxgrad.numpy.linalg import triangles as _triangles
 from fxgrad.core.arrays import making as _making
 from fxgrad.numpy import arrays as _arrays
@@ -149,11 +149,16 @@ __all__ = [
     "vander", "var", "vdot", "vecdot", "vecmat", "vectorize", "vsplit", "vstack", "where", "zeros", "zeros_like",
 ]
 
+
+def __dir__() -> list[str]:
+    return [*__all__]  # so that completion shows no modules of the inside
+
+
 _methods.attach()
 _arrays.attach()
 _protocol.install({name: globals()[name] for name in __all__})
 _protocol.install({name: getattr(linalg, name) for name in linalg.__all__}, np_module="linalg")
-_protocol.install(_meanings.FUNCTIONS)
+_protocol.install(_meanings.FUNCTIONS, accumulations={"add": cumsum, "multiply": cumprod})
 _protocol.install(_triangles.FUNCTIONS, np_module="linalg")
 _protocol.install({name: getattr(fft, name) for name in fft.__all__}, np_module="fft")
 

@@ -16,8 +16,7 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.tape import aval_of
-from fxgrad.dtypes import DType
-from fxgrad.frontend.operands import PYTHON_SCALARS, as_array, common_type, operand
+from fxgrad.frontend.operands import PYTHON_SCALARS, as_array, common_type, operand, wide_dtype
 from fxgrad.numpy.arithmetic import multiply
 from fxgrad.numpy.calculus import convolve, correlate, diff, gradient
 from fxgrad.numpy.creation import meshgrid, zeros_like
@@ -50,12 +49,6 @@ from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import convert
 
 Function = Callable[..., Any]
-
-
-def wide_dtype(x: Any) -> DType | None:
-    """What NumPy adds up such elements in, where that is not their own dtype: int64 or uint64."""
-    kind = aval_of(operand(x)).dtype.kind
-    return dtypes.int64 if kind in "bi" else dtypes.SUPPORTED["uint64"] if kind == "u" else None
 
 
 def as_numpy_adds(function: Function) -> Function:

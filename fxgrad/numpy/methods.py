@@ -11,7 +11,9 @@ from typing import Any
 from fxgrad.core.replay import replayed
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.frontend import inplace
 from fxgrad.frontend.ufuncs import reflections
+from fxgrad.frontend.views import VIEWS, item, view
 from fxgrad.numpy import (
     arithmetic,
     bits,
@@ -20,7 +22,6 @@ from fxgrad.numpy import (
     elementwise,
     finding,
     indexing,
-    inplace,
     inspection,
     logic,
     ordering,
@@ -32,7 +33,6 @@ from fxgrad.numpy import (
 )
 from fxgrad.numpy.meanings import FUNCTIONS, WIDENED
 from fxgrad.numpy.updates import Updates
-from fxgrad.numpy.views import VIEWS, item, view
 from fxgrad.ops.joining import unstack
 
 Function = Callable[..., Any]

@@ -74,6 +74,11 @@ __all__ = ["PRNGKey", "ball", "bernoulli", "beta", "binomial", "bits", "categori
            "permutation", "poisson", "rademacher", "randint", "rayleigh", "split", "t", "triangular",
            "truncated_normal", "uniform", "wald", "weibull_min", "wrap_key_data"]
 
+
+def __dir__() -> list[str]:
+    return [*__all__]  # so that completion shows no modules of the inside
+
+
 # Draws, unlike keys, take traced indices and updates.
 for _name in set(__all__) - {"PRNGKey", "clone", "fold_in", "key", "key_data", "key_dtype", "key_impl", "split",
                              "wrap_key_data"}:

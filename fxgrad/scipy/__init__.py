@@ -17,3 +17,7 @@ from fxgrad.scipy import (
 
 __all__ = ["cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse",
            "spatial", "special", "stats"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__]  # so that completion shows no modules of the inside

@@ -25,3 +25,7 @@ __all__ = ["cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigva
            "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer",
            "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace",
            "vecdot", "vector_norm"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__]  # so that completion shows no modules of the inside

@@ -3,3 +3,7 @@
 from fxgrad.scipy.cluster import vq
 
 __all__ = ["vq"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__]  # so that completion shows no modules of the inside

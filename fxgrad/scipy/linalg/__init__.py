@@ -42,3 +42,7 @@ __all__ = ["block_diag", "cho_factor", "cho_solve", "cholesky", "circulant", "co
            "hankel", "helmert", "hessenberg", "hilbert", "inv", "invhilbert", "invpascal", "leslie", "lu", "lu_factor",
            "lu_solve", "pascal", "polar", "qr", "qr_multiply", "rsf2csf", "schur", "solve", "solve_sylvester",
            "solve_triangular", "sqrtm", "svd", "toeplitz"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__]  # so that completion shows no modules of the inside

@@ -3,3 +3,7 @@
 from fxgrad.scipy.sparse import linalg
 
 __all__ = ["linalg"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__]  # so that completion shows no modules of the inside

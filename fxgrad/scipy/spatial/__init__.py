@@ -3,3 +3,7 @@
 from fxgrad.scipy.spatial import transform
 
 __all__ = ["transform"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__]  # so that completion shows no modules of the inside

@@ -29,3 +29,7 @@ __all__ = [
     "gennorm", "geom", "gumbel_l", "gumbel_r", "laplace", "logistic", "mode", "multinomial", "multivariate_normal",
     "nbinom", "norm", "pareto", "poisson", "rankdata", "sem", "t", "truncnorm", "uniform", "vonmises", "wrapcauchy",
 ]
+
+
+def __dir__() -> list[str]:
+    return [*__all__]  # so that completion shows no modules of the inside

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,10 @@ from fxgrad.advice import conversion
 from fxgrad.core.replay import replayed
 from fxgrad.core.tracer import Tracer
 from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.frontend.inplace import CHANGING_FUNCTIONS, refuse_function, refuse_option, refuse_out, refuse_ufunc_at
+from fxgrad.frontend.operands import wide_dtype
 from fxgrad.frontend.ufuncs import Elementwise
-from fxgrad.numpy.inplace import CHANGING_FUNCTIONS, refuse_function, refuse_option, refuse_out, refuse_ufunc_at
-from fxgrad.numpy.meanings import wide_dtype
-from fxgrad.numpy.ordering import cumprod, cumsum
-from fxgrad.numpy.views import VIEWS, view
+from fxgrad.frontend.views import VIEWS, view
 
 Function = Callable[..., Any]
 
@@ -24,7 +23,8 @@ _ufuncs: dict[Any, Function] = {}
 _plain: dict[Any, Function] = {}
 """What a ufunc called without options is, by the ufunc."""
 _functions: dict[Any, Function] = {}
-_ACCUMULATED = {np.add: cumsum, np.multiply: cumprod}
+_accumulations: dict[Any, Function] = {}
+"""What `ufunc.accumulate` is, by the ufunc."""
 _IGNORED = frozenset({"subok", "casting", "device", "like"})
 """Options of NumPy's functions that mean nothing for traced arrays."""
 
@@ -45,11 +45,11 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
         return function(*inputs, **options)
     if method == "at":
         raise refuse_ufunc_at(ufunc.__name__, inputs[0])
-    if method in ("reduce", "accumulate") and ufunc in _ACCUMULATED and options.get("dtype") is None:
+    if method in ("reduce", "accumulate") and ufunc in _accumulations and options.get("dtype") is None:
         options["dtype"] = wide_dtype(inputs[0])
-    if method == "accumulate" and ufunc in _ACCUMULATED:
+    if method == "accumulate" and ufunc in _accumulations:
         options.setdefault("axis", 0)
-        return _ACCUMULATED[ufunc](*inputs, **options)
+        return _accumulations[ufunc](*inputs, **options)
     if method not in ("reduce", "outer") or not isinstance(function, Elementwise):
         raise _unsupported(ufunc.__name__, method)
     if options.get("where") is True:
@@ -93,8 +93,12 @@ def _unsupported(name: str, method: str = "__call__") -> UnsupportedError:
 # --- the tables ---------------------------------------------------------------------------------------------------
 
 
-def install(functions: dict[str, Function], np_module: str = "") -> None:
-    """Enters `functions` under the NumPy functions of the same names, and attaches the protocol to `Tracer`."""
+def install(functions: dict[str, Function], np_module: str = "", accumulations: Mapping[str, Function] = {}) -> None:
+    """Enters `functions` under the NumPy functions of the same names, and attaches the protocol to `Tracer`.
+
+    `accumulations` are what ufuncs give by their method `accumulate`.
+    """
+    _accumulations.update({getattr(np, name): function for name, function in accumulations.items()})
     module = getattr(np, np_module) if np_module else np
     for name, function in functions.items():
         theirs = getattr(module, name, None)
