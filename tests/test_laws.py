@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -134,6 +135,23 @@ def test_accepted_dtypes_run(name: str) -> None:
     for sample in SAMPLES.get(registry[name], [])[3:4]:
         for args in accepted(registry[name], sample):
             check_laws(registry[name], args, sample.params, laws=("numpy",))
+
+
+USERS_CODE = {"custom_vjp_tangent", "io_callback", "pure_callback"}  # what it does with other dtypes is its own affair
+
+
+def test_one_operand_of_another_dtype() -> None:
+    """Is refused, as a float for a position is, or computed."""
+    for name in sorted(registry.keys() - USERS_CODE):
+        for sample in SAMPLES.get(registry[name], [])[3:4]:
+            args = sample.args()
+            for place, dtype in itertools.product(range(len(args)), ("float64", "int32", "uint8", "bool", "complex64")):
+                changed = [*args[:place], args[place].real.astype(dtype)[()], *args[place + 1:]]
+                try:
+                    registry[name].abstract(*map(array_aval, changed), **sample.params)
+                except errors.FxgradError:
+                    continue
+                check_laws(registry[name], changed, sample.params, laws=("numpy",))
 
 
 # Not those that XLA computes for NumPy too, which would be compared with themselves, nor eigenvectors, whose signs are
