@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import jax
@@ -73,9 +75,54 @@ def call(name: str, *args: Any, **options: Any) -> Call:
     return Call(name, args, options)
 
 
+_waiting: ContextVar[tuple[list[Call], list[Call]] | None] = ContextVar("waiting", default=None)
+"""Calls whose values and whose gradients a test asks for, while it is to have them all compared at its end."""
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """`check` and `check_gradient` in this block, or in a test that it decorates, compare all calls at the end.
+
+    Then they are compiled as one program.
+    """
+    values, gradients = waiting = ([], [])  # type: tuple[list[Call], list[Call]]
+    token = _waiting.set(waiting)
+    try:
+        yield
+    finally:
+        _waiting.reset(token)
+    if values:
+        check_all(*values)
+    if gradients:
+        check_gradients(*gradients)
+
+
+def each(names: str, cases: Sequence[Any], size: int = 12) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """As `pytest.mark.parametrize`, of one test for `size` cases, which are checked together."""
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        def of_several(cases: Sequence[Any]) -> None:
+            with together():
+                for case in cases:
+                    test(*(case if "," in names else (case,)))
+
+        of_several.__name__, of_several.__doc__ = test.__name__, test.__doc__
+        groups = [cases[begin:begin + size] for begin in range(0, len(cases), size)]
+        return pytest.mark.parametrize("cases", groups, ids=[f"{group[0]}..."[:30] for group in groups])(of_several)
+    return decorate
+
+
+def _taken(name: str, args: Sequence[Any], options: dict[str, Any]) -> Call:
+    """The call with copies of its arrays, which a test may write to before they are compared."""
+    return Call(name, [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in args], options)
+
+
 def check(name: str, *args: Any, **options: Any) -> None:
     """`check_all` of one call."""
-    check_all(Call(name, args, options))
+    waiting = _waiting.get()
+    if waiting is None:
+        check_all(Call(name, args, options))
+    else:
+        waiting[0].append(_taken(name, args, options))
 
 
 def check_all(*calls: Call) -> None:
@@ -119,7 +166,11 @@ def _check_against(each: Call, arrays: Sequence[Any], expected: Sequence[Any]) -
 
 def check_gradient(name: str, *args: Any, **options: Any) -> None:
     """`check_gradients` of one call."""
-    check_gradients(Call(name, args, options))
+    waiting = _waiting.get()
+    if waiting is None:
+        check_gradients(Call(name, args, options))
+    else:
+        waiting[1].append(_taken(name, args, options))
 
 
 def check_gradients(*calls: Call) -> None:

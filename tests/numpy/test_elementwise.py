@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.core.avals import operand_aval
 from fxgrad.errors import DTypeError, UnsupportedError
-from tests.numpy.comparison import DTYPES, call, check, check_all, check_gradient, draw
+from tests.numpy.comparison import DTYPES, call, check, check_all, check_gradient, draw, each, together
 
 UNARY = """absolute angle arccos arccosh arcsin arcsinh arctan arctanh ceil conjugate cos cosh deg2rad exp exp2 expm1
     floor imag iscomplex isfinite isinf isnan isreal log log10 log1p log2 logical_not nan_to_num positive rad2deg real
@@ -93,12 +94,13 @@ def test_two_python_numbers_keep_their_digits() -> None:
     assert fxgrad.grad(lambda x: np.where(x > 0, 1.0, 0.1) * x)(np.array(-1.0)) == 0.1
 
 
-@pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, 2.0, 0.5, np.int64(3)], ids=repr)
+@each("exponent", [0, 1, 2, 3, -1, 2.0, 0.5, np.int64(3)])
 def test_powers(exponent: Any) -> None:
     check("power", draw((2, 3), low=0.5), exponent)
     check_gradient("power", draw((2, 3), "float64", low=0.5), exponent)
 
 
+@together()
 def test_powers_of_arrays() -> None:
     check("power", draw((2, 3), "int32"), draw((2, 3), "int32", low=0))
     check("power", draw((2, 3), "float32", low=0.5), draw((2, 3), "int32"))
@@ -117,14 +119,14 @@ DERIVED = """absolute arccosh arcsin arcsinh arctan arctanh conjugate cos deg2ra
     tan tanh nan_to_num real""".split()
 
 
-@pytest.mark.parametrize("name", DERIVED)
+@each("name", DERIVED)
 def test_gradients_of_unary(name: str) -> None:
     low, high = (1.1, 3) if name == "arccosh" else (-0.9, 0.9)
     check_gradient(name, draw((2, 3), "float64", low, high))
 
 
-@pytest.mark.parametrize("name", ["add", "divide", "multiply", "maximum", "fmin", "remainder", "arctan2", "hypot",
-                                  "logaddexp", "logaddexp2", "copysign", "floor_divide", "fmod"])
+@each("name", ["add", "divide", "multiply", "maximum", "fmin", "remainder", "arctan2", "hypot", "logaddexp",
+               "logaddexp2", "copysign", "floor_divide", "fmod"])
 def test_gradients_of_binary(name: str) -> None:
     check_gradient(name, draw((2, 3), "float64"), draw((3,), "float64", seed="other"))
 
@@ -140,17 +142,18 @@ def test_at_the_edges() -> None:
     assert fnp.remainder(5, 0) == 0
 
 
-@pytest.mark.parametrize("decimals", [0, 1, -1])
+@each("decimals", [0, 1, -1])
 def test_round(decimals: int) -> None:
     check("round", draw((2, 3), high=200), decimals)
 
 
-@pytest.mark.parametrize("bounds", [(-1.0, 1.0), (None, 0.5), (0, None), (None, None)])
-@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@each("bounds, dtype", list(itertools.product([(-1.0, 1.0), (None, 0.5), (0, None), (None, None)],
+                                              ["float32", "int32"])))
 def test_clip(bounds: tuple[Any, Any], dtype: str) -> None:
     check("clip", draw((2, 3), dtype), *bounds)
 
 
+@together()
 def test_choices() -> None:
     mask, x = draw((2, 3), "bool"), draw((2, 3))
     check("where", mask, x, 2.0)
@@ -160,6 +163,7 @@ def test_choices() -> None:
     check_gradient("where", mask, draw((2, 3), "float64"), draw((3,), "float64"))
 
 
+@together()
 def test_comparisons_of_arrays() -> None:
     x = draw((2, 3))
     check("isclose", x, x + np.float32(1e-7))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.errors import ArgumentError, AxisError, ShapeError
-from tests.numpy.comparison import DTYPES, assert_equal, call, check, check_all, check_gradient, draw
+from tests.numpy.comparison import DTYPES, assert_equal, call, check, check_all, check_gradient, draw, each, together
 
 SUMS = ["sum", "prod", "nansum", "nanprod"]
 EXTREMA = ["max", "min", "ptp", "nanmax", "nanmin"]
@@ -30,9 +31,10 @@ def dtypes_of(name: str) -> list[str]:
 QUICK_DTYPES = ["int8", "float32", "bfloat16"]
 
 
-@pytest.mark.parametrize("name", ALL)
+@each("name", ALL)
 def test_quick_dtypes(name: str) -> None:
-    check_all(*(call(name, draw((2, 3, 2), dtype), axis=(0, 2)) for dtype in QUICK_DTYPES))
+    for dtype in QUICK_DTYPES:
+        check(name, draw((2, 3, 2), dtype), axis=(0, 2))
 
 
 @pytest.mark.slow
@@ -42,24 +44,26 @@ def test_other_dtypes(name: str) -> None:
                 if dtype not in QUICK_DTYPES))
 
 
-@pytest.mark.parametrize("name", ALL)
+@each("name", ALL, size=6)
 def test_axes(name: str) -> None:
-    check_all(*(call(name, draw((2, 3, 4)), **options) for options in AXES))
+    for options in AXES:
+        check(name, draw((2, 3, 4)), **options)
 
 
-@pytest.mark.parametrize("name", SUMS + MEANS + TESTS)
+@each("name", SUMS + MEANS + TESTS)
 def test_of_nothing(name: str) -> None:
-    check_all(call(name, draw((0, 3))), call(name, draw((0, 3)), axis=1))
+    check(name, draw((0, 3)))
+    check(name, draw((0, 3)), axis=1)
 
 
-@pytest.mark.parametrize("name", ["nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd", "max", "mean",
-                                  "median"])
+@each("name", ["nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd", "max", "mean", "median"])
 def test_nans(name: str) -> None:
     x = draw((3, 4))
     x[0, 1], x[1] = np.nan, np.nan
     check(name, x, axis=1)
 
 
+@together()
 def test_options_of_sums() -> None:
     x, mask = draw((2, 3)), draw((2, 3), "bool")
     for name in ("sum", "prod"):
@@ -79,7 +83,7 @@ def test_options_of_sums() -> None:
     check("std", x, correction=1)
 
 
-@pytest.mark.parametrize("name", ["argmax", "argmin"])
+@each("name", ["argmax", "argmin"])
 def test_positions(name: str) -> None:
     x = draw((2, 3, 4))
     for options in ({}, {"axis": 1}, {"axis": -1, "keepdims": True}, {"keepdims": True}):
@@ -90,6 +94,7 @@ def test_positions(name: str) -> None:
     check(name, draw((2, 3), "int8"), axis=1)
 
 
+@together()
 def test_averages() -> None:
     x = draw((2, 3))
     check("average", x)
@@ -102,12 +107,14 @@ def test_averages() -> None:
 # --- order --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["int8", "float32", "bfloat16", "bool"])
-@pytest.mark.parametrize("name", ["sort", "argsort", "cumsum", "cumprod"])
+@each("name, dtype", list(itertools.product(["sort", "argsort", "cumsum", "cumprod"],
+                                            ["int8", "float32", "bfloat16", "bool"])), size=8)
 def test_along_axes(name: str, dtype: str) -> None:
-    check_all(*(call(name, draw((3, 4), dtype), **options) for options in ({}, {"axis": None}, {"axis": 0})))
+    for options in ({}, {"axis": None}, {"axis": 0}):  # type: dict[str, Any]
+        check(name, draw((3, 4), dtype), **options)
 
 
+@together()
 def test_sorting_downwards() -> None:
     check("sort", draw((3, 4)), axis=0, descending=True)
     check("argsort", np.array([1, 1, 0, 1, 0], np.int32), descending=True)
@@ -116,18 +123,20 @@ def test_sorting_downwards() -> None:
     np.testing.assert_array_equal(fnp.lexsort([[1, 2, 1], [0, 0, -1]]), np.lexsort([[1, 2, 1], [0, 0, -1]]))
 
 
-@pytest.mark.parametrize("method", ["linear", "lower", "higher", "midpoint"])
+@each("method", ["linear", "lower", "higher", "midpoint"])
 def test_quantiles(method: str) -> None:
     check("quantile", draw((2, 3, 4)), 0.3, axis=1, method=method)
     check("percentile", draw((2, 3, 4)), np.array([10, 50], np.float32), axis=(1, 2), keepdims=True, method=method)
 
 
+@together()
 def test_medians() -> None:
     for options in ({}, {"axis": 1}, {"axis": (0, 2), "keepdims": True}):
         check("median", draw((2, 3, 4)), **options)
     check("median", draw((5,), "int32"))
 
 
+@together()
 def test_searches() -> None:
     check("searchsorted", np.sort(draw((4,))), draw((2, 3)))
     check("searchsorted", np.arange(5, dtype=np.int32), np.array([[1, 2], [3, 7]], np.int32), side="right")
@@ -137,6 +146,7 @@ def test_searches() -> None:
     check_gradient("interp", draw((4,), "float64"), np.array([-1.0, 0.0, 2.0]), draw((3,), "float64"))
 
 
+@together()
 def test_differences() -> None:
     check("diff", draw((2, 3, 4)))
     check("diff", draw((2, 3, 4)), n=2, axis=1)
@@ -145,7 +155,7 @@ def test_differences() -> None:
     assert_equal(fnp.diff(x, prepend=0.0, append=x), np.diff(x, prepend=0.0, append=x))
 
 
-@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "var", "std", "nanmean", "cumsum", "cumprod",
+@each("name", ["sum", "prod", "max", "min", "mean", "var", "std", "nanmean", "cumsum", "cumprod",
                                   "sort", "median", "ptp"])
 def test_gradients(name: str) -> None:
     check_gradient(name, draw((3, 4), "float64"), axis=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -20,7 +21,9 @@ from tests.numpy.comparison import (
     check_gradient,
     check_gradients,
     draw,
+    each,
     in_groups,
+    together,
 )
 
 V, W, A, B, M = (draw(shape) for shape in ((3,), (4,), (2, 3), (2, 3, 4), (3, 4)))
@@ -90,7 +93,7 @@ def test_traced_shift_and_known_repeats() -> None:
     assert_equal(fxgrad.jit(lambda x: fnp.repeat(x, np.array([0, 2, 1]), 1))(B), np.repeat(B, [0, 2, 1], 1))
 
 
-@pytest.mark.parametrize("mode", ["clip", "wrap", "fill"])
+@each("mode", ["clip", "wrap", "fill"])
 def test_take(mode: str) -> None:
     places = np.array([[1, 7], [-1, -9]], np.int32)
     check("take", A, places, axis=1, mode=mode)
@@ -99,6 +102,7 @@ def test_take(mode: str) -> None:
     assert_equal(fnp.take(A, 1), np.take(A, 1))
 
 
+@together()
 def test_take_along_axis() -> None:
     check("take_along_axis", A, np.array([[0, 1], [1, -1]], np.int32), 1)
     check("take_along_axis", A, np.array([[0, 1, 0]], np.int32), 0)
@@ -115,6 +119,7 @@ def test_pad(mode: str) -> None:
     check_gradients(*(call("pad", draw((2, 3), "float64"), width, mode=mode) for width in PAD_WIDTHS))
 
 
+@together()
 def test_pad_with_values() -> None:
     for values in (5, (1, 2.5), ((1, 2), (3, 4))):
         check("pad", A, 2, constant_values=values)
@@ -123,7 +128,7 @@ def test_pad_with_values() -> None:
     assert gradient == 4.0
 
 
-@pytest.mark.parametrize("name", ["diag", "diagonal", "tril", "roll", "repeat", "flip", "rot90", "tile", "trace"])
+@each("name", ["diag", "diagonal", "tril", "roll", "repeat", "flip", "rot90", "tile", "trace"])
 def test_gradients(name: str) -> None:
     extra = {"roll": [1], "repeat": [2], "tile": [2]}.get(name, [])
     check_gradient(name, draw((3, 4), "float64"), *extra)
@@ -143,15 +148,15 @@ CREATION: list[tuple[Any, ...]] = [
 ]
 
 
-@pytest.mark.parametrize("case", CREATION, ids=lambda case: f"{case[0]}-{case[1:]}".replace(" ", ""))
-def test_creation(case: tuple[Any, ...]) -> None:
-    name, *args = case
-    expected = getattr(jnp, name)(*args)
-    assert_equal(getattr(fnp, name)(*args), expected)
-    staged = fxgrad.jit(lambda _: getattr(fnp, name)(*args))(0.0)
-    assert_equal(staged, expected)
+def test_creation() -> None:
+    expected = jax.jit(lambda: [getattr(jnp, name)(*args) for name, *args in CREATION])()
+    staged = fxgrad.jit(lambda _: [getattr(fnp, name)(*args) for name, *args in CREATION])(0.0)
+    for (name, *args), wanted, also in zip(CREATION, expected, staged, strict=True):
+        assert_equal(getattr(fnp, name)(*args), wanted, f"{name}{args}")
+        assert_equal(also, wanted, f"compiled {name}{args}")
 
 
+@together()
 def test_likes_and_conversions() -> None:
     for name in ("zeros_like", "ones_like"):
         check(name, draw((2, 3), "int8"))
