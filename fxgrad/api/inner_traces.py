@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fxgrad.api.static_arguments import Split, StaticArguments
+from fxgrad.api.calls import Call
 from fxgrad.config import default_float
 from fxgrad.core.avals import Aval
-from fxgrad.core.recording import SHARED
+from fxgrad.core.recording import SHARED, Mode
 from fxgrad.core.tape import axes_in_scope, takes_literals
 from fxgrad.derivation.derive import holds_tracers
 from fxgrad.frontend.flat import Traced
@@ -22,18 +22,15 @@ class InnerTraces:
     Those are constants of a jitted function. A trace that closed over a tracer is right for one call only.
     """
 
-    __slots__ = ("_known", "_static")
+    __slots__ = ("_known",)
 
-    def __init__(self, static: StaticArguments) -> None:
-        self._static = static
+    def __init__(self) -> None:
         self._known: dict[Any, Traced] = {}
 
-    def of(self, split: Split, avals: Sequence[Aval], args: tuple[Any, ...], kwargs: dict[str, Any],
-           make: Callable[..., Traced]) -> Traced:
+    def of(self, call: Call, avals: Sequence[Aval], make: Callable[[Mode], Traced]) -> Traced:
         """The trace of a call; `make(mode)` makes it."""
         literals = takes_literals()
-        key = (split.structure, *avals, literals, default_float(), *axes_in_scope().items(),
-               *self._static.values(args, kwargs))
+        key = (call.split.structure, *avals, literals, default_float(), *axes_in_scope().items(), *call.static)
         try:
             known = self._known.get(key)
         except TypeError:  # there are containers, or static arguments, that have no equality

@@ -1,7 +1,8 @@
-"""Which arguments of a jitted function are static, and the call of the function with others in the dynamic places."""
+"""Which arguments of a jitted function are static, and how others take the places of the dynamic ones."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,21 +16,28 @@ from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.frontend.flat import keyword_names, leaf_aval, parameter_names, with_static
 from fxgrad.tree import TreeDef
 
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+
 
 class Split(NamedTuple):
-    """The arguments of one call: what is dynamic, its leaves and structure, and the function of other leaves."""
+    """The arguments of one call: what is dynamic, its leaves and structure, and how others take their places.
 
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    Of `f(x, 3, p={"w": w})` with the second argument static, `args` is `(x,)`, `kwargs` is `{"p": {"w": w}}` and
+    `leaves` is `[x, w]`; `arguments([y, v])` is `((y, 3), {"p": {"w": v}})`.
+    """
+
+    args: Args
+    kwargs: Kwargs
     leaves: list[Any]
     structure: TreeDef
-    rebuild: Callable[[Sequence[Any]], Any]
+    arguments: Callable[[Sequence[Any]], tuple[Sequence[Any], Kwargs]]
 
 
 class StaticArguments:
     """Those of `fun` at the positions `numbers` and of the `names`, given either way."""
 
-    __slots__ = ("_dynamic", "_fun", "_numbers", "_positions", "any", "names")
+    __slots__ = ("_fun", "_numbers", "_positions", "any", "names")
 
     def __init__(self, fun: Callable[..., Any], numbers: int | Sequence[int] | None,
                  names: str | Iterable[str] | None) -> None:
@@ -38,7 +46,6 @@ class StaticArguments:
         self.names = frozenset(_tuple(names)) | self._names_of_numbers()
         self.any = bool(self._numbers or self.names)
         self._positions: dict[int, set[int]] = {}
-        self._dynamic: dict[int, list[int]] = {}
 
     def _names_of_numbers(self) -> set[str]:
         if not self._numbers:
@@ -57,33 +64,29 @@ class StaticArguments:
             self._positions[count] = known
         return known
 
-    def dynamic(self, args: tuple[Any, ...]) -> list[Any]:
-        """The positional arguments that are not static."""
-        count = len(args)
-        if count not in self._dynamic:
-            static = self.positions(count)
-            self._dynamic[count] = [position for position in range(count) if position not in static]
-        return [args[position] for position in self._dynamic[count]]
+    def dynamic(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+        """The arguments that are not static."""
+        static = self.positions(len(args))
+        return tuple([arg for position, arg in enumerate(args) if position not in static]), {
+            key: value for key, value in kwargs.items() if key not in self.names}
 
-    def split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Split:
-        """The dynamic arguments, and the call of the function with other leaves in their places."""
+    def split(self, args: Args, kwargs: Kwargs) -> Split:
+        """The arguments of a call, taken apart."""
         if not self.any:
             leaves, structure = tree.flatten((args, kwargs))
-
-            def call(values: Sequence[Any]) -> Any:
-                given, named = tree.unflatten(structure, values)
-                return self._fun(*given, **named)
-            return Split(args, kwargs, leaves, structure, call)
-        static, dynamic = self.positions(len(args)), tuple(self.dynamic(args))
-        keywords = {key: value for key, value in kwargs.items() if key not in self.names}
+            return Split(args, kwargs, leaves, structure, functools.partial(tree.unflatten, structure))
+        static = self.positions(len(args))
+        dynamic, keywords = self.dynamic(args, kwargs)
         leaves, structure = tree.flatten((dynamic, keywords))
+        in_order = {key: value if key in self.names else None for key, value in kwargs.items()}
+        kept = [arg if position in static else None for position, arg in enumerate(args)]
 
-        def call_with_static(values: Sequence[Any]) -> Any:
+        def arguments(values: Sequence[Any]) -> tuple[Sequence[Any], Kwargs]:
             given, named = tree.unflatten(structure, values)
-            return self._fun(*with_static(args, static, given), **{**kwargs, **named})
-        return Split(dynamic, keywords, leaves, structure, call_with_static)
+            return with_static(kept, static, given), {**in_order, **named}
+        return Split(dynamic, keywords, leaves, structure, arguments)
 
-    def values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    def values(self, args: Args, kwargs: Kwargs) -> tuple[Any, ...]:
         """The static arguments with their places and types; equal for calls that are equal in them."""
         if not self.any:
             return ()
@@ -91,7 +94,7 @@ class StaticArguments:
         named = [(key, kwargs[key]) for key in sorted(kwargs) if key in self.names]
         return tuple((place, type(value), value) for place, value in (*given, *named))
 
-    def leaf_names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    def leaf_names(self, args: Args, kwargs: Kwargs) -> list[str]:
         """The names of the dynamic leaves, as messages and programs show them."""
         roots, static = parameter_names(self._fun, len(args)), self.positions(len(args))
         names = [name for position, arg in enumerate(args) if position not in static
@@ -99,15 +102,21 @@ class StaticArguments:
         return names + [name for key in sorted(kwargs) if key not in self.names
                         for name in tree.leaf_names(kwargs[key], key)]
 
-    def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Raises our own message where jax refuses a static or a dynamic argument."""
-        name = function_name(self._fun)
-        roots = parameter_names(self._fun, len(args))
+    def check_hashable(self, args: Args, kwargs: Kwargs) -> None:
+        """Raises `ArgumentError` for a static argument that has no hash."""
+        if not self.any:
+            return
+        name, roots = function_name(self._fun), parameter_names(self._fun, len(args))
         for position in sorted(self.positions(len(args))):
             _check_hashable(name, roots[position], args[position])
         for key, value in kwargs.items():
             if key in self.names:
                 _check_hashable(name, key, value)
+
+    def explain(self, args: Args, kwargs: Kwargs) -> None:
+        """Raises our own message where jax refuses a static or a dynamic argument."""
+        self.check_hashable(args, kwargs)
+        name, roots = function_name(self._fun), parameter_names(self._fun, len(args))
         for leaf, where in zip(self.split(args, kwargs).leaves, self.leaf_names(args, kwargs), strict=True):
             if type(leaf) is Tracer:
                 raise leaked(leaf)

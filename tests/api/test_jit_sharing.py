@@ -16,6 +16,7 @@ import pytest
 
 import fxgrad
 from fxgrad import grad, jit, vmap
+from fxgrad.api import plans
 from fxgrad.core import interning
 from fxgrad.executors import xla as xla_executor
 
@@ -248,6 +249,25 @@ def test_a_dropped_function_is_freed_without_the_collector() -> None:
             alive = weakref.ref(function)
             del function
             assert alive() is None
+    finally:
+        gc.enable()
+
+
+def test_the_plans_of_a_dropped_function_are_freed_without_the_collector() -> None:
+    def alive() -> int:
+        return sum(isinstance(each, plans.Plan | plans.Plans) for each in gc.get_objects())
+
+    gc.collect()
+    before = alive()
+    gc.disable()
+    try:
+        for _ in range(3):  # the first has executables of its own, the others share
+            function = jit(lambda x, y=1.0: jax.tree.map(lambda leaf: leaf * y, x))
+            for tree in (X, {"a": X}, {"a": np.ones(3)}, X, [X] * 20):
+                function(tree), function(tree, 2.0), function(tree, y=X[0])
+            assert alive() > before
+            del function
+            assert alive() == before
     finally:
         gc.enable()
 

@@ -1,0 +1,37 @@
+"""One call of a jitted function, looked at in full: what is dynamic, its types, its signature."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+from fxgrad.api.executables import Signature
+from fxgrad.api.static_arguments import Args, Kwargs, StaticArguments
+from fxgrad.core.avals import Aval
+from fxgrad.frontend.flat import Traced
+
+
+class Call:
+    """A call that has no plan yet; `traced` is what the function recorded in it, if it was asked to."""
+
+    def __init__(self, static: StaticArguments, args: Args, kwargs: Kwargs) -> None:
+        self.args, self.kwargs = args, kwargs
+        self.split = static.split(args, kwargs)
+        self.leaves = self.split.leaves
+        self.static = static.values(args, kwargs)
+        self._names = static.leaf_names
+        self.traced: Traced | None = None
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the dynamic arguments are the leaves, all given by position."""
+        dynamic, named = self.split.args, self.split.kwargs
+        return not named and len(dynamic) == len(self.leaves) and all(map(operator.is_, dynamic, self.leaves))
+
+    def signature(self, avals: Sequence[Aval]) -> Signature:
+        """What calls have in common that jax takes for equal; `avals` are the types of the leaves."""
+        return self.split.structure, tuple(avals), self.static
+
+    def leaf_names(self) -> list[str]:
+        """The names of the dynamic leaves, as messages and programs show them."""
+        return self._names(self.args, self.kwargs)

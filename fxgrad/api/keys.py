@@ -1,0 +1,182 @@
+"""Keys of calls of jitted functions: what calls with the same plan have in common."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from fxgrad import tree
+from fxgrad.api.static_arguments import Args, Kwargs, StaticArguments
+from fxgrad.core.arrays import Array
+from fxgrad.core.avals import PYTHON_AVALS
+from fxgrad.dtypes import SUPPORTED
+from fxgrad.tree import TreeDef
+
+Fits = Callable[[Args, Kwargs], bool]
+"""Whether a call has a certain key."""
+
+
+def never(args: Args, kwargs: Kwargs) -> bool:  # noqa: ARG001
+    """No call has it."""
+    return False
+
+
+class Key(Protocol):
+    """What calls with the same plan have in common; has a hash."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all types are in it, and the values of static arguments."""
+
+    def fits(self) -> Fits:
+        """The question whether a call has this key, put so that it is answered fast."""
+
+
+# --- what is seen of an argument -------------------------------------------------------------------------------------
+
+
+_ATTRIBUTES: dict[type, tuple[str, ...]] = {
+    np.ndarray: ("shape", "dtype"), Array: ("shape", "dtype"), **dict.fromkeys(PYTHON_AVALS, ()),
+    **{dtype.type: () for dtype in SUPPORTED.values() if dtype.names is None}}
+"""What tells the types of values of a class apart. jax's classes of arrays are entered when they are met, since to ask
+jax for them would start its backends."""
+
+
+def learn(leaves: Iterable[Any]) -> None:
+    """Enters the classes of jax's arrays among `leaves`."""
+    for leaf in leaves:
+        if type(leaf) not in _ATTRIBUTES and isinstance(leaf, jax.Array) and not is_jax_tracer(leaf):
+            # An array of jax's has its type in one object, and there is one such object for a type.
+            _ATTRIBUTES[type(leaf)] = ("aval",) if hasattr(leaf, "aval") else ("shape", "dtype", "weak_type")
+
+
+def is_jax_tracer(value: Any) -> bool:
+    """Whether a value belongs to a trace of jax, and so is right for one call only."""
+    return isinstance(value, jax.core.Tracer)
+
+
+def _seen(values: Sequence[Any]) -> tuple[Any, ...] | None:
+    """What tells the types of values of their classes apart; None if there is a value of which no one knows it."""
+    attributes = [_ATTRIBUTES.get(type(value)) for value in values]
+    return None if None in attributes else tuple([
+        tuple([getattr(value, name) for name in names or ()]) for value, names in zip(values, attributes, strict=True)])
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+class _Static(NamedTuple):
+    """What is seen of a static argument: all of it."""
+
+    value: Any
+
+
+class KeyOfArguments(NamedTuple):
+    """Names of keywords, classes of arguments, and what tells arguments of these classes apart.
+
+    Of `f(x, 2.0, axis=0)` with the last argument static: `("axis",), (ndarray, float, int), (((3,), float64), (),
+    _Static(0))`. Where there is a container, nothing else is `seen`; where there are many arguments, the key is `MANY`.
+    """
+
+    names: tuple[str, ...]
+    classes: tuple[type, ...]
+    seen: tuple[Any, ...] | None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all types are in it, and the values of static arguments."""
+        return self.seen is not None
+
+    def fits(self) -> Fits:
+        """The question whether a call has this key: one expression, which takes less time than to make a key."""
+        if self is MANY:
+            return _has_many
+        constants: list[Any] = []
+        positional = len(self.classes) - len(self.names)
+
+        def constant(value: Any) -> str:
+            constants.append(value)
+            return f"c{len(constants) - 1}"
+
+        tests = [f"len(args) == {positional} and len(kwargs) == {len(self.names)}"]
+        for place, kind in enumerate(self.classes):
+            named = place >= positional
+            value = f"kwargs.get({constant(self.names[place - positional])})" if named else f"args[{place}]"
+            tests.append(f"type(x := {value}) is {constant(kind)}")
+            seen = () if self.seen is None else self.seen[place]
+            if type(seen) is _Static:
+                tests.append(f"(x is {constant(seen.value)} or x == c{len(constants) - 1})")
+            else:
+                tests += [f"x.{name} {'is' if name == 'aval' else '=='} {constant(part)}"
+                          for name, part in zip(_ATTRIBUTES.get(kind, ()), seen, strict=False)]
+        fits: Fits = _made(" and ".join(tests), len(constants))(*constants)
+        return fits
+
+
+MANY = KeyOfArguments((), (), None)
+FEW = 12
+"""To look at more arguments takes longer than to enter the x64 scope."""
+
+
+def _has_many(args: Args, kwargs: Kwargs) -> bool:
+    return len(args) + len(kwargs) > FEW
+
+
+@functools.lru_cache(maxsize=1024)
+def _made(test: str, count: int) -> Callable[..., Fits]:
+    """The function that makes a question of its constants; the text has numbers and names of attributes in it alone."""
+    constants = ", ".join(f"c{number}" for number in range(count))
+    made: Callable[..., Fits] = eval(f"lambda {constants}: lambda args, kwargs: {test}")  # noqa: S307
+    return made
+
+
+def key_of(static: StaticArguments, args: Args, kwargs: Kwargs) -> KeyOfArguments:
+    """The key of a call, by its arguments."""
+    if _has_many(args, kwargs):
+        return MANY
+    values, positions = (*args, *kwargs.values()), static.positions(len(args))
+    dynamic, named = static.dynamic(args, kwargs)
+    seen = _seen((*dynamic, *named.values()))
+    if seen is not None and static.any:
+        remaining = iter(seen)
+        seen = tuple([_Static(arg) if position in positions else next(remaining) for position, arg in enumerate(args)]
+                     + [_Static(arg) if name in static.names else next(remaining) for name, arg in kwargs.items()])
+    return KeyOfArguments(tuple(kwargs), tuple(map(type, values)), seen)
+
+
+class KeyOfLeaves(NamedTuple):
+    """The tree of the dynamic arguments, the key of its leaves as arguments, and the static arguments."""
+
+    structure: TreeDef
+    leaves: KeyOfArguments
+    static: tuple[Any, ...]
+    split: StaticArguments
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all types are in it, and the values of static arguments."""
+        return self.leaves.is_full
+
+    def fits(self) -> Fits:
+        """The question whether a call has this key."""
+        fit: Callable[..., bool] = self.leaves.fits()
+
+        def has_leaves(args: Args, kwargs: Kwargs) -> bool:
+            if self.split.any:
+                if self.split.values(args, kwargs) != self.static:
+                    return False
+                args, kwargs = self.split.dynamic(args, kwargs)
+            leaves, structure = tree.flatten((args, kwargs))
+            return structure == self.structure and fit(leaves, {})
+        return has_leaves
+
+
+def key_of_leaves(static: StaticArguments, args: Args, kwargs: Kwargs) -> KeyOfLeaves:
+    """The key of a call, by the leaves of its arguments."""
+    split = static.split(args, kwargs)
+    leaves = KeyOfArguments((), tuple(map(type, split.leaves)), _seen(split.leaves))
+    return KeyOfLeaves(split.structure, leaves, static.values(args, kwargs), static)

@@ -1,0 +1,66 @@
+"""jax's stages of a jitted function, `Traced`, `Lowered` and `Compiled`, with 64-bit dtypes kept."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from fxgrad import tree
+from fxgrad.api.conversions import WIDE, like_arguments, with_jax_keys
+from fxgrad.api.keys import is_jax_tracer
+from fxgrad.executors.xla import x64
+
+
+class Stage:
+    """A stage of jax's (`Traced`, `Lowered`, `Compiled`) that keeps 64-bit dtypes in all that is asked of it."""
+
+    __slots__ = ("_as_they_are", "_stage")
+
+    def __init__(self, stage: Any) -> None:
+        self._stage = stage
+        self._as_they_are: frozenset[type] | None = None  # types of arguments of which no care need be taken
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._stage, name)
+        return self._kept(value) if callable(value) else value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs a compiled stage; raises `TypeError` for arguments of other shapes or dtypes than it was made for."""
+        known = self._as_they_are
+        if known is not None and not kwargs and (
+                known.issuperset(map(type, args)) or known.issuperset(map(type, tree.leaves(args)))):
+            return self._stage(*args)
+        given, named = with_jax_keys(args, kwargs)
+        wide = not jax.config.jax_enable_x64  # type: ignore[attr-defined]
+        with x64():
+            outputs = self._stage(*given, **named)
+        leaves = tree.leaves((args, kwargs))
+        if leaves and all(map(_is_narrow, leaves)) and all(map(_is_narrow, tree.leaves(outputs))):
+            # jax's arrays keep their dtype without a scope, so one that does not fit is refused without it too.
+            self._as_they_are = frozenset(map(type, leaves))
+        return like_arguments(outputs, args, kwargs) if wide else outputs
+
+    def __repr__(self) -> str:
+        return repr(self._stage)
+
+    @staticmethod
+    def _kept(method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def in_scope(*args: Any, **kwargs: Any) -> Any:
+            with x64():
+                result = method(*args, **kwargs)
+            return Stage(result) if isinstance(result, _STAGES) else result
+        return in_scope
+
+
+def _is_narrow(value: Any) -> bool:
+    """Whether `value` is an array of jax's with a value, of a dtype that jax keeps whatever its x64 mode."""
+    return isinstance(value, jax.Array) and not is_jax_tracer(value) and isinstance(
+        value.dtype, np.dtype) and value.dtype not in WIDE
+
+
+_STAGES = (jax.stages.Lowered, jax.stages.Compiled)
