@@ -172,23 +172,23 @@ def _jacobian_program(traced: Traced, main: int, mode: Mode, chunk_size: int | N
     columns = mode == "forward"
 
     def build(*primals: Any) -> tuple[list[Any], None]:
-        values, residuals, split = linearize_in_place(program, primals, wrt)
+        values, residuals, half = linearize_in_place(program, primals, wrt)
 
         def push(tangents: Sequence[Any], size: int | None) -> list[Any]:
             if size is None:
-                found = evaluate(split.linear, [*residuals, *tangents])
-                return [instantiate(value) for value in spread(program.out_avals, split.reached, found)[:main]]
-            results = Batch(size).run(split.linear, [*(Batched(value, None) for value in residuals),
+                found = evaluate(half.linear, [*residuals, *tangents])
+                return [instantiate(value) for value in spread(program.out_avals, half.reached, found)[:main]]
+            results = Batch(size).run(half.linear, [*(Batched(value, None) for value in residuals),
                                                      *(Batched(tangent, 0) for tangent in tangents)])
-            found = spread(program.out_avals, split.reached, [put_axis(result, size, 0) for result in results])
+            found = spread(program.out_avals, half.reached, [put_axis(result, size, 0) for result in results])
             return [_stacked_zeros(value, size) for value in found[:main]]
 
         def pull(cotangents: Sequence[Any], size: int | None) -> list[Any]:
             if size is None:
                 arriving = [*cotangents, *map(Zero, program.out_avals[main:])]
-                reaching = [value for value, reached in zip(arriving, split.reached, strict=True) if reached]
-                return [instantiate(value) for value in pull_back(split, residuals, reaching)]
-            return _batched_pull(program, split, residuals, cotangents, main)
+                reaching = [value for value, reached in zip(arriving, half.reached, strict=True) if reached]
+                return [instantiate(value) for value in pull_back(half, residuals, reaching)]
+            return _batched_pull(program, half, residuals, cotangents, main)
 
         sources, targets = (inputs, outputs) if columns else (outputs, inputs)
         stacked = _in_chunks(push if columns else pull, sources, targets, chunk_size)
@@ -205,19 +205,19 @@ def _stacked_zeros(value: Any, size: int) -> Any:
     return zeros(Aval((size, *value.aval.shape), value.aval.dtype)) if type(value) is Zero else value
 
 
-def _batched_pull(program: Program, split: Any, residuals: Sequence[Any], cotangents: Sequence[Any], main: int,
+def _batched_pull(program: Program, half: Any, residuals: Sequence[Any], cotangents: Sequence[Any], main: int,
                   ) -> list[Any]:
     """The rows that a batch of cotangents pulls back to, one stack for each input."""
     size = aval_of(cotangents[0]).shape[0]
-    reached = [cotangent for cotangent, marked in zip(cotangents, split.reached[:main], strict=True) if marked]
-    more = sum(split.reached[main:])
+    reached = [cotangent for cotangent, marked in zip(cotangents, half.reached[:main], strict=True) if marked]
+    more = sum(half.reached[main:])
     residual_avals = [aval_of(value) for value in residuals]
     one = [Aval(aval_of(value).shape[1:], aval_of(value).dtype) for value in reached]
-    extra = [aval for aval, marked in zip(program.out_avals[main:], split.reached[main:], strict=True) if marked]
+    extra = [aval for aval, marked in zip(program.out_avals[main:], half.reached[main:], strict=True) if marked]
 
     def backward_pass(*values: Any) -> list[Any]:
         arriving = [*values[len(residuals):], *map(Zero, extra)]
-        return [instantiate(result) for result in pull_back(split, values[:len(residuals)], arriving)]
+        return [instantiate(result) for result in pull_back(half, values[:len(residuals)], arriving)]
 
     assert len(extra) == more
     pulled, captured = trace(backward_pass, [*residual_avals, *one], mode=WRITTEN)

@@ -61,7 +61,7 @@ class Pullback:
 
     def __init__(self, residuals: Sequence[Any], settings: Any) -> None:
         self._residuals, self._settings = list(residuals), settings
-        self._form, self._split = settings
+        self._form, self._half = settings
 
     def flatten(self) -> tuple[list[Any], Any]:
         """The residuals, and all else there is to it."""
@@ -71,18 +71,18 @@ class Pullback:
     def __call__(self, cotangent: Any) -> Any:
         """The cotangents of the primals; raises `TreeError` or `ArgumentError` unless it fits the output."""
         given = self._form.cotangents(cotangent)
-        split = self._split
-        reaching = [value for value, reached in zip(given, split.reached, strict=True) if reached]
+        half = self._half
+        reaching = [value for value, reached in zip(given, half.reached, strict=True) if reached]
 
         def build(*values: Any) -> tuple[list[Any], None]:
-            residuals, cotangents = values[:split.linear.captured], iter(values[split.linear.captured:])
+            residuals, cotangents = values[:half.linear.captured], iter(values[half.linear.captured:])
             arriving = [value if type(value) is Zero else next(cotangents) for value in reaching]
-            return [instantiate(result) for result in pull_back(split, residuals, arriving)], None
+            return [instantiate(result) for result in pull_back(half, residuals, arriving)], None
 
         present = [value for value in reaching if type(value) is not Zero]
         inputs = [*self._residuals, *present]
         key = ("pullback", tuple(type(value) is Zero for value in reaching))
-        derived = derive(split.linear, key, build, [aval_of(value) for value in inputs])
+        derived = derive(half.linear, key, build, [aval_of(value) for value in inputs])
         return self._form.gradients(plain(derived(inputs)))
 
     def __repr__(self) -> str:

@@ -23,7 +23,7 @@ from fxgrad.derivation.effects import outputs_of_effects
 from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.ops.space import instantiate
 from fxgrad.transforms.forward import spread
-from fxgrad.transforms.linearize import Split
+from fxgrad.transforms.linearize import TangentHalf
 
 Keep = Callable[[Program, Sequence[Var], "set[Var]"], "list[Var]"]
 """(known program, residuals that are not free, free inputs) -> the variables to keep."""
@@ -44,11 +44,11 @@ class Partition(NamedTuple):
     saved: list[Var]
 
 
-def partition(known: Program, count: int, split: Split, free: Marks, keep: Keep, wanted: Marks) -> Partition:
+def partition(known: Program, count: int, half: TangentHalf, free: Marks, keep: Keep, wanted: Marks) -> Partition:
     """Cuts a linearized program, `known` (inputs) -> (`count` outputs, residuals), in two.
 
     The inputs that `free` marks are there in the backward pass without being saved. The tangent half gives the
-    tangents of the outputs that `wanted` marks, zeros where `split` reaches none.
+    tangents of the outputs that `wanted` marks, zeros where `half` reaches none.
     """
     residuals = known.outputs[count:]
     free_inputs = {var for var, marked in zip(known.inputs, free, strict=True) if marked}
@@ -56,7 +56,7 @@ def partition(known: Program, count: int, split: Split, free: Marks, keep: Keep,
     saved = _with_effects_kept(known, needed, free_inputs, keep(known, needed, free_inputs))
     forward = without_dead_code(Program(known.inputs, known.equations, [*known.outputs[:count], *saved],
                                         known.captured))
-    linear = split.linear
+    linear = half.linear
     tangent_avals = linear.in_avals[linear.captured:]
     given = [var for var in known.inputs if var in free_inputs] + saved
 
@@ -65,7 +65,7 @@ def partition(known: Program, count: int, split: Split, free: Marks, keep: Keep,
         _compute(known, needed, environment)
         outputs = evaluate(linear, [*(read(environment, atom) for atom in residuals), *values[len(given):]])
         out_avals = [atom.aval.strong() for atom in known.outputs[:count]]
-        return [*map(instantiate, chosen(spread(out_avals, split.reached, outputs), wanted))], None
+        return [*map(instantiate, chosen(spread(out_avals, half.reached, outputs), wanted))], None
 
     tangent = derive(known, ("tangent half", tuple(saved), free, wanted, linear), build,
                      [*(var.aval for var in given), *tangent_avals]).program

@@ -27,7 +27,7 @@ from fxgrad.derivation.simplify import simplify, without_dead_code, without_repe
 from fxgrad.derivation.simplifying import SimplifyingTape, Template
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import instantiate
-from fxgrad.transforms.linearize import Split, linearize_in_place, pull_back
+from fxgrad.transforms.linearize import TangentHalf, linearize_in_place, pull_back
 
 
 def grad_program(program: Program, wrt: tuple[bool, ...], with_outputs: bool, computed: int = 0) -> Derived:
@@ -135,22 +135,22 @@ def _bare(tape: SimplifyingTape, values: Sequence[Any]) -> list[Any]:
 class _Once:
     """The way back through an operation whose rules may do what no program can repeat."""
 
-    __slots__ = ("reached", "split")
+    __slots__ = ("half", "reached")
 
-    def __init__(self, split: Split) -> None:
-        self.split, self.reached = split, split.reached
+    def __init__(self, half: TangentHalf) -> None:
+        self.half, self.reached = half, half.reached
 
     def back(self, tape: SimplifyingTape, residuals: Sequence[Any], reaching: Sequence[Any]) -> list[Any]:
         """The cotangents of the operands, given those of the outputs that are reached."""
-        return _bare(tape, pull_back(self.split, residuals, [tape.value_of(cotangent) for cotangent in reaching]))
+        return _bare(tape, pull_back(self.half, residuals, [tape.value_of(cotangent) for cotangent in reaching]))
 
 
 def _once(tape: SimplifyingTape, equation: Equation, given: dict[Atom, Any], marks: list[bool],
           ) -> tuple[list[Any], list[Any], _Once]:
     """The outputs of an equation, its residuals, and the way back."""
     alone = Program([*given], [equation], equation.outputs)  # type: ignore[list-item]
-    outputs, residuals, split = linearize_in_place(alone, [tape.value_of(atom) for atom in given.values()], marks)
-    return _bare(tape, outputs), residuals, _Once(split)
+    outputs, residuals, half = linearize_in_place(alone, [tape.value_of(atom) for atom in given.values()], marks)
+    return _bare(tape, outputs), residuals, _Once(half)
 
 
 # --- what is known of operations ------------------------------------------------------------------------------------
@@ -159,10 +159,10 @@ def _once(tape: SimplifyingTape, equation: Equation, given: dict[Atom, Any], mar
 class Rules:
     """Both directions of one operation on operands of given types."""
 
-    __slots__ = ("_backward", "_residuals", "_split", "forward", "reached")
+    __slots__ = ("_backward", "_half", "_residuals", "forward", "reached")
 
-    def __init__(self, forward: Template, split: Split, residuals: Sequence[Aval]) -> None:
-        self.forward, self._split, self.reached = forward, split, split.reached
+    def __init__(self, forward: Template, half: TangentHalf, residuals: Sequence[Aval]) -> None:
+        self.forward, self._half, self.reached = forward, half, half.reached
         self._residuals = residuals
         self._backward: dict[Any, tuple[Template, list[Zero | None]]] = {}
 
@@ -194,7 +194,7 @@ class Rules:
 
         def build(*values: Any) -> list[Any]:
             arriving = iter(values[count:])
-            results = pull_back(self._split, values[:count],
+            results = pull_back(self._half, values[:count],
                                 [value if type(value) is Zero else next(arriving) for value in reaching])
             zeros.extend(result if type(result) is Zero else None for result in results)
             return [result for result in results if type(result) is not Zero]
@@ -235,17 +235,17 @@ def _found(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool], av
     inputs = [atom if type(atom) is Literal else variables[atom] for atom in equation.inputs]
     outputs = [*map(Var, infer(primitive, [atom.aval for atom in inputs], params))]
     program = Program([*variables.values()], [Equation(primitive, inputs, params, outputs)], outputs)
-    splits: list[Split] = []
+    halves: list[TangentHalf] = []
 
     def build(*primals: Any) -> list[Any]:
-        results, residuals, split = linearize_in_place(program, primals, marks)
-        splits.append(split)
+        results, residuals, half = linearize_in_place(program, primals, marks)
+        halves.append(half)
         return [*results, *residuals]
 
     forward = _template(build, avals)
     if any(type(value) is Tracer for value in forward.captured):
         return None
-    return Rules(forward, splits[0], forward.program.out_avals[len(outputs):])
+    return Rules(forward, halves[0], forward.program.out_avals[len(outputs):])
 
 
 def _template(build: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> Template:

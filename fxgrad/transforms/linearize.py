@@ -19,11 +19,19 @@ from fxgrad.transforms.forward import forward, spread
 from fxgrad.transforms.transpose import backward
 
 
-class Split(NamedTuple):
-    """The tangent half of a linearization.
+class TangentHalf(NamedTuple):
+    """The tangent half of a linearization; the other half computes the outputs, and residuals for this one.
 
     `linear` is a program (residuals, tangents) -> tangents of the outputs that `reached` marks; no tangent
-    reaches the others.
+    reaches the others. The residuals of `sin(x) * y` in `x` are `cos(x)` and `y`:
+
+    >>> import numpy as np, fxgrad
+    >>> program = fxgrad.make_program(lambda x, y: np.sin(x) * y)(1.0, 2.0)
+    >>> known, _, half, _ = linearized(program, (True, False))
+    >>> [equation.primitive.name for equation in known.equations], len(known.outputs)
+    (['sin', 'cos', 'mul'], 3)
+    >>> [equation.primitive.name for equation in half.linear.equations], half.linear.captured, half.reached
+    (['mul', 'mul'], 2, (True,))
     """
 
     linear: Program
@@ -31,7 +39,7 @@ class Split(NamedTuple):
 
 
 def linearize_in_place(program: Program, primals: Sequence[Any], wrt: Sequence[bool],
-               ) -> tuple[list[Any], list[Any], Split]:
+               ) -> tuple[list[Any], list[Any], TangentHalf]:
     """Outputs, residuals and tangent program, with known work bound in the current context."""
     avals = program.in_avals
     tangent_avals = [aval for aval, marked in zip(avals, wrt, strict=True) if marked]
@@ -46,23 +54,23 @@ def linearize_in_place(program: Program, primals: Sequence[Any], wrt: Sequence[b
 
     linear, residuals = trace(tangents_only, tangent_avals, mode=TANGENTS,
                               name="a tangent program", tape_class=SimplifyingTape)
-    return outputs, residuals, Split(linear, tuple(reached))
+    return outputs, residuals, TangentHalf(linear, tuple(reached))
 
 
 def linearized(program: Program, wrt: tuple[bool, ...], computed: int = 0) -> Derived:
-    """The program inputs -> (outputs, residuals); `extra` is the `Split` that says what to do with residuals.
+    """The program inputs -> (outputs, residuals); `extra` is the `TangentHalf` that takes the residuals.
 
     For `computed`, here and below, see `derive`.
     """
-    def build(*primals: Any) -> tuple[list[Any], Split]:
-        outputs, residuals, split = linearize_in_place(program, primals, wrt)
-        return [*outputs, *residuals], Split(without_dead_code(split.linear), split.reached)
+    def build(*primals: Any) -> tuple[list[Any], TangentHalf]:
+        outputs, residuals, half = linearize_in_place(program, primals, wrt)
+        return [*outputs, *residuals], half._replace(linear=without_dead_code(half.linear))
 
     return derive(program, ("linearize", wrt), build, program.in_avals, computed)
 
 
-def pull_back(split: Split, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+def pull_back(half: TangentHalf, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
     """The cotangents of the inputs linearized in, given those of the reached outputs."""
-    linear = split.linear
+    linear = half.linear
     tangents = [Linear(aval) for aval in linear.in_avals[linear.captured:]]
     return backward(linear, [*residuals, *tangents], cotangents)[linear.captured:]
