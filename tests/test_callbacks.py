@@ -543,3 +543,13 @@ def test_equal_callbacks_are_called_each_by_itself(wrap: Any) -> None:
             jax.effects_barrier()
     assert [len(recorder.seen) > 0 for recorder in recorders] == [True] * 3
     assert len({len(recorder.seen) for recorder in recorders}) == 1
+
+
+@pytest.mark.parametrize(("ordered", "effect"), [(False, "Debug"), (True, "OrderedDebug")])
+def test_jax_is_told_what_is_ordered(ordered: bool, effect: str) -> None:
+    """On one CPU the order is kept either way: what shows it is the effect that jax knows of."""
+    def watched(x: Any) -> Any:
+        fxgrad.debug.callback(str, x, ordered=ordered)
+        return x
+
+    assert re.search(rf"\beffect={effect}\b", str(jax.make_jaxpr(fxgrad.interop.to_jax(watched))(1.0)))

@@ -96,6 +96,20 @@ def test_direct_gradients_are_those_of_the_gradient_program(function: Any, monke
     np.testing.assert_allclose(gradient, expected[1], atol=1e-12)
 
 
+@pytest.mark.usefixtures("fresh_tables")
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_direct_gradients_are_as_narrow_as_the_arguments(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "LONG", 1)
+    x = X.astype(dtype)
+    for function in (slices, lambda w: np.sum(np.sin(w) * w), lambda w: w[0] * w[1] * 2.0):
+        value, gradient = fxgrad.value_and_grad(function)(x)
+        assert value.dtype == gradient.dtype == dtype
+        _, back = fxgrad.vjp(function, x)
+        assert back(1.0)[0].dtype == dtype
+        for found, wanted in ((gradient, fxgrad.grad(function)(X)), (back(1.0)[0], fxgrad.grad(function)(X))):
+            np.testing.assert_allclose(found, wanted, rtol=1e-2, atol=1e-2)
+
+
 def test_what_is_not_known_of_single_operations_takes_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
     functions = [lambda x: fxgrad.lax.fori_loop(0, 3, lambda i, c: c * x, x).sum(),
                  lambda x: np.sum(fxgrad.checkpoint(np.sin)(x) * x), lambda x: np.sum(fxgrad.nn.softmax(x) * x)]
