@@ -86,7 +86,7 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence
                     if plan.fits(args, kwargs):
                         if plan.scoped or plan.arguments is not None:
                             return run(plan, args, kwargs)
-                        return plan.executable(*args, **kwargs)
+                        return plan.executable(*args, **kwargs) if kwargs else plan.executable(*args)
             except (ValueError, TypeError, UnsupportedError, OutdatedPlan) as error:
                 return state.refused(error, args, kwargs)
         return state.call(args, kwargs)

@@ -99,19 +99,22 @@ class KeyOfArguments(NamedTuple):
         positional = len(self.classes) - len(self.names)
 
         def constant(value: Any) -> str:
+            for number, known in enumerate(constants):
+                if known is value:
+                    return f"c{number}"
             constants.append(value)
             return f"c{len(constants) - 1}"
 
-        tests = [f"len(args) == {positional} and len(kwargs) == {len(self.names)}"]
+        tests = [f"len(kwargs) == {len(self.names)}" if self.names else "not kwargs", f"len(args) == {positional}"]
         for place, kind in enumerate(self.classes):
             named = place >= positional
             value = f"kwargs.get({constant(self.names[place - positional])})" if named else f"args[{place}]"
             tests.append(f"type(x := {value}) is {constant(kind)}")
             seen = () if self.seen is None else self.seen[place]
             if type(seen) is _Static:
-                tests.append(f"(x is {constant(seen.value)} or x == c{len(constants) - 1})")
+                tests.append(_equal("x", constant(seen.value)))
             else:
-                tests += [f"x.{name} {'is' if name == 'aval' else '=='} {constant(part)}"
+                tests += [f"x.aval is {constant(part)}" if name == "aval" else _equal(f"x.{name}", constant(part))
                           for name, part in zip(_ATTRIBUTES.get(kind, ()), seen, strict=False)]
         fits: Fits = _made(" and ".join(tests), len(constants))(*constants)
         return fits
@@ -124,6 +127,10 @@ FEW = 12
 
 def _has_many(args: Args, kwargs: Kwargs) -> bool:
     return len(args) + len(kwargs) > FEW
+
+
+def _equal(value: str, constant: str) -> str:
+    return f"((y := {value}) is {constant} or y == {constant})"
 
 
 @functools.lru_cache(maxsize=1024)

@@ -15,8 +15,12 @@ import fxgrad
 from benchmarks.problems import chain
 from benchmarks.workload import Absolute, Peer, Peers, Ratio, Workload, forget_programs, nothing
 from fxgrad.core.interpreter import run
-from fxgrad.frontend.flat import Traced, trace_flat
 from fxgrad.transforms.joint import grad_program
+
+try:
+    from fxgrad.frontend.flat import Traced, trace_flat
+except ImportError:  # a commit to compare with may have it at its former place
+    from fxgrad.control.flat import Traced, trace_flat  # type: ignore[import-not-found, no-redef]
 
 OPERATIONS = 1000
 
