@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from fxgrad.caches import cached
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
 from fxgrad.core.regions import How, Links
@@ -77,6 +79,7 @@ def cotangents_of(inputs: Sequence[Any], linear: Sequence[bool], found: Iterable
 # --- groups -------------------------------------------------------------------------------------------------
 
 
+_new: Callable[..., Any] = tuple.__new__
 Parts = TypeVar("Parts", bound=NamedTuple)
 
 
@@ -86,23 +89,27 @@ class Groups(Generic[Parts]):
     The list may be one of values, of their types, tangents or axes, or of marks.
 
     >>> class Inputs(NamedTuple):
-    ...     consts: list
-    ...     carry: list
-    >>> groups = Groups(Inputs, 1, 2)
+    ...     consts: Sequence
+    ...     carry: Sequence
+    >>> groups = groups_of(Inputs, 1, 2)
     >>> groups.split([10, 20, 21])
     Inputs(consts=[10], carry=[20, 21])
     >>> groups.each(chosen, [10, 20, 21], [True, False, True])
     Inputs(consts=[10], carry=[21])
     """
 
-    __slots__ = ("parts", "sizes")
+    __slots__ = ("_pieces", "parts", "sizes")
 
-    def __init__(self, parts: type[Parts], *sizes: int) -> None:
+    def __init__(self, parts: type[Parts], sizes: tuple[int, ...]) -> None:
         self.parts, self.sizes = parts, sizes
+        stops = [*itertools.accumulate(sizes[:-1]), None]
+        self._pieces: Callable[[Any], tuple[Any, ...]] = itemgetter(*map(slice, [0, *stops[:-1]], stops))
+        if len(sizes) == 1:  # `itemgetter` of one place gives no tuple
+            self._pieces = lambda values: (values,)
 
     def split(self, values: Sequence[Any]) -> Parts:
         """The groups of `values`; the last one gets what is too much, which checks of types find."""
-        return self.parts._make(divided(values, self.sizes))
+        return _new(self.parts, self._pieces(values))
 
     def each(self, function: Callable[..., Any], *lists: Sequence[Any]) -> Parts:
         """What `function` gives for each group, called with that of every list."""
@@ -128,6 +135,12 @@ class Groups(Generic[Parts]):
         return Links(how, sum(self.sizes[:number]), self.sizes[number])
 
 
+@cached("groups of operands", 1024)
+def groups_of(parts: type[Parts], *sizes: int) -> Groups[Parts]:
+    """Groups by these names and of these sizes, made once: loops split their operands at every run."""
+    return Groups(parts, sizes)
+
+
 def divided(values: Sequence[Any], sizes: Iterable[int]) -> list[list[Any]]:
     """`values` in pieces of these sizes; the last one gets what is left as well."""
     start, pieces = 0, []
@@ -147,20 +160,20 @@ def joined(groups: Iterable[Iterable[Any]]) -> list[Any]:
 class Step(NamedTuple):
     """The groups of the inputs of one step of a loop."""
 
-    consts: list[Any]
-    carry: list[Any]
+    consts: Sequence[Any]
+    carry: Sequence[Any]
 
 
 class Carry(NamedTuple):
     """The one group of the outputs of a step, and of a loop."""
 
-    carry: list[Any]
+    carry: Sequence[Any]
 
 
 def step_groups(program: Program) -> tuple[Groups[Step], Groups[Carry]]:
     """The inputs and the outputs of a step (constants, carry) -> carry."""
     carry = len(program.outputs)
-    return Groups(Step, len(program.inputs) - carry, carry), Groups(Carry, carry)
+    return groups_of(Step, len(program.inputs) - carry, carry), groups_of(Carry, carry)
 
 
 def derive_grouped(program: Program, key: Any, build: Callable[..., Sequence[Any]], **avals: Sequence[Aval]) -> Derived:

@@ -21,6 +21,7 @@ from fxgrad.control.groups import (
     chosen,
     cotangents_of,
     derive_grouped,
+    groups_of,
     moving,
     others,
     present,
@@ -85,13 +86,13 @@ def tangents_of_carry(program: Program, consts: Sequence[Any], carry: Sequence[A
 class Inputs(NamedTuple):
     """The groups of the inputs; `steps` is their number, one value."""
 
-    steps: list[Any]
-    consts: list[Any]
-    carry: list[Any]
+    steps: Sequence[Any]
+    consts: Sequence[Any]
+    carry: Sequence[Any]
 
 
 def _groups(program: Program, num_consts: int) -> Groups[Inputs]:
-    return Groups(Inputs, 1, num_consts, len(program.outputs))
+    return groups_of(Inputs, 1, num_consts, len(program.outputs))
 
 
 def _for_abstract(count: Aval, *avals: Aval, program: Program, num_consts: int) -> list[Aval]:
@@ -112,13 +113,13 @@ def _for_numpy(*values: Any, program: Program, num_consts: int) -> list[Any]:
     for _ in range(int(count)):
         carry = numpy_executor.call(program, [*consts, *carry])
     # Without a step the carry is the input itself, which nobody may be handed.
-    return carry if count > 0 else [np.copy(value)[()] for value in carry]
+    return [*carry] if count > 0 else [np.copy(value)[()] for value in carry]
 
 
 def _for_emit(lax: Any, *values: Any, program: Program, num_consts: int) -> list[Any]:
     (count,), consts, carry = _groups(program, num_consts).split(values)
     outputs: list[Any] = lax.fori_loop(
-        np.zeros((), count.dtype), count, lambda _, carry: xla_executor.emit(program, [*consts, *carry]), carry)
+        np.zeros((), count.dtype), count, lambda _, carry: xla_executor.emit(program, [*consts, *carry]), [*carry])
     return outputs
 
 

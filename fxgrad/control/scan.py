@@ -16,6 +16,7 @@ from fxgrad.control.groups import (
     chosen,
     cotangents_of,
     derive_grouped,
+    groups_of,
     joined,
     moving,
     others,
@@ -57,16 +58,16 @@ from fxgrad.transforms.transpose import backward
 class Inputs(NamedTuple):
     """The groups of the inputs; the program takes single entries of `xs`."""
 
-    consts: list[Any]
-    carry: list[Any]
-    xs: list[Any]
+    consts: Sequence[Any]
+    carry: Sequence[Any]
+    xs: Sequence[Any]
 
 
 class Outputs(NamedTuple):
     """The groups of the outputs; the program makes single entries of `ys`."""
 
-    carry: list[Any]
-    ys: list[Any]
+    carry: Sequence[Any]
+    ys: Sequence[Any]
 
 
 class Loop(NamedTuple):
@@ -80,11 +81,12 @@ class Loop(NamedTuple):
 
     def takes(self, program: Program) -> Groups[Inputs]:
         """The inputs of a scan of `program`, and those of the program."""
-        return Groups(Inputs, self.num_consts, self.num_carry, len(program.inputs) - self.num_consts - self.num_carry)
+        xs = len(program.inputs) - self.num_consts - self.num_carry
+        return groups_of(Inputs, self.num_consts, self.num_carry, xs)
 
     def makes(self, program: Program) -> Groups[Outputs]:
         """The outputs of a scan of `program`, and those of the program."""
-        return Groups(Outputs, self.num_carry, len(program.outputs) - self.num_carry)
+        return groups_of(Outputs, self.num_carry, len(program.outputs) - self.num_carry)
 
     def again(self, program: Program, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any]) -> list[Any]:
         """A scan of as many steps, in the same order."""
@@ -139,7 +141,7 @@ def _emit(lax: Any, *values: Any, program: Program, **params: Any) -> list[Any]:
     def step(current: Any, entries: Any) -> Any:
         return (*makes.split(xla_executor.emit(program, [*consts, *current, *entries])),)
 
-    final, stacks = lax.scan(step, carry, xs, loop.length, reverse=loop.reverse, unroll=loop.unroll)
+    final, stacks = lax.scan(step, [*carry], xs, loop.length, reverse=loop.reverse, unroll=loop.unroll)
     return [*final, *stacks]
 
 
@@ -184,7 +186,7 @@ class _Halves(NamedTuple):
     `hoisted` computes what does not change from step to step: further constants of both bodies.
     """
 
-    captured: list[Any]
+    captured: Sequence[Any]
     hoisted: Program
     parts: Partition
     wanted: Marks
@@ -193,11 +195,11 @@ class _Halves(NamedTuple):
 class _Half(NamedTuple):
     """The inputs of the tangent half: known constants, known entries and stacks, and the tangents of each group."""
 
-    fixed: list[Any]
-    entries: list[Any]
-    consts: list[Any]
-    carry: list[Any]
-    xs: list[Any]
+    fixed: Sequence[Any]
+    entries: Sequence[Any]
+    consts: Sequence[Any]
+    carry: Sequence[Any]
+    xs: Sequence[Any]
 
 
 def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, loop: Loop) -> tuple[list[Any], list[Any]]:
@@ -211,7 +213,7 @@ def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, loop: 
         return outputs, spread(_out_avals(program, loop), halves.wanted, [])
     moved = loop.takes(program).each(present, tangents)
     body, given = halves.parts.tangent, _Half(fixed, [*xs, *stacks], *moved)
-    takes = Groups(_Half, *map(len, given))
+    takes = groups_of(_Half, *map(len, given))
     at, needed = takes.split(range(len(body.inputs))), takes.split(used(body))
     # What is known and not used is left out.
     places = Inputs([*chosen(at.fixed, needed.fixed), *at.consts], at.carry,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
-from fxgrad.control.groups import Groups, are_linear, cotangents_of, joined, moving
+from fxgrad.control.groups import Groups, are_linear, cotangents_of, groups_of, joined, moving
 from fxgrad.control.wiring import dual_program, with_outputs
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register
@@ -36,24 +36,24 @@ Programs = tuple[Any, ...]
 class Inputs(NamedTuple):
     """The groups of the inputs: constants of each program, and the right-hand sides."""
 
-    matvec: list[Any]
-    solve: list[Any]
-    transposed_matvec: list[Any]
-    transposed_solve: list[Any]
-    rhs: list[Any]
+    matvec: Sequence[Any]
+    solve: Sequence[Any]
+    transposed_matvec: Sequence[Any]
+    transposed_solve: Sequence[Any]
+    rhs: Sequence[Any]
 
 
 class Outputs(NamedTuple):
     """The groups of the outputs: the solution, and what else the solver returns."""
 
-    solution: list[Any]
-    extra: list[Any]
+    solution: Sequence[Any]
+    extra: Sequence[Any]
 
 
 def _groups(programs: Programs, counts: Counts) -> tuple[Groups[Inputs], Groups[Outputs]]:
     matvec, solve, _, _ = programs
     size = len(matvec.outputs)
-    return Groups(Inputs, *counts, size), Groups(Outputs, size, len(solve.outputs) - size)
+    return groups_of(Inputs, *counts, size), groups_of(Outputs, size, len(solve.outputs) - size)
 
 
 def _bind(programs: Programs, given: Inputs) -> list[Any]:
@@ -206,17 +206,17 @@ class RootInputs(NamedTuple):
     constants of f, root, right-hand side).
     """
 
-    solver: list[Any]
-    function: list[Any]
-    tangent_solver: list[Any]
-    cotangent_solver: list[Any]
-    guess: list[Any]
+    solver: Sequence[Any]
+    function: Sequence[Any]
+    tangent_solver: Sequence[Any]
+    cotangent_solver: Sequence[Any]
+    guess: Sequence[Any]
 
 
 def _root_groups(programs: Programs, counts: Counts) -> tuple[Groups[RootInputs], Groups[Outputs]]:
     solver, function, _, _ = programs
     size = len(function.outputs)
-    return Groups(RootInputs, *counts, size), Groups(Outputs, size, len(solver.outputs) - size)
+    return groups_of(RootInputs, *counts, size), groups_of(Outputs, size, len(solver.outputs) - size)
 
 
 def _root_abstract(*avals: Aval, programs: Programs, counts: Counts) -> list[Aval]:

@@ -26,6 +26,7 @@ from fxgrad.control.groups import (
     cotangents_of,
     derive_grouped,
     divided,
+    groups_of,
     joined,
     moving,
     present,
@@ -71,29 +72,29 @@ def sweep(count: Any, step: Program, step_consts: Sequence[Any], back: Program, 
 class Inputs(NamedTuple):
     """The groups of the inputs; `steps` is their number, one value."""
 
-    steps: list[Any]
-    step_consts: list[Any]
-    back_consts: list[Any]
-    state: list[Any]
-    carry: list[Any]
+    steps: Sequence[Any]
+    step_consts: Sequence[Any]
+    back_consts: Sequence[Any]
+    state: Sequence[Any]
+    carry: Sequence[Any]
 
 
 class BackInputs(NamedTuple):
     """The groups of the inputs of `back`."""
 
-    consts: list[Any]
-    state: list[Any]
-    carry: list[Any]
+    consts: Sequence[Any]
+    state: Sequence[Any]
+    carry: Sequence[Any]
 
 
 def _groups(step: Program, back: Program, num_step_consts: int, num_back_consts: int) -> Groups[Inputs]:
-    return Groups(Inputs, 1, num_step_consts, num_back_consts, len(step.outputs), len(back.outputs))
+    return groups_of(Inputs, 1, num_step_consts, num_back_consts, len(step.outputs), len(back.outputs))
 
 
 def _back_groups(step: Program, back: Program) -> tuple[Groups[BackInputs], Groups[Carry]]:
     """The inputs and the outputs of `back`."""
     state, carry = len(step.outputs), len(back.outputs)
-    return Groups(BackInputs, len(back.inputs) - state - carry, state, carry), Groups(Carry, carry)
+    return groups_of(BackInputs, len(back.inputs) - state - carry, state, carry), groups_of(Carry, carry)
 
 
 def _abstract(*avals: Aval, step: Program, back: Program, **counts: int) -> list[Aval]:
@@ -117,7 +118,7 @@ def _run_numpy(*values: Any, step: Program, back: Program, **counts: int) -> lis
     begun = bool(states)
     while states:
         carry = numpy_executor.call(back, [*back_consts, *states.pop(), *carry])
-    return carry if begun else [np.copy(value)[()] for value in carry]
+    return [*carry] if begun else [np.copy(value)[()] for value in carry]
 
 
 # --- with a table of states -------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from fxgrad.control.groups import (
     are_linear,
     chosen,
     derive_grouped,
+    groups_of,
     merged,
     moving,
     present,
@@ -59,13 +60,13 @@ from fxgrad.transforms.batch import batched_program
 class Inputs(NamedTuple):
     """The groups of the inputs."""
 
-    condition_consts: list[Any]
-    body_consts: list[Any]
-    carry: list[Any]
+    condition_consts: Sequence[Any]
+    body_consts: Sequence[Any]
+    carry: Sequence[Any]
 
 
 def _groups(body: Program, num_condition_consts: int, num_body_consts: int) -> Groups[Inputs]:
-    return Groups(Inputs, num_condition_consts, num_body_consts, len(body.outputs))
+    return groups_of(Inputs, num_condition_consts, num_body_consts, len(body.outputs))
 
 
 def _while_abstract(*avals: Aval, condition: Program, body: Program, **counts: int) -> list[Aval]:
@@ -83,14 +84,14 @@ def _while_numpy(*values: Any, condition: Program, body: Program, **counts: int)
     begun = False
     while numpy_executor.call(condition, [*asked, *carry])[0]:
         carry, begun = numpy_executor.call(body, [*given, *carry]), True
-    return carry if begun else [np.copy(value)[()] for value in carry]
+    return [*carry] if begun else [np.copy(value)[()] for value in carry]
 
 
 def _while_emit(lax: Any, *values: Any, condition: Program, body: Program, **counts: int) -> list[Any]:
     asked, given, carry = _groups(body, **counts).split(values)
     outputs: list[Any] = lax.while_loop(
         lambda carry: xla_executor.emit(condition, [*asked, *carry])[0],
-        lambda carry: xla_executor.emit(body, [*given, *carry]), carry)
+        lambda carry: xla_executor.emit(body, [*given, *carry]), [*carry])
     return outputs
 
 
