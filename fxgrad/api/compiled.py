@@ -26,7 +26,7 @@ from fxgrad.api.executables import (
     has_wide_outputs,
 )
 from fxgrad.api.inner_traces import InnerTraces
-from fxgrad.api.keys import Key, is_jax_tracer, key_of, key_of_leaves, learn
+from fxgrad.api.keys import Key, is_jax_tracer, key_of, key_of_leaves
 from fxgrad.api.plans import Plan, Plans, run
 from fxgrad.api.stages import Stage
 from fxgrad.api.static_arguments import Args, Kwargs, StaticArguments
@@ -168,7 +168,6 @@ class _JittedFunction:
     def _run(self, args: Args, kwargs: Kwargs) -> Any:
         """Looks up the plan of a call, or makes it, and runs it."""
         self._static.check_hashable(args, kwargs)
-        learn(args)
         executables = self._of_default()
         self.plans = executables.plans
         plan, traced = None, None

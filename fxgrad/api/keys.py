@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -46,22 +46,23 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
 jax for them would start its backends."""
 
 
-def learn(leaves: Iterable[Any]) -> None:
-    """Enters the classes of jax's arrays among `leaves`."""
-    for leaf in leaves:
-        if type(leaf) not in _ATTRIBUTES and isinstance(leaf, jax.Array) and not is_jax_tracer(leaf):
-            # An array of jax's has its type in one object, and there is one such object for a type.
-            _ATTRIBUTES[type(leaf)] = ("aval",) if hasattr(leaf, "aval") else ("shape", "dtype", "weak_type")
-
-
 def is_jax_tracer(value: Any) -> bool:
     """Whether a value belongs to a trace of jax, and so is right for one call only."""
     return isinstance(value, jax.core.Tracer)
 
 
+def _attributes(value: Any) -> tuple[str, ...] | None:
+    """What tells the types of values of the same class apart; None for values that have no type of their own."""
+    kind = type(value)
+    if kind not in _ATTRIBUTES and isinstance(value, jax.Array) and not is_jax_tracer(value):
+        # An array of jax's has its type in one object, and there is one such object for a type.
+        _ATTRIBUTES[kind] = ("aval",) if hasattr(value, "aval") else ("shape", "dtype", "weak_type")
+    return _ATTRIBUTES.get(kind)
+
+
 def _seen(values: Sequence[Any]) -> tuple[Any, ...] | None:
-    """What tells the types of values of their classes apart; None if there is a value of which no one knows it."""
-    attributes = [_ATTRIBUTES.get(type(value)) for value in values]
+    """What tells the types of values of their classes apart; None if that is not known of one."""
+    attributes = [*map(_attributes, values)]
     return None if None in attributes else tuple([
         tuple([getattr(value, name) for name in names or ()]) for value, names in zip(values, attributes, strict=True)])
 

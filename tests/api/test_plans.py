@@ -19,7 +19,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.api import plans
+from fxgrad.api import keys, plans
 from fxgrad.api.keys import FEW, key_of
 from fxgrad.api.static_arguments import StaticArguments
 
@@ -92,14 +92,12 @@ def test_every_kind_of_argument_after_every_other(beside: int, shared: bool) -> 
 @pytest.mark.slow
 def test_keys_are_equal_for_arguments_of_equal_types_alone() -> None:
     static = StaticArguments(lambda x: x, None, None)
-    for value in KINDS.values():
-        fxgrad.jit(doubled)(value())  # so that jax's classes are known
-    keys = {name: key_of(static, (value(),), {}) for name, value in KINDS.items()}
+    made = {name: key_of(static, (value(),), {}) for name, value in KINDS.items()}
     alike = {frozenset({"float32", "again"}), frozenset({"float", "minus zero"})}
-    for (one, first), (other, second) in itertools.combinations(keys.items(), 2):
+    for (one, first), (other, second) in itertools.combinations(made.items(), 2):
         assert (first == second) == ({one, other} in alike), (one, other)
         assert first.fits()((KINDS[other](),), {}) == (first == second), (one, other)
-    for name, key in keys.items():
+    for name, key in made.items():
         assert key.fits()((KINDS[name](),), {}), name
         assert not key.fits()((KINDS[name](), 1.0), {})
         assert not key.fits()((), {"x": KINDS[name]()})
@@ -293,6 +291,20 @@ def test_many_signatures_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
         for size in range(9):
             np.testing.assert_array_equal(function(np.zeros(size, np.float32)), np.ones(size))
     assert len(traces) == 9
+
+
+@pytest.mark.parametrize("given", [{"a": jnp.ones(3)}, jnp.ones(3), (jnp.ones(3),) * 20], ids=["dict", "array", "many"])
+def test_every_function_has_a_plan_at_its_third_call(given: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where arrays of jax's were not met before, and with a shared executable."""
+    monkeypatch.delitem(keys._ATTRIBUTES, type(jnp.ones(1)))
+    for k in (2.0, 3.0, 4.0):
+        def scaled(tree: Any, k: float = k) -> Any:
+            return jax.tree.map(lambda x: x * k, tree)
+        function = fxgrad.jit(scaled)
+        for _ in range(2):
+            function(given)
+        table = next(cell.cell_contents for cell in function.__closure__ if hasattr(cell.cell_contents, "plans")).plans
+        assert [plan.fits((given,), {}) for plan in table.recent] == [True]
 
 
 def test_clear_cache_traces_anew() -> None:
