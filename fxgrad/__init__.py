@@ -58,12 +58,12 @@ from fxgrad.core.interpreter import Interpreter
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
 from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.regions import Links, Region
-from fxgrad.core.tape import bind
 from fxgrad.derivation.simplify import simplify
 from fxgrad.interop import from_jax, import_jaxpr, to_jax
 from fxgrad.lax import associative_scan, cond, fori_loop, map, scan, switch, while_loop  # noqa: A004  (jax's name)
 from fxgrad.ops.space import instantiate
 from fxgrad.show import parse
+from fxgrad.tracing.tape import bind
 
 float0 = dtypes.float0
 ShapeDtypeStruct = tree.ShapeDtypeStruct

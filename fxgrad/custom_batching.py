@@ -7,12 +7,12 @@ from typing import Any
 
 from fxgrad import tree
 from fxgrad.control.mapped_rule import custom_vmap_p
-from fxgrad.core.recording import SHARED
-from fxgrad.core.tape import aval_of, bind, innermost_for
 from fxgrad.errors import ArgumentError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import Traced, check_leaf, just, trace_flat, transformation
 from fxgrad.lax.loops import map as lax_map
 from fxgrad.tracebacks import boundary
+from fxgrad.tracing.tape import aval_of, bind, innermost_for
+from fxgrad.tracing.trace import SHARED
 
 __all__ = ["custom_vmap", "sequential_vmap"]
 

@@ -14,13 +14,13 @@ import numpy as np
 from fxgrad import tree
 from fxgrad.analyses.key_reuse import check_program
 from fxgrad.core.program import Program
-from fxgrad.core.recording import WRITTEN
-from fxgrad.core.tape import bind
 from fxgrad.core.told import Told
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.callback import debug_callback_p, host_function
 from fxgrad.frontend.flat import check_leaf, indexed_names, nth, trace_flat
+from fxgrad.tracing.tape import bind
+from fxgrad.tracing.trace import WRITTEN
+from fxgrad.tracing.tracer import Tracer
 
 __all__ = ["callback", "check_key_reuse", "print", "value"]
 

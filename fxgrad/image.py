@@ -11,10 +11,10 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad import numpy as fnp
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, as_shape, axis_of, is_concrete, promoted_inexact, settled, shape_of
 from fxgrad.ops.space import convert
+from fxgrad.tracing.tape import aval_of
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
 

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import as_array, constant, shape_of
 from fxgrad.numpy.reductions import max as max_of
@@ -21,6 +19,8 @@ from fxgrad.ops.pool import identity_of
 from fxgrad.ops.reductions import reduce_max, reduce_min, reduce_prod
 from fxgrad.ops.space import convert, reduce_sum, reshape
 from fxgrad.ops.windows import Windows
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.tracer import Tracer
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 

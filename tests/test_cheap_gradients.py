@@ -13,10 +13,10 @@ import fxgrad.numpy as fnp
 from fxgrad import nn
 from fxgrad.analyses.cost import cost
 from fxgrad.core.primitive import Absent, Primitive
-from fxgrad.core.tape import bind
 from fxgrad.dtypes import is_inexact
 from fxgrad.errors import FxgradError
 from fxgrad.scipy import linalg
+from fxgrad.tracing.tape import bind
 from tests.samples import all_samples
 
 SAMPLES = all_samples()

@@ -14,7 +14,6 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import nn
 from fxgrad.core.avals import array_aval
-from fxgrad.core.recording import OWN, trace
 from fxgrad.core.symbolic import Zero
 from fxgrad.errors import FxgradError
 from fxgrad.ops import arithmetic, exponential, parts
@@ -27,6 +26,7 @@ from fxgrad.ops.space import instantiate
 from fxgrad.ops.special import bessel_i0e, bessel_i1e
 from fxgrad.scipy import special
 from fxgrad.testing import check_grads
+from fxgrad.tracing.trace import OWN, trace
 from fxgrad.transforms.forward import forward
 
 INF, NAN = np.inf, np.nan

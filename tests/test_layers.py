@@ -17,6 +17,7 @@ FILES = sorted((ROOT / "fxgrad").rglob("*.py"))
 LAYERS = [
     ["caches", "shared_state", "errors", "written", "advice", "tracebacks", "config", "dtypes", "tree", "tree_util"],
     ["core"],
+    ["tracing"],
     ["derivation"],
     ["ops"],
     ["analyses"],
@@ -55,7 +56,7 @@ class Import(NamedTuple):
 
 
 def module_name(path: Path) -> str:
-    """`fxgrad.core.tape` of its file; a package's own file is `fxgrad.core.__init__`."""
+    """`fxgrad.tracing.tape` of its file; a package's own file is `fxgrad.core.__init__`."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
@@ -144,12 +145,12 @@ def test_a_file_says_what_it_owns_and_is_short() -> None:
     assert not {path: count for path, count in lines.items() if count > FILE_LIMIT}, f"more than {FILE_LIMIT} lines"
 
 
-def test_only_core_knows_the_keys_of_the_table_of_recordings() -> None:
+def test_only_tracing_knows_the_keys_of_the_table_of_recordings() -> None:
     of_tapes = {"node", "nodes"}
-    others = [path for path in FILES if not is_within(module_name(path), ["core", "derivation"])]
+    others = [path for path in FILES if not is_within(module_name(path), ["tracing", "derivation"])]
     found = [f"{path}:{each.lineno} reads .{each.attr}" for path in others
              for each in ast.walk(tree_of(path)) if isinstance(each, ast.Attribute) and each.attr in of_tapes]
-    assert not found, "\n".join(found) + "\nask `Tape.recall`, or the functions of `core/recall.py`"
+    assert not found, "\n".join(found) + "\nask `Tape.recall`, or the functions of `tracing/recall.py`"
 
 
 def test_the_reader_of_imports_sees_each_form() -> None:
@@ -161,7 +162,7 @@ if TYPE_CHECKING:
     import fxgrad.core
 def function():
     from jax import lax
-    importlib.import_module('fxgrad.core.tape')
+    importlib.import_module('fxgrad.tracing.tape')
 """
     assert [tuple(found) for found in _imports(ast.parse(source), hidden=False, typing=False)] == [
         ("jax.numpy", 2, False, False),
@@ -170,5 +171,5 @@ def function():
         ("fxgrad.core.avals", 4, False, False),
         ("fxgrad.core.__init__", 6, False, True),
         ("jax", 8, True, False),
-        ("fxgrad.core.tape", 9, True, False),
+        ("fxgrad.tracing.tape", 9, True, False),
     ]

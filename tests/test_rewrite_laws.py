@@ -17,15 +17,15 @@ import pytest
 
 from fxgrad import config
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.interpreter import run
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
-from fxgrad.core.recording import OWN, trace
-from fxgrad.core.tape import bind
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.derivation.simplify import simplify
 from fxgrad.errors import FxgradError
 from fxgrad.ops.space import broadcast_to_p, reshape_p, transpose_p
+from fxgrad.tracing.apply import apply_program
+from fxgrad.tracing.tape import bind
+from fxgrad.tracing.trace import OWN, trace
 from tests.samples import COMPLEX, INTEGER, REAL, all_samples
 from tests.test_laws import COMPILED
 
@@ -133,7 +133,7 @@ def hold(primitive: Primitive, params: dict[str, Any], operands: Sequence[Operan
     if primitive.name in COMPILED:
         return  # their kernels take long, and longest where arguments are out of all range
     with np.errstate(all="ignore"):
-        before, after = run(program, args), run(simple, args)
+        before, after = apply_program(program, args), apply_program(simple, args)
     for plain, simpler in zip(before, after, strict=True):
         assert bits(plain) == bits(simpler), f"{program}\nis not\n{simple}"
 

@@ -10,9 +10,7 @@ import pytest
 
 import fxgrad
 from fxgrad.core.avals import Aval, Literal, array_aval
-from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program
-from fxgrad.core.recording import OWN, trace
 from fxgrad.derivation.simplify import simplify
 from fxgrad.ops import arithmetic, exponential, parts
 from fxgrad.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
@@ -23,6 +21,8 @@ from fxgrad.ops.exponential import exp, integer_pow, square
 from fxgrad.ops.ordering import sort
 from fxgrad.ops.parts import ceil, conj, floor, imag, real
 from fxgrad.ops.reductions import reduce_and, reduce_max, reduce_min, reduce_prod, reduce_xor
+from fxgrad.tracing.apply import apply_program
+from fxgrad.tracing.trace import OWN, trace
 
 NUMBERS = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.1, -3.3, 5e-324, 1e308, 1.5])
 X, Y = (each.ravel() for each in np.meshgrid(NUMBERS, NUMBERS))
@@ -49,7 +49,7 @@ def bits(value: Any) -> Any:
 def check(function: Callable[..., Any], args: tuple[Any, ...], expected: int) -> None:
     plain, simple = programs(function, *args)
     with np.errstate(all="ignore"):
-        assert bits(run(simple, args)[0]) == bits(run(plain, args)[0])
+        assert bits(apply_program(simple, args)[0]) == bits(apply_program(plain, args)[0])
     assert len(simple.equations) == expected, simple
 
 
@@ -72,7 +72,7 @@ def test_literals(operation: Callable[..., Any], number: float) -> None:
     for function in (lambda x: operation(x, literal(number)), lambda x: operation(literal(number), x)):
         plain, simple = programs(function, X)
         with np.errstate(all="ignore"):
-            assert bits(run(simple, [X])[0]) == bits(run(plain, [X])[0])
+            assert bits(apply_program(simple, [X])[0]) == bits(apply_program(plain, [X])[0])
 
 
 @pytest.mark.parametrize(("operation", "number", "expected"), [

@@ -13,8 +13,6 @@ import pytest
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
 from fxgrad.core.symbolic import Linear
-from fxgrad.core.tape import bind
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError
 from fxgrad.ops.arithmetic import mul, mul_p, neg, stop_gradient
 from fxgrad.ops.comparison import gt
@@ -24,6 +22,8 @@ from fxgrad.ops.shaping import rev
 from fxgrad.ops.space import move_axis, reduce_sum, unbroadcast
 from fxgrad.ops.trigonometric import cos, sin, sin_p
 from fxgrad.testing import LAWS, TOLERANCES, LawError, check_grads, check_laws, check_primitive
+from fxgrad.tracing.tape import bind
+from fxgrad.tracing.tracer import Tracer
 
 X, Y = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]]), np.array([0.3, 0.7, -1.1])
 

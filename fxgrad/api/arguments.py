@@ -11,10 +11,10 @@ from fxgrad import dtypes, tree
 from fxgrad.core.arrays import Array, handed, returned
 from fxgrad.core.avals import Aval, array_aval
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import check_leaf, indexed_names, leaf_aval, nth, transformation
 from fxgrad.ops.space import convert
+from fxgrad.tracing.tracer import Tracer
 from fxgrad.tree import TreeDef
 
 Argnums = int | Sequence[int]

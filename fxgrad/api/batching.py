@@ -13,13 +13,13 @@ from fxgrad import tree
 from fxgrad.api.arguments import check_chunk_size, transformation
 from fxgrad.core.arrays import handed
 from fxgrad.core.avals import Aval, plain
-from fxgrad.core.interpreter import run
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.frontend.flat import check_leaf, just, parameter_names, trace_flat
 from fxgrad.ops.joining import concatenate
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.tracebacks import boundary
+from fxgrad.tracing.apply import apply_program
+from fxgrad.tracing.tape import aval_of
 from fxgrad.transforms.batch import batched_program, batching_over
 
 Axes = Any
@@ -114,7 +114,7 @@ def _run(name: str, traced: Any, size: int, positions: tuple[int, ...], out_axes
             raise ArgumentError(at_user_line(
                 f"vmap: out_axes is None for {path} of {name}, which depends on mapped arguments, so its entries "
                 "differ. Write an int there, such as out_axes=0"))
-    return plain(run(derived.program, [*derived.captured, *traced.captured, *values]))
+    return plain(apply_program(derived.program, [*derived.captured, *traced.captured, *values]))
 
 
 def _joined(parts: Sequence[list[Any]], axes: Sequence[int | None]) -> list[Any]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from fxgrad import tree
 from fxgrad.core.avals import Aval
-from fxgrad.core.tape import bind
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.frontend.callback import host_function, io_callback_p, pure_callback_p
 from fxgrad.frontend.flat import described_aval, just
+from fxgrad.tracing.tape import bind
 
 VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all")
 

@@ -9,12 +9,12 @@ from fxgrad import dtypes, tree
 from fxgrad.api.arguments import match_trees
 from fxgrad.api.custom import custom_vjp
 from fxgrad.core.avals import struct_aval
-from fxgrad.core.interpreter import run
-from fxgrad.core.recording import OWN
-from fxgrad.core.tape import aval_of
-from fxgrad.core.tracer import Tracer
 from fxgrad.frontend.flat import trace_flat, transformation
 from fxgrad.tracebacks import boundary
+from fxgrad.tracing.apply import apply_program
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.trace import OWN
+from fxgrad.tracing.tracer import Tracer
 
 
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,7 +87,7 @@ def _converted(fun: Callable[..., Any], examples: tuple[Any, ...]) -> tuple[Call
         captured = list(traced.captured)
         for index, value in zip(hoisted, found, strict=True):
             captured[index] = value
-        return tree.unflatten(traced.out_tree, run(traced.program, [*captured, *values]))
+        return tree.unflatten(traced.out_tree, apply_program(traced.program, [*captured, *values]))
     return converted, [traced.captured[index] for index in hoisted]
 
 

@@ -35,13 +35,13 @@ from fxgrad.config import default_float
 from fxgrad.control.call import jit_call_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.facts import consults, has_effects, needs_x64
-from fxgrad.core.recording import SHARED, WRITTEN, Mode
-from fxgrad.core.tape import axes_in_scope, bind, current, innermost_for
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
 from fxgrad.executors.xla import x64
 from fxgrad.frontend.flat import Traced, leaf_aval, trace_flat
 from fxgrad.tracebacks import boundary
+from fxgrad.tracing.tape import axes_in_scope, bind, current, innermost_for
+from fxgrad.tracing.trace import SHARED, WRITTEN, Mode
 
 
 def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[int] | None = None,

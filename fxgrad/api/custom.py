@@ -13,15 +13,15 @@ from fxgrad.api.custom_calls import Call, arity, nondiff_positions
 from fxgrad.control.custom import Flat, custom_jvp_p, custom_vjp_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.told import told
-from fxgrad.core.tracer import Tracer
 from fxgrad.derivation.consultation import consult
 from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import LEAF, Traced, check_leaf, leaf_aval, origin_of
 from fxgrad.ops import arithmetic
 from fxgrad.ops.space import convert, instantiate
 from fxgrad.tracebacks import boundary
+from fxgrad.tracing.tape import aval_of, bind
+from fxgrad.tracing.tracer import Tracer
 
 
 class _CapturedInputs:

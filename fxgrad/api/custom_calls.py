@@ -8,7 +8,6 @@ from typing import Any
 
 from fxgrad import tree
 from fxgrad.control.custom import Flat
-from fxgrad.core.tape import aval_of, innermost_for
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.frontend.flat import (
     Traced,
@@ -20,6 +19,7 @@ from fxgrad.frontend.flat import (
     trace_flat,
     with_static,
 )
+from fxgrad.tracing.tape import aval_of, innermost_for
 
 
 class Call:

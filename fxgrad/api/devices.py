@@ -9,8 +9,8 @@ import numpy as np
 
 from fxgrad import tree
 from fxgrad.core.avals import keys_to_jax, to_numpy
-from fxgrad.core.tracer import Tracer
 from fxgrad.executors.xla import x64
+from fxgrad.tracing.tracer import Tracer
 
 
 def devices(backend: str | None = None) -> list[Any]:

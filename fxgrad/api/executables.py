@@ -20,11 +20,11 @@ from fxgrad.api.static_arguments import Args, Kwargs
 from fxgrad.core.avals import Aval, check_dtype, keys_to_jax
 from fxgrad.core.facts import fact, needs_x64
 from fxgrad.core.program import Program
-from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType, float0, from_jax, is_64bit, is_key
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.executors.xla import emit, x64
 from fxgrad.frontend.flat import Traced, leaf_aval
+from fxgrad.tracing.tracer import Tracer
 from fxgrad.tree import TreeDef
 
 Executable = Callable[..., Any]

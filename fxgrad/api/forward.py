@@ -11,13 +11,13 @@ from fxgrad import tree
 from fxgrad.api.arguments import Argnums, gradient_leaf, leaf_avals, match_trees, select, tangent_leaf, transformation
 from fxgrad.api.reverse import trace_differentiated
 from fxgrad.core.avals import Aval, plain
-from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program
 from fxgrad.core.symbolic import Zero
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.frontend.flat import just, nth
 from fxgrad.ops.space import zeros
 from fxgrad.tracebacks import boundary
+from fxgrad.tracing.apply import apply_program
 from fxgrad.transforms.forward import ONE, has_tangent, is_one, jvp_program
 from fxgrad.transforms.linearize import linearized
 
@@ -124,7 +124,7 @@ class Linearized:
         given = [tangent_leaf("linearize", leaf, aval, just(f"tangent {index}"))
                  for index, (leaf, aval) in enumerate(zip(leaves, self._avals, strict=True))]
         present = [value for value in given if type(value) is not Zero]
-        results = iter(plain(run(self._split.linear, [*self._residuals, *present])))
+        results = iter(plain(apply_program(self._split.linear, [*self._residuals, *present])))
         outputs = [next(results) if reached else _zeros(aval)
                    for aval, reached in zip(self._out_avals, self._split.reached, strict=False)]
         return tree.unflatten(self._out_tree, [gradient_leaf(value, aval) for value, aval in

@@ -8,10 +8,10 @@ from typing import Any
 from fxgrad.api.calls import Call
 from fxgrad.config import default_float
 from fxgrad.core.avals import Aval
-from fxgrad.core.recording import SHARED, Mode
-from fxgrad.core.tape import axes_in_scope, takes_literals
 from fxgrad.derivation.derive import holds_tracers
 from fxgrad.frontend.flat import Traced
+from fxgrad.tracing.tape import axes_in_scope, takes_literals
+from fxgrad.tracing.trace import SHARED, Mode
 
 _TRACES = 256
 

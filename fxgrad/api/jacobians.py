@@ -19,11 +19,8 @@ from fxgrad.api.arguments import (
 from fxgrad.api.forward import jvp_of
 from fxgrad.api.reverse import grad, trace_differentiated
 from fxgrad.core.avals import Aval, plain
-from fxgrad.core.interpreter import evaluate
 from fxgrad.core.program import Program
-from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of
 from fxgrad.derivation.derive import Derived, derive
 from fxgrad.errors import ArgumentError, DTypeError, at_user_line, function_name
 from fxgrad.frontend.flat import Traced
@@ -32,6 +29,9 @@ from fxgrad.ops.joining import concatenate
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import full, instantiate, move_axis, reshape, zeros
 from fxgrad.tracebacks import boundary
+from fxgrad.tracing.apply import apply_equations
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.trace import WRITTEN, trace
 from fxgrad.transforms.batch import Batch, Batched, put_axis
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearize_in_place, pull_back
@@ -176,7 +176,7 @@ def _jacobian_program(traced: Traced, main: int, mode: Mode, chunk_size: int | N
 
         def push(tangents: Sequence[Any], size: int | None) -> list[Any]:
             if size is None:
-                found = evaluate(half.linear, [*residuals, *tangents])
+                found = apply_equations(half.linear, [*residuals, *tangents])
                 return [instantiate(value) for value in spread(program.out_avals, half.reached, found)[:main]]
             results = Batch(size).run(half.linear, [*(Batched(value, None) for value in residuals),
                                                      *(Batched(tangent, 0) for tangent in tangents)])

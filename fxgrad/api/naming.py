@@ -8,10 +8,10 @@ from typing import Any
 
 from fxgrad import tree
 from fxgrad.control.call import named_call_p
-from fxgrad.core.recording import SHARED
-from fxgrad.core.tape import aval_of, bind, innermost_for
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.frontend.flat import leaf_aval, trace_flat, transformation
+from fxgrad.tracing.tape import aval_of, bind, innermost_for
+from fxgrad.tracing.trace import SHARED
 
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:

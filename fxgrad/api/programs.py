@@ -9,10 +9,10 @@ from fxgrad import tree
 from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.core.avals import struct_of
 from fxgrad.core.program import Program, Signature
-from fxgrad.core.recording import WRITTEN
 from fxgrad.errors import function_name
 from fxgrad.frontend.flat import Traced, described_aval, just, parameter_names, trace_flat, with_static
 from fxgrad.tracebacks import boundary
+from fxgrad.tracing.trace import WRITTEN
 
 
 def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()) -> Callable[..., Program]:

@@ -9,15 +9,15 @@ from fxgrad import tree
 from fxgrad.api.arguments import Selected, gradient_leaf, match_trees, tangent_leaf
 from fxgrad.core.avals import Aval, plain
 from fxgrad.core.program import Program
-from fxgrad.core.recording import is_tracing
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of
 from fxgrad.derivation.derive import derive
 from fxgrad.executors import direct
 from fxgrad.executors.xla import is_jax
 from fxgrad.frontend.flat import just
 from fxgrad.ops.space import instantiate
 from fxgrad.tracebacks import boundary
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.trace import is_tracing
 from fxgrad.transforms.forward import has_tangent
 from fxgrad.transforms.linearize import linearized, pull_back
 from fxgrad.tree import TreeDef

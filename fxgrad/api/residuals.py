@@ -13,9 +13,6 @@ from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.control.checkpoint import checkpoint_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program, Source, Var
-from fxgrad.core.recording import WRITTEN
-from fxgrad.core.tape import aval_of, bind, innermost_for
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.frontend.flat import (
     check_leaf,
@@ -28,6 +25,9 @@ from fxgrad.frontend.flat import (
 )
 from fxgrad.ops import arithmetic
 from fxgrad.tracebacks import boundary
+from fxgrad.tracing.tape import aval_of, bind, innermost_for
+from fxgrad.tracing.trace import WRITTEN
+from fxgrad.tracing.tracer import Tracer
 from fxgrad.transforms.forward import has_tangent
 from fxgrad.transforms.linearize import linearized
 

@@ -24,9 +24,6 @@ from fxgrad.api.arguments import (
 )
 from fxgrad.api.pullbacks import Form, LongPullback, Pullback
 from fxgrad.core.avals import Aval, plain
-from fxgrad.core.interpreter import run
-from fxgrad.core.recording import SELECTIVE, Beginnings, is_tracing, new_tape
-from fxgrad.core.tape import Tape
 from fxgrad.derivation.derive import Derived
 from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line, function_name
 from fxgrad.executors import direct
@@ -43,6 +40,9 @@ from fxgrad.frontend.flat import (
 )
 from fxgrad.ops.space import instantiate
 from fxgrad.tracebacks import boundary, shortened
+from fxgrad.tracing.apply import apply_program
+from fxgrad.tracing.tape import Tape
+from fxgrad.tracing.trace import SELECTIVE, Beginnings, is_tracing, new_tape
 from fxgrad.transforms.forward import has_tangent
 from fxgrad.transforms.joint import grad_program
 from fxgrad.transforms.linearize import linearized
@@ -136,7 +136,7 @@ class _Differentiation:
             found, forced = self._derived(call, avals)
             if place is not None and not found.holds_once:
                 tape.remember(place, found)
-        outputs = run(found.program, [*found.captured, *tape.captured, *selected.leaves, *forced])
+        outputs = apply_program(found.program, [*found.captured, *tape.captured, *selected.leaves, *forced])
         if tape.parent is not None:  # which recorded it
             outputs = plain(outputs)
         count = len(leaves) if self._key[2] else 0
@@ -311,7 +311,7 @@ def _refuse_affine(fun: Any, traced: Traced) -> None:
     program = traced.program
     if is_tracing():
         return
-    at_zero = run(program, [*traced.captured, *(np.zeros(var.aval.shape, var.aval.dtype)
+    at_zero = apply_program(program, [*traced.captured, *(np.zeros(var.aval.shape, var.aval.dtype)
                                                 for var in program.inputs[program.captured:])])
     for value in at_zero:
         if np.any((np.asarray(value) != 0) & (np.asarray(value) == np.asarray(value))):  # a NaN says nothing

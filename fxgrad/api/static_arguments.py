@@ -11,9 +11,9 @@ import numpy as np
 
 from fxgrad import tree
 from fxgrad.core.avals import check_dtype
-from fxgrad.core.tracer import Tracer, leaked
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.frontend.flat import keyword_names, leaf_aval, parameter_names, with_static
+from fxgrad.tracing.tracer import Tracer, leaked
 from fxgrad.tree import TreeDef
 
 Args = tuple[Any, ...]

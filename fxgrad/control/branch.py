@@ -14,11 +14,9 @@ from fxgrad.control.lanes import from_live_lanes, passed_through, refuse_actions
 from fxgrad.control.partition import keep_by_cost, partition
 from fxgrad.control.wiring import apart, dual_outputs, dual_program, rewired
 from fxgrad.core.avals import Aval
-from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program, Var
 from fxgrad.core.regions import Region, whole
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.derive import Derived, derive
 from fxgrad.errors import DTypeError, ProgramError
 from fxgrad.executors import numpy as numpy_executor
@@ -28,6 +26,8 @@ from fxgrad.ops.comparison import eq
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.reductions import reduce_or
 from fxgrad.ops.space import convert, instantiate, zeros
+from fxgrad.tracing.apply import apply_equations
+from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.transforms.batch import batched_program
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearized
@@ -145,7 +145,7 @@ def _places(slots: Sequence[Aval], saved: Sequence[Var]) -> tuple[int, ...]:
 def _filled(program: Program, count: int, slots: Sequence[Aval], places: tuple[int, ...]) -> Program:
     """`program` with its saved values in their slots, and zeros in the slots of other branches."""
     def build(*values: Any) -> tuple[list[Any], None]:
-        results = evaluate(program, values)
+        results = apply_equations(program, values)
         filled = dict(zip(places, results[count:], strict=True))
         return [*results[:count], *(filled[slot] if slot in filled else zeros(aval)
                                     for slot, aval in enumerate(slots))], None
@@ -186,7 +186,7 @@ def _batch_by_selecting(size: int, index: Any, operands: list[Any], axes: Sequen
         given, in_axes = from_live_lanes(mask, size, operands, axes)
         derived = batched_program(branch, size, tuple(in_axes))
         results.append(_if_any(mask, derived, given) if size and _may_be_long(branch) else
-                       evaluate(derived.program, [*derived.captured, *given]))
+                       apply_equations(derived.program, [*derived.captured, *given]))
     passed = passed_through(branches, axes)
     outputs = [select_n(spread_over(which, len(aval_of(cases[0]).shape)), *cases) if place is None else operands[place]
                for place, cases in zip(passed, zip(*results, strict=True), strict=True)]

@@ -19,14 +19,14 @@ from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
 from fxgrad.core.facts import needs_x64
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
-from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.regions import whole
-from fxgrad.core.tape import aval_of, bind, innermost_for
 from fxgrad.core.told import told
 from fxgrad.derivation.derive import Derived
 from fxgrad.errors import ProgramError
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
+from fxgrad.tracing.tape import aval_of, bind, innermost_for
+from fxgrad.tracing.trace import WRITTEN, trace
 from fxgrad.transforms.batch import batched_program
 from fxgrad.transforms.forward import forward, spread
 from fxgrad.transforms.linearize import linearized

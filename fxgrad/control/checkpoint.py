@@ -10,14 +10,14 @@ from fxgrad.control.groups import moving, present
 from fxgrad.control.partition import partition
 from fxgrad.control.wiring import apart, dual_outputs, dual_program
 from fxgrad.core.analysis import Analysis
-from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program, Var
-from fxgrad.core.tape import bind
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.arithmetic import name_p
 from fxgrad.ops.convolution import conv_general_dilated_p
 from fxgrad.ops.products import DotDimensions, dot_general_p
+from fxgrad.tracing.apply import apply_equations
+from fxgrad.tracing.tape import bind
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearized
 
@@ -122,7 +122,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str
     if any(reached):
         again = [*inputs, *saved, *present(tangents)]
         moved = bind(recompute_p, *again, program=parts.tangent, name=name) if prevent_cse else \
-            evaluate(parts.tangent, again)
+            apply_equations(parts.tangent, again)
     return outputs, spread(program.out_avals, reached, moved)
 
 

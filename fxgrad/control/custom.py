@@ -16,15 +16,15 @@ from fxgrad.control.wiring import added, dual_outputs
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
-from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.regions import Region, whole
 from fxgrad.core.symbolic import Linear, Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.told import Told
 from fxgrad.errors import LinearityError, UnsupportedError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import instantiate, reduce_sum
+from fxgrad.tracing.tape import aval_of, bind
+from fxgrad.tracing.trace import WRITTEN, trace
 from fxgrad.transforms.batch import Batch, Batched, batched_axis, batched_program, batching_over, put_axis
 from fxgrad.transforms.forward import forward, has_tangent, spread
 from fxgrad.transforms.transpose import backward

@@ -14,7 +14,6 @@ from fxgrad.control.wiring import closed_marks
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.facts import has_effects
 from fxgrad.core.program import Program
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.ops.arithmetic import stop_gradient
 from fxgrad.ops.choose import where
@@ -22,6 +21,7 @@ from fxgrad.ops.dynamic import dynamic_slice
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.reductions import argmax, reduce_or
 from fxgrad.ops.space import move_axis, reshape
+from fxgrad.tracing.tape import aval_of
 from fxgrad.transforms.batch import Batched, batched_program, put_axis
 
 

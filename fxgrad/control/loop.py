@@ -51,12 +51,10 @@ from fxgrad.control.wiring import (
     with_outputs,
 )
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.regions import Region
 from fxgrad.core.symbolic import Linear, Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.derive import Derived
 from fxgrad.derivation.effects import without_effects
 from fxgrad.errors import DTypeError, LinearityError, at_user_line
@@ -66,6 +64,8 @@ from fxgrad.ops.comparison import lt
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.space import instantiate, zeros
+from fxgrad.tracing.apply import apply_equations
+from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.transforms.batch import Batch, Batched, batched_program, put_axis
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.transpose import backward
@@ -179,7 +179,7 @@ def _steps_for_sweep(program: Program, const_marks: Marks, carried: Marks) -> tu
     kept = with_outputs(program, [not marked for marked in carried])
 
     def forwards(known: list[Any]) -> list[Any]:
-        return evaluate(kept, with_zeros(avals, linear, known))
+        return apply_equations(kept, with_zeros(avals, linear, known))
 
     def backwards(known: list[Any], sums: list[Any], arriving: list[Any]) -> list[Any]:
         cotangents = spread(program.out_avals, carried, arriving)

@@ -14,14 +14,14 @@ import numpy as np
 
 from fxgrad.control.groups import Marks, chosen
 from fxgrad.core.analysis import Analysis
-from fxgrad.core.interpreter import evaluate
 from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.sources import sources
-from fxgrad.core.tape import bind, read
 from fxgrad.derivation.derive import derive
 from fxgrad.derivation.effects import outputs_of_effects
 from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.ops.space import instantiate
+from fxgrad.tracing.apply import apply_equations
+from fxgrad.tracing.tape import bind, read
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import TangentHalf
 
@@ -63,7 +63,7 @@ def partition(known: Program, count: int, half: TangentHalf, free: Marks, keep: 
     def build(*values: Any) -> tuple[list[Any], None]:
         environment = dict(zip(given, values, strict=False))
         _compute(known, needed, environment)
-        outputs = evaluate(linear, [*(read(environment, atom) for atom in residuals), *values[len(given):]])
+        outputs = apply_equations(linear, [*(read(environment, atom) for atom in residuals), *values[len(given):]])
         out_avals = [atom.aval.strong() for atom in known.outputs[:count]]
         return [*map(instantiate, chosen(spread(out_avals, half.reached, outputs), wanted))], None
 

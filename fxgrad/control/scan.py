@@ -39,16 +39,16 @@ from fxgrad.control.wiring import (
 )
 from fxgrad.core.avals import Aval
 from fxgrad.core.facts import is_effectful
-from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program, Var
 from fxgrad.core.regions import Region
-from fxgrad.core.tape import bind
 from fxgrad.derivation import consultation
 from fxgrad.derivation.derive import Derived, holds_tracers
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import instantiate, move_axis, zeros
+from fxgrad.tracing.apply import apply_equations
+from fxgrad.tracing.tape import bind
 from fxgrad.transforms.batch import batched_program
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearized
@@ -206,7 +206,7 @@ def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, loop: 
     halves = _halves(program, moving(tangents), loop)
     consts, carry, xs = loop.takes(program).split(primals)
     fixed = [*halves.captured, *consts]
-    fixed += evaluate(halves.hoisted, fixed)
+    fixed += apply_equations(halves.hoisted, fixed)
     results = loop.again(halves.parts.forward, fixed, carry, xs)
     outputs, stacks = results[:len(program.outputs)], results[len(program.outputs):]
     if not any(halves.wanted):
@@ -298,7 +298,7 @@ def _known_carry(program: Program, loop: Loop, linear: Marks, inputs: Sequence[A
     kept = with_outputs(program, [*(not marked for marked in takes.split(linear).carry), *[False] * len(ys)])
 
     def build(consts: list[Any], carry: list[Any], xs: list[Any]) -> list[Any]:
-        return [*evaluate(kept, with_zeros(program.in_avals, linear, [*consts, *carry, *xs])), *carry]
+        return [*apply_equations(kept, with_zeros(program.in_avals, linear, [*consts, *carry, *xs])), *carry]
 
     key = ("known carry", linear, loop.num_consts, loop.num_carry)
     body = derive_grouped(kept, key, build, **avals._asdict()).program

@@ -12,16 +12,16 @@ from fxgrad.control.wiring import dual_program, with_outputs
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register
 from fxgrad.core.program import Program
-from fxgrad.core.recording import inner_mode, trace
 from fxgrad.core.regions import Links, Region
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind, takes_literals
 from fxgrad.derivation.derive import Derived
 from fxgrad.errors import LinearityError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.arithmetic import neg, sub
 from fxgrad.ops.space import instantiate
+from fxgrad.tracing.tape import aval_of, bind, takes_literals
+from fxgrad.tracing.trace import inner_mode, trace
 from fxgrad.transforms.batch import Batched, batched_program, put_axis
 from fxgrad.transforms.forward import forward
 from fxgrad.transforms.transpose import transposed

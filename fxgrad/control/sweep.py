@@ -35,12 +35,10 @@ from fxgrad.control.groups import (
 from fxgrad.control.lanes import batched_marks, fronted, lane_axes
 from fxgrad.control.wiring import apart, closed_marks, dual_grouped, dual_outputs, reached_by
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Cost, Primitive, register, registry
 from fxgrad.core.program import Program
 from fxgrad.core.regions import Links, Region
 from fxgrad.core.symbolic import Linear, Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.derive import Derived, derive
 from fxgrad.errors import DTypeError
 from fxgrad.executors import numpy as numpy_executor
@@ -54,6 +52,8 @@ from fxgrad.ops.dynamic import dynamic_slice, dynamic_update_slice
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.space import convert, instantiate, reduce_sum, reshape, zeros
+from fxgrad.tracing.apply import apply_equations
+from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.transforms.batch import Batch, Batched, batched_program, put_axis
 from fxgrad.transforms.forward import forward
 from fxgrad.transforms.transpose import backward
@@ -235,7 +235,7 @@ def _visit(step: Program, back: Program, advance: Derived, size: int) -> Derived
             "while", target, *fixed, position, top, positions, *slots, *state, condition=going, body=advance.program,
             num_condition_consts=1, num_body_consts=len(fixed))
         slots, state = divided(rest, (len(slots), len(state)))
-        carry = evaluate(back, [*back_consts, *state, *carry])
+        carry = apply_equations(back, [*back_consts, *state, *carry])
         done = convert(eq(_entry(positions, top), target), dtypes.int32)
         return [sub(target, _number(1)), sub(top, done), positions, *slots, *carry]
 
@@ -317,7 +317,7 @@ def _along(step: Program, back: Program) -> Derived:
 
     def build(step_consts: list[Any], back_consts: list[Any], state: list[Any], arriving: list[Any]) -> list[Any]:
         found = backward(back, [*back_consts, *state, *map(Linear, back.out_avals)], arriving)
-        following = evaluate(step, [*step_consts, *state])
+        following = apply_equations(step, [*step_consts, *state])
         return [*following, *map(instantiate, back_takes.split(found).carry)]
 
     return derive_grouped(back, ("along", step), build, step_consts=ahead.consts,

@@ -40,12 +40,10 @@ from fxgrad.control.loop import (
 )
 from fxgrad.control.wiring import apart, closed_marks, dependent, dual_grouped, dual_outputs, primal_step, with_outputs
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.regions import Links, Region
 from fxgrad.core.symbolic import Linear, Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.derive import derive
 from fxgrad.derivation.effects import without_effects
 from fxgrad.errors import LinearityError, ProgramError, at_user_line
@@ -54,6 +52,8 @@ from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.reductions import reduce_or
 from fxgrad.ops.space import zeros
+from fxgrad.tracing.apply import apply_equations
+from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.transforms.batch import batched_program
 
 
@@ -128,7 +128,7 @@ def _ignoring(condition: Program, num_consts: int, before: tuple[Aval, ...] = ()
               ) -> Program:
     """A condition that takes further carried values, before its own or behind them, and does not look at them."""
     def build(consts: list[Any], before: list[Any], carry: list[Any], behind: list[Any]) -> list[Any]:
-        return evaluate(condition, [*consts, *carry])
+        return apply_equations(condition, [*consts, *carry])
 
     avals = condition.in_avals
     return derive_grouped(condition, ("ignoring", num_consts, before, behind), build, consts=avals[:num_consts],
@@ -139,7 +139,7 @@ def _counted(condition: Program, asked: Sequence[Any], body: Program, given: Seq
              ) -> tuple[Any, list[Any]]:
     """The number of steps of a while loop, and its outputs."""
     def build(consts: list[Any], numbers: list[Any], carry: list[Any]) -> list[Any]:
-        return [add(*numbers, Literal(1, COUNTER)), *evaluate(body, [*consts, *carry])]
+        return [add(*numbers, Literal(1, COUNTER)), *apply_equations(body, [*consts, *carry])]
 
     avals = body.in_avals
     counted = derive_grouped(body, ("counted", len(given)), build, consts=avals[:len(given)], numbers=[COUNTER],
@@ -169,7 +169,7 @@ def _with_frozen(body: Program, frozen: Marks) -> Program:
     takes, _ = step_groups(body)
 
     def build(*values: Any) -> tuple[list[Any], None]:
-        outputs = evaluate(with_outputs(body, [not marked for marked in frozen]), values)
+        outputs = apply_equations(with_outputs(body, [not marked for marked in frozen]), values)
         return merged(frozen, chosen(takes.split(values).carry, frozen), outputs), None
     return derive(body, ("frozen", frozen), build, body.in_avals).program
 

@@ -7,15 +7,15 @@ from typing import Any
 
 from fxgrad.control.groups import Groups, Marks, divided, joined, moving, present
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.interpreter import evaluate
 from fxgrad.core.program import Program, Var
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import innermost_for
-from fxgrad.core.tracer import Tracer
 from fxgrad.derivation.derive import Derived, derive
 from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import convert, instantiate
+from fxgrad.tracing.apply import apply_equations
+from fxgrad.tracing.tape import innermost_for
+from fxgrad.tracing.tracer import Tracer
 from fxgrad.transforms.forward import forward, spread
 from fxgrad.transforms.linearize import linearize_in_place
 
@@ -59,7 +59,7 @@ def with_output_types(program: Program, avals: Sequence[Aval]) -> Program:
         return program
 
     def build(*values: Any) -> tuple[list[Any], None]:
-        outputs = evaluate(program, values)
+        outputs = apply_equations(program, values)
         return [convert(output, aval.dtype, aval.weak) for output, aval in zip(outputs, avals, strict=True)], None
 
     return derive(program, ("output types", tuple(avals)), build, program.in_avals).program
@@ -110,7 +110,7 @@ def dual_program(program: Program, wrt: Marks, wanted: Marks | None = None, sepa
         primals, given = values[:len(avals)], values[len(avals):]
         if separate:
             outputs, residuals, split = linearize_in_place(program, primals, wrt)
-            tangents = spread(program.out_avals, split.reached, evaluate(split.linear, [*residuals, *given]))
+            tangents = spread(program.out_avals, split.reached, apply_equations(split.linear, [*residuals, *given]))
         else:
             outputs, tangents = forward(program, primals, spread(avals, wrt, given))
         reached = moving(tangents)

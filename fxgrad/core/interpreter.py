@@ -1,4 +1,4 @@
-"""Interpreters of programs: the public `Interpreter`, and the two ways in which a program is applied.
+"""`Interpreter`: what an equation means, with the walk through the program given.
 
 Every transformation gives the equations of a program another meaning. `Interpreter` is that walk with one hook;
 running an interpreter while a tape is current records a new program, so transformations compose.
@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad.core import installed
 from fxgrad.core.avals import Literal
-from fxgrad.core.facts import axes_used, has_effects
 from fxgrad.core.program import Equation, Program
-from fxgrad.core.replay import inlined
 from fxgrad.core.sources import sources
-from fxgrad.core.tape import Tape, bind_equation, current, innermost_for
 from fxgrad.core.walk import walk
 
 
@@ -66,21 +62,3 @@ class Interpreter:
     def constant(self, array: Any) -> Any:
         """The value of an array that a closed program carries; the array itself unless overridden."""
         return array
-
-
-def evaluate(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """Binds every equation in turn: computes them, or records them on the tapes concerned."""
-    tape = current.get()
-    if tape is not None and type(tape) is Tape:
-        recorded = inlined(tape, program, [*program.constants, *inputs])
-        if recorded is not None:
-            return recorded
-    # Not an `Interpreter`, whose hooks cost as much as recording an operation again does.
-    return walk(program, [*program.constants, *inputs], bind_equation)
-
-
-def run(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """The outputs of `program`: recorded if a tape is concerned, and computed by an executor if not."""
-    if current.get() is None or (innermost_for(inputs) is None and not (has_effects(program) or axes_used(program))):
-        return installed.executor.execute(program, [*program.constants, *inputs] if program.constants else inputs)
-    return evaluate(program, inputs)

@@ -101,7 +101,7 @@ class Primitive:
     Users define their own with this constructor:
 
     >>> import numpy as np
-    >>> from fxgrad.core.tape import bind
+    >>> from fxgrad.tracing.tape import bind
     >>> double_p = Primitive(
     ...     name="double",
     ...     abstract=lambda x: [x],

@@ -15,13 +15,13 @@ import numpy as np
 
 from fxgrad.core.avals import Literal, is_unchanged
 from fxgrad.core.program import Program
-from fxgrad.core.recording import Beginning
 from fxgrad.core.sources import equation_source
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, axes_in_scope, bind, bind_equation, current
-from fxgrad.core.tracer import Tracer
 from fxgrad.core.walk import walk
 from fxgrad.errors import LeakedTracerError
+from fxgrad.tracing.tape import aval_of, axes_in_scope, bind, bind_equation, current
+from fxgrad.tracing.trace import Beginning
+from fxgrad.tracing.tracer import Tracer
 
 batched_axis: ContextVar[str | None] = ContextVar("batched_axis", default=None)
 """The name of the axis that the batching under way gives to what it batches, if it has one."""

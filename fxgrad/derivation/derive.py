@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 from fxgrad import config
 from fxgrad.core.avals import Aval, Literal, plain
-from fxgrad.core.interpreter import run
 from fxgrad.core.primitive import Primitive, library
 from fxgrad.core.program import Equation, Program, Var
-from fxgrad.core.recording import WRITTEN, trace
-from fxgrad.core.tape import current, read
-from fxgrad.core.tracer import Tracer
 from fxgrad.derivation.consultation import Consultation, batched_axis, consulting, forget, still_hold
 from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.derivation.simplifying import SimplifyingTape
+from fxgrad.tracing.apply import apply_program
+from fxgrad.tracing.tape import current, read
+from fxgrad.tracing.trace import WRITTEN, trace
+from fxgrad.tracing.tracer import Tracer
 
 Builder = Callable[..., "tuple[Sequence[Any], Any]"]
 """Called with tracers; returns the outputs of the derived program and whatever else is to be known of it."""
@@ -43,7 +43,7 @@ class Derived(NamedTuple):
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Runs the program in the current context."""
-        return run(self.program, [*self.captured, *inputs] if self.captured else inputs)
+        return apply_program(self.program, [*self.captured, *inputs] if self.captured else inputs)
 
     @property
     def holds_once(self) -> bool:

@@ -15,8 +15,8 @@ from fxgrad.core.analysis import Analysis
 from fxgrad.core.avals import Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Var
-from fxgrad.core.tape import Tape
-from fxgrad.core.tracer import Tracer
+from fxgrad.tracing.tape import Tape
+from fxgrad.tracing.tracer import Tracer
 
 
 class Definitions:

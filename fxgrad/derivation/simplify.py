@@ -6,12 +6,12 @@ from typing import Any
 
 from fxgrad import config
 from fxgrad.core.facts import Slot, is_effectful
-from fxgrad.core.interning import Node
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.sources import sources
-from fxgrad.core.tape import current
 from fxgrad.core.told import param_key
 from fxgrad.derivation.simplifying import SimplifyingTape
+from fxgrad.tracing.interning import Node
+from fxgrad.tracing.tape import current
 
 _LIVE: Slot[list[Equation]] = Slot("live equations")
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.facts import is_effectful
-from fxgrad.core.interning import Step
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Source, Var
 from fxgrad.core.sources import equation_source, user_source
-from fxgrad.core.tape import Tape
 from fxgrad.core.told import param_key
-from fxgrad.core.tracer import Tracer
 from fxgrad.derivation.rewrites import Definitions, rewrites
+from fxgrad.tracing.interning import Step
+from fxgrad.tracing.tape import Tape
+from fxgrad.tracing.tracer import Tracer
 
 
 class Template:

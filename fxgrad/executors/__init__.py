@@ -1,6 +1,6 @@
 """Computing programs: with NumPy for NumPy and Python inputs, with XLA where a jax array is among them.
 
-Importing this package installs the executor by which `core` computes primitives and programs.
+Importing this package installs the executor by which `tracing` computes primitives and programs.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core import interpreter, tape
 from fxgrad.core.arrays import Array, made, returned, scalar
 from fxgrad.core.installed import install_executor
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
-from fxgrad.core.tracer import Tracer, leaked
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.executors.xla import is_jax
+from fxgrad.tracing import tape
+from fxgrad.tracing.apply import apply_equations
+from fxgrad.tracing.tracer import Tracer, leaked
 
 _FREQUENT = frozenset({np.ndarray, float, np.float64})
 
@@ -60,14 +61,14 @@ def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
 
 def compute(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """As `interpreter.run`, for a program of which all values are wanted; the results may be views of each other.
+    """As `apply_program`, for a program of which all values are wanted; the results may be views of each other.
 
     On jax arrays the operations run one by one: a branch that is taken once is not worth a compilation.
     """
     if tape.current.get() is None and not any(is_jax(value) for value in inputs):
         with np.errstate(all="ignore"):
             return numpy_executor.call(program, inputs)
-    return interpreter.evaluate(program, inputs)
+    return apply_equations(program, inputs)
 
 
 class _ByOperands:

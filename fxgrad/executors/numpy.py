@@ -15,12 +15,12 @@ from fxgrad import config
 from fxgrad.core.facts import Slot
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Equation, Program
-from fxgrad.core.tape import aval_of, infer
 from fxgrad.core.walk import value_of, walk
 from fxgrad.derivation.simplify import live_equations
 from fxgrad.errors import FxgradError
 from fxgrad.executors.silence import silenced
 from fxgrad.executors.straightline import concrete, generate
+from fxgrad.tracing.tape import aval_of, infer
 
 Runner = Callable[..., list[Any]]
 

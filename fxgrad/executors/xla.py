@@ -17,11 +17,11 @@ from fxgrad.core.avals import Literal, keys_to_jax
 from fxgrad.core.facts import consults, needs_x64
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Equation, Program, Var, subprograms
-from fxgrad.core.tape import aval_of, infer
 from fxgrad.core.told import param_key
 from fxgrad.core.walk import value_of, walk
 from fxgrad.derivation.consultation import Consultation, consulting, still_hold
 from fxgrad.shared_state import SharedList
+from fxgrad.tracing.tape import aval_of, infer
 
 _NOT_JAX = frozenset({np.ndarray, bool, int, float, complex, np.float32, np.float64, Literal})
 

@@ -19,12 +19,12 @@ from fxgrad.control.partition import kept_always
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.core.told import told
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line, function_name
 from fxgrad.executors import callbacks
 from fxgrad.frontend.flat import check_leaf, just, leaf_aval
 from fxgrad.ops.space import move_axis, reshape
+from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.transforms.batch import Batched, put_axis
 
 Host = callbacks.Host

@@ -9,10 +9,10 @@ import numpy as np
 
 from fxgrad import tree
 from fxgrad.core.avals import plain
-from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program
 from fxgrad.errors import ArgumentError, TreeError, at_user_line
 from fxgrad.frontend.flat import described_aval, just
+from fxgrad.tracing.apply import apply_program
 
 
 def call_program(program: Program, args: tuple[Any, ...]) -> Any:
@@ -21,7 +21,7 @@ def call_program(program: Program, args: tuple[Any, ...]) -> Any:
     if program.signature is None or program.signature.in_tree is None:
         if len(args) != expected:
             raise ArgumentError(at_user_line(f"the program takes {expected} inputs, got {len(args)}"))
-        outputs = plain(run(program, _typed(program, args)))
+        outputs = plain(apply_program(program, _typed(program, args)))
         return outputs[0] if len(outputs) == 1 else outputs
     leaves, structure = tree.flatten((args, {}))
     if structure != program.signature.in_tree:
@@ -31,7 +31,7 @@ def call_program(program: Program, args: tuple[Any, ...]) -> Any:
             raise TreeError(at_user_line(
                 f"the program {program.signature.name} takes {', '.join(program.signature.input_names)} "
                 f"(structure {program.signature.in_tree}), got the structure {structure}"))
-    outputs = plain(run(program, _typed(program, leaves)))
+    outputs = plain(apply_program(program, _typed(program, leaves)))
     return tree.unflatten(program.signature.out_tree, outputs) if program.signature.out_tree is not None else outputs
 
 

@@ -13,11 +13,11 @@ import numpy as np
 from fxgrad import dtypes, tree
 from fxgrad.core.avals import Aval, array_aval, check_dtype, struct_aval
 from fxgrad.core.program import Program
-from fxgrad.core.recording import SELECTIVE, Mode, new_tape
-from fxgrad.core.tape import Tape
-from fxgrad.core.tracer import Tracer
 from fxgrad.derivation.effects import after_forcing, repeated_effect
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
+from fxgrad.tracing.tape import Tape
+from fxgrad.tracing.trace import SELECTIVE, Mode, new_tape
+from fxgrad.tracing.tracer import Tracer
 from fxgrad.tree import TreeDef
 
 

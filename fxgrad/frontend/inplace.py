@@ -15,9 +15,9 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.advice import conversion
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArrayConversionError, DTypeError, FxgradError, MutationError, ShapeError, at_user_line
 from fxgrad.ops.space import convert
+from fxgrad.tracing.tracer import Tracer
 from fxgrad.written import augmented, is_discarded, item_assignment, running_call, written
 
 Function = Callable[..., Any]

@@ -13,12 +13,12 @@ from fxgrad import config, dtypes
 from fxgrad.core.arrays import ARRAYS, made, scalar
 from fxgrad.core.avals import Aval, Literal, Shape
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.tape import aval_of, bind, innermost_for
-from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, AxisError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.ops.joining import stack
 from fxgrad.ops.space import convert, full
+from fxgrad.tracing.tape import aval_of, bind, innermost_for
+from fxgrad.tracing.tracer import Tracer
 
 PYTHON_SCALARS = frozenset({bool, int, float, complex})
 WEAK_SCALARS = frozenset({int, float, complex, np.float64, np.complex128})

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from fxgrad.advice import conversion
-from fxgrad.core.replay import replayed
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.frontend.inplace import CHANGING_FUNCTIONS, refuse_function, refuse_option, refuse_out, refuse_ufunc_at
 from fxgrad.frontend.operands import wide_dtype
 from fxgrad.frontend.ufuncs import Elementwise
 from fxgrad.frontend.views import VIEWS, view
+from fxgrad.tracing.replay import replayed
+from fxgrad.tracing.tracer import Tracer
 
 Function = Callable[..., Any]
 

@@ -10,10 +10,6 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.recall import recalled_binary, recalled_unary
-from fxgrad.core.replay import replayed
-from fxgrad.core.tape import aval_of, bind
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import (
     apply,
@@ -28,6 +24,10 @@ from fxgrad.frontend.operands import (
 )
 from fxgrad.ops.space import convert, reshape
 from fxgrad.shared_state import found
+from fxgrad.tracing.recall import recalled_binary, recalled_unary
+from fxgrad.tracing.replay import replayed
+from fxgrad.tracing.tape import aval_of, bind
+from fxgrad.tracing.tracer import Tracer
 
 Function = Callable[..., Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.tracer import Tracer
+from fxgrad.tracing.tracer import Tracer
 
 VIEWS = frozenset([
     "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "diag",

@@ -14,11 +14,11 @@ from fxgrad import dtypes, tree
 from fxgrad.control.groups import Marks, are_linear, chosen, moving, others, present
 from fxgrad.core.avals import Aval, struct_of
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, axes_in_scope
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.interop.importing import Imported, aval_of_jax, imported
 from fxgrad.interop.settings import Settings
 from fxgrad.ops.space import instantiate
+from fxgrad.tracing.tape import aval_of, axes_in_scope
 from fxgrad.transforms.forward import has_tangent
 
 

@@ -9,10 +9,10 @@ from jax.extend.core import JaxprEqn
 
 from fxgrad.control.custom import ByValue, Flat, custom_jvp_p, custom_vjp_p
 from fxgrad.control.wiring import apart
-from fxgrad.core.tape import bind
 from fxgrad.interop.calls import JaxCall
 from fxgrad.interop.importing import closed, imports, nested
 from fxgrad.ops.space import instantiate
+from fxgrad.tracing.tape import bind
 
 
 def name_of(jaxpr: Any) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.interop.importing import aval_of_jax, imports, inlined
 from fxgrad.interop.matching import parameters
+from fxgrad.tracing.tape import aval_of
 
 
 @imports("call_hi_primitive")

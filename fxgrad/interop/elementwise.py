@@ -8,7 +8,6 @@ from typing import Any
 
 from fxgrad import dtypes, lax
 from fxgrad.core.primitive import registry
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import UnsupportedError
 from fxgrad.interop.importing import imports
 from fxgrad.interop.matching import parameters, same
@@ -19,6 +18,7 @@ from fxgrad.ops.exponential import integer_pow_p, log, pow_p, square
 from fxgrad.ops.parts import reduce_precision_p, round_p
 from fxgrad.ops.pointwise import add, add_p, scalar_like
 from fxgrad.ops.space import convert
+from fxgrad.tracing.tape import aval_of, bind
 
 _SAME = (
     # one operand; `accuracy`, which some have, is None or the equation stays jax's

@@ -9,13 +9,13 @@ import jax
 
 from fxgrad import tree
 from fxgrad.core.avals import Aval, check_dtype
-from fxgrad.core.recording import SHARED
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import function_name
 from fxgrad.executors.xla import x64
 from fxgrad.frontend.flat import indexed_names, leaf_aval, trace_flat, transformation
 from fxgrad.interop.calls import NARROWER, number_of
 from fxgrad.interop.emission import applied
+from fxgrad.tracing.trace import SHARED
+from fxgrad.tracing.tracer import Tracer
 
 
 def to_jax(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,14 +12,14 @@ from jax.extend.core import get_opaque_trace_state
 
 from fxgrad import config, dtypes, tree
 from fxgrad.core.avals import Aval, check_dtype
-from fxgrad.core.tape import axes_in_scope, current, innermost_for
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import LeakedTracerError, UnsupportedError, at_user_line, function_name
 from fxgrad.frontend.flat import leaf_aval, transformation
 from fxgrad.interop.calls import NARROWER, comparable, number_of, struct_for_jax
 from fxgrad.interop.importing import Imported, imported
 from fxgrad.interop.settings import Settings
 from fxgrad.ops.space import convert
+from fxgrad.tracing.tape import axes_in_scope, current, innermost_for
+from fxgrad.tracing.tracer import Tracer
 from fxgrad.tree import TreeDef
 
 _OUTSIDE = get_opaque_trace_state()

@@ -14,17 +14,17 @@ from jax.extend.core import Literal as JaxLiteral
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal, to_numpy
-from fxgrad.core.interpreter import run
 from fxgrad.core.program import Program, Source
-from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.sources import equation_source
-from fxgrad.core.tape import aval_of, axes_in_scope
-from fxgrad.core.tracer import Tracer
 from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.derivation.simplifying import SimplifyingTape
 from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError, at_user_line, is_users
 from fxgrad.executors.xla import is_jax, x64
 from fxgrad.ops.space import convert
+from fxgrad.tracing.apply import apply_program
+from fxgrad.tracing.tape import aval_of, axes_in_scope
+from fxgrad.tracing.trace import WRITTEN, trace
+from fxgrad.tracing.tracer import Tracer
 
 Rule = Callable[..., Any]
 """(equation of jax's, *operands) -> the output, or a list of the outputs.
@@ -60,7 +60,7 @@ class Imported(NamedTuple):
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Runs the program, or records it; the constants are jax's where one of the inputs is."""
         constants = self.originals if self.originals and any(map(_is_on_device, inputs)) else self.constants
-        return run(self.program, [*constants, *inputs])
+        return apply_program(self.program, [*constants, *inputs])
 
     @property
     def holds_once(self) -> bool:

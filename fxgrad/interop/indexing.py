@@ -8,13 +8,13 @@ from typing import Any
 from jax.extend.core import ClosedJaxpr
 
 from fxgrad import lax
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import UnsupportedError
 from fxgrad.frontend.strict import integers
 from fxgrad.interop.importing import Rule, imports, inlined
 from fxgrad.interop.matching import parameters
 from fxgrad.ops import dynamic
 from fxgrad.ops.space import convert
+from fxgrad.tracing.tape import aval_of
 
 
 def _starts(starts: Sequence[Any]) -> list[Any]:

@@ -8,10 +8,10 @@ from typing import Any
 import jax
 
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.tape import bind
 from fxgrad.errors import UnsupportedError
 from fxgrad.interop.importing import imports, inlined
 from fxgrad.ops.products import precision_name
+from fxgrad.tracing.tape import bind
 
 
 def parameters(equation: Any, *names: str, ignored: Sequence[str] = ()) -> list[Any]:

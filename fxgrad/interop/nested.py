@@ -19,11 +19,11 @@ from fxgrad.control.solve import linear_solve_p
 from fxgrad.control.while_loop import bind_while
 from fxgrad.core import primitive as ours
 from fxgrad.core.program import Program
-from fxgrad.core.tape import bind
 from fxgrad.derivation.derive import Derived
 from fxgrad.interop.custom import name_of
 from fxgrad.interop.importing import closed, imports, inlined, nested
 from fxgrad.ops.arithmetic import name_p
+from fxgrad.tracing.tape import bind
 
 # --- calls ------------------------------------------------------------------------------------------------------
 

@@ -12,10 +12,10 @@ from fxgrad.control.call import check_arguments
 from fxgrad.control.wiring import apart
 from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
 from fxgrad.core.primitive import Cost, Primitive, register, total_bytes
-from fxgrad.core.tape import bind
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.interop.calls import JaxCall
 from fxgrad.interop.importing import OTHERS, imports
+from fxgrad.tracing.tape import bind
 from fxgrad.transforms.batch import batched_axis
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import jax
 
 from fxgrad import dtypes, lax
-from fxgrad.core.tape import aval_of
 from fxgrad.frontend.strict import integers
 from fxgrad.interop.importing import imports
 from fxgrad.interop.matching import parameters, precision_of
 from fxgrad.ops.fft import fft
+from fxgrad.tracing.tape import aval_of
 
 
 def _preferred(dtype: Any, *operands: Any) -> Any:

@@ -7,13 +7,13 @@ from typing import Any
 import jax
 
 from fxgrad.core.primitive import registry
-from fxgrad.core.tape import bind
 from fxgrad.errors import UnsupportedError
 from fxgrad.frontend.strict import integers
 from fxgrad.interop.importing import imports
 from fxgrad.interop.matching import parameters, same
 from fxgrad.ops import random
 from fxgrad.ops.samplers import random_gamma
+from fxgrad.tracing.tape import bind
 
 for _name in ("threefry2x32", "random_unwrap", "random_clone", "random_fold_in"):
     same(registry[_name])

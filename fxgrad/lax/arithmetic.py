@@ -8,7 +8,6 @@ from typing import Any
 
 from fxgrad import dtypes
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.operands import shape_of
 from fxgrad.frontend.strict import applied, array_of, documented, of_one_dtype, wanted_dtype
@@ -19,6 +18,7 @@ from fxgrad.ops.families import check_kind
 from fxgrad.ops.parts import complex_p, nextafter_p
 from fxgrad.ops.pointwise import add_p
 from fxgrad.ops.space import convert
+from fxgrad.tracing.tape import aval_of
 
 __all__ = [
     "add", "atan2", "bitwise_and", "bitwise_or", "bitwise_xor", "clamp", "complex", "div", "eq", "ge", "gt", "le",

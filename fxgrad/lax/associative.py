@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad import tree
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import AxisError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.lax.bodies import check_function, flatten
 from fxgrad.ops.joining import concatenate, stack
 from fxgrad.ops.shaping import rev, slice_in_dim
 from fxgrad.ops.space import reshape
+from fxgrad.tracing.tape import aval_of
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:

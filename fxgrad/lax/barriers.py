@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad import tree
-from fxgrad.core.tape import aval_of
 from fxgrad.dtypes import is_inexact
 from fxgrad.frontend.strict import array_of
 from fxgrad.ops.arithmetic import stop_gradient as stopped
 from fxgrad.ops.barrier import barrier
+from fxgrad.tracing.tape import aval_of
 
 __all__ = ["optimization_barrier", "stop_gradient"]
 

@@ -11,11 +11,11 @@ from fxgrad import dtypes, tree
 from fxgrad.control.wiring import rewired, with_output_types
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
-from fxgrad.core.recording import inner_mode
-from fxgrad.core.tape import Tape, aval_of, takes_literals
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import Traced, check_leaf, just, trace_flat
 from fxgrad.ops.space import convert
+from fxgrad.tracing.tape import Tape, aval_of, takes_literals
+from fxgrad.tracing.trace import inner_mode
 from fxgrad.tree import TreeDef
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.control.branch import cond_p
-from fxgrad.core.tape import bind
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.flat import check_leaf, just
 from fxgrad.lax.bodies import check_function, flatten, join_branches, trace_body
@@ -17,6 +16,7 @@ from fxgrad.ops.choose import clamp
 from fxgrad.ops.comparison import ne
 from fxgrad.ops.space import convert
 from fxgrad.tracebacks import boundary
+from fxgrad.tracing.tape import bind
 
 _NONE: Any = object()
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from fxgrad import dtypes, tree
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.tape import aval_of, axes_in_scope, bind
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.strict import array_of, axis_of, refuse
 from fxgrad.numpy.arithmetic import add, divide, multiply
@@ -30,6 +28,8 @@ from fxgrad.parallel.collective import (
     ppermute_p,
     psum_scatter_p,
 )
+from fxgrad.tracing.tape import aval_of, axes_in_scope, bind
+from fxgrad.tracing.tracer import Tracer
 
 AxisName = str | tuple[str, ...]
 

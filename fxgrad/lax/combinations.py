@@ -11,11 +11,11 @@ from fxgrad.control.call import named_call_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
-from fxgrad.core.recording import OWN, trace
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.operands import as_array
 from fxgrad.ops.space import reshape
+from fxgrad.tracing.tape import aval_of, bind
+from fxgrad.tracing.trace import OWN, trace
 from fxgrad.transforms.batch import batched_program
 
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import as_array, shape_of
 from fxgrad.ops.convolution import ConvDimensionNumbers, Geometry, convolve, dilated, window_counts
@@ -19,6 +18,7 @@ from fxgrad.ops.pool import window_pads
 from fxgrad.ops.products import dot_general
 from fxgrad.ops.shaping import rev
 from fxgrad.ops.space import inverse_permutation, transpose
+from fxgrad.tracing.tape import aval_of
 
 __all__ = [
     "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "conv", "conv_dimension_numbers",

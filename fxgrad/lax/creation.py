@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.dtypes import DType
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.frontend.operands import constant
 from fxgrad.frontend.strict import array_of, check, integers, refuse, sizes
 from fxgrad.ops import creation
 from fxgrad.ops.space import broadcast_to, convert
+from fxgrad.tracing.tape import aval_of
 
 __all__ = ["bitcast_convert_type", "broadcasted_iota", "convert_element_type", "dtype", "empty", "full", "full_like",
            "iota", "shape_as_value", "stage"]

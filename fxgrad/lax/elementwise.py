@@ -10,11 +10,11 @@ from typing import Any
 
 from fxgrad import dtypes
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.tape import aval_of
 from fxgrad.frontend.strict import applied, array_of, documented, refuse
 from fxgrad.ops import arithmetic, comparison, exponential, parts, trigonometric
 from fxgrad.ops.parts import reduce_precision_p, round_p
 from fxgrad.ops.space import convert
+from fxgrad.tracing.tape import aval_of
 
 __all__ = [
     "RoundingMethod", "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "cbrt", "ceil",

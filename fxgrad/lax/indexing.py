@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from fxgrad import dtypes, tree
 from fxgrad.core.avals import Shape
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import is_concrete, shape_of
 from fxgrad.frontend.strict import array_of, axis_of, check, integers, of_one_dtype
@@ -26,6 +25,7 @@ from fxgrad.ops.pointwise import add, scalar_like
 from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.space import full, reshape
 from fxgrad.ops.windows import Windows
+from fxgrad.tracing.tape import aval_of
 
 __all__ = ["GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers", "dynamic_index_in_dim",
            "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_index_in_dim", "dynamic_update_slice",

@@ -11,9 +11,6 @@ from fxgrad.control.loop import for_p
 from fxgrad.control.scan import scan as bind_scan
 from fxgrad.control.while_loop import bind_while
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.interpreter import evaluate
-from fxgrad.core.tape import aval_of, bind
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import check_leaf, just
 from fxgrad.lax.bodies import Flat, check_function, flatten, trace_body, trace_step
@@ -26,6 +23,9 @@ from fxgrad.ops.pointwise import add
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import convert, reshape
 from fxgrad.tracebacks import boundary
+from fxgrad.tracing.apply import apply_equations
+from fxgrad.tracing.tape import aval_of, bind
+from fxgrad.tracing.tracer import Tracer
 from fxgrad.transforms.batch import batched_program
 from fxgrad.tree import TreeDef
 
@@ -224,7 +224,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     results = [reshape(part, (full * batch_size, *aval_of(part).shape[2:])) for part in stacked]
     if full * batch_size < count:
         last = batched_program(traced.program, count - full * batch_size, open_axes)
-        rest = evaluate(last.program, [*last.captured, *traced.captured, *(
+        rest = apply_equations(last.program, [*last.captured, *traced.captured, *(
             slice_in_dim(leaf, full * batch_size, count, 0) for leaf in entries.leaves)])
         results = [concatenate([whole, part], 0) for whole, part in zip(results, rest, strict=True)]
     return tree.unflatten(traced.out_tree, results)

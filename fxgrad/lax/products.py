@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import promoted, shape_of
 from fxgrad.frontend.strict import array_of, integers, refuse, wanted_dtype
@@ -15,6 +14,7 @@ from fxgrad.ops import fft as fft_room
 from fxgrad.ops import products as dot_room
 from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.space import broadcast_to, convert, reshape
+from fxgrad.tracing.tape import aval_of
 
 __all__ = ["DotDimensionNumbers", "FftType", "Precision", "PrecisionLike", "batch_matmul", "dot", "dot_general", "fft",
            "scaled_dot"]

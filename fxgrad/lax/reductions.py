@@ -10,7 +10,6 @@ from typing import Any
 from fxgrad import dtypes, tree
 from fxgrad.core.avals import Shape
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import shape_of
 from fxgrad.frontend.strict import array_of, axis_of, check, documented, integers, of_one_dtype, refuse
@@ -27,6 +26,7 @@ from fxgrad.ops.joining import concatenate
 from fxgrad.ops.pointwise import add, add_p
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import broadcast_to, reshape, transpose
+from fxgrad.tracing.tape import aval_of
 
 __all__ = ["argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce", "reduce_and",
            "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor", "sort", "sort_key_val"]

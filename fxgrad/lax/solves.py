@@ -7,11 +7,11 @@ from typing import Any
 
 from fxgrad import tree
 from fxgrad.control.solve import along_root, linear_solve, root_p
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.derive import Derived
 from fxgrad.errors import ShapeError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import Traced
 from fxgrad.lax.bodies import Flat, check_function, first_difference, flatten, leaf_paths, trace_body
+from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.tree import TreeDef
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from fxgrad import tree
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.program import Program
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import as_array, axis_of, is_concrete, shape_of
 from fxgrad.lax.combinations import combination, of_elements, only_primitive
@@ -25,6 +24,7 @@ from fxgrad.ops.pool import Sliding, check_sliding, identity_of, window_max, win
 from fxgrad.ops.shaping import pad
 from fxgrad.ops.shaping import slice as slice_of
 from fxgrad.ops.space import broadcast_to, reshape
+from fxgrad.tracing.tape import aval_of
 
 __all__ = ["approx_max_k", "approx_min_k", "reduce_window", "reduce_window_shape_tuple", "top_k"]
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from fxgrad.control.call import named
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.frontend.operands import PYTHON_SCALARS, apply, as_array, axis_of, promoted_inexact, settled, shape_of
 from fxgrad.numpy.arithmetic import add, clip, divide, logaddexp, maximum, minimum, multiply
@@ -18,6 +17,7 @@ from fxgrad.numpy.joining import split
 from fxgrad.numpy.logic import greater, greater_equal, less, less_equal, where
 from fxgrad.ops.exponential import integer_pow, logistic_p
 from fxgrad.ops.special import erfc_p
+from fxgrad.tracing.tape import aval_of
 
 __all__ = ["celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "identity",
            "leaky_relu", "log1mexp", "log_sigmoid", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign",

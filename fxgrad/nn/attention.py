@@ -9,7 +9,6 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import as_array, shape_of
 from fxgrad.nn.exponentials import logsumexp, softmax
@@ -19,6 +18,7 @@ from fxgrad.numpy.einsum import einsum
 from fxgrad.numpy.logic import less, logical_and, where
 from fxgrad.ops.arithmetic import stop_gradient
 from fxgrad.ops.space import broadcast_to, reshape, transpose
+from fxgrad.tracing.tape import aval_of
 
 __all__ = ["dot_product_attention"]
 

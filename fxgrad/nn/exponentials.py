@@ -9,7 +9,6 @@ from typing import Any
 
 from fxgrad import dtypes
 from fxgrad.control.call import named
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.operands import as_array, axes_of, axis_of, common_shape, extent, inexact_operands, shape_of
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
@@ -27,6 +26,7 @@ from fxgrad.ops.creation import iota
 from fxgrad.ops.exponential import rsqrt
 from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.space import broadcast_to, convert, reshape
+from fxgrad.tracing.tape import aval_of
 
 __all__ = ["log_softmax", "logmeanexp", "logsumexp", "one_hot", "softmax", "standardize"]
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from fxgrad import tree
 from fxgrad.core.avals import Aval
-from fxgrad.core.interpreter import run
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.flat import trace_flat
 from fxgrad.frontend.operands import WEAK_SCALARS, as_array, as_dtype, axis_of, common_shape, constant, shape_of
@@ -21,6 +19,8 @@ from fxgrad.numpy.creation import asarray, full_like
 from fxgrad.numpy.logic import where
 from fxgrad.numpy.shaping import expand_dims, moveaxis
 from fxgrad.ops.space import broadcast_to, reshape
+from fxgrad.tracing.apply import apply_program
+from fxgrad.tracing.tape import aval_of
 from fxgrad.transforms.batch import batched_program
 
 Function = Callable[..., Any]
@@ -38,7 +38,8 @@ def _mapped(what: str, function: Function, user: Function, size: int, axes: Sequ
 
         traced = trace_flat(one, [Aval(aval.shape[1:], aval.dtype, aval.weak) for aval in entries], what, user)
         derived = batched_program(traced.program, size, (*[None] * traced.program.captured, *[0] * len(given)))
-        return tree.unflatten(traced.out_tree, run(derived.program, [*derived.captured, *traced.captured, *given]))
+        outputs = apply_program(derived.program, [*derived.captured, *traced.captured, *given])
+        return tree.unflatten(traced.out_tree, outputs)
     return call
 
 

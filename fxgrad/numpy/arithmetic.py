@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.frontend.operands import (
     apply,
     as_array,
@@ -30,6 +29,7 @@ from fxgrad.ops.comparison import and_, and_p, eq, gt, lt, ne, or_p
 from fxgrad.ops.pointwise import add as add_
 from fxgrad.ops.pointwise import add_p, scalar_like
 from fxgrad.ops.space import convert
+from fxgrad.tracing.tape import aval_of
 
 
 def _named(name: str, function: Any, doc: str) -> Elementwise:

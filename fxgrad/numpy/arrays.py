@@ -10,13 +10,13 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.arrays import ARRAYS, Array
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import MutationError, at_user_line
 from fxgrad.executors.silence import silenced
 from fxgrad.numpy import indexing, products
 from fxgrad.numpy.inspection import DEVICE
 from fxgrad.numpy.methods import BINARY, COMPARISONS, SYMBOLS
 from fxgrad.numpy.updates import Updates
+from fxgrad.tracing.tracer import Tracer
 
 Function = Callable[..., Any]
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, shape_of
 from fxgrad.numpy.shaping import flip
@@ -17,6 +16,7 @@ from fxgrad.ops.parts import complex as complex_
 from fxgrad.ops.parts import imag, real
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import convert, reshape
+from fxgrad.tracing.tape import aval_of
 
 
 def view(x: Any, dtype: Any = None) -> Any:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import (
     as_array,
@@ -31,6 +30,7 @@ from fxgrad.ops.convolution import convolve as windowed
 from fxgrad.ops.joining import concatenate
 from fxgrad.ops.shaping import rev, slice_in_dim
 from fxgrad.ops.space import convert, reshape
+from fxgrad.tracing.tape import aval_of
 
 
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:

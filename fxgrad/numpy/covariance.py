@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, as_dtype, operands, promoted_inexact, settled, shape_of
 from fxgrad.numpy.arithmetic import clip, divide, maximum, multiply, subtract
@@ -18,6 +17,7 @@ from fxgrad.numpy.statistics import mean
 from fxgrad.ops.joining import concatenate
 from fxgrad.ops.parts import complex as complex_
 from fxgrad.ops.space import reshape
+from fxgrad.tracing.tape import aval_of
 
 
 def _variables(name: str, m: Any, y: Any, rowvar: bool) -> Any:

@@ -12,8 +12,6 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.arrays import ARRAYS
 from fxgrad.core.avals import Aval
-from fxgrad.core.tape import aval_of
-from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.operands import (
@@ -43,6 +41,8 @@ from fxgrad.ops.creation import iota
 from fxgrad.ops.parts import floor
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import broadcast_to, convert, move_axis, reshape
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.tracer import Tracer
 
 # --- from what is there -------------------------------------------------------------------------------------------
 

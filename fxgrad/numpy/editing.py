@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import (
     as_array,
@@ -38,6 +36,8 @@ from fxgrad.ops.arithmetic import rem, sub
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import broadcast_to, convert, move_axis, reshape
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.tracer import Tracer
 
 _MODES = {None: "clip", "drop": "drop", "clip": "clip", "wrap": "wrap", "raise": "raise",
           "promise_in_bounds": "promise_in_bounds"}

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import opt_einsum  # type: ignore[import-untyped]
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_dtype, promoted, refuse_out, settled, shape_of
 from fxgrad.frontend.operands import operands as read
@@ -17,6 +16,7 @@ from fxgrad.numpy.arithmetic import multiply
 from fxgrad.numpy.rearranging import diagonal
 from fxgrad.ops.products import dot_general
 from fxgrad.ops.space import reduce_sum, reshape, transpose
+from fxgrad.tracing.tape import aval_of
 
 
 class Term(NamedTuple):

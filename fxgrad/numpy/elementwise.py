@@ -10,8 +10,6 @@ import ml_dtypes
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.frontend.operands import (
     apply,
@@ -33,6 +31,8 @@ from fxgrad.ops.comparison import eq, lt, ne, not_
 from fxgrad.ops.creation import bitcast_convert_type
 from fxgrad.ops.parts import complex as complex_
 from fxgrad.ops.pointwise import scalar_like
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.tracer import Tracer
 
 Function = Callable[..., Any]
 

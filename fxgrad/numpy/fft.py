@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, AxisError, DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, axis_of, default_float, inexact_operands, shape_of
 from fxgrad.numpy.arithmetic import divide
@@ -22,6 +21,7 @@ from fxgrad.ops.parts import conj
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.shaping import pad, slice_in_dim
 from fxgrad.ops.space import convert
+from fxgrad.tracing.tape import aval_of
 
 __all__ = ["fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft",
            "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn"]

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, as_dtype, as_shape, concrete, promoted, shape_of, sizes_of
 from fxgrad.numpy.arithmetic import add, clip, multiply, remainder
@@ -21,6 +20,7 @@ from fxgrad.numpy.logic import less, where
 from fxgrad.numpy.positions import in_range
 from fxgrad.numpy.shaping import atleast_1d, moveaxis
 from fxgrad.ops.space import reshape
+from fxgrad.tracing.tape import aval_of
 
 
 def ix_(*args: Any) -> tuple[Any, ...]:

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.operands import (
     as_array,
@@ -34,6 +32,8 @@ from fxgrad.ops.joining import stack, unstack
 from fxgrad.ops.shaping import rev, slice_in_dim
 from fxgrad.ops.space import convert, reshape
 from fxgrad.ops.windows import Windows
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.tracer import Tracer
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:

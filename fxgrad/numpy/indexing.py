@@ -16,8 +16,6 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
-from fxgrad.core.tape import aval_of
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import FxgradError, IndexingError, at_user_line
 from fxgrad.frontend.operands import common_shape, from_nested, is_concrete, shape_of
 from fxgrad.numpy.positions import addressed, in_range
@@ -27,6 +25,8 @@ from fxgrad.ops.shaping import rev
 from fxgrad.ops.shaping import slice as slice_
 from fxgrad.ops.space import broadcast_to, convert, reshape
 from fxgrad.ops.windows import Windows
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.tracer import Tracer
 
 Index = Any
 

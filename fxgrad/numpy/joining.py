@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import axis_of, concrete, new_array, operand, promoted, refuse_out, shape_of, typed
 from fxgrad.numpy.creation import asarray, of_numbers, of_python
@@ -18,6 +16,8 @@ from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, ravel
 from fxgrad.ops import joining
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import reshape
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.tracer import Tracer
 
 
 def together(values: Sequence[Any]) -> list[Any]:

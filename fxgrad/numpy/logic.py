@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.operands import apply, as_array, as_dtype, operand, operands, promoted, settled, shape_of, typed
 from fxgrad.frontend.ufuncs import Elementwise, as_bool, binary, unary
@@ -24,6 +22,8 @@ from fxgrad.ops.families import check_kind
 from fxgrad.ops.parts import imag, real
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.reductions import reduce_and
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.tracer import Tracer
 
 Function = Callable[..., Any]
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.frontend.operands import PYTHON_SCALARS, as_array, common_type, operand, wide_dtype
 from fxgrad.numpy.arithmetic import multiply
 from fxgrad.numpy.calculus import convolve, correlate, diff, gradient
@@ -47,6 +46,7 @@ from fxgrad.ops.creation import iota
 from fxgrad.ops.parts import imag, real
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import convert
+from fxgrad.tracing.tape import aval_of
 
 Function = Callable[..., Any]
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from fxgrad.core.replay import replayed
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.frontend import inplace
 from fxgrad.frontend.ufuncs import reflections
@@ -34,6 +32,8 @@ from fxgrad.numpy import (
 from fxgrad.numpy.meanings import FUNCTIONS, WIDENED
 from fxgrad.numpy.updates import Updates
 from fxgrad.ops.joining import unstack
+from fxgrad.tracing.replay import replayed
+from fxgrad.tracing.tracer import Tracer
 
 Function = Callable[..., Any]
 

@@ -12,8 +12,6 @@ from fxgrad.caches import cached
 from fxgrad.control.while_loop import bind_while
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
-from fxgrad.core.recording import WRITTEN, trace
-from fxgrad.core.tape import aval_of
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, at_user_line
 from fxgrad.frontend.operands import (
@@ -43,6 +41,8 @@ from fxgrad.ops.reductions import reduce_or
 from fxgrad.ops.shaping import pad, slice_in_dim
 from fxgrad.ops.space import broadcast_to, convert, reshape
 from fxgrad.ops.special import bessel_i0e
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.trace import WRITTEN, trace
 
 _FORMATS: dict[str, tuple[str, int, int]] = {"float16": ("int16", 10, 15), "bfloat16": ("int16", 7, 127),
                                              "float32": ("int32", 23, 127), "float64": ("int64", 52, 1023)}

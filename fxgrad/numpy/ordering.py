@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
 from fxgrad.frontend.operands import (
     as_array,
@@ -37,6 +36,7 @@ from fxgrad.ops.joining import concatenate
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.shaping import rev, slice_in_dim
 from fxgrad.ops.space import broadcast_to, convert, full, reshape
+from fxgrad.tracing.tape import aval_of
 
 # --- sorting ------------------------------------------------------------------------------------------------------
 

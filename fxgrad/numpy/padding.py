@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import as_array, as_dtype, is_concrete, operand, shape_of
 from fxgrad.numpy import reductions
@@ -22,6 +21,7 @@ from fxgrad.ops.joining import concatenate
 from fxgrad.ops.shaping import pad as padded
 from fxgrad.ops.shaping import rev, slice_in_dim
 from fxgrad.ops.space import broadcast_to
+from fxgrad.tracing.tape import aval_of
 
 _READING = ("edge", "reflect", "symmetric", "wrap")
 _STATISTICS: dict[str, Callable[..., Any]] = {"maximum": reductions.max, "minimum": reductions.min, "mean": mean,

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import (
     as_array,
@@ -34,6 +33,7 @@ from fxgrad.numpy.shaping import atleast_1d, matrix_transpose
 from fxgrad.ops.joining import concatenate, stack, unstack
 from fxgrad.ops.shaping import pad, slice_in_dim
 from fxgrad.ops.space import convert, reshape
+from fxgrad.tracing.tape import aval_of
 
 
 def _coefficients(name: str, *values: Any) -> list[Any]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, DTypeError, IndexingError, at_user_line
 from fxgrad.frontend.operands import as_array, is_concrete, shape_of
 from fxgrad.numpy.arithmetic import add, remainder
@@ -15,6 +14,7 @@ from fxgrad.numpy.logic import less, where
 from fxgrad.ops.indexing import gather
 from fxgrad.ops.space import convert, reshape
 from fxgrad.ops.windows import Windows
+from fxgrad.tracing.tape import aval_of
 
 
 def in_range(name: str, indices: Any, extent: int, axis: int) -> Any:

@@ -11,9 +11,6 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
-from fxgrad.core.replay import replayed
-from fxgrad.core.tape import aval_of, bind
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import (
     as_array,
@@ -31,6 +28,9 @@ from fxgrad.numpy.shaping import moveaxis, ravel
 from fxgrad.ops.parts import conj
 from fxgrad.ops.products import dot_general, dot_general_p, precision_name
 from fxgrad.ops.space import reshape, transpose
+from fxgrad.tracing.replay import replayed
+from fxgrad.tracing.tape import aval_of, bind
+from fxgrad.tracing.tracer import Tracer
 
 _PLAIN = {(2, 2): (((1,), (0,)), ((), ())), (2, 1): (((1,), (0,)), ((), ())), (1, 2): (((0,), (0,)), ((), ())),
           (1, 1): (((0,), (0,)), ((), ()))}

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import as_array, as_dtype, axes_of, promoted_inexact, refuse_complex, refuse_out, shape_of
 from fxgrad.numpy.arithmetic import add, clip, divide, maximum, minimum, multiply, remainder, subtract
@@ -21,6 +20,7 @@ from fxgrad.ops import cumulative
 from fxgrad.ops import ordering as sorting
 from fxgrad.ops.indexing import take_along
 from fxgrad.ops.space import broadcast_to, reshape, transpose
+from fxgrad.tracing.tape import aval_of
 
 Axis = int | Sequence[int] | None
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.tape import aval_of
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import AxisError, ShapeError, at_user_line
 from fxgrad.frontend.operands import (
     as_array,
@@ -36,6 +34,8 @@ from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.shaping import pad, slice_in_dim
 from fxgrad.ops.shaping import tile as tiled
 from fxgrad.ops.space import broadcast_to, reshape, transpose
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.tracer import Tracer
 
 # --- rolling and repeating ----------------------------------------------------------------------------------------
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
-from fxgrad.core.tape import aval_of
-from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import (
@@ -31,6 +29,8 @@ from fxgrad.numpy.logic import logical_and, logical_or
 from fxgrad.numpy.logic import where as choose
 from fxgrad.ops import reductions
 from fxgrad.ops.space import convert, reduce_sum, reshape
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.tracer import Tracer
 
 Axis = int | tuple[int, ...] | None
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.frontend.operands import (
     as_array,
@@ -47,6 +46,7 @@ from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import broadcast_to, convert, move_axis, reshape
 from fxgrad.ops.windows import Windows
+from fxgrad.tracing.tape import aval_of
 
 
 class UniqueAllResult(NamedTuple):

@@ -13,8 +13,6 @@ from fxgrad import dtypes
 from fxgrad.caches import cached
 from fxgrad.control.call import named
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.tape import aval_of
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, as_dtype, axes_of, promoted_inexact, refuse_out, shape_of
 from fxgrad.numpy import reductions
@@ -26,6 +24,8 @@ from fxgrad.numpy.reductions import Axis, kept_shape, sum
 from fxgrad.ops import exponential, parts
 from fxgrad.ops.arithmetic import div, mul, sub
 from fxgrad.ops.space import broadcast_to, convert, reduce_sum, reshape
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.tracer import Tracer
 
 
 def _widened(a: Any, dtype: Any, keeps_complex: bool = False) -> tuple[Any, Any]:

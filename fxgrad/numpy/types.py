@@ -10,11 +10,11 @@ import ml_dtypes
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
-from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, FxgradError, at_user_line
 from fxgrad.frontend.operands import as_array, operand
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.tracer import Tracer
 
 iinfo = ml_dtypes.iinfo
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from fxgrad.control.loop import for_p
 from fxgrad.core.avals import Aval, Shape
-from fxgrad.core.tape import aval_of, bind
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import IndexingError, ShapeError, at_user_line
 from fxgrad.frontend.flat import trace_flat
 from fxgrad.frontend.operands import as_array, common_type, is_concrete, new_array, operand, shape_of, typed
@@ -23,6 +21,8 @@ from fxgrad.ops.indexing import Windows, scatter
 from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.shaping import rev
 from fxgrad.ops.space import broadcast_to, convert, reshape
+from fxgrad.tracing.tape import aval_of, bind
+from fxgrad.tracing.tracer import Tracer
 
 
 class Updates:

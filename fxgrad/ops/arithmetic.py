@@ -11,7 +11,6 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of
 from fxgrad.derivation.rewrites import Definitions, is_literal, rewrites
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import eq
@@ -19,6 +18,7 @@ from fxgrad.ops.families import is_linear
 from fxgrad.ops.pointwise import add, add_p, align, binary, is_same, operation, scalar_like, unary
 from fxgrad.ops.snippets import Snippet, of_ufunc, snippets
 from fxgrad.ops.space import unbroadcast
+from fxgrad.tracing.tape import aval_of
 
 COVERED_BY = {"add_any": "add: sums of cotangents are sums like any other"}
 """Primitives of jax of this family that fxgrad has none for, and what stands in their place."""

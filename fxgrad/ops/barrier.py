@@ -8,9 +8,9 @@ from typing import Any
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import bind
 from fxgrad.ops.families import is_linear
 from fxgrad.ops.space import instantiate
+from fxgrad.tracing.tape import bind
 
 
 def _jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any], list[Any]]:

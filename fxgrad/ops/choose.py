@@ -10,13 +10,13 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import ArgumentError, DTypeError
 from fxgrad.ops.comparison import and_, gt, lt, or_
 from fxgrad.ops.families import broadcast_shapes, check_same_dtype, is_linear
 from fxgrad.ops.pointwise import align, align_batch, elementwise, is_same, operation, scalar_like, scalars_like
 from fxgrad.ops.space import broadcast_to, unbroadcast
+from fxgrad.tracing.tape import aval_of, bind
 
 # --- select_n ---------------------------------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from fxgrad.core.avals import Literal
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.tape import aval_of
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.ops.pointwise import binary, comparison, is_same, operation, unary
+from fxgrad.tracing.tape import aval_of
 
 # --- comparisons: as NumPy's, so that every one with a NaN is False but `ne` -------------------------------
 

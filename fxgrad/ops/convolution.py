@@ -13,13 +13,13 @@ from fxgrad.caches import cached
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
 from fxgrad.errors import ShapeError
 from fxgrad.ops.families import check_same_dtype, is_linear
 from fxgrad.ops.pointwise import sum_of_parts
 from fxgrad.ops.shaping import pad_p, rev
 from fxgrad.ops.space import convert, inverse_permutation, move_axis, reshape, zeros
+from fxgrad.tracing.tape import aval_of, bind
 
 Axes = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]

@@ -10,11 +10,11 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError
 from fxgrad.ops.families import check_axes, linear_unary
 from fxgrad.ops.space import broadcast_to, move_axis
+from fxgrad.tracing.tape import aval_of, bind
 
 copy_p = linear_unary(
     "copy", abstract=lambda x: [x], numpy=lambda x: np.array(x), xla=lambda lax, x: lax.copy_p.bind(x),

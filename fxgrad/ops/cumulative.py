@@ -16,7 +16,6 @@ import numpy as np
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import ShapeError
 from fxgrad.ops.arithmetic import complex_extremum, mul, sub
@@ -28,6 +27,7 @@ from fxgrad.ops.joining import batched_alike
 from fxgrad.ops.parts import is_finite
 from fxgrad.ops.pointwise import add, scalar_like
 from fxgrad.ops.shaping import pad
+from fxgrad.tracing.tape import aval_of, bind
 
 
 def _batch(primitive: Primitive, size: int, values: list[Any], axes: list[int | None], *, axis: int,

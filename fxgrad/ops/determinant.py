@@ -9,7 +9,6 @@ import numpy as np
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import ShapeError
 from fxgrad.ops.arithmetic import mul, neg
 from fxgrad.ops.choose import where
@@ -38,6 +37,7 @@ from fxgrad.ops.parts import complex, imag, real
 from fxgrad.ops.pointwise import add, scalar_like
 from fxgrad.ops.space import broadcast_to, full, reduce_sum, reshape
 from fxgrad.ops.triangular import check_permutation, lu_solve, lu_solve_p
+from fxgrad.tracing.tape import aval_of, bind
 
 # --- determinants -------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ import numpy as np
 from fxgrad.core.avals import Aval, Literal, Shape
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, register
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import ShapeError
 from fxgrad.ops.families import check_kind, check_same_dtype, is_linear
@@ -19,6 +18,7 @@ from fxgrad.ops.joining import stack
 from fxgrad.ops.shaping import slice
 from fxgrad.ops.space import broadcast_to, full, instantiate, move_axis, zeros
 from fxgrad.ops.windows import Windows
+from fxgrad.tracing.tape import aval_of, bind
 
 
 def _check_starts(name: str, x: Aval, starts: Sequence[Aval], sizes: Shape) -> None:

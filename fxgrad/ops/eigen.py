@@ -17,7 +17,6 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register, total_bytes
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.ops.arithmetic import div, mul, neg, stop_gradient, sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import eq
@@ -52,6 +51,7 @@ from fxgrad.ops.pointwise import add
 from fxgrad.ops.reductions import argmax
 from fxgrad.ops.space import broadcast_to, convert, reduce_sum
 from fxgrad.ops.triangular import lu_solve
+from fxgrad.tracing.tape import aval_of, bind
 
 
 def _no_convergence(name: str, shape: Shape) -> np.linalg.LinAlgError:

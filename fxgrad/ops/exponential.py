@@ -15,7 +15,6 @@ import numpy as np
 
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import DTypeError
 from fxgrad.ops.arithmetic import add, div, mul, neg_p, sub
@@ -23,6 +22,7 @@ from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import and_, eq, ne
 from fxgrad.ops.pointwise import align, binary, operation, unary
 from fxgrad.ops.snippets import Snippet, of_ufunc, snippets
+from fxgrad.tracing.tape import aval_of
 
 # --- exponentials and logarithms ----------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.ops.arithmetic import mul, sub
 from fxgrad.ops.choose import where
@@ -47,6 +46,7 @@ from fxgrad.ops.ordering import argsort
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import broadcast_to, full, reshape
 from fxgrad.ops.triangular import triangular_solve
+from fxgrad.tracing.tape import aval_of, bind
 
 COVERED_BY = {
     "geqrf": "qr, and householder_product for the reflectors",

@@ -20,9 +20,9 @@ from fxgrad.core.primitive import (
     total_bytes,
 )
 from fxgrad.core.symbolic import Linear, Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError
+from fxgrad.tracing.tape import aval_of, bind
 
 Accepts = Callable[[DType], bool]
 

@@ -10,7 +10,6 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, register
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.choose import where
@@ -20,6 +19,7 @@ from fxgrad.ops.parts import conj, real
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.shaping import pad
 from fxgrad.ops.space import broadcast_to, convert, move_axis
+from fxgrad.tracing.tape import aval_of, bind
 
 KINDS = ("fft", "ifft", "rfft", "irfft")
 _MOST = 3

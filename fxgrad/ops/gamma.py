@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.ops import xla_kernels
 from fxgrad.ops.arithmetic import add, div, mul, neg, sub
@@ -24,6 +23,7 @@ from fxgrad.ops.families import lax_function
 from fxgrad.ops.pointwise import align, elementwise, operation
 from fxgrad.ops.space import reduce_sum, reshape
 from fxgrad.ops.special import digamma, lgamma
+from fxgrad.tracing.tape import aval_of
 
 
 def by_xla(name: str, arity: int, tangents: Sequence[Callable[..., Any]], *, xla: Callable[..., Any] | None = None,

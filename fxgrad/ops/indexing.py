@@ -14,7 +14,6 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import ShapeError
 from fxgrad.ops.arithmetic import div, mul, neg
 from fxgrad.ops.choose import where
@@ -33,6 +32,7 @@ from fxgrad.ops.windows import (
     gather_numpy,
     scatter_numpy,
 )
+from fxgrad.tracing.tape import aval_of, bind
 
 # --- parameters ---------------------------------------------------------------------------------------------------
 

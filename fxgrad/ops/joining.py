@@ -11,12 +11,12 @@ import numpy as np
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, Rule, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import ShapeError
 from fxgrad.ops.families import check_axes, check_same_dtype, is_linear
 from fxgrad.ops.shaping import linear_many, slice_in_dim
 from fxgrad.ops.space import broadcast_to, instantiate, move_axis, reshape, zeros
+from fxgrad.tracing.tape import aval_of, bind
 
 
 def batched_alike(size: int, values: Sequence[Any], axes: Sequence[int | None]) -> tuple[list[Any], int]:

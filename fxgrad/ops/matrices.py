@@ -11,7 +11,6 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.primitive import Primitive, Rule
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
 from fxgrad.ops.arithmetic import div, mul, sub
@@ -25,6 +24,7 @@ from fxgrad.ops.products import dot_general
 from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.shaping import slice
 from fxgrad.ops.space import broadcast_to, convert, move_axis, reduce_sum, reshape, transpose
+from fxgrad.tracing.tape import aval_of, bind
 
 _DTYPES = ("float32", "float64", "complex64", "complex128")
 

@@ -10,7 +10,6 @@ import numpy as np
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import ShapeError
 from fxgrad.ops.arithmetic import mul, neg, stop_gradient, sub
 from fxgrad.ops.eigen import svd_p
@@ -32,6 +31,7 @@ from fxgrad.ops.matrices import (
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import convert, instantiate, zeros
 from fxgrad.ops.triangular import lu_solve, lu_solve_p
+from fxgrad.tracing.tape import aval_of, bind
 
 # --- the exponential --------------------------------------------------------------------------------------------------
 

@@ -11,13 +11,13 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.ops.creation import iota
 from fxgrad.ops.families import check_axes
 from fxgrad.ops.indexing import take_along
 from fxgrad.ops.joining import batched_alike
+from fxgrad.tracing.tape import aval_of, bind
 
 
 def _sort_abstract(*operands: Aval, dimension: int, num_keys: int) -> list[Aval]:

@@ -10,7 +10,6 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import ArgumentError, DTypeError
 from fxgrad.ops.arithmetic import div, mul, neg, neg_p
@@ -19,6 +18,7 @@ from fxgrad.ops.comparison import eq
 from fxgrad.ops.families import is_linear, linear_unary
 from fxgrad.ops.pointwise import binary, operation, scalar_like, unary
 from fxgrad.ops.space import convert, unbroadcast
+from fxgrad.tracing.tape import aval_of
 
 # --- sign and modulus -----------------------------------------------------------------------------------------
 

@@ -16,14 +16,14 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
-from fxgrad.core.tracer import Tracer
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError
 from fxgrad.ops import space
 from fxgrad.ops.families import broadcast_shapes, check_kind, check_same_dtype, is_linear, lax_function, rank_of
 from fxgrad.ops.space import broadcast_to, unbroadcast
+from fxgrad.tracing.tape import aval_of, bind
+from fxgrad.tracing.tracer import Tracer
 
 
 def align(lax: Any, *values: Any, to_shape: bool = True) -> list[Any]:

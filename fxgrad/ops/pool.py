@@ -13,7 +13,6 @@ from fxgrad.caches import cached
 from fxgrad.core.avals import Aval, Literal, Shape
 from fxgrad.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.ops.convolution import dilated, padding_of_adjoint, window_counts
@@ -21,6 +20,7 @@ from fxgrad.ops.families import check_kind, check_same_dtype, linear_unary
 from fxgrad.ops.joining import batched_alike
 from fxgrad.ops.shaping import pad, pad_p
 from fxgrad.ops.space import zeros
+from fxgrad.tracing.tape import aval_of, bind
 
 COVERED_BY = {
     "reduce_window": "slices folded by calls of the user's function (fxgrad.lax.reduce_window), or the windows by name",

@@ -13,7 +13,6 @@ from fxgrad.caches import cached
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.dtypes import DType
 from fxgrad.errors import ShapeError
@@ -22,6 +21,7 @@ from fxgrad.ops.families import check_same_dtype, is_linear, rank_of
 from fxgrad.ops.pointwise import sum_of_parts
 from fxgrad.ops.snippets import Snippet, snippets
 from fxgrad.ops.space import convert, inverse_permutation, transpose, transpose_p
+from fxgrad.tracing.tape import aval_of, bind
 
 Axes = tuple[int, ...]
 DotDimensions = tuple[tuple[Axes, Axes], tuple[Axes, Axes]]

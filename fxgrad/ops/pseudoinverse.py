@@ -9,7 +9,6 @@ import numpy as np
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import DTypeError, ShapeError
 from fxgrad.ops.arithmetic import mul, neg, sub
 from fxgrad.ops.choose import where
@@ -30,6 +29,7 @@ from fxgrad.ops.matrices import (
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import broadcast_to, reshape
+from fxgrad.tracing.tape import aval_of, bind
 
 
 def _abstract(a: Aval, rtol: Aval, *, truncates: bool) -> list[Aval]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.dtypes import DType
 from fxgrad.errors import ShapeError
 from fxgrad.ops.arithmetic import sub
@@ -16,6 +15,7 @@ from fxgrad.ops.cumulative import cumsum
 from fxgrad.ops.families import check_kind, check_same_dtype
 from fxgrad.ops.products import dot_general
 from fxgrad.ops.space import convert, reshape
+from fxgrad.tracing.tape import aval_of
 
 COVERED_BY = {
     "ragged_dot_general": "dot_general of an operand masked for each group, for matrices (fxgrad.lax.ragged_dot)",

@@ -16,13 +16,13 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
-from fxgrad.core.tape import bind
 from fxgrad.dtypes import DType, key_dtype
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 from fxgrad.ops import xla_kernels
 from fxgrad.ops.families import broadcast_shapes, check_kind
 from fxgrad.ops.pointwise import align, align_batch
 from fxgrad.ops.space import move_axis
+from fxgrad.tracing.tape import bind
 
 WORDS = "threefry2x32"
 """The name of the one field of the key dtype."""

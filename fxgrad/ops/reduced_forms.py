@@ -8,8 +8,8 @@ import numpy as np
 
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, TODO, Cost, Primitive, register, total_bytes
-from fxgrad.core.tape import bind
 from fxgrad.ops.matrices import check_matrices, each_matrix, failure, lapack, real_of, stack_rule
+from fxgrad.tracing.tape import bind
 
 # --- Schur ------------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError
@@ -23,6 +22,7 @@ from fxgrad.ops.comparison import eq
 from fxgrad.ops.cumulative import cumprod, shifted
 from fxgrad.ops.families import check_axes, check_kind, reduced, reduction
 from fxgrad.ops.space import convert, inverse_permutation, reduce_sum, reshape, transpose
+from fxgrad.tracing.tape import aval_of, bind
 
 COVERED_BY = {
     "reduce": "the reductions by name: one over a user's own binary function holds a program, which an operation of "

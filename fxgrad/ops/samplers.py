@@ -13,7 +13,6 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError
 from fxgrad.ops import xla_kernels
@@ -25,6 +24,7 @@ from fxgrad.ops.families import check_kind, check_same_dtype
 from fxgrad.ops.gamma import random_gamma_grad
 from fxgrad.ops.joining import batched_alike
 from fxgrad.ops.random import check_keys
+from fxgrad.tracing.tape import aval_of, bind
 
 _FLOPS = 1000
 """Of one draw: a few hashes and logarithms."""

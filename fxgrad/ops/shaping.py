@@ -13,7 +13,6 @@ from fxgrad.caches import cached
 from fxgrad.core.avals import Aval, Literal, Shape
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import ShapeError
 from fxgrad.ops.arithmetic import sub
@@ -21,6 +20,7 @@ from fxgrad.ops.choose import select_n
 from fxgrad.ops.families import check_axes, check_same_dtype, is_linear, linear_unary
 from fxgrad.ops.snippets import Snippet, snippets
 from fxgrad.ops.space import broadcast_to, instantiate, move_axis, reduce_sum, reshape
+from fxgrad.tracing.tape import aval_of, bind
 
 COVERED_BY = {
     "squeeze": "reshape: removing axes of size 1 moves no element",

@@ -11,12 +11,12 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal, Shape
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError
 from fxgrad.ops.families import broadcast_shapes, linear_unary, rank_of, reduced, reduction
 from fxgrad.ops.snippets import Snippet, snippets
+from fxgrad.tracing.tape import aval_of, bind
 
 # --- broadcast_to ---------------------------------------------------------------------------------------
 

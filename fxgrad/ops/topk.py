@@ -10,10 +10,10 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import ShapeError
 from fxgrad.ops.families import check_axes, check_kind
 from fxgrad.ops.indexing import take_along
+from fxgrad.tracing.tape import aval_of, bind
 
 COVERED_BY = {
     "approx_top_k": "top_k: an exact result satisfies every recall that is asked for",

@@ -9,7 +9,6 @@ import numpy as np
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import DTypeError, ShapeError
 from fxgrad.ops.arithmetic import mul, neg, sub
 from fxgrad.ops.families import check_same_dtype
@@ -31,6 +30,7 @@ from fxgrad.ops.matrices import (
 from fxgrad.ops.pointwise import add, scalar_like
 from fxgrad.ops.shaping import pad
 from fxgrad.ops.space import instantiate, move_axis, reshape
+from fxgrad.tracing.tape import aval_of, bind
 
 # --- one triangular matrix ----------------------------------------------------------------------------------------
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import eq
 from fxgrad.ops.exponential import rsqrt
 from fxgrad.ops.pointwise import align, binary, operation, unary
+from fxgrad.tracing.tape import aval_of
 
 # --- circular ---------------------------------------------------------------------------------------------------
 

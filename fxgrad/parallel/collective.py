@@ -16,7 +16,6 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.ops.arithmetic import div, mul
 from fxgrad.ops.choose import where
@@ -28,6 +27,7 @@ from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.reductions import reduce_max, reduce_min
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import convert, move_axis, reduce_sum, reshape, zeros
+from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.transforms.batch import Batched, batched_axis, put_axis
 
 Pairs = tuple[tuple[int, int], ...]

@@ -10,7 +10,6 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, axis_of, promoted_inexact, shape_of, sizes_of
@@ -44,6 +43,7 @@ from fxgrad.random.keys import (
     subkeys,
 )
 from fxgrad.random.uniform import randint, raw_bits, unit
+from fxgrad.tracing.tape import aval_of, bind
 
 # --- orders -------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad.core.avals import Shape
-from fxgrad.core.tape import aval_of
 from fxgrad.dtypes import DType
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, shape_of, sizes_of
@@ -21,6 +20,7 @@ from fxgrad.random.continuous import exponential_draws
 from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, positive_int, spread, subkeys
 from fxgrad.random.normal import normal_draws
 from fxgrad.random.uniform import signs
+from fxgrad.tracing.tape import aval_of
 
 
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:

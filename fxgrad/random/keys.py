@@ -10,8 +10,6 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
-from fxgrad.core.tape import aval_of, bind
-from fxgrad.core.tracer import Tracer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import as_array, as_dtype, common_shape, common_type, operand, shape_of, sizes_of
@@ -28,6 +26,8 @@ from fxgrad.ops.random import (
     random_wrap_p,
 )
 from fxgrad.ops.space import broadcast_to, convert
+from fxgrad.tracing.tape import aval_of, bind
+from fxgrad.tracing.tracer import Tracer
 
 GENERATOR = "threefry2x32"
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, at_user_line
 from fxgrad.frontend.operands import as_array, sizes_of
@@ -22,6 +21,7 @@ from fxgrad.ops.joining import unstack
 from fxgrad.ops.random import random_bits_p
 from fxgrad.ops.space import convert
 from fxgrad.random.keys import drawn_shape, float_dtype, int_dtype, one_key, own_dtype, parameter, subkeys
+from fxgrad.tracing.tape import aval_of, bind
 
 
 def raw_bits(key: Any, shape: Shape, bit_width: int) -> Any:

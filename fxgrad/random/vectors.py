@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import common_shape, inexact_operands, shape_of, sizes_of
 from fxgrad.numpy import linalg
@@ -17,6 +16,7 @@ from fxgrad.ops.parts import sign
 from fxgrad.ops.space import reshape
 from fxgrad.random.keys import float_dtype, one_key, positive_int
 from fxgrad.random.normal import normal_draws
+from fxgrad.tracing.tape import aval_of
 
 
 def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None,

@@ -9,14 +9,14 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad import numpy as fnp
-from fxgrad.core.interpreter import run
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.flat import trace_flat
 from fxgrad.frontend.operands import inexact_operands, shape_of
 from fxgrad.lax.loops import while_loop
 from fxgrad.lax.solves import custom_root
 from fxgrad.scipy.sparse.linalg import cg
+from fxgrad.tracing.apply import apply_program
+from fxgrad.tracing.tape import aval_of
 from fxgrad.transforms.joint import grad_program
 
 __all__ = ["OptimizeResults", "minimize"]
@@ -98,7 +98,7 @@ def _with_gradient(fun: Callable[..., Any], args: tuple[Any, ...], start: Any) -
     derived = grad_program(traced.program, wrt, True)
 
     def value_and_slope(x: Any) -> Any:
-        return tuple(run(derived.program, [*derived.captured, *traced.captured, x]))
+        return tuple(apply_program(derived.program, [*derived.captured, *traced.captured, x]))
     return value_and_slope
 
 

@@ -10,12 +10,12 @@ from fxgrad.analyses.check import check
 from fxgrad.caches import Cache
 from fxgrad.core.facts import Slot
 from fxgrad.core.program import Program
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ProgramSyntaxError
 from fxgrad.show.equality import equal
 from fxgrad.show.text_parser import parse
 from fxgrad.show.text_writer import program_text
 from fxgrad.show.values import is_opaque, is_value_class
+from fxgrad.tracing.tracer import Tracer
 
 SIZE_LIMIT = 2000
 """Programs of more equations are not printed at every step: tests of large programs do that themselves."""

@@ -16,12 +16,12 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.program import Atom, Equation, Program, Var
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import UnsupportedError
 from fxgrad.show.json_reader import FORMAT, VERSION, from_json
 from fxgrad.show.names import variable_names
 from fxgrad.show.sources import Sources
 from fxgrad.show.values import is_named_tuple, number_text, opaque_name
+from fxgrad.tracing.tracer import Tracer
 
 __all__ = ["from_json", "to_json"]
 

@@ -14,7 +14,6 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import registry
 from fxgrad.core.program import Atom, Equation, Program, Var
-from fxgrad.core.tracer import Tracer
 from fxgrad.show.color import ansi
 from fxgrad.show.names import Unique, quoted_name, variable_names
 from fxgrad.show.sources import Sources
@@ -30,6 +29,7 @@ from fxgrad.show.values import (
     string_text,
     value_lines,
 )
+from fxgrad.tracing.tracer import Tracer
 
 WIDTH = 100
 CONSTANT_LIMIT = 1000

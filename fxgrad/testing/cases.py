@@ -9,16 +9,16 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal, array_aval
-from fxgrad.core.interpreter import evaluate
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
-from fxgrad.core.recording import OWN, WRITTEN, trace
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import bind
 from fxgrad.derivation.simplifying import SimplifyingTape
 from fxgrad.errors import FxgradError
 from fxgrad.ops.space import instantiate
 from fxgrad.testing.numbers import TOLERANCES, LawError, described, direction, mismatch, widened
+from fxgrad.tracing.apply import apply_equations
+from fxgrad.tracing.tape import bind
+from fxgrad.tracing.trace import OWN, WRITTEN, trace
 
 
 class Case:
@@ -93,7 +93,7 @@ class Case:
             raise self.fail(f"{what}: recorded it gives {described(program.out_avals)}, computed {described(arrays)}; "
                             "does abstract say what the numpy rule does?")
         with np.errstate(all="ignore"):
-            outputs = [as_array(output) for output in evaluate(program, [*captured, *values])]
+            outputs = [as_array(output) for output in apply_equations(program, [*captured, *values])]
         self.same(outputs, arrays, f"{what}: recorded and run, compared with computed")
 
     def directions(self, places: Sequence[int], args: Sequence[Any]) -> list[Any]:

@@ -10,13 +10,13 @@ import numpy as np
 
 from fxgrad import dtypes, tree
 from fxgrad.core.avals import Literal
-from fxgrad.core.recording import WATCHED, trace
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.frontend.flat import leaf_aval, origin_of
 from fxgrad.ops.space import instantiate
 from fxgrad.testing.numbers import DIFFERENCES, LawError, described, difference, direction, inner, mismatch, widened
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.trace import WATCHED, trace
 from fxgrad.transforms.forward import forward
 from fxgrad.transforms.linearize import linearize_in_place, pull_back
 

@@ -13,15 +13,15 @@ from jax import lax
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, array_aval, keys_to_jax, to_numpy
-from fxgrad.core.interpreter import run
 from fxgrad.core.primitive import NO_TANGENT, Absent, Cost, Primitive
-from fxgrad.core.recording import OWN, trace
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.errors import FxgradError, LinearityError
 from fxgrad.ops.space import instantiate
 from fxgrad.show import equal, from_json, parse, program_text, to_json
 from fxgrad.testing.cases import Case, as_array
 from fxgrad.testing.numbers import TOLERANCES, described, difference, direction, inner, mismatch, step_for
+from fxgrad.tracing.apply import apply_program
+from fxgrad.tracing.trace import OWN, trace
 from fxgrad.transforms.forward import forward
 from fxgrad.transforms.linearize import linearize_in_place, pull_back
 
@@ -395,7 +395,7 @@ def _text_law(case: Case) -> None:
         if not equal(program, back):
             raise case.fail(f"its {form} is read back as another program:\n{text}\nas\n{program_text(back)}")
         with np.errstate(all="ignore"):
-            case.same(run(back, case.args), case.numpy(*case.args), f"the program read from {form}", 0.0)
+            case.same(apply_program(back, case.args), case.numpy(*case.args), f"the program read from {form}", 0.0)
 
 
 LAWS: tuple[str, ...] = ("numpy", "xla", "jvp", "transpose", "batch", "second", "cost", "text")

@@ -8,10 +8,10 @@ from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.facts import axes_of
 from fxgrad.core.interpreter import Interpreter
 from fxgrad.core.program import Equation, Program
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.derivation.consultation import batched_axis
 from fxgrad.derivation.derive import Derived, derive, rule_inputs
 from fxgrad.ops.space import broadcast_to, move_axis, reshape
+from fxgrad.tracing.tape import aval_of, bind
 
 __all__ = ["Batch", "Batched", "batch_aval", "batched_axis", "batched_program", "batching_over", "put_axis", "repeat"]
 

@@ -13,11 +13,11 @@ from fxgrad.core.interpreter import Interpreter
 from fxgrad.core.primitive import NO_TANGENT
 from fxgrad.core.program import Equation, Program
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
-from fxgrad.core.tracer import Tracer
 from fxgrad.derivation.derive import Derived, derive, rule_inputs
 from fxgrad.derivation.rewrites import is_literal
 from fxgrad.ops.space import broadcast_to_p, full, instantiate
+from fxgrad.tracing.tape import aval_of, bind
+from fxgrad.tracing.tracer import Tracer
 
 
 class Dual(NamedTuple):

@@ -15,18 +15,18 @@ from fxgrad.caches import Cache, cached
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import NO_TANGENT
 from fxgrad.core.program import Atom, Equation, Program, Var
-from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.core.sources import sources
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import current, infer
 from fxgrad.core.told import param_key
-from fxgrad.core.tracer import Tracer
 from fxgrad.derivation.consultation import batched_axis
 from fxgrad.derivation.derive import Derived, derive
 from fxgrad.derivation.simplify import simplify, without_dead_code, without_repetition
 from fxgrad.derivation.simplifying import SimplifyingTape, Template
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import instantiate
+from fxgrad.tracing.tape import current, infer
+from fxgrad.tracing.trace import WRITTEN, trace
+from fxgrad.tracing.tracer import Tracer
 from fxgrad.transforms.linearize import TangentHalf, linearize_in_place, pull_back
 
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.core.program import Program
-from fxgrad.core.recording import TANGENTS, trace
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.derivation.derive import Derived, derive
 from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.derivation.simplifying import SimplifyingTape
+from fxgrad.tracing.trace import TANGENTS, trace
 from fxgrad.transforms.forward import forward, spread
 from fxgrad.transforms.transpose import backward
 

@@ -9,12 +9,12 @@ from fxgrad.core.primitive import Absent
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.sources import sources
 from fxgrad.core.symbolic import Linear, Zero
-from fxgrad.core.tape import bind_equation, read
 from fxgrad.derivation.derive import Derived, derive, rule_inputs
 from fxgrad.derivation.simplify import live_equations
 from fxgrad.errors import LinearityError, at_user_line
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import instantiate
+from fxgrad.tracing.tape import bind_equation, read
 
 
 def backward(program: Program, inputs: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:

@@ -17,8 +17,8 @@ import pytest
 import fxgrad
 from fxgrad import grad, jit, vmap
 from fxgrad.api import plans
-from fxgrad.core import interning
 from fxgrad.executors import xla as xla_executor
+from fxgrad.tracing import interning
 
 pytestmark = pytest.mark.usefixtures("fresh_tables")
 X = np.array([1.0, 2.0, 3.0], np.float32)

@@ -12,9 +12,9 @@ import pytest
 import fxgrad
 from fxgrad.core.avals import Literal, plain
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive
-from fxgrad.core.tape import bind
-from fxgrad.core.tracer import Tracer
 from fxgrad.ops.space import instantiate
+from fxgrad.tracing.tape import bind
+from fxgrad.tracing.tracer import Tracer
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "itself": lambda y: y, "plus": lambda y: y + 1.0, "twice": lambda y: y + y, "scaled": lambda y: 3.0 * y,

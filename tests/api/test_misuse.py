@@ -16,10 +16,10 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import errors
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive
-from fxgrad.core.tape import bind
 from fxgrad.ops.pointwise import add_p
 from fxgrad.show.json_reader import from_json
 from fxgrad.show.json_writer import to_json
+from fxgrad.tracing.tape import bind
 
 X = np.array([0.5, -1.0])
 

@@ -10,12 +10,12 @@ import pytest
 import fxgrad
 from fxgrad import Equation, Program, Var
 from fxgrad.core.avals import array_aval
-from fxgrad.core.recording import OWN, trace
-from fxgrad.core.tape import bind
 from fxgrad.errors import FxgradError, ProgramError
 from fxgrad.ops.arithmetic import neg_p
 from fxgrad.ops.pointwise import add_p
 from fxgrad.ops.space import reduce_sum_p
+from fxgrad.tracing.tape import bind
+from fxgrad.tracing.trace import OWN, trace
 from tests.samples import all_samples
 
 SAMPLES = all_samples()

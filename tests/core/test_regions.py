@@ -14,13 +14,13 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import Primitive, Program
 from fxgrad.core.avals import array_aval
-from fxgrad.core.interpreter import run
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, registry
 from fxgrad.core.program import Equation
-from fxgrad.core.recording import OWN, trace
 from fxgrad.core.regions import Region, replaced
-from fxgrad.core.tape import bind
 from fxgrad.errors import ProgramError
+from fxgrad.tracing.apply import apply_program
+from fxgrad.tracing.tape import bind
+from fxgrad.tracing.trace import OWN, trace
 
 HOLDING = {name for name, primitive in registry.items() if primitive.regions is not None}
 
@@ -102,7 +102,7 @@ def computed(equation: Equation, args: list[Any]) -> list[Any] | None:
         carry = iter(results)
         given = [next(carry) if link.how == "carry" else value[step] if link.how == "entry" else value
                  for link, value in zip(region.inputs, values, strict=True)]
-        outputs = run(region.program, given)
+        outputs = apply_program(region.program, given)
         by_link = list(zip(region.outputs, outputs, strict=True))
         results = [value for link, value in by_link if link.how in ("carry", "same")]
         entries.append([value for link, value in by_link if link.how == "entry"])
@@ -140,7 +140,7 @@ def test_of_users() -> None:
     """A primitive of a user's that holds a program is looked into as the library's are, and refused if it hides it."""
     def declared(regions: Any) -> Primitive:
         return Primitive(
-            name="mine", abstract=lambda x, *, body: body.out_avals, numpy=lambda x, *, body: run(body, [x]),
+            name="mine", abstract=lambda x, *, body: body.out_avals, numpy=lambda x, *, body: apply_program(body, [x]),
             xla=lambda lax, x, *, body: body(x), jvp=NO_TANGENT, transpose=NOT_LINEAR,
             batch=lambda size, values, axes, *, body: (values, axes), cost=lambda *_, **__: Cost(0, 0), regions=regions)
 

@@ -13,8 +13,8 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import config
-from fxgrad.core import interning
-from fxgrad.core.replay import replayed
+from fxgrad.tracing import interning
+from fxgrad.tracing.replay import replayed
 from fxgrad.written import parse
 
 

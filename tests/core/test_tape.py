@@ -12,10 +12,10 @@ import pytest
 
 import fxgrad
 from fxgrad import config
-from fxgrad.core import interning
 from fxgrad.core.avals import Aval
-from fxgrad.core.recording import SELECTIVE, SHARED, Mode, trace
 from fxgrad.errors import LeakedTracerError
+from fxgrad.tracing import interning
+from fxgrad.tracing.trace import SELECTIVE, SHARED, Mode, trace
 
 F64 = Aval((3,), np.dtype(np.float64))
 
@@ -90,7 +90,7 @@ def test_an_exception_leaves_no_tape_behind() -> None:
     for transformation in (fxgrad.grad, fxgrad.vmap, fxgrad.jit, fxgrad.checkpoint):
         with pytest.raises(KeyError):
             transformation(lambda x, t=transformation: fail(x))(np.ones(2))
-        assert fxgrad.core.tape.current.get() is None
+        assert fxgrad.tracing.tape.current.get() is None
 
 
 def test_threads_and_tasks_do_not_meet() -> None:

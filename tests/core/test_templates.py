@@ -11,8 +11,6 @@ import pytest
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
-from fxgrad.core.recording import WRITTEN, trace
-from fxgrad.core.tape import aval_of, bind, current
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.derivation.simplify import live_equations
 from fxgrad.derivation.simplifying import SimplifyingTape, Template
@@ -20,6 +18,8 @@ from fxgrad.ops.arithmetic import div, mul, neg, sub
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import broadcast_to, reduce_sum
 from fxgrad.ops.trigonometric import sin
+from fxgrad.tracing.tape import aval_of, bind, current
+from fxgrad.tracing.trace import WRITTEN, trace
 from tests.samples import all_samples
 
 MATRIX, SCALAR = Aval((2, 3), np.dtype("float32")), Aval((), np.dtype("float32"))

@@ -19,13 +19,13 @@ from samples import Sample, all_samples
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.core.avals import array_aval, is_frozen
-from fxgrad.core.interpreter import run
 from fxgrad.core.primitive import Absent, Primitive
-from fxgrad.core.recording import OWN, trace
-from fxgrad.core.tape import bind
 from fxgrad.dtypes import is_inexact
 from fxgrad.errors import FxgradError, UnsupportedError
 from fxgrad.ops.snippets import snippet_of
+from fxgrad.tracing.apply import apply_program
+from fxgrad.tracing.tape import bind
+from fxgrad.tracing.trace import OWN, trace
 from tests.comparison.cases import CASES
 from tests.comparison.libraries import LIBRARIES
 
@@ -89,7 +89,7 @@ def entwined(primitive: Primitive, sample: Sample) -> Callable[..., list[Any]]:
 def check_primitive(primitive: Primitive, sample: Sample) -> None:
     args = [arg if np.shape(arg) else np.asarray(arg)[()] for arg in sample.args()]
     program, _ = trace(entwined(primitive, sample), [array_aval(arg) for arg in args], mode=OWN)
-    assert_always_apart(lambda *given: run(program, given), *args)
+    assert_always_apart(lambda *given: apply_program(program, given), *args)
     places = [place for place, arg in enumerate(args) if is_inexact(np.asarray(arg).dtype)]
     refused = any(isinstance(rule, Absent) and rule.kind == "TODO" for rule in (primitive.jvp, primitive.transpose))
     if not places or refused or "jvp" in sample.without or "transpose" in sample.without:

@@ -10,8 +10,8 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.core import interning, tape
 from fxgrad.executors import direct
+from fxgrad.tracing import interning, tape
 
 CALLS = 6
 X = np.array([0.3, -0.7, 1.1])

@@ -16,13 +16,13 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.core.avals import Aval, array_aval
 from fxgrad.core.program import Program
-from fxgrad.core.recording import OWN, trace
-from fxgrad.core.tape import bind
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors.straightline import generate
 from fxgrad.ops.arithmetic import neg_p
 from fxgrad.ops.pointwise import add_p
 from fxgrad.ops.snippets import snippet_of
+from fxgrad.tracing.tape import bind
+from fxgrad.tracing.trace import OWN, trace
 
 SAMPLES = {primitive: [sample for sample in samples if not sample.slow and "numpy" not in sample.without]
            for primitive, samples in all_samples().items()}

@@ -14,13 +14,13 @@ from jax import lax
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import errors
-from fxgrad.core.recording import OWN, trace
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.tape import aval_of, bind
 from fxgrad.executors.xla import as_jax, emit
 from fxgrad.interop.emission import alike
 from fxgrad.interop.nested import equation_count
 from fxgrad.ops.space import instantiate
+from fxgrad.tracing.tape import aval_of, bind
+from fxgrad.tracing.trace import OWN, trace
 from fxgrad.transforms.forward import forward, has_tangent
 from tests.interop.oracle import assert_close, draw
 from tests.samples import all_samples

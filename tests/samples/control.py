@@ -14,11 +14,11 @@ from fxgrad.control.mapped_rule import custom_vmap_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
-from fxgrad.core.recording import OWN, trace
 from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import instantiate
 from fxgrad.ops.trigonometric import cos, sin
+from fxgrad.tracing.trace import OWN, trace
 from tests.samples import Draw, Sample
 
 SHAPES: list[tuple[tuple[int, ...], str]] = [

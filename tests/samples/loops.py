@@ -16,12 +16,12 @@ from fxgrad.control.while_loop import while_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
-from fxgrad.core.recording import WRITTEN, trace
 from fxgrad.ops.arithmetic import div, mul, name_p, sub
 from fxgrad.ops.comparison import lt
 from fxgrad.ops.pointwise import add, scalar_like
 from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.trigonometric import cos, sin
+from fxgrad.tracing.trace import WRITTEN, trace
 from tests.samples import Draw, Sample, elementwise_samples
 from tests.samples.control import SHAPES, without
 

@@ -24,12 +24,12 @@ from fxgrad.control.call import named
 from fxgrad.control.checkpoint import checkpoint_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program, Signature, Var
-from fxgrad.core.tape import bind
 from fxgrad.ops.arithmetic import add, mul, neg
 from fxgrad.ops.products import dot_general
 from fxgrad.ops.reductions import reduce_sum
 from fxgrad.ops.trigonometric import sin, tanh
 from fxgrad.show import parse, program_text, unfold
+from fxgrad.tracing.tape import bind
 
 F = np.dtype("float32")
 D = np.dtype("float64")

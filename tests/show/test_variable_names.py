@@ -14,10 +14,10 @@ from fxgrad.api.programs import make_program
 from fxgrad.api.reverse import grad
 from fxgrad.control.call import named
 from fxgrad.core.program import Program, Signature, Var
-from fxgrad.core.tape import bind
 from fxgrad.ops.arithmetic import add, mul, neg
 from fxgrad.ops.trigonometric import sin, tanh
 from fxgrad.show import parse, program_text
+from fxgrad.tracing.tape import bind
 
 LEVEL = np.array([1.0, 2.0], np.float32)
 OTHER = np.array([3.0, 4.0], np.float32)

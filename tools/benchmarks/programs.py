@@ -14,13 +14,16 @@ from jax.extend.core import jaxpr_as_fun
 import fxgrad
 from benchmarks.problems import chain
 from benchmarks.workload import Absolute, Peer, Peers, Ratio, Workload, forget_programs, nothing
-from fxgrad.core.interpreter import run
 from fxgrad.transforms.joint import grad_program
 
 try:
     from fxgrad.frontend.flat import Traced, trace_flat
-except ImportError:  # a commit to compare with may have it at its former place
+    from fxgrad.tracing.apply import apply_program
+except ImportError:  # a commit to compare with may have them at their former places
     from fxgrad.control.flat import Traced, trace_flat  # type: ignore[import-not-found, no-redef]
+
+    from fxgrad.core.interpreter import run as apply_program  # type: ignore[attr-defined, no-redef]
+
 
 OPERATIONS = 1000
 
@@ -37,7 +40,7 @@ def recording(again: bool, small: bool) -> Peers:
     x, = problem.given("float32", small)
     loss, theirs = problem.loss(np), problem.loss(jnp)
     # jax remembers jaxprs by the identity of the function, so every call is given a function of its own.
-    return {"fxgrad": Peer(lambda: record(x, loss), lambda traced: run(traced.program, [*traced.captured, x]),
+    return {"fxgrad": Peer(lambda: record(x, loss), lambda traced: apply_program(traced.program, [*traced.captured, x]),
                            prepare=None if again else forget_programs),
             "jax": Peer(lambda: jax.make_jaxpr(lambda x: theirs(x))(x), lambda jaxpr: jaxpr_as_fun(jaxpr)(x),
                         prepare=None if again else nothing)}

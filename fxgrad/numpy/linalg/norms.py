@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, axes_of, axis_of, promoted_inexact, shape_of
 from fxgrad.numpy.arithmetic import divide, power
@@ -21,6 +20,7 @@ from fxgrad.ops import exponential, parts
 from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.matrices import check_matrices
 from fxgrad.ops.space import convert, reshape
+from fxgrad.tracing.tape import aval_of
 
 
 def norm(x: Any, ord: Any = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.operands import inexact_operands, shape_of
 from fxgrad.ops.arithmetic import mul
@@ -16,6 +15,7 @@ from fxgrad.ops.matrices import adjoint, check_matrices
 from fxgrad.ops.parts import complex as complex_
 from fxgrad.ops.parts import real
 from fxgrad.ops.pointwise import add
+from fxgrad.tracing.tape import aval_of
 
 
 def matrices(name: str, *values: Any, square: bool = False) -> list[Any]:

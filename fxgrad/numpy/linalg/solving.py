@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, common_shape, concrete, inexact_operands, new_array, shape_of
 from fxgrad.numpy.creation import eye, zeros
@@ -29,6 +28,7 @@ from fxgrad.ops.pointwise import add
 from fxgrad.ops.pseudoinverse import pinv as pseudo_inverse
 from fxgrad.ops.space import broadcast_to, convert, reshape
 from fxgrad.ops.triangular import lu_solve
+from fxgrad.tracing.tape import aval_of
 
 
 class SlogdetResult(NamedTuple):

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import inexact_operands, shape_of
 from fxgrad.numpy.linalg.operands import matrices, symmetrized
@@ -32,6 +31,7 @@ from fxgrad.ops.pointwise import add, scalar_like
 from fxgrad.ops.shaping import pad
 from fxgrad.ops.space import broadcast_to, convert, reshape
 from fxgrad.ops.triangular import triangular_solve
+from fxgrad.tracing.tape import aval_of
 
 __all__ = ["cholesky", "eigh", "eigh_tridiagonal", "hessenberg", "lu", "polar", "qr", "qr_multiply", "rsf2csf", "schur",
            "svd"]

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import (
     as_array,
@@ -32,6 +31,7 @@ from fxgrad.ops.matrices import as_column, as_row, conjugated
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.shaping import pad, slice_in_dim
 from fxgrad.ops.space import broadcast_to
+from fxgrad.tracing.tape import aval_of
 
 __all__ = ["block_diag", "circulant", "companion", "convolution_matrix", "dft", "fiedler", "fiedler_companion",
            "hadamard", "hankel", "helmert", "hilbert", "invhilbert", "invpascal", "leslie", "pascal", "toeplitz"]

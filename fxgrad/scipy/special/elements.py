@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.frontend.operands import as_array, promoted_inexact, refuse_complex
 from fxgrad.frontend.ufuncs import Elementwise, composite
@@ -21,6 +20,7 @@ from fxgrad.ops.parts import abs as absolute
 from fxgrad.ops.parts import floor
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.space import convert
+from fxgrad.tracing.tape import aval_of
 
 
 def _special(name: str, function: Callable[..., Any], doc: str, nin: int = 1, real: bool = True) -> Elementwise:

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
-from fxgrad.core.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import as_array, promoted_inexact, refuse_complex
 from fxgrad.lax.loops import scan
@@ -27,6 +25,8 @@ from fxgrad.ops.space import broadcast_to, convert, reduce_sum, zeros
 from fxgrad.ops.special import lgamma
 from fxgrad.ops.trigonometric import cos, sin
 from fxgrad.random.keys import positive_int
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.tracer import Tracer
 
 
 def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.operands import as_array, axes_of, inexact_operands, shape_of
 from fxgrad.frontend.ufuncs import composite
@@ -25,6 +24,7 @@ from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.space import broadcast_to, convert, expand_axes, reduce_sum, reshape
 from fxgrad.ops.special import lgamma
 from fxgrad.random.keys import positive_int
+from fxgrad.tracing.tape import aval_of
 
 Axis = int | Sequence[int] | None
 

@@ -20,7 +20,7 @@ from fxgrad.dtypes import DType
 from fxgrad.written import Assignment, item_assignment, running_call, written
 
 if TYPE_CHECKING:
-    from fxgrad.core.tape import Tape
+    from fxgrad.tracing.tape import Tape
 
 
 class Tracer:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import config, errors
-from fxgrad.core import installed, interning
+from fxgrad.core import installed
 from fxgrad.core.arrays import Array
 from fxgrad.core.avals import Aval, Literal, array_aval, is_frozen, is_unchanged
 from fxgrad.core.facts import bonds
@@ -22,8 +22,9 @@ from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Source, Var
 from fxgrad.core.sources import equation_source, user_source
 from fxgrad.core.told import param_key
-from fxgrad.core.tracer import Tracer, leaked
-from fxgrad.core.tracer import aval_of as aval_of  # noqa: PLC0414  (found here by all who bind)
+from fxgrad.tracing import interning
+from fxgrad.tracing.tracer import Tracer, leaked
+from fxgrad.tracing.tracer import aval_of as aval_of  # noqa: PLC0414  (found here by all who bind)
 
 current: ContextVar[Tape | None] = ContextVar("current_tape", default=None)
 """The innermost tape of this thread or task."""

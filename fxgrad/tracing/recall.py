@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from fxgrad.core.arrays import ARRAYS
-from fxgrad.core.interning import Node
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.replay import learn, replayed
-from fxgrad.core.tape import Tape, current
 from fxgrad.core.told import told
-from fxgrad.core.tracer import Tracer
+from fxgrad.tracing.interning import Node
+from fxgrad.tracing.replay import learn, replayed
+from fxgrad.tracing.tape import Tape, current
+from fxgrad.tracing.tracer import Tracer
 
 Unary = Callable[[Any], Any]
 Binary = Callable[[Any, Any], Any]

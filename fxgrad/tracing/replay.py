@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core import interning
 from fxgrad.core.arrays import ARRAYS
 from fxgrad.core.avals import Literal
-from fxgrad.core.interning import Node
 from fxgrad.core.program import Program, Var
-from fxgrad.core.tape import Tape, aval_of, current
 from fxgrad.core.told import told
-from fxgrad.core.tracer import Tracer
+from fxgrad.tracing import interning
+from fxgrad.tracing.interning import Node
+from fxgrad.tracing.tape import Tape, aval_of, current
+from fxgrad.tracing.tracer import Tracer
 
 _LIMIT = 16
 """Calls remembered at one place: where an argument is another number each time, remembering does not pay."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad import config
-from fxgrad.core import interning
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
-from fxgrad.core.tape import NO_AXES, InputNames, Tape, current, innermost_for
+from fxgrad.tracing import interning
+from fxgrad.tracing.tape import NO_AXES, InputNames, Tape, current, innermost_for
 
 
 class Mode(NamedTuple):

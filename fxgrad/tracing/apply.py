@@ -1,0 +1,31 @@
+"""Applying a program to values: it is recorded again where a tape is concerned, and computed where none is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.core import installed
+from fxgrad.core.facts import axes_used, has_effects
+from fxgrad.core.program import Program
+from fxgrad.core.walk import walk
+from fxgrad.tracing.replay import inlined
+from fxgrad.tracing.tape import Tape, bind_equation, current, innermost_for
+
+
+def apply_equations(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """Binds every equation in turn: computes them, or records them on the tapes concerned."""
+    tape = current.get()
+    if tape is not None and type(tape) is Tape:
+        recorded = inlined(tape, program, [*program.constants, *inputs])
+        if recorded is not None:
+            return recorded
+    # Not an `Interpreter`, whose hooks cost as much as recording an operation again does.
+    return walk(program, [*program.constants, *inputs], bind_equation)
+
+
+def apply_program(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of `program`: recorded if a tape is concerned, and computed by an executor if not."""
+    if current.get() is None or (innermost_for(inputs) is None and not (has_effects(program) or axes_used(program))):
+        return installed.executor.execute(program, [*program.constants, *inputs] if program.constants else inputs)
+    return apply_equations(program, inputs)
