@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -185,3 +187,14 @@ def test_directions_of_ones_are_as_any_other() -> None:
         for left, right in zip(got, linear(tangent), strict=True):
             np.testing.assert_allclose(left, right)
             assert left.shape == right.shape
+
+
+@pytest.mark.parametrize("transform", [fxgrad.jacrev, fxgrad.jacfwd, fxgrad.jacobian])
+def test_jacobians_in_arguments_that_outputs_do_not_depend_on(transform: Callable[..., Any]) -> None:
+    x, y = np.array([0.5, 1.0, 2.0]), np.array([3.0, 4.0])
+    for function in (lambda x, y: 2 * x, lambda x, y: [2 * x, np.sum(x)], lambda x, y: [2 * x, np.ones(4)]):
+        found = transform(function, (0, 1))(x, y)
+        for in_x, in_y in [found] if type(found) is tuple else found:
+            assert not in_y.any()
+            assert in_y.shape == (*in_x.shape[:-1], 2)
+            assert in_x.dtype == in_y.dtype == np.float64
