@@ -152,9 +152,9 @@ def _argument_axes(fun: Any, in_axes: Axes, args: tuple[Any, ...], kwargs: dict[
     """Axes for `(args, kwargs)`: a tuple with an entry for each positional argument, and a dict."""
     if isinstance(in_axes, dict):
         names = parameter_names(fun, len(args))
-        known = {*names, *kwargs}
+        given = {*names, *kwargs}
         for key in in_axes:
-            if key not in known:
+            if key not in given:
                 raise ArgumentError(at_user_line(
                     f"vmap: in_axes names {key!r}, and {function_name(fun)} was called with the arguments "
                     f"{', '.join([*names, *kwargs])}"))

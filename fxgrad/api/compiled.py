@@ -13,7 +13,6 @@ import jax
 
 from fxgrad import tree
 from fxgrad.api.arguments import transformation
-from fxgrad.api.calls import Call
 from fxgrad.api.conversions import chained, has_numpy_keys, results_for, with_jax_keys
 from fxgrad.api.executables import (
     Bound,
@@ -22,10 +21,11 @@ from fxgrad.api.executables import (
     argument_avals,
     aval_from_jax,
     bind_captured,
-    computed,
+    emit_call,
     has_wide_outputs,
 )
 from fxgrad.api.inner_traces import InnerTraces
+from fxgrad.api.jitted_calls import JittedCall
 from fxgrad.api.keys import Key, is_jax_tracer, key_of, key_of_leaves
 from fxgrad.api.plans import Plan, Plans, run
 from fxgrad.api.stages import Stage
@@ -174,7 +174,7 @@ class _JittedFunction:
         if executables.shares is not None:
             plan = executables.plans.find(self._key(executables, args, kwargs))
         if plan is None:
-            plan, traced = self._plan(executables, Call(self._static, args, kwargs))
+            plan, traced = self._plan(executables, JittedCall(self._static, args, kwargs))
         token = _handed_over.set(None if traced is None else (self, traced))
         try:
             return run(plan, args, kwargs)
@@ -209,14 +209,14 @@ class _JittedFunction:
 
     # --- making plans -------------------------------------------------------------------------------------------
 
-    def _plan(self, executables: Executables, call: Call) -> tuple[Plan, Traced | None]:
+    def _plan(self, executables: Executables, call: JittedCall) -> tuple[Plan, Traced | None]:
         """The plan of a call, and what the function recorded for it, if jax may still ask for that."""
         avals = argument_avals(call.leaves)
         if avals is None:  # jax is to say what is wrong with one of them, if we do not
             self._static.explain(call.args, call.kwargs)
             return self._general_plan(executables, call), None
         if executables.shares is None:
-            traced = call.traced = self._traced(call, avals, SHARED)
+            traced = call.traced = self._trace(call, avals, SHARED)
             executables.shares = self._may_share(call, traced) and traced.program.memo.setdefault(
                 "jitted by", weakref.ref(self))() is not self
         if executables.shares:
@@ -227,7 +227,7 @@ class _JittedFunction:
             executables.forget()
         return self._own_plan(executables, call, avals), call.traced
 
-    def _own_plan(self, executables: Executables, call: Call, avals: Sequence[Aval]) -> Plan:
+    def _own_plan(self, executables: Executables, call: JittedCall, avals: Sequence[Aval]) -> Plan:
         """To call what is compiled for this function alone."""
         key = self._key(executables, call.args, call.kwargs)
         if not key.is_full:
@@ -235,7 +235,7 @@ class _JittedFunction:
         signature = call.signature(avals)
         facts = executables.facts(signature)
         if facts is None:
-            call.traced = call.traced or self._traced(call, avals, WRITTEN)
+            call.traced = call.traced or self._trace(call, avals, WRITTEN)
             program = call.traced.program
             facts = executables.note(signature, program, scoped=needs_x64(program))
         return executables.plans.enter(key, Plan(
@@ -243,12 +243,12 @@ class _JittedFunction:
             results_for(call.leaves) if facts.is_wide else None))
 
     @staticmethod
-    def _general_plan(executables: Executables, call: Call) -> Plan:
+    def _general_plan(executables: Executables, call: JittedCall) -> Plan:
         """The same, for all calls of which no one looks at the arguments."""
         arguments = with_jax_keys if has_numpy_keys(call.leaves) else None
         return Plan(executables.own, True, arguments, executables.outputs.results)
 
-    def _shared_plan(self, executables: Executables, call: Call, avals: Sequence[Aval]) -> Plan | None:
+    def _shared_plan(self, executables: Executables, call: JittedCall, avals: Sequence[Aval]) -> Plan | None:
         """To call the executable of the program that the function records; None if no other function may.
 
         The first call of its signature puts no value on a device, since most that share are called once; the plan is
@@ -261,14 +261,14 @@ class _JittedFunction:
             key, plan = self._key(executables, call.args, call.kwargs), self._plan_of(bound, call)
             return executables.plans.enter(key, plan) if key.is_full else plan
         if call.traced is None:
-            call.traced = self._traced(call, avals, SHARED)
+            call.traced = self._trace(call, avals, SHARED)
             if not self._may_share(call, call.traced):
                 return None
         bound = executables.bound[signature] = bind_captured(
             call.traced, call.split.structure, function_name(self._fun), self._options["inline"])
         return self._plan_of(bound, call)
 
-    def _plan_of(self, bound: Bound, call: Call) -> Plan:
+    def _plan_of(self, bound: Bound, call: JittedCall) -> Plan:
         arguments = self._static.dynamic if self._static.any else None
         if has_numpy_keys(call.leaves):
             arguments = with_jax_keys if arguments is None else functools.partial(chained, arguments, with_jax_keys)
@@ -276,7 +276,7 @@ class _JittedFunction:
         return Plan(bound.executable, needs_x64(program), arguments,
                     results_for(call.leaves) if has_wide_outputs(program) else None)
 
-    def _may_share(self, call: Call, traced: Traced) -> bool:
+    def _may_share(self, call: JittedCall, traced: Traced) -> bool:
         """Whether what was traced is right for other calls, and its executable for other functions."""
         return not self._own_alone and not has_effects(traced.program) and not consults(traced.program) and not any(
             map(is_jax_tracer, (*call.leaves, *traced.captured)))
@@ -292,19 +292,19 @@ class _JittedFunction:
             found = self._executables.setdefault(default, Executables(Plans(default), make))
         return found
 
-    def traced_by_jax(self, args: Args, kwargs: Kwargs) -> Any:
+    def trace_for_jax(self, args: Args, kwargs: Kwargs) -> Any:
         """What jax traces: our own trace of the function, emitted as `lax` calls."""
-        call = Call(self._static, args, kwargs)
+        call = JittedCall(self._static, args, kwargs)
         avals = [*map(aval_from_jax, call.leaves)]
         jitted, traced = _handed_over.get() or (None, None)
         if traced is None or jitted is not self or traced.program.in_avals[traced.program.captured:] != avals:
-            traced = self._traced(call, avals, WRITTEN)
+            traced = self._trace(call, avals, WRITTEN)
         program, captured, out_tree = traced[:3]
         self._of_default().note(call.signature(avals) if call.is_flat else None, program,
                                 scoped=jax.config.jax_enable_x64)  # type: ignore[attr-defined]
-        return tree.unflatten(out_tree, computed(program, captured, call.leaves))
+        return tree.unflatten(out_tree, emit_call(program, captured, call.leaves))
 
-    def _traced(self, call: Call, avals: Sequence[Aval], mode: Mode) -> Traced:
+    def _trace(self, call: JittedCall, avals: Sequence[Aval], mode: Mode) -> Traced:
         def function(*leaves: Any) -> Any:
             args, kwargs = call.split.arguments(leaves)
             return self._fun(*args, **kwargs)
@@ -312,7 +312,7 @@ class _JittedFunction:
 
     def _recorded(self, args: Args, kwargs: Kwargs) -> tuple[Traced, list[Any]]:
         """The trace within a transformation, and all inputs of its program: what it closed over may be a tracer."""
-        call = Call(self._static, args, kwargs)
+        call = JittedCall(self._static, args, kwargs)
         avals = []
         for index, leaf in enumerate(call.leaves):
             aval = leaf_aval(leaf)
@@ -321,16 +321,16 @@ class _JittedFunction:
                     f"jit: {call.leaf_names()[index]} is a {type(leaf).__name__}, where an array "
                     "or a number is needed. Make the argument static with static_argnums"))
             avals.append(aval)
-        traced = self._inside.of(call, avals, functools.partial(self._traced, call, avals))
+        traced = self._inside.of(call, avals, functools.partial(self._trace, call, avals))
         return traced, [*traced.captured, *call.leaves]
 
 
 def _own(state: weakref.ref[_JittedFunction], fun: Callable[..., Any], options: dict[str, Any]) -> Any:
     """What jax compiles for a function alone; it dies when the user drops the function."""
     @transformation("jit", fun)  # with the signature of the function, in which jax looks for names
-    def traced_by_jax(*args: Any, **kwargs: Any) -> Any:
+    def trace_for_jax(*args: Any, **kwargs: Any) -> Any:
         jitted = state()
         assert jitted is not None  # for who calls this holds it
-        return jitted.traced_by_jax(args, kwargs)
+        return jitted.trace_for_jax(args, kwargs)
 
-    return jax.jit(traced_by_jax, **options)
+    return jax.jit(trace_for_jax, **options)

@@ -44,10 +44,10 @@ class _CapturedInputs:
         if call.static:
             return cls(call, traced, owner)
         key = "rule", owner, call.structure, traced.out_tree
-        known: Self | None = traced.program.memo.get(key)
-        if known is None:
-            known = traced.program.memo[key] = cls(call, traced, owner)
-        return known
+        rule: Self | None = traced.program.memo.get(key)
+        if rule is None:
+            rule = traced.program.memo[key] = cls(call, traced, owner)
+        return rule
 
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is type(self) and self._key == other._key)

@@ -36,7 +36,7 @@ class OutdatedPlan(Exception):  # noqa: N818  (nobody sees it)
     """Jax traces a function anew, because its caches were cleared, and now it computes with 64 bits, unlike before."""
 
 
-def computed(program: Program, captured: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
     """The outputs of `program` within jax's trace, its inputs being of the dtypes that it expects, and never weak.
 
     Raises `OutdatedPlan` if jax is not in the x64 scope that the program needs.
@@ -231,7 +231,7 @@ def _shared(program: Program, out_tree: TreeDef, structure: TreeDef, layout: _La
     if executable is None:
         def of_program(captured: Captured, /, *args: Any, **kwargs: Any) -> Any:
             leaves = tree.leaves((args, kwargs))
-            return tree.unflatten(out_tree, computed(program, _unpacked(captured, layout), leaves))
+            return tree.unflatten(out_tree, emit_call(program, _unpacked(captured, layout), leaves))
 
         of_program.__name__ = of_program.__qualname__ = name
         executable = program.memo[key] = jax.jit(of_program, inline=inline)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fxgrad.api.calls import Call
+from fxgrad.api.jitted_calls import JittedCall
 from fxgrad.config import default_float
 from fxgrad.core.avals import Aval
 from fxgrad.derivation.derive import holds_tracers
@@ -22,27 +22,27 @@ class InnerTraces:
     Those are constants of a jitted function. A trace that closed over a tracer is right for one call only.
     """
 
-    __slots__ = ("_known",)
+    __slots__ = ("_traces",)
 
     def __init__(self) -> None:
-        self._known: dict[Any, Traced] = {}
+        self._traces: dict[Any, Traced] = {}
 
-    def of(self, call: Call, avals: Sequence[Aval], make: Callable[[Mode], Traced]) -> Traced:
+    def of(self, call: JittedCall, avals: Sequence[Aval], make: Callable[[Mode], Traced]) -> Traced:
         """The trace of a call; `make(mode)` makes it."""
         literals = takes_literals()
         key = (call.split.structure, *avals, literals, default_float(), *axes_in_scope().items(), *call.static)
         try:
-            known = self._known.get(key)
+            traced = self._traces.get(key)
         except TypeError:  # there are containers, or static arguments, that have no equality
             return make(SHARED._replace(literals=literals))
-        if known is None:
-            known = make(SHARED._replace(literals=literals))
-            if not holds_tracers(known.captured):
-                if len(self._known) >= _TRACES:
-                    self._known.clear()
-                self._known[key] = known
-        return known
+        if traced is None:
+            traced = make(SHARED._replace(literals=literals))
+            if not holds_tracers(traced.captured):
+                if len(self._traces) >= _TRACES:
+                    self._traces.clear()
+                self._traces[key] = traced
+        return traced
 
     def clear(self) -> None:
         """Forgets all traces."""
-        self._known.clear()
+        self._traces.clear()

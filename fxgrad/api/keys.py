@@ -61,7 +61,7 @@ def _attributes(value: Any) -> tuple[str, ...] | None:
 
 
 def _seen(values: Sequence[Any]) -> tuple[Any, ...] | None:
-    """What tells the types of values of their classes apart; None if that is not known of one."""
+    """What tells the types of values of their classes apart; None if there is one without a type."""
     attributes = [*map(_attributes, values)]
     return None if None in attributes else tuple([
         tuple([getattr(value, name) for name in names or ()]) for value, names in zip(values, attributes, strict=True)])
@@ -100,8 +100,8 @@ class KeyOfArguments(NamedTuple):
         positional = len(self.classes) - len(self.names)
 
         def constant(value: Any) -> str:
-            for number, known in enumerate(constants):
-                if known is value:
+            for number, other in enumerate(constants):
+                if other is value:
                     return f"c{number}"
             constants.append(value)
             return f"c{len(constants) - 1}"

@@ -126,20 +126,20 @@ def saved_residuals(f: Callable[..., Any], *args: Any) -> list[Residual]:
                         mode=WRITTEN, names=names)
     program = traced.program
     wrt = traced.wrt([has_tangent(aval) for aval in avals])
-    known = linearized(program, wrt)
+    primal = linearized(program, wrt)
     labels = [*(f"captured[{index}]" for index in range(program.captured)), *names()]
-    residuals = known.program.outputs[len(program.outputs):]
-    linear = known.extra.linear
-    found = [_described(known.program, atom, linear, var, labels)
+    residuals = primal.program.outputs[len(program.outputs):]
+    linear = primal.extra.linear
+    found = [_described(primal.program, atom, linear, var, labels)
              for atom, var in zip(residuals, linear.inputs, strict=False) if type(atom) is Var]
     return sorted(found, key=lambda residual: -residual.nbytes)
 
 
-def _described(known: Program, var: Var, linear: Program, inside: Var, labels: Sequence[str]) -> Residual:
-    if var in known.inputs:
-        name, made = labels[known.inputs.index(var) - (len(known.inputs) - len(labels))], "an argument"
+def _described(primal: Program, var: Var, linear: Program, inside: Var, labels: Sequence[str]) -> Residual:
+    if var in primal.inputs:
+        name, made = labels[primal.inputs.index(var) - (len(primal.inputs) - len(labels))], "an argument"
     else:
-        maker = _maker(known, var)
+        maker = _maker(primal, var)
         made = f"{maker.primitive} at {_line(maker.source)}"
         name = maker.params["name"] if maker.primitive is arithmetic.name_p else ""
     users = [f"{equation.primitive} at {_line(equation.source)}" for equation in linear.equations

@@ -30,9 +30,9 @@ class Stage:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs a compiled stage; raises `TypeError` for arguments of other shapes or dtypes than it was made for."""
-        known = self._as_they_are
-        if known is not None and not kwargs and (
-                known.issuperset(map(type, args)) or known.issuperset(map(type, tree.leaves(args)))):
+        classes = self._as_they_are
+        if classes is not None and not kwargs and (
+                classes.issuperset(map(type, args)) or classes.issuperset(map(type, tree.leaves(args)))):
             return self._stage(*args)
         given, named = with_jax_keys(args, kwargs)
         wide = not jax.config.jax_enable_x64  # type: ignore[attr-defined]

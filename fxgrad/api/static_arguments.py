@@ -56,13 +56,13 @@ class StaticArguments:
 
     def positions(self, count: int) -> set[int]:
         """The static ones of `count` positional arguments."""
-        known = self._positions.get(count)
-        if known is None:
+        static = self._positions.get(count)
+        if static is None:
             numbered = {number % count for number in self._numbers if -count <= number < count}
             names = parameter_names(self._fun, count) if self.any else []
-            known = numbered | {position for position, name in enumerate(names) if name in self.names}
-            self._positions[count] = known
-        return known
+            static = numbered | {position for position, name in enumerate(names) if name in self.names}
+            self._positions[count] = static
+        return static
 
     def dynamic(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
         """The arguments that are not static."""

@@ -184,10 +184,10 @@ class Rules:
             [None if type(value) is Zero else value.aval for value in reaching])
         way = self._backward.get(key)
         if way is None:
-            way = self._backward[key] = self._found(reaching)
+            way = self._backward[key] = self._find_way(reaching)
         return way
 
-    def _found(self, reaching: Sequence[Any]) -> tuple[Template, list[Zero | None]]:
+    def _find_way(self, reaching: Sequence[Any]) -> tuple[Template, list[Zero | None]]:
         zeros: list[Zero | None] = []
         present = [value for value in reaching if type(value) is not Zero]
         count = len(self._residuals)
@@ -206,7 +206,7 @@ _Step = tuple[Equation, Rules | _Once, list[Any], list[Atom]]
 """An equation that cotangents go back through: its way back, the residuals, and the operands that it leads to."""
 
 _LIMIT = 4096
-_known = Cache("rules of operations", _LIMIT)
+_rules = Cache("rules of operations", _LIMIT)
 _UNKNOWN = object()
 
 
@@ -221,15 +221,15 @@ def rules_of(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]) 
         pattern = [atom if type(atom) is Literal else place[atom] for atom in equation.inputs]
     avals = [value.aval for value in given.values()]
     key = (primitive, *pattern, *avals, *param_key(primitive, params)) if params else (primitive, *pattern, *avals)
-    rules: Any = _known.get(key, _UNKNOWN)
+    rules: Any = _rules.get(key, _UNKNOWN)
     if rules is _UNKNOWN:
         if primitive.effectful or primitive.collective or primitive.regions is not None:
             return None
-        rules = _known.add(key, _found(equation, given, marks, avals))
+        rules = _rules.add(key, _find_rules(equation, given, marks, avals))
     return rules  # type: ignore[no-any-return]
 
 
-def _found(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool], avals: list[Aval]) -> Rules | None:
+def _find_rules(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool], avals: list[Aval]) -> Rules | None:
     primitive, params = equation.primitive, equation.params
     variables: dict[Atom, Var] = dict(zip(given, map(Var, avals), strict=True))
     inputs = [atom if type(atom) is Literal else variables[atom] for atom in equation.inputs]

@@ -77,13 +77,13 @@ def _apply(equation: Equation, cotangents: list[Any], inputs: list[Any]) -> Sequ
 
 def transposed(program: Program, linear: tuple[bool, ...]) -> Derived:
     """The program (inputs that are not linear, cotangents of all outputs) -> cotangents of the linear inputs."""
-    known = [aval for aval, marked in zip(program.in_avals, linear, strict=True) if not marked]
+    others = [aval for aval, marked in zip(program.in_avals, linear, strict=True) if not marked]
 
     def build(*values: Any) -> tuple[list[Any], None]:
-        given = iter(values[:len(known)])
+        given = iter(values[:len(others)])
         inputs = [Linear(aval) if marked else next(given)
                   for aval, marked in zip(program.in_avals, linear, strict=True)]
-        cotangents = backward(program, inputs, values[len(known):])
+        cotangents = backward(program, inputs, values[len(others):])
         return [instantiate(cotangent) for cotangent in cotangents if cotangent is not None], None
 
-    return derive(program, ("transpose", linear), build, [*known, *program.out_avals])
+    return derive(program, ("transpose", linear), build, [*others, *program.out_avals])

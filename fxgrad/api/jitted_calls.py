@@ -11,7 +11,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.frontend.flat import Traced
 
 
-class Call:
+class JittedCall:
     """A call that has no plan yet; `traced` is what the function recorded in it, if it was asked to."""
 
     def __init__(self, static: StaticArguments, args: Args, kwargs: Kwargs) -> None:
