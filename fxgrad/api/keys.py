@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from fxgrad import tree
 from fxgrad.api.static_arguments import Args, Kwargs, StaticArguments
+from fxgrad.caches import cached
 from fxgrad.core.arrays import Array
 from fxgrad.core.avals import PYTHON_AVALS
 from fxgrad.dtypes import SUPPORTED
@@ -134,7 +134,7 @@ def _equal(value: str, constant: str) -> str:
     return f"((y := {value}) is {constant} or y == {constant})"
 
 
-@functools.lru_cache(maxsize=1024)
+@cached("questions of plans", 1024)
 def _made(test: str, count: int) -> Callable[..., Fits]:
     """The function that makes a question of its constants; the text has numbers and names of attributes in it alone."""
     constants = ", ".join(f"c{number}" for number in range(count))

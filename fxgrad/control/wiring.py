@@ -33,7 +33,7 @@ def rewired(program: Program, avals: tuple[Aval, ...], positions: tuple[int, ...
     def make() -> Program:
         own = dict(zip(positions, program.inputs, strict=True))
         inputs = [own[index] if index in own else Var(aval) for index, aval in enumerate(avals)]
-        return Program(inputs, program.equations, program.outputs, 0, (), program.signature)
+        return program.replace(inputs=inputs, captured=0, constants=())
 
     if positions == tuple(range(len(avals))) and program.captured == 0:
         return program
@@ -48,7 +48,7 @@ def with_outputs(program: Program, kept: Sequence[bool]) -> Program:
 
     def make() -> Program:
         outputs = [atom for atom, wanted in zip(program.outputs, marks, strict=True) if wanted]
-        return without_dead_code(Program(program.inputs, program.equations, outputs, program.captured))
+        return without_dead_code(program.replace(outputs=outputs, constants=(), signature=None))
 
     return made_once(program, ("with outputs", marks), make)
 

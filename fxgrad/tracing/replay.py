@@ -17,6 +17,7 @@ from fxgrad.core.arrays import ARRAYS
 from fxgrad.core.avals import Literal
 from fxgrad.core.program import Program, Var
 from fxgrad.core.told import told
+from fxgrad.core.walk import walk
 from fxgrad.tracing import interning
 from fxgrad.tracing.interning import Node
 from fxgrad.tracing.tape import Tape, aval_of, current
@@ -231,13 +232,8 @@ def _tracers(tape: Tape, atoms: Sequence[Any]) -> list[Any]:
 
 def _record_all(tape: Tape, program: Program, atoms: Sequence[Any]) -> list[Any]:
     """Records the equations of `program`, whose types are known already; returns variables and literals."""
-    environment: dict[Any, Any] = dict(zip(program.inputs, atoms, strict=True))
-    for equation in program.equations:
-        operands = [atom if type(atom) is Literal else environment[atom] for atom in equation.inputs]
-        outputs = tape.append(equation.primitive, operands, equation.params, equation.source,
-                              [var.aval for var in equation.outputs])
-        environment.update(zip(equation.outputs, outputs, strict=True))
-    return [atom if type(atom) is Literal else environment[atom] for atom in program.outputs]
+    return walk(program, atoms, lambda equation, operands: tape.append(
+        equation.primitive, operands, equation.params, equation.source, [var.aval for var in equation.outputs]))
 
 
 def _concerns(tape: Tape, program: Program, given: tuple[bool, ...]) -> bool:
