@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fxgrad import dtypes
 from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
-from fxgrad.control.groups import are_linear, cotangents_of, divided, moving, others, present
+from fxgrad.control.groups import are_linear, are_moving, cotangents_of, divided, joined, others, present
 from fxgrad.control.lanes import from_live_lanes, passed_through, refuse_actions, spread_over
 from fxgrad.control.partition import keep_by_cost, partition
 from fxgrad.control.wiring import apart, dual_outputs, dual_program, rewired
@@ -62,50 +62,41 @@ def _emit(lax: Any, index: Any, *values: Any, branches: Branches) -> list[Any]:
     return outputs
 
 
-class _Joined(NamedTuple):
-    """Programs with the same inputs, and the values that are in front of them."""
-
-    captured: list[Any]
-    programs: Branches
-
-
-def joined_branches(parts: Sequence[Derived]) -> _Joined:
-    """The programs of `parts` with what each of them captured as inputs of all."""
-    captured = [value for part in parts for value in part.captured]
-    programs, before = [], 0
-    for part in parts:
-        own = len(part.captured)
-        avals = (*map(aval_of, captured), *part.program.in_avals[own:])
-        positions = (*range(before, before + own), *range(len(captured), len(avals)))
-        programs.append(rewired(part.program, avals, positions))
-        before += own
-    return _Joined(captured, tuple(programs))
+def bind_cond(index: Any, parts: Sequence[Derived], operands: Sequence[Any]) -> list[Any]:
+    """Applies `cond_p` to branches of which each has captured values: they are inputs of all, before `operands`."""
+    captured = joined(part.captured for part in parts)
+    places = divided(range(len(captured)), [len(part.captured) for part in parts])
+    branches = []
+    for part, own in zip(parts, places, strict=True):
+        avals = (*map(aval_of, captured), *part.program.in_avals[len(own):])
+        branches.append(rewired(part.program, avals, (*own, *range(len(captured), len(avals)))))
+    return bind(cond_p, index, *captured, *operands, branches=tuple(branches))
 
 
 def _jvp(primals: list[Any], tangents: list[Any], *, branches: Branches) -> tuple[list[Any], list[Any]]:
     index, *operands = primals
-    wrt = moving(tangents[1:])
+    wrt = are_moving(tangents[1:])
     if apart(primals, tangents):
         return _split_jvp(index, operands, tangents[1:], branches)
     reached = tuple(any(marks) for marks in zip(*(dual_program(branch, wrt).extra for branch in branches), strict=True))
-    joined = joined_branches([dual_program(branch, wrt, reached) for branch in branches])
-    results = bind(cond_p, index, *joined.captured, *operands, *present(tangents[1:]), branches=joined.programs)
+    parts = [dual_program(branch, wrt, reached) for branch in branches]
+    results = bind_cond(index, parts, [*operands, *present(tangents[1:])])
     return dual_outputs(branches[0].out_avals, reached, results)
 
 
 def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: Branches,
                ) -> tuple[list[Any], list[Any]]:
     """Known work in one `cond`, tangent work in another, and between them slots that the branches share."""
-    wrt, count = moving(tangents), len(branches[0].outputs)
+    wrt, count = are_moving(tangents), len(branches[0].outputs)
     linear = [linearized(branch, wrt) for branch in branches]
     reached = tuple(any(marks) for marks in zip(*(part.extra.reached for part in linear), strict=True))
     parts = [partition(part.program, count, part.extra, (True,) * len(part.program.inputs), keep_by_cost, reached)
              for part in linear]
     slots = _slots([[var.aval.strong() for var in part.saved] for part in parts])
     places = [_places(slots, part.saved) for part in parts]
-    known = joined_branches([Derived(_filled(part.forward, count, slots, place), one.captured, None)
-                     for part, place, one in zip(parts, places, linear, strict=True)])
-    results = bind(cond_p, index, *known.captured, *operands, branches=known.programs)
+    known = [Derived(_filled(part.forward, count, slots, place), one.captured, None)
+             for part, place, one in zip(parts, places, linear, strict=True)]
+    results = bind_cond(index, known, operands)
     outputs, saved = results[:count], results[count:]
     if not any(reached):
         return outputs, spread(branches[0].out_avals, reached, [])
@@ -117,9 +108,7 @@ def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: B
             range(len(avals)), (len(one.captured) + len(operands), len(slots), sum(wrt)))
         positions = (*inputs, *(at_slots[slot] for slot in place), *at_tangents)
         halves.append(Derived(rewired(part.tangent, avals, positions), one.captured, None))
-    moved = joined_branches(halves)
-    out_tangents = bind(cond_p, index, *moved.captured, *operands, *saved, *present(tangents),
-                        branches=moved.programs)
+    out_tangents = bind_cond(index, halves, [*operands, *saved, *present(tangents)])
     return outputs, spread(branches[0].out_avals, reached, out_tangents)
 
 
@@ -155,9 +144,8 @@ def _filled(program: Program, count: int, slots: Sequence[Aval], places: tuple[i
 def _transpose(cotangents: list[Any], inputs: list[Any], *, branches: Branches) -> list[Any]:
     index, *operands = inputs
     linear = are_linear(operands)
-    joined = joined_branches([transposed(branch, linear) for branch in branches])
-    found = bind(cond_p, index, *joined.captured, *others(operands, linear), *map(instantiate, cotangents),
-                 branches=joined.programs)
+    parts = [transposed(branch, linear) for branch in branches]
+    found = bind_cond(index, parts, [*others(operands, linear), *map(instantiate, cotangents)])
     return [None, *cotangents_of(operands, linear, found)]
 
 
@@ -171,8 +159,8 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, branches: Br
     batched = [any(marks) for marks in zip(
         *(batched_program(branch, size, in_axes, open_axes).extra for branch in branches), strict=True)]
     out_axes = tuple(0 if marked else None for marked in batched)
-    joined = joined_branches([batched_program(branch, size, in_axes, out_axes) for branch in branches])
-    return bind(cond_p, index, *joined.captured, *operands, branches=joined.programs), list(out_axes)
+    parts = [batched_program(branch, size, in_axes, out_axes) for branch in branches]
+    return bind_cond(index, parts, operands), list(out_axes)
 
 
 def _batch_by_selecting(size: int, index: Any, operands: list[Any], axes: Sequence[int | None], branches: Branches,

@@ -13,7 +13,7 @@ from typing import Any
 from fxgrad import config
 from fxgrad.analyses.cost import cost
 from fxgrad.caches import Cache
-from fxgrad.control.groups import are_linear, cotangents_of, moving, others, present
+from fxgrad.control.groups import are_linear, are_moving, cotangents_of, others, present
 from fxgrad.control.wiring import apart, dual_outputs, dual_program, with_outputs
 from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
 from fxgrad.core.facts import needs_x64
@@ -50,7 +50,7 @@ def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Ca
 
     def transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **params: Any) -> list[Any]:
         linear = are_linear(inputs)
-        asked = with_outputs(program, moving(cotangents))  # what is not asked for need not be linear
+        asked = with_outputs(program, are_moving(cotangents))  # what is not asked for need not be linear
         given = [*others(inputs, linear), *present(cotangents)]
         return cotangents_of(inputs, linear, _call(transposed(asked, linear), given, params))
 
@@ -101,7 +101,7 @@ def _split_jvp(primals: list[Any], tangents: list[Any], *, program: Program, nam
 
     One call where nobody wants them apart: residuals of nested calls add up to twice as many at each level.
     """
-    wrt = moving(tangents)
+    wrt = are_moving(tangents)
     if not apart(primals, tangents):
         both = dual_program(program, wrt)
         results = bind(jit_call_p, *both.captured, *primals, *present(tangents), program=both.program, name=name)

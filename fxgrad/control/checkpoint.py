@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.control.call import call_primitive, emit_inline, run_with_numpy
-from fxgrad.control.groups import moving, present
+from fxgrad.control.groups import are_moving, present
 from fxgrad.control.partition import partition
 from fxgrad.control.wiring import apart, dual_outputs, dual_program
 from fxgrad.core.analysis import Analysis
@@ -100,7 +100,7 @@ def keep_by_policy(policy: Callable[..., Any], known: Program, needed: Sequence[
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,
          policy: Callable[..., Any] | None = None, prevent_cse: bool = True) -> tuple[list[Any], list[Any]]:
     """Two calls: what is known with what is kept of it, and one that computes the rest again, with the tangents."""
-    count, wrt = len(program.outputs), moving(tangents)
+    count, wrt = len(program.outputs), are_moving(tangents)
     settings: dict[str, Any] = {} if policy is None else {"policy": policy}
     settings |= {} if prevent_cse else {"prevent_cse": False}
     if not apart(primals, tangents):

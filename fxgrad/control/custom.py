@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
-from fxgrad.control.groups import chosen, moving, present
+from fxgrad.control.groups import are_moving, chosen, present
 from fxgrad.control.wiring import added, dual_outputs
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, register
@@ -179,13 +179,13 @@ class BatchedJvpRule(ByValue):
         """Outputs and tangents with the batch axis first."""
         rule, size, axes, axis_name = self._key
         count = len(primals)
-        marks = moving(tangents)
+        marks = are_moving(tangents)
         reached: list[bool] = []
 
         def both(*values: Any) -> list[Any]:
             avals = [aval_of(value) for value in values[:count]]
             outputs, out_tangents = rule.jvp(values[:count], spread(avals, marks, values[count:]))
-            reached[:] = moving(out_tangents)
+            reached[:] = are_moving(out_tangents)
             return [*outputs, *present(out_tangents)]
 
         results = [put_axis(result, size, 0) for result in _apply_batched(
@@ -199,7 +199,7 @@ class BatchedJvpRule(ByValue):
 def _custom_vjp_jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: VjpRule,
                     ) -> tuple[list[Any], list[Any]]:
     tangents, through = _captured_apart(primals, tangents, program, rule)
-    marks = moving(tangents)
+    marks = are_moving(tangents)
     outputs, residuals, structure = rule.forward(primals, marks)
     out_avals = tuple(aval.strong() for aval in program.out_avals)
     out_tangents = bind(custom_vjp_tangent_p, *residuals, *present(tangents), rule=rule, structure=structure,

@@ -42,7 +42,7 @@ def merged(marks: Sequence[bool], marked: Iterable[Any], rest: Iterable[Any]) ->
     return [next(one if mark else other) for mark in marks]
 
 
-def moving(tangents: Sequence[Any]) -> Marks:
+def are_moving(tangents: Sequence[Any]) -> Marks:
     """Which tangents are there."""
     return tuple(type(tangent) is not Zero for tangent in tangents)
 

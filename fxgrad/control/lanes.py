@@ -43,11 +43,11 @@ def from_live_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[
             # If no lane is live, a derivative that is 0 * inf must not reach what all lanes share.
             results.append(where(some, value, stop_gradient(value)))
         else:
-            fronted = move_axis(value, axis, 0)
-            shape = aval_of(fronted).shape
+            in_front = move_axis(value, axis, 0)
+            shape = aval_of(in_front).shape
             starts = [first, *[scalar_like(0, first)] * (len(shape) - 1)]
-            live = stop_gradient(dynamic_slice(fronted, starts, (1, *shape[1:])))
-            results.append(where(spread_over(mask, len(shape)), fronted, live))
+            live = stop_gradient(dynamic_slice(in_front, starts, (1, *shape[1:])))
+            results.append(where(spread_over(mask, len(shape)), in_front, live))
     return results, [None if axis is None else 0 for axis in axes]
 
 

@@ -18,11 +18,11 @@ from fxgrad.control.groups import (
     Groups,
     Marks,
     are_linear,
+    are_moving,
     chosen,
     cotangents_of,
     derive_grouped,
     groups_of,
-    moving,
     others,
     present,
     step_groups,
@@ -77,8 +77,8 @@ TWICE = "the derivative of a loop, whose backward pass goes through the steps ag
 def tangents_of_carry(program: Program, consts: Sequence[Any], carry: Sequence[Any],
                        ) -> tuple[list[Any], Marks]:
     """Tangents of the carry, with zeros for values that get one at a later step; and which have one."""
-    const_marks = moving(consts)
-    carried = closed_marks(lambda marks: reached_by(program, (*const_marks, *marks)), moving(carry))
+    const_marks = are_moving(consts)
+    carried = closed_marks(lambda marks: reached_by(program, (*const_marks, *marks)), are_moving(carry))
     filled = [instantiate(tangent) if marked else tangent for tangent, marked in zip(carry, carried, strict=True)]
     return filled, carried
 
@@ -129,7 +129,7 @@ def _for_jvp(primals: list[Any], tangents: list[Any], *, program: Program, num_c
     _, const_tangents, carry_tangents = _groups(program, num_consts).split(tangents)
     carry_tangents, carried = tangents_of_carry(program, const_tangents, carry_tangents)
     separate = apart(primals, tangents)
-    wrt = (*moving(const_tangents), *carried)
+    wrt = (*are_moving(const_tangents), *carried)
     step = dual_grouped(program, *step_groups(program), wrt, carried, separate)
     fixed, begin = [*step.captured, *consts, *present(const_tangents)], [*carry, *present(carry_tangents)]
     outputs: list[Any] = []

@@ -13,12 +13,12 @@ from fxgrad.control.groups import (
     Groups,
     Marks,
     are_linear,
+    are_moving,
     chosen,
     cotangents_of,
     derive_grouped,
     groups_of,
     joined,
-    moving,
     others,
     present,
     with_markers,
@@ -34,7 +34,7 @@ from fxgrad.control.wiring import (
     dual_grouped,
     made_once,
     reached_by,
-    used,
+    used_inputs,
     with_outputs,
 )
 from fxgrad.core.avals import Aval
@@ -158,11 +158,11 @@ def _reached_carry(program: Program, loop: Loop, wrt: Marks) -> Marks:
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, **params: Any) -> tuple[list[Any], list[Any]]:
     loop = Loop(**params)
     takes, makes = loop.takes(program), loop.makes(program)
-    carried = _reached_carry(program, loop, moving(tangents))
+    carried = _reached_carry(program, loop, are_moving(tangents))
     tangents = _with_tangents(takes, tangents, carried)
     if apart(primals, tangents):
         return _split_jvp(primals, tangents, program, loop)
-    wrt = moving(tangents)
+    wrt = are_moving(tangents)
     wanted = (*carried, *makes.split(reached_by(program, wrt)).ys)
     both = dual_grouped(program, takes, makes, wrt, wanted)
     consts, carry, xs = takes.with_tangents(primals, tangents)
@@ -203,7 +203,7 @@ class _Half(NamedTuple):
 
 
 def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, loop: Loop) -> tuple[list[Any], list[Any]]:
-    halves = _halves(program, moving(tangents), loop)
+    halves = _halves(program, are_moving(tangents), loop)
     consts, carry, xs = loop.takes(program).split(primals)
     fixed = [*halves.captured, *consts]
     fixed += apply_equations(halves.hoisted, fixed)
@@ -214,7 +214,7 @@ def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, loop: 
     moved = loop.takes(program).each(present, tangents)
     body, given = halves.parts.tangent, _Half(fixed, [*xs, *stacks], *moved)
     takes = groups_of(_Half, *map(len, given))
-    at, needed = takes.split(range(len(body.inputs))), takes.split(used(body))
+    at, needed = takes.split(range(len(body.inputs))), takes.split(used_inputs(body))
     # What is known and not used is left out.
     places = Inputs([*chosen(at.fixed, needed.fixed), *at.consts], at.carry,
                     [*chosen(at.entries, needed.entries), *at.xs])
@@ -281,7 +281,7 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **
     known, moved = takes.each(others, inputs, linear), takes.each(chosen, program.in_avals, linear)
     ct_carry, ct_ys = makes.split(cotangents)
     arriving = [instantiate(cotangent) for cotangent in chosen(ct_carry, carried)]
-    body = _transposed_body(program, loop, linear, moving(ct_ys))
+    body = _transposed_body(program, loop, linear, are_moving(ct_ys))
     sums = [zeros(aval.strong()) for aval in moved.consts]
     found = scan(body.program, [*body.captured, *known.consts], [*sums, *arriving],
                  [*states, *known.xs, *present(ct_ys)], loop.length, not loop.reverse, loop.unroll)

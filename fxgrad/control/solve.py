@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
-from fxgrad.control.groups import Groups, are_linear, cotangents_of, groups_of, joined, moving
+from fxgrad.control.groups import Groups, are_linear, are_moving, cotangents_of, groups_of, joined
 from fxgrad.control.wiring import dual_program, with_outputs
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register
@@ -88,9 +88,9 @@ def _jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, counts:
     given, moved = takes.split(primals), takes.split(tangents)
     solution, extra = makes.split(outputs)
     along = [Zero(aval_of(x)) for x in solution]
-    if any(moving(moved.matvec)):
+    if any(are_moving(moved.matvec)):
         _, along = forward(programs[0], [*given.matvec, *solution], [*moved.matvec, *along])
-    if not any(moving([*along, *moved.rhs])):
+    if not any(are_moving([*along, *moved.rhs])):
         return outputs, [Zero(aval_of(output)) for output in outputs]
     right = [sub(instantiate(one), instantiate(other)) for one, other in zip(moved.rhs, along, strict=True)]
     found, _ = makes.split(_bind(programs, given._replace(rhs=right)))
@@ -247,7 +247,7 @@ def _root_jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, co
     given, theta_tangents = takes.split(primals), takes.split(tangents).function
     root, extra = makes.split(outputs)
     _, function, solver, transposed_solver = programs
-    if not any(moving(theta_tangents)):
+    if not any(are_moving(theta_tangents)):
         return outputs, [Zero(aval_of(output)) for output in outputs]
     at = [*given.function, *root]
     _, pushed = forward(function, at, [*theta_tangents, *(Zero(aval_of(x)) for x in root)])

@@ -22,13 +22,13 @@ from fxgrad.control.groups import (
     Groups,
     Step,
     are_linear,
+    are_moving,
     chosen,
     cotangents_of,
     derive_grouped,
     divided,
     groups_of,
     joined,
-    moving,
     present,
     step_groups,
 )
@@ -278,7 +278,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, step: Program, back: Progra
         return forward(program, inputs, [*map(Zero, map(aval_of, inputs[:unmoved])), *tangents[1:]])
     takes = _groups(step, back, **counts)
     (count,), step_consts, back_consts, state, carry = takes.split(primals)
-    _, step_marks, back_marks, state_marks, carry_marks = takes.split(moving(tangents))
+    _, step_marks, back_marks, state_marks, carry_marks = takes.split(are_moving(tangents))
     states = closed_marks(lambda marks: reached_by(step, (*step_marks, *marks)), state_marks)
     carried = closed_marks(lambda marks: reached_by(back, (*back_marks, *states, *marks)), carry_marks)
     if not any(carried):

@@ -14,11 +14,11 @@ from fxgrad.control.groups import (
     Groups,
     Marks,
     are_linear,
+    are_moving,
     chosen,
     derive_grouped,
     groups_of,
     merged,
-    moving,
     present,
     step_groups,
 )
@@ -110,7 +110,7 @@ def _while_jvp(primals: list[Any], tangents: list[Any], *, condition: Program, b
     if not any(carried):
         return bind_while(condition, asked, body, given, carry), list(map(Zero, body.out_avals))
     separate = apart(primals, tangents)
-    wrt = (*moving(given_tangents), *carried)
+    wrt = (*are_moving(given_tangents), *carried)
     step = dual_grouped(body, *step_groups(body), wrt, carried, separate)
     along = present(carry_tangents)
     fixed, begin = [*step.captured, *given, *present(given_tangents)], [*carry, *along]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fxgrad.control.groups import Groups, Marks, divided, joined, moving, present
+from fxgrad.control.groups import Groups, Marks, are_moving, divided, joined, present
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.program import Program, Var
 from fxgrad.core.symbolic import Zero
@@ -65,7 +65,7 @@ def with_output_types(program: Program, avals: Sequence[Aval]) -> Program:
     return derive(program, ("output types", tuple(avals)), build, program.in_avals).program
 
 
-def used(program: Program) -> Marks:
+def used_inputs(program: Program) -> Marks:
     """Which inputs an equation or an output of `program` uses."""
     atoms = {atom for equation in program.equations for atom in equation.inputs if type(atom) is Var}
     atoms.update(atom for atom in program.outputs if type(atom) is Var)
@@ -113,7 +113,7 @@ def dual_program(program: Program, wrt: Marks, wanted: Marks | None = None, sepa
             tangents = spread(program.out_avals, split.reached, apply_equations(split.linear, [*residuals, *given]))
         else:
             outputs, tangents = forward(program, primals, spread(avals, wrt, given))
-        reached = moving(tangents)
+        reached = are_moving(tangents)
         shown = [instantiate(tangent) for tangent, asked in zip(tangents, wanted or reached, strict=True) if asked]
         return [*outputs, *shown], reached
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, gensym, jaxpr_as_fun
 
 from fxgrad import dtypes, tree
-from fxgrad.control.groups import Marks, are_linear, chosen, moving, others, present
+from fxgrad.control.groups import Marks, are_linear, are_moving, chosen, others, present
 from fxgrad.core.avals import Aval, struct_of
 from fxgrad.core.symbolic import Zero
 from fxgrad.errors import UnsupportedError, at_user_line
@@ -75,7 +75,7 @@ class JaxCall:
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Outputs and their tangents, computed together."""
-        marks = moving(tangents)
+        marks = are_moving(tangents)
 
         def both(*values: Any) -> list[Any]:
             given, along = values[:len(marks)], values[len(marks):]
@@ -88,7 +88,7 @@ class JaxCall:
 
     def linearize(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """As `jvp`, with what depends on the tangents apart from what does not."""
-        marks = moving(tangents)
+        marks = are_moving(tangents)
 
         def known(*values: Any) -> list[Any]:
             outputs, linear = jax.linearize(self._of(values, marks), *chosen(values, marks))

@@ -10,7 +10,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Primitive, jaxpr_as_fun, primitives
 
 from fxgrad import checkpoint_policies as policies
-from fxgrad.control.branch import cond_p, joined_branches
+from fxgrad.control.branch import bind_cond
 from fxgrad.control.call import jit_call_p, named_call_p
 from fxgrad.control.checkpoint import Policy, checkpoint_p, recompute_p
 from fxgrad.control.custom import ByValue
@@ -117,8 +117,7 @@ def _of_any(condition: ClosedJaxpr, body: ClosedJaxpr, count: int) -> tuple[Clos
 
 @imports("cond")
 def _cond(equation: JaxprEqn, index: Any, *operands: Any) -> list[Any]:
-    joined = joined_branches([Derived(*nested(branch), None) for branch in equation.params["branches"]])
-    return bind(cond_p, index, *joined.captured, *operands, branches=joined.programs)
+    return bind_cond(index, [Derived(*nested(branch), None) for branch in equation.params["branches"]], operands)
 
 
 @imports("name")
