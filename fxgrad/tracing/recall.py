@@ -1,7 +1,7 @@
 """Operators seen before: an operation that was recorded at the same place is found by its operands, in one look-up.
 
 Every operation in a user's code takes this path, so the functions here are written out for one and for two operands and
-make no calls. They know the keys of the table, which `interning.Node` says; nothing outside of core knows them.
+make no calls. They know the keys of the table, which `interning.Node` says; nothing outside of `tracing` does.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from fxgrad.control.scan import scan_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.regions import Links
 from fxgrad.core.symbolic import Linear, Zero
-from fxgrad.core.tape import bind
 from fxgrad.errors import ProgramError
+from fxgrad.tracing.tape import bind
 
 SCALAR = Aval((), np.dtype("float64"))
 
