@@ -392,3 +392,13 @@ def test_weak_arrays_of_jax_and_others_of_the_same_shape(emissions: list[Any]) -
                     result = function(x, y)
                     assert result.dtype == expected
                     np.testing.assert_array_equal(result, np.full(np.shape(y), k, expected))
+
+
+def test_results_are_never_weak() -> None:
+    """Not even those that are arguments of a weak type, handed through."""
+    weak = jnp.multiply(1.0, 2.0)
+    for function in (lambda x: x, lambda x: [x, np.sin(x)], lambda x: fxgrad.lax.cond(x > 1, lambda x: x, np.sin, x)):
+        compiled = jit(function)
+        for _ in range(3):
+            assert weak.weak_type
+            assert not any(leaf.weak_type for leaf in jax.tree.leaves((compiled(weak), jit(compiled)(weak))))
