@@ -30,3 +30,18 @@ def test_powers_of_two_beyond_the_range(dtype: Any) -> None:
     with np.errstate(all="ignore"):
         wanted = np.ldexp(x, exponents)
     np.testing.assert_array_equal(fnp.ldexp(x, exponents), wanted)
+
+
+def test_what_is_repeated_is_read_in_order() -> None:
+    """Which XLA is told, so that it need not sort."""
+    program = fxgrad.make_program(lambda x, counts: fnp.repeat(x, counts, total_repeat_length=6))(
+        np.arange(3.0), np.array([1, 2, 3]))
+    promises = [equation.params["promises"] for equation in program.equations if equation.primitive.name == "gather"]
+    assert any("sorted" in each for each in promises)
+
+
+def test_triangles_by_small_letters() -> None:
+    a = np.array([[2.0, 5.0], [1.0, 3.0]])
+    for letter in "lLuU":
+        np.testing.assert_allclose(fxgrad.jit(lambda a, one=letter: np.linalg.eigvalsh(a, one))(a),
+                                   np.linalg.eigvalsh(a, letter))

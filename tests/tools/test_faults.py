@@ -1,0 +1,140 @@
+"""tools/faults: each kind of fault applies and changes what the source says, and the page of the report adds up."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+generate, kinds, page, rooms, run, explained = (
+    importlib.import_module(f"planted.{name}") for name in ("generate", "kinds", "page", "rooms", "run", "explained"))
+
+SOURCE = b'''"""A module."""
+LIMIT: int = 400
+
+
+def rule(x: int = 3, y: float = 0.0, axis: int = 1) -> list[int]:
+    """A docstring with 1 number."""
+    if x is None:
+        return []
+    if not x and y < 2:
+        raise ValueError("at most 2", 1 + 1)
+    key = (x, y)
+    x += 1
+    found = remembered(program, ("rule", axis), make)
+    z = unbroadcast(sub(conj(x), div(x, y)), x.aval) + move_axis(y, 0, axis)
+    return [neg(z).astype(x.dtype), sum(x, axis=axis) if y else -z]
+
+
+def rule_cost(x):
+    return x + 1
+'''
+
+EXPECTED = {
+    "wrong sign": "neg(z) -> z", "dropped term": "unbroadcast", "swapped operands": "div(x, y) -> div(y, x)",
+    "wrong axis": "axis -> (axis - 1)", "missing broadcast": "move_axis(y, 0, axis) -> y",
+    "short key": "(x, y) -> (y,)", "skipped dtype": "neg(z).astype(x.dtype) -> neg(z)",
+    "flipped comparison": "y < 2 -> y <= 2", "dropped not": "not x -> x", "off by one": "2 -> 3",
+    "dropped argument": "sum(x, axis=axis) -> sum(x)", "dropped conj": "conj(x) -> x",
+    "dropped guard": "x is None -> False", "dropped statement": "x += 1 -> pass",
+    "wrong branch": "sum(x, axis=axis) if y else -z -> (-z) if y else sum(x, axis=axis)",
+    "dropped condition": "not x and y < 2 -> ((y < 2))",
+}
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS)
+def test_every_kind_applies(kind):
+    made = [f"{fault.before} -> {fault.after}" for fault in generate.faults_of("f.py", SOURCE) if fault.kind == kind]
+    assert any(EXPECTED[kind] in change for change in made), made
+
+
+def test_faults_parse_and_say_something_else():
+    found = generate.faults_of("f.py", SOURCE)
+    assert all(generate.is_fault(fault, SOURCE) for fault in found)
+    assert len({fault.name for fault in found}) == len(found)
+    assert {fault.line for fault in found} == {2, 5, 7, 9, 11, 12, 13, 14, 15}  # no messages, types and costs
+
+
+def test_faults_of_the_package_parse():
+    file = ROOT / "fxgrad" / "ops" / "pointwise.py"
+    found = generate.faults_of("fxgrad/ops/pointwise.py", file.read_bytes())
+    assert len(found) > 50
+    assert all(generate.is_fault(fault, file.read_bytes()) for fault in found[::7])
+
+
+def test_a_name_outlives_changes_elsewhere_in_the_file():
+    before = {fault.name for fault in generate.faults_of("f.py", SOURCE)}
+    assert before == {fault.name for fault in generate.faults_of("f.py", b"\n\n" + SOURCE)}
+
+
+def test_each_room_gets_its_share():
+    asked = {"fxgrad/ops": 12, "fxgrad/transforms": 9}
+    faults = generate.all_faults(ROOT, {"fxgrad/transforms": 1})
+    faults["fxgrad/ops"] = generate.faults_of("fxgrad/ops/products.py", (ROOT / "fxgrad/ops/products.py").read_bytes())
+    chosen = generate.chosen(ROOT, faults, asked, 0)
+    assert [sum(fault.room == room for fault in chosen) for room in asked] == [12, 9]
+    assert chosen == generate.chosen(ROOT, faults, asked, 0) != generate.chosen(ROOT, faults, asked, 1)
+    assert len({(fault.file, fault.line) for fault in chosen}) == 21
+    assert sum(rooms.ROOMS.values()) >= 120
+
+
+def test_the_looking_at_every_file_exist():
+    files = [path.relative_to(ROOT).as_posix() for room in rooms.ROOMS for path in (ROOT / room).rglob("*.py")]
+    assert [file for file in files if not rooms.looking_at(file)] == []
+    named = {test for table in (rooms.TESTS, rooms.OTHERS) for tests in table.values() for test in tests.split()}
+    assert [test for test in sorted(named) if not (ROOT / test).exists()] == []
+    patterns = [pattern for table in (rooms.TESTS, rooms.OTHERS) for pattern in table]
+    assert [pattern for pattern in patterns if not any(fnmatch(file, pattern) for file in files)] == []
+    assert (ROOT / rooms.LAWS).is_file()
+
+
+def test_the_tool_says_what_it_does():
+    shown = subprocess.run([sys.executable, str(ROOT / "tools" / "faults"), "--help"], capture_output=True, text=True,
+                           check=True).stdout
+    assert "Plants faults in a copy of the package, one at a time" in shown
+
+
+@pytest.mark.parametrize(("status", "output", "message"), [
+    (1, "FAILED tests/a.py::test_b[c d] - AssertionError: - no", "tests/a.py::test_b[c d]"),
+    (2, "ERROR tests/a.py", "tests/a.py"),
+    (4, "ImportError while loading conftest", "the package does not import"),
+    (-1, "", "ran out of time"),
+    (-9, "", "the run died (-9)"),
+])
+def test_what_caught_a_fault(status, output, message):
+    assert run.failing(status, output) == message
+
+
+def totals(text: str, title: str) -> list[tuple[str, int, int]]:
+    table = text.partition(f"| {title} | planted | caught |")[2].partition("\n\n")[0]
+    return [(name, int(planted), int(caught)) for name, planted, caught in
+            re.findall(r"^\| (.+?) \| (\d+) \| (\d+) \|$", table, re.MULTILINE)]
+
+
+def test_the_report_adds_up():
+    text = page.PAGE.read_text(encoding="utf-8")
+    planted, caught, survived = map(int, re.search(
+        r"Of (\d+) faults (\d+) were caught \(.*?\), and (\d+) survived", text).groups())
+    assert sum(map(int, re.findall(r"(\d+) (?:were caught )?by (?:the quick|quick|tests)", text))) == caught
+    for title in ("kind", "room"):
+        *rows, last = totals(text, title)
+        assert last == ("all", planted, caught)
+        assert (sum(row[1] for row in rows), sum(row[2] for row in rows)) == (planted, caught)
+    survivors = re.findall(r"^- `\w{10}` ", text, re.MULTILINE)
+    assert len(survivors) == survived == planted - caught
+    assert planted >= 120
+    assert caught >= 0.95 * planted
+    assert "Not explained" not in text
+
+
+def test_explanations_are_on_the_page():
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert [key for key, why in explained.EXPLAINED.items() if why not in text] == []

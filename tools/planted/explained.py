@@ -1,0 +1,20 @@
+"""Survivors that are no faults, or that no test is to catch, each with the reason."""
+
+from __future__ import annotations
+
+EXPLAINED: dict[tuple[str, str, str], str] = {
+    ("_whole_pow_numpy", 'y.dtype.kind == "u"', "False"):
+        "Equal answers: unsigned exponents are never negative, so that the longer way chooses the same power.",
+    ("rewired", "positions == tuple(range(len(avals))) and program.captured == 0", "False"):
+        "Equal answers: a program that needs no rewiring is copied where it could be used as it is.",
+    ("jvp_program", '("jvp", wrt)', "(wrt,)"):
+        "Equal answers: all other keys of derived programs begin with a word, so that none is equal to this one.",
+    ("_is_of_floats", "len(program.inputs) + 2 * len(program.outputs)",
+     "len(program.inputs) - (2 * len(program.outputs))"):
+        "Speed alone: from which size on converting to Python's floats pays; both ways round the same.",
+    ("_gradients", "atom.aval.dtype", "None"):
+        "Equal answers: whoever calls it gives cotangents of the types of the outputs already.",
+    ("true_places", "scalar_like(size, rank)", "size"):
+        "Equal answers: the choice between an array and a number takes the dtype of the array.",
+}
+"""By function, and what was replaced by what."""

@@ -1,0 +1,83 @@
+"""The page of the report: how many faults were caught, by kind and by room, and why the others were not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from planted.explained import EXPLAINED
+from planted.generate import Fault
+from planted.kinds import KINDS
+
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "faults.md"
+
+Verdict = Mapping[str, Any]
+"""A fault and what became of it, as it is kept in the file of verdicts."""
+
+HEAD = """# Planted faults
+
+How much would the tests notice? `tools/faults` changes one expression of the package at a time, in a copy of it, and
+runs the tests of that file until one fails. The faults are generated from the source, by the kinds in the first table
+(`tools/planted/kinds.py`); which of them are planted is drawn by a seed, for each room so many as
+`tools/planted/rooms.py` says, kinds and files in turns. That file also says which tests look at which file; the laws
+run for the primitives of the file only. Costs are left alone, since they are estimates, and so are the texts of
+messages, which the tests compare word for word.
+
+```text
+./tools/faults --tiers quick     the quick tests alone: about an hour on two cores
+./tools/faults --survivors       then the slow ones too, for what survived
+./tools/faults --page "a date"   writes this page
+```
+
+A run that was stopped is taken up where it was. `--only` plants single faults again, such as those below by their
+names, and `--list` shows them all with what caught them. At the end the tests that caught something run once without
+any fault, and must pass.
+"""
+
+
+def text(verdicts: Iterable[Verdict], when: str) -> str:
+    """The whole page, for the faults of one run."""
+    found = list(verdicts)
+    caught = sum(verdict["caught"] for verdict in found)
+    survivors = [verdict for verdict in found if not verdict["caught"]]
+    tiers = Counter(verdict["tier"] for verdict in found if verdict["caught"])
+    summary = (f"{when} Of {len(found)} faults {caught} were caught ({caught / max(len(found), 1):.1%}), and "
+               f"{len(survivors)} survived. {tiers['quick']} were caught by the quick tests of the file, "
+               f"{tiers['others'] + tiers['slow']} by quick tests of other files and by slow ones, and {tiers['new']} "
+               "by tests that were written for them, and were run with the fault in.\n")
+    parts = [HEAD, "## The last run\n", summary,
+             _table("kind", found, lambda verdict: verdict["kind"], KINDS),
+             _table("room", found, lambda verdict: _fault(verdict).room, None)]
+    parts += ["## Survivors\n"] if survivors else []
+    for verdict in survivors:
+        why = explanation(verdict) or "Not explained yet."
+        parts.append(f"- `{verdict['name']}` {verdict['file']}, `{verdict['function']}`, {verdict['kind']}: "
+                     f"`{_line(verdict['before'])}` became `{_line(verdict['after'])}`. {why}")
+    return "\n".join(parts) + "\n"
+
+
+def _fault(verdict: Verdict) -> Fault:
+    return Fault(**{name: verdict[name] for name in Fault.__dataclass_fields__})
+
+
+def _line(source: str) -> str:
+    return " ".join(source.split())
+
+
+def _table(title: str, verdicts: list[Verdict], group: Callable[[Verdict], str], order: Iterable[str] | None) -> str:
+    """Planted and caught faults by group, with what each kind means."""
+    planted, caught = Counter(map(group, verdicts)), Counter(group(each) for each in verdicts if each["caught"])
+    lines = [f"| {title} | planted | caught |", "|---|---|---|"]
+    for name in planted if order is None else order:
+        if planted[name]:
+            shown = name if order is None else f"{name}: {(KINDS[name].__doc__ or '').rstrip('.').lower()}"
+            lines.append(f"| {shown} | {planted[name]} | {caught[name]} |")
+    lines.append(f"| all | {sum(planted.values())} | {sum(caught.values())} |")
+    return "\n".join(lines) + "\n"
+
+
+def explanation(verdict: Verdict) -> str | None:
+    """Why no test catches the fault, if that is known."""
+    return EXPLAINED.get((verdict["function"].rpartition(".")[2], verdict["before"], verdict["after"]))
