@@ -325,6 +325,7 @@ IDLE: dict[str, list[tuple[Any, ...]]] = {
 """Calls that leave the elements as they are."""
 
 
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")  # by NumPy 2.5; it is a function still
 @pytest.mark.parametrize("name", IDLE)
 def test_functions_make_new_arrays_where_numpy_does(name: str) -> None:
     for args in IDLE[name]:
