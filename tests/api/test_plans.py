@@ -45,6 +45,12 @@ def wide(value: Any) -> jax.Array:
 # --- what keys tell apart, and what they do not -------------------------------------------------------------------
 
 
+def recent(function: Any) -> tuple[plans.Plan, ...]:
+    """The plans that a call of a jitted function asks first."""
+    states = (cell.cell_contents for cell in function.__closure__)
+    return next(state.plans for state in states if hasattr(state, "plans")).recent  # type: ignore[no-any-return]
+
+
 def weak(value: Any) -> jax.Array:
     array = jnp.multiply(value, 1.0)
     assert array.weak_type
@@ -281,6 +287,43 @@ def test_numpy_keys_in_containers_where_there_were_none() -> None:
         assert float(function({"key": key})) == float(fxgrad.random.uniform(key))
 
 
+def test_results_of_64_bits_are_of_the_class_of_the_arguments() -> None:
+    x = np.ones(3)
+    for _ in range(2):  # with an executable of its own, and with a shared one
+        function = fxgrad.jit(doubled)
+        for _ in range(3):
+            for given, kind in [(x, np.ndarray), (fnp.asarray(x), fxgrad.Array), (wide(x), jax.Array)]:
+                for result in (function(given), function([given])[0]):
+                    assert isinstance(result, kind)
+                    assert isinstance(result, fxgrad.Array) == (kind is fxgrad.Array)
+
+
+def test_the_scope_is_entered_where_there_are_64_bits_alone() -> None:
+    for k in (2.0, 3.0, 4.0):  # the first has an executable of its own, the others share
+        function = fxgrad.jit(lambda x, k=k: x * k)
+        for given, is_scoped in [(X, False), (jnp.asarray(X), False), (np.ones(3), True), (2.0, True), (2, True)]:
+            for _ in range(3):
+                function(given)
+            assert [plan.scoped for plan in recent(function) if plan.fits((given,), {})] == [is_scoped]
+
+
+def test_what_jax_traced_for_a_stage_is_used_by_calls() -> None:
+    function, traces = counted(lambda x: x * 2.0)
+    function.lower(X)  # type: ignore[attr-defined]
+    for _ in range(2):
+        np.testing.assert_array_equal(function(X), X * 2)
+        np.testing.assert_array_equal(function(jnp.asarray(X)), X * 2)
+    assert len(traces) == 1
+
+
+def test_a_call_with_a_plan_is_recorded_where_all_is_recorded() -> None:
+    inner = fxgrad.jit(lambda x: x * x)
+    for _ in range(3):
+        assert float(inner(3.0)) == 9.0
+    program = fxgrad.make_program(lambda x: inner(3.0) * x)(1.0)
+    assert [equation.primitive.name for equation in program.equations] == ["jit_call", "mul"]
+
+
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
@@ -303,8 +346,7 @@ def test_every_function_has_a_plan_at_its_third_call(given: Any, monkeypatch: py
         function = fxgrad.jit(scaled)
         for _ in range(2):
             function(given)
-        table = next(cell.cell_contents for cell in function.__closure__ if hasattr(cell.cell_contents, "plans")).plans
-        assert [plan.fits((given,), {}) for plan in table.recent] == [True]
+        assert [plan.fits((given,), {}) for plan in recent(function)] == [True]
 
 
 def test_clear_cache_traces_anew() -> None:
@@ -316,6 +358,26 @@ def test_clear_cache_traces_anew() -> None:
     function.clear_cache()  # type: ignore[attr-defined]
     assert [float(function(3.0)) for _ in range(3)] == [15.0] * 3
     assert len(traces) == 2
+
+
+def test_clear_cache_of_functions_that_share() -> None:
+    held = [2.0]
+    for _ in range(3):
+        function = fxgrad.jit(lambda x: x * held[0])
+        for held[0] in (2.0, 3.0):
+            function.clear_cache()
+            for _ in range(3):
+                assert float(function(3.0)) == 3.0 * held[0]
+
+
+def test_trees_with_the_same_leaves() -> None:
+    for k in (2.0, 3.0, 4.0):
+        function = fxgrad.jit(lambda tree, k=k: jax.tree.map(lambda x: x * k, tree))
+        for _ in range(3):
+            for tree in ({"a": X}, {"b": X}, [X], (X,)):
+                result = function(tree)
+                assert jax.tree.structure(result) == jax.tree.structure(tree)
+                np.testing.assert_array_equal(jax.tree.leaves(result)[0], X * np.float32(k))
 
 
 HERE = Path(plans.__file__).parent
