@@ -21,7 +21,7 @@ import jax  # noqa: E402  (the path is set first)
 from tests.comparison.arguments import DTYPES  # noqa: E402
 from tests.comparison.cases.jax_alone import WITHOUT_CASE  # noqa: E402
 from tests.comparison.libraries import LIBRARIES  # noqa: E402
-from tests.interop.origins import NOTHING, Origins, by_function  # noqa: E402
+from tests.support.origins import NOTHING, Origins, by_function  # noqa: E402
 
 HEAD = """# What the bridge imports
 

@@ -11,7 +11,7 @@ WITHOUT_CASE = {
         "set_printoptions")},
     "numpy.__array_namespace_info__": "it describes the library",
     "random.key_dtype": "our dtype of keys is not jax's object",
-    **{f"scipy.special.{name}": "it is compared with SciPy, in tests/test_scipy_special.py" for name in (
+    **{f"scipy.special.{name}": "it is compared with SciPy, in tests/scipy/test_scipy_special.py" for name in (
         "bessel_jn", "sph_harm_y")},
     "random.key_impl": "it gives a name; jax gives an object for some generators",
 }

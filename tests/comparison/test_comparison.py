@@ -17,7 +17,7 @@ from tests.comparison.cases import CASES, jax_alone
 from tests.comparison.checks import Answers, Item, Problem, compare, value_items
 from tests.comparison.exceptions import DIFFERENT, WITHOUT_CASE
 from tests.comparison.libraries import LIBRARIES, functions, importable
-from tests.interop.origins import bridge
+from tests.support.origins import bridge
 
 GROUPS = pytest.mark.parametrize(("library", "names"), [
     pytest.param(library, names, id=f"{library}-{names[0]}") for library, names in runs.groups(importable)])

@@ -19,12 +19,12 @@ import pytest
 
 import fxgrad
 from fxgrad.testing.numbers import mismatch
-from tests import test_scipy_stats as distributions
 from tests.comparison.arguments import A, Case
 from tests.comparison.cases import CASES
 from tests.comparison.checks import TOLERANCE
 from tests.comparison.libraries import LIBRARIES, functions
 from tests.comparison.runs import groups
+from tests.support import distributions
 
 REFUSALS = (fxgrad.errors.ConcretizationError, fxgrad.errors.DTypeError, fxgrad.errors.UnsupportedError,
             fxgrad.errors.ArrayConversionError)

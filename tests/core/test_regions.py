@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from samples import all_samples
 
 import fxgrad
 import fxgrad.numpy as fnp
@@ -21,6 +20,7 @@ from fxgrad.errors import ProgramError
 from fxgrad.tracing.apply import apply_program
 from fxgrad.tracing.tape import bind
 from fxgrad.tracing.trace import OWN, trace
+from tests.samples import all_samples
 
 HOLDING = {name for name, primitive in registry.items() if primitive.regions is not None}
 

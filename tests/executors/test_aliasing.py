@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from samples import Sample, all_samples
 
 import fxgrad
 import fxgrad.numpy as fnp
@@ -28,6 +27,7 @@ from fxgrad.tracing.tape import bind
 from fxgrad.tracing.trace import OWN, trace
 from tests.comparison.cases import CASES
 from tests.comparison.libraries import LIBRARIES
+from tests.samples import Sample, all_samples
 
 CALLS = 3
 FEW = 1

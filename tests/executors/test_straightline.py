@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from samples import all_samples
 
 import fxgrad
 import fxgrad.numpy as fnp
@@ -23,6 +22,7 @@ from fxgrad.ops.pointwise import add_p
 from fxgrad.ops.snippets import snippet_of
 from fxgrad.tracing.tape import bind
 from fxgrad.tracing.trace import OWN, trace
+from tests.samples import all_samples
 
 SAMPLES = {primitive: [sample for sample in samples if not sample.slow and "numpy" not in sample.without]
            for primitive, samples in all_samples().items()}

@@ -16,7 +16,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import errors
-from tests.interop.oracle import assert_close, draw
+from tests.support.oracle import assert_close, draw
 
 X = draw(3).astype(np.float32)
 

@@ -19,7 +19,7 @@ from fxgrad import dtypes
 from fxgrad.executors.xla import emit
 from fxgrad.interop import import_jaxpr
 from tests.comparison.checks import Item, compare, compiled_problems, derivative_items, refusal
-from tests.interop.origins import bridge, jaxpr_of, origins
+from tests.support.origins import bridge, jaxpr_of, origins
 
 
 def assert_none(problems: list[Any]) -> None:

@@ -14,7 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 import fxgrad
 from fxgrad.interop.nested import SMALL, equation_count
-from tests.interop.oracle import EVERYTHING, assert_close, check, draw, primitives
+from tests.support.oracle import EVERYTHING, assert_close, check, draw, primitives
 
 X = draw(3)
 MATRIX = draw(3, 3) + 4 * np.eye(3)

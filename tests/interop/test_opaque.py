@@ -14,7 +14,7 @@ from jax.interpreters import ad, batching, mlir
 
 import fxgrad
 from fxgrad.interop import importing
-from tests.interop.oracle import assert_close, check, draw, primitives
+from tests.support.oracle import assert_close, check, draw, primitives
 
 X = draw(3)
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from jax import lax
 
 import fxgrad
-from tests.test_random_programs import build, recipes
-from tests.tiers import examples
+from tests.support.random_programs import build, recipes
+from tests.support.tiers import examples
 
 # What jax's own functions are made of beyond elementwise operations: jaxprs inside of jaxprs, custom rules, indices.
 # Square matrices come in and go out, and derivatives stay bounded.

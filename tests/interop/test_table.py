@@ -8,7 +8,7 @@ import jax
 import pytest
 
 from tests.comparison.libraries import LIBRARIES, importable
-from tests.interop.origins import NOTHING, by_function
+from tests.support.origins import NOTHING, by_function
 from tools import bridge
 
 TEXT = bridge.PAGE.read_text(encoding="utf-8")

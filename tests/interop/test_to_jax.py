@@ -22,8 +22,8 @@ from fxgrad.ops.space import instantiate
 from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.tracing.trace import OWN, trace
 from fxgrad.transforms.forward import forward, has_tangent
-from tests.interop.oracle import assert_close, draw
 from tests.samples import all_samples
+from tests.support.oracle import assert_close, draw
 
 X = draw(3)
 ROWS = draw(2, 3)

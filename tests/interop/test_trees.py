@@ -13,7 +13,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from tests.interop.oracle import assert_close, draw
+from tests.support.oracle import assert_close, draw
 
 
 @jax.tree_util.register_dataclass

@@ -16,7 +16,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import checkpoint, grad, hvp, jacfwd, jacrev, jit, lax, linearize, vjp, vmap
-from tests.lax.bases import BASES, FXGRAD, JAX
+from tests.support.bases import BASES, FXGRAD, JAX
 
 X = np.array([1.2, -0.4, 0.7])
 BATCH = np.stack([X, -X, 0.5 * X + 0.1])

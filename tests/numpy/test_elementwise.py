@@ -12,7 +12,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.core.avals import operand_aval
 from fxgrad.errors import DTypeError, UnsupportedError
-from tests.numpy.comparison import DTYPES, call, check, check_all, check_gradient, draw, each, together
+from tests.support.with_numpy import DTYPES, call, check, check_all, check_gradient, draw, each, together
 
 UNARY = """absolute angle arccos arccosh arcsin arcsinh arctan arctanh ceil conjugate cos cosh deg2rad exp exp2 expm1
     floor imag iscomplex isfinite isinf isnan isreal log log10 log1p log2 logical_not nan_to_num positive rad2deg real

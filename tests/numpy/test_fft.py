@@ -16,7 +16,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.errors import ArgumentError, AxisError, DTypeError, ShapeError
 from fxgrad.testing import check_grads
-from tests.numpy.comparison import assert_equal, draw
+from tests.support.with_numpy import assert_equal, draw
 
 pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
 

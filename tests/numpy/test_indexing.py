@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.errors import ConcretizationError, DTypeError, IndexingError, MutationError, ShapeError
-from tests.tiers import examples
+from tests.support.tiers import examples
 
 Shape = tuple[int, ...]
 SHAPES = st.lists(st.integers(0, 4), min_size=1, max_size=4).map(tuple)

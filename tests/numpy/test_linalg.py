@@ -17,7 +17,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from fxgrad.testing import check_grads
-from tests.numpy.comparison import assert_equal, draw, leaves
+from tests.support.with_numpy import assert_equal, draw, leaves
 
 pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
 

@@ -12,7 +12,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.errors import ArgumentError, ConcretizationError, DTypeError, IndexingError, ShapeError, UnsupportedError
-from tests.numpy.comparison import (
+from tests.support.with_numpy import (
     Call,
     assert_equal,
     check_all,

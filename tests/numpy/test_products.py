@@ -11,7 +11,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.errors import ArgumentError, ShapeError
-from tests.numpy.comparison import (
+from tests.support.with_numpy import (
     Call,
     assert_equal,
     call,

@@ -11,7 +11,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.errors import ArgumentError, AxisError, ShapeError
-from tests.numpy.comparison import DTYPES, assert_equal, call, check, check_all, check_gradient, draw, each, together
+from tests.support.with_numpy import DTYPES, assert_equal, call, check, check_all, check_gradient, draw, each, together
 
 SUMS = ["sum", "prod", "nansum", "nanprod"]
 EXTREMA = ["max", "min", "ptp", "nanmax", "nanmin"]

@@ -1,6 +1,6 @@
 """Samples of `fxgrad.parallel.collective`, over a mapped axis of size 1: on it executors compute collectives too.
 
-What they mean over longer axes is tested against jax in `tests/test_collectives.py`.
+What they mean over longer axes is tested against jax in `tests/parallel/test_collectives.py`.
 """
 
 from __future__ import annotations

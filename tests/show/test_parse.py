@@ -7,7 +7,21 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from show_programs import (
+
+from fxgrad import dtypes
+from fxgrad.api.programs import make_program
+from fxgrad.api.reverse import grad
+from fxgrad.control.call import named, named_call_p
+from fxgrad.control.checkpoint import checkpoint_p
+from fxgrad.core.avals import Aval
+from fxgrad.core.program import Equation, Program, Signature, Var
+from fxgrad.errors import ProgramError, ProgramSyntaxError
+from fxgrad.ops.arithmetic import add, mul
+from fxgrad.ops.reductions import reduce_sum
+from fxgrad.ops.trigonometric import sin
+from fxgrad.show import equal, from_json, parse, program_text, to_json
+from fxgrad.show.numbers import convert
+from tests.support.show_programs import (
     CLASSES,
     SCALAR,
     USER,
@@ -24,20 +38,6 @@ from show_programs import (
     with_literal,
     with_value,
 )
-
-from fxgrad import dtypes
-from fxgrad.api.programs import make_program
-from fxgrad.api.reverse import grad
-from fxgrad.control.call import named, named_call_p
-from fxgrad.control.checkpoint import checkpoint_p
-from fxgrad.core.avals import Aval
-from fxgrad.core.program import Equation, Program, Signature, Var
-from fxgrad.errors import ProgramError, ProgramSyntaxError
-from fxgrad.ops.arithmetic import add, mul
-from fxgrad.ops.reductions import reduce_sum
-from fxgrad.ops.trigonometric import sin
-from fxgrad.show import equal, from_json, parse, program_text, to_json
-from fxgrad.show.numbers import convert
 
 OFFSET = np.array([0.5, -1.0, 2.0], np.float32)
 

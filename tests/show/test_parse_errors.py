@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from show_programs import CLASSES, USER, with_constant
 
 from fxgrad.errors import ProgramError, ProgramSyntaxError
 from fxgrad.show import parse, program_text
+from tests.support.show_programs import CLASSES, USER, with_constant
 
 
 def message(text: str, error: type[Exception] = ProgramSyntaxError) -> str:

@@ -6,7 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from show_programs import (
+
+from fxgrad.api.programs import make_program
+from fxgrad.core.avals import Aval
+from fxgrad.ops.trigonometric import sin
+from fxgrad.show import equal, parse
+from tests.support.show_programs import (
     SCALAR,
     USER,
     VECTOR,
@@ -17,11 +22,6 @@ from show_programs import (
     with_literal,
     with_value,
 )
-
-from fxgrad.api.programs import make_program
-from fxgrad.core.avals import Aval
-from fxgrad.ops.trigonometric import sin
-from fxgrad.show import equal, parse
 
 BASE = "program f(x: f32[3], y: f32[3]) { a: f32[3] = add(x, y) b: f32[3] = sin(a) return b, x }"
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from show_programs import SCALAR, USER, VECTOR, keep_p, one_equation, with_constant, with_value
 
 from fxgrad.api.programs import make_program
 from fxgrad.control.call import named
 from fxgrad.errors import ProgramError, ProgramSyntaxError, UnsupportedError
 from fxgrad.ops.arithmetic import add
 from fxgrad.show import equal, from_json, to_json
+from tests.support.show_programs import SCALAR, USER, VECTOR, keep_p, one_equation, with_constant, with_value
 
 
 @named

@@ -7,17 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from show_programs import (
-    SCALAR,
-    VECTOR,
-    choose_p,
-    effect_p,
-    keep_p,
-    one_equation,
-    repeat_p,
-    with_constant,
-    with_literal,
-)
 
 from fxgrad.api.programs import make_program
 from fxgrad.control.call import named
@@ -30,6 +19,17 @@ from fxgrad.ops.reductions import reduce_sum
 from fxgrad.ops.trigonometric import sin, tanh
 from fxgrad.show import parse, program_text, unfold
 from fxgrad.tracing.tape import bind
+from tests.support.show_programs import (
+    SCALAR,
+    VECTOR,
+    choose_p,
+    effect_p,
+    keep_p,
+    one_equation,
+    repeat_p,
+    with_constant,
+    with_literal,
+)
 
 F = np.dtype("float32")
 D = np.dtype("float64")

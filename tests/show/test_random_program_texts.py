@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from show_programs import CLASSES, USER, Mode, Numbers, assert_round_trips, keep_p
 
 from fxgrad import dtypes
 from fxgrad.control.call import named_call_p
@@ -17,6 +16,7 @@ from fxgrad.core.primitive import registry
 from fxgrad.core.program import Equation, Program, Signature, Var
 from fxgrad.errors import FxgradError
 from fxgrad.show import parse
+from tests.support.show_programs import CLASSES, USER, Mode, Numbers, assert_round_trips, keep_p
 
 DTYPES = [*dtypes.SUPPORTED.values()]
 SHAPES = [(), (2,), (3, 2), (0,), (1, 2)]

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from show_programs import SCALAR, keep_p, user_primitive
 
 from fxgrad.api.programs import make_program
 from fxgrad.api.reverse import grad
@@ -18,6 +17,7 @@ from fxgrad.ops.arithmetic import add, mul, neg
 from fxgrad.ops.trigonometric import sin, tanh
 from fxgrad.show import parse, program_text
 from fxgrad.tracing.tape import bind
+from tests.support.show_programs import SCALAR, keep_p, user_primitive
 
 LEVEL = np.array([1.0, 2.0], np.float32)
 OTHER = np.array([3.0, 4.0], np.float32)

@@ -11,19 +11,19 @@ ROOMS = {"fxgrad/ops": 44, "fxgrad/control": 16, "fxgrad/transforms": 12, "fxgra
          "fxgrad/derivation": 6}
 """How many faults are planted in each room, where there is one of that name."""
 
-LAWS = "tests/test_laws.py"
+LAWS = "tests/ops/test_laws.py"
 """Run for the primitives of the file alone, or of those that import it."""
 
-_ALGEBRA = "tests/test_rewrites.py tests/test_rewrite_laws.py tests/test_layout_rewrites.py tests/core/test_simplify.py"
-_ANY = "tests/test_errors.py tests/test_caches.py tests/test_public.py"
+_ALGEBRA = "tests/derivation"
+_ANY = "tests/house/test_errors.py tests/house/test_caches.py tests/house/test_public.py"
 _MATRICES = ("determinant", "eigen", "factorizations", "matrices", "matrix_functions", "pseudoinverse", "reduced_forms",
              "triangular")
 
 TESTS: dict[str, str] = {
     **dict.fromkeys((f"fxgrad/ops/{name}.py" for name in _MATRICES),
-                    "tests/numpy/test_cholesky.py tests/test_scipy_linalg.py tests/numpy/test_linalg.py"),
+                    "tests/numpy/test_cholesky.py tests/scipy/test_scipy_linalg.py tests/numpy/test_linalg.py"),
     **dict.fromkeys((f"fxgrad/ops/{name}.py" for name in ("gamma", "integrals", "special")),
-                    "tests/test_scipy_special.py"),
+                    "tests/scipy/test_scipy_special.py"),
     **dict.fromkeys((f"fxgrad/{name}.py" for name in (
         "ops/indexing", "ops/dynamic", "numpy/indexing", "numpy/positions",
         "numpy/updates", "frontend/views")),
@@ -36,57 +36,57 @@ TESTS: dict[str, str] = {
         "numpy/quantiles")),
         "tests/numpy/test_reductions.py"),
     **dict.fromkeys((f"fxgrad/ops/{name}.py" for name in ("convolution", "pool", "windows", "topk", "ragged")),
-                    "tests/test_windows.py tests/test_conv.py"),
+                    "tests/ops/test_windows.py tests/ops/test_conv.py"),
     **dict.fromkeys((f"fxgrad/ops/{name}.py" for name in ("random", "samplers")), "tests/random"),
     **dict.fromkeys(("fxgrad/ops/fft.py", "fxgrad/numpy/fft.py"), "tests/numpy/test_fft.py"),
     **dict.fromkeys(("fxgrad/ops/products.py", "fxgrad/numpy/products.py", "fxgrad/numpy/einsum.py"),
                     "tests/numpy/test_products.py"),
-    "fxgrad/ops/*.py": f"tests/test_kinks.py tests/test_errors.py {_ALGEBRA}",
+    "fxgrad/ops/*.py": f"tests/transforms/test_kinks.py tests/house/test_errors.py {_ALGEBRA}",
     "fxgrad/control/custom*.py": "tests/api/test_custom.py tests/api/test_checkpoint.py",
-    **dict.fromkeys(("fxgrad/frontend/callback.py", "fxgrad/executors/callbacks.py"), "tests/test_callbacks.py"),
-    "fxgrad/frontend/inplace.py": "tests/numpy/test_inplace.py",
-    "fxgrad/parallel/*.py": "tests/test_collectives.py tests/test_callbacks.py",
-    "fxgrad/control/*.py": "tests/lax tests/core tests/api/test_custom.py tests/api/test_checkpoint.py "
-                           "tests/api/test_inner_jit.py tests/test_control_flow.py tests/test_collectives.py "
-                           "tests/test_callbacks.py tests/test_errors.py tests/test_caches.py",
-    "fxgrad/transforms/*.py": f"tests/core tests/api tests/executors/test_direct.py tests/lax {_ANY}",
-    "fxgrad/derivation/*.py": f"tests/core {_ALGEBRA} tests/api tests/executors/test_direct.py {_ANY}",
-    "fxgrad/core/*.py": f"tests/core tests/show {_ANY} tests/test_control_flow.py tests/test_tracebacks.py tests/api "
+    **dict.fromkeys(("fxgrad/frontend/callback.py", "fxgrad/executors/callbacks.py"), "tests/frontend/test_callbacks.py"),
+    "fxgrad/frontend/inplace.py": "tests/frontend/test_inplace.py",
+    "fxgrad/parallel/*.py": "tests/parallel/test_collectives.py tests/frontend/test_callbacks.py",
+    "fxgrad/control/*.py": "tests/lax tests/core tests/tracing tests/api/test_custom.py tests/api/test_checkpoint.py "
+                           "tests/api/test_inner_jit.py tests/control/test_control_flow.py tests/parallel/test_collectives.py "
+                           "tests/frontend/test_callbacks.py tests/house/test_errors.py tests/house/test_caches.py",
+    "fxgrad/transforms/*.py": f"tests/core tests/tracing tests/api tests/executors/test_direct.py tests/lax {_ANY}",
+    "fxgrad/derivation/*.py": f"tests/core tests/tracing {_ALGEBRA} tests/api tests/executors/test_direct.py {_ANY}",
+    "fxgrad/core/*.py": f"tests/core tests/tracing tests/show {_ANY} tests/control/test_control_flow.py tests/house/test_tracebacks.py tests/api "
                         "tests/executors/test_direct.py tests/executors/test_straightline.py",
-    "fxgrad/executors/*.py": "tests/executors tests/test_callbacks.py tests/core tests/test_errors.py tests/api",
-    "fxgrad/api/*.py": "tests/api tests/test_errors.py tests/test_caches.py tests/test_control_flow.py tests/core "
-                       "tests/test_tracebacks.py tests/test_callbacks.py tests/test_collectives.py",
+    "fxgrad/executors/*.py": "tests/executors tests/frontend/test_callbacks.py tests/core tests/tracing tests/house/test_errors.py tests/api",
+    "fxgrad/api/*.py": "tests/api tests/house/test_errors.py tests/house/test_caches.py tests/control/test_control_flow.py tests/core tests/tracing "
+                       "tests/house/test_tracebacks.py tests/frontend/test_callbacks.py tests/parallel/test_collectives.py",
     "fxgrad/numpy/linalg/*.py": "tests/numpy/test_linalg.py",
-    "fxgrad/frontend/*.py": "tests/numpy/test_protocol.py tests/numpy/test_numbers.py tests/core tests/test_errors.py "
+    "fxgrad/frontend/*.py": "tests/frontend/test_protocol.py tests/numpy/test_numbers.py tests/core tests/tracing tests/house/test_errors.py "
                             "tests/numpy/test_elementwise.py tests/numpy/test_arrays.py",
-    "fxgrad/numpy/*.py": "tests/numpy/test_more_functions.py tests/numpy/test_values.py tests/numpy/test_protocol.py "
-                         "tests/numpy/test_inplace.py tests/numpy/test_elementwise.py tests/test_errors.py "
-                         "tests/test_idioms.py tests/test_cures.py tests/core/test_replay.py",
-    "fxgrad/analyses/*.py": "tests/core tests/random tests/test_cheap_gradients.py tests/test_collectives.py "
-                            "tests/test_callbacks.py tests/test_errors.py tests/api tests/executors/test_emission.py",
+    "fxgrad/numpy/*.py": "tests/numpy/test_more_functions.py tests/numpy/test_values.py tests/frontend/test_protocol.py "
+                         "tests/frontend/test_inplace.py tests/numpy/test_elementwise.py tests/house/test_errors.py "
+                         "tests/house/test_idioms.py tests/house/test_cures.py tests/tracing/test_replay.py",
+    "fxgrad/analyses/*.py": "tests/core tests/tracing tests/random tests/transforms/test_cheap_gradients.py tests/parallel/test_collectives.py "
+                            "tests/frontend/test_callbacks.py tests/house/test_errors.py tests/api tests/executors/test_emission.py",
 }
 """Tests by the files they look at; those of every pattern that fits, in this order."""
 
-_EXECUTORS = "tests/executors tests/test_random_programs.py"
+_EXECUTORS = "tests/executors tests/transforms/test_random_programs.py"
 OTHERS: dict[str, str] = {
-    "fxgrad/ops/*.py": f"{_EXECUTORS} tests/test_lax_names.py tests/test_cheap_gradients.py tests/test_vocabulary.py "
-                       "tests/numpy tests/test_scipy_special.py tests/test_docs.py",
-    "fxgrad/control/*.py": f"{_EXECUTORS} tests/test_scipy_solvers.py tests/show tests/test_names_of_jax.py "
-                           "tests/test_compose.py tests/api tests/test_docs.py",
-    "fxgrad/parallel/*.py": f"{_EXECUTORS} tests/lax tests/core tests/test_errors.py tests/test_names_of_jax.py",
-    "fxgrad/transforms/*.py": f"{_EXECUTORS} tests/test_compose.py tests/test_cheap_gradients.py {_ALGEBRA} "
-                              "tests/test_collectives.py tests/test_callbacks.py tests/show tests/test_docs.py",
-    "fxgrad/derivation/*.py": f"{_EXECUTORS} tests/lax tests/test_compose.py tests/test_callbacks.py tests/show "
-                              "tests/test_docs.py",
-    "fxgrad/core/*.py": f"{_EXECUTORS} tests/lax {_ALGEBRA} tests/test_names_of_jax.py tests/test_callbacks.py "
-                        "tests/numpy tests/test_compose.py tests/test_docs.py",
-    "fxgrad/executors/*.py": f"{_EXECUTORS} {_ANY} tests/lax tests/test_tracebacks.py tests/interop tests/test_docs.py",
-    "fxgrad/api/*.py": f"{_EXECUTORS} tests/test_names_of_jax.py tests/test_compose.py tests/lax tests/show "
-                       "tests/test_public.py tests/interop tests/test_docs.py",
-    "fxgrad/frontend/*.py": "tests/numpy tests/test_idioms.py tests/test_cures.py tests/api tests/comparison "
-                            "tests/test_docs.py",
-    "fxgrad/numpy/*.py": "tests/numpy tests/comparison tests/test_lax_names.py tests/test_docs.py",
-    "fxgrad/analyses/*.py": f"{_EXECUTORS} tests/show tests/test_docs.py",
+    "fxgrad/ops/*.py": f"{_EXECUTORS} tests/lax/test_lax_names.py tests/transforms/test_cheap_gradients.py tests/house/test_vocabulary.py "
+                       "tests/numpy tests/scipy/test_scipy_special.py tests/house/test_docs.py",
+    "fxgrad/control/*.py": f"{_EXECUTORS} tests/scipy/test_scipy_solvers.py tests/show tests/house/test_names_of_jax.py "
+                           "tests/transforms/test_compose.py tests/api tests/house/test_docs.py",
+    "fxgrad/parallel/*.py": f"{_EXECUTORS} tests/lax tests/core tests/tracing tests/house/test_errors.py tests/house/test_names_of_jax.py",
+    "fxgrad/transforms/*.py": f"{_EXECUTORS} tests/transforms/test_compose.py tests/transforms/test_cheap_gradients.py {_ALGEBRA} "
+                              "tests/parallel/test_collectives.py tests/frontend/test_callbacks.py tests/show tests/house/test_docs.py",
+    "fxgrad/derivation/*.py": f"{_EXECUTORS} tests/lax tests/transforms/test_compose.py tests/frontend/test_callbacks.py tests/show "
+                              "tests/house/test_docs.py",
+    "fxgrad/core/*.py": f"{_EXECUTORS} tests/lax {_ALGEBRA} tests/house/test_names_of_jax.py tests/frontend/test_callbacks.py "
+                        "tests/numpy tests/transforms/test_compose.py tests/house/test_docs.py",
+    "fxgrad/executors/*.py": f"{_EXECUTORS} {_ANY} tests/lax tests/house/test_tracebacks.py tests/interop tests/house/test_docs.py",
+    "fxgrad/api/*.py": f"{_EXECUTORS} tests/house/test_names_of_jax.py tests/transforms/test_compose.py tests/lax tests/show "
+                       "tests/house/test_public.py tests/interop tests/house/test_docs.py",
+    "fxgrad/frontend/*.py": "tests/numpy tests/house/test_idioms.py tests/house/test_cures.py tests/api tests/comparison "
+                            "tests/house/test_docs.py",
+    "fxgrad/numpy/*.py": "tests/numpy tests/comparison tests/lax/test_lax_names.py tests/house/test_docs.py",
+    "fxgrad/analyses/*.py": f"{_EXECUTORS} tests/show tests/house/test_docs.py",
 }
 """Further tests, which are seldom the first to fail: for what survives those above."""
 

@@ -12,7 +12,7 @@ import pytest
 import fxgrad
 from fxgrad import grad, jit, value_and_grad, vmap
 from fxgrad.errors import DTypeError, MutationError, ShapeError
-from tests.cures import REFUSALS, compiled, cured
+from tests.support.cures import REFUSALS, compiled, cured
 
 X = np.array([[0.3, -1.2, 2.0], [0.7, 0.1, -0.4], [1.1, 0.9, 0.2]])
 

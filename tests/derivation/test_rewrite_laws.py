@@ -26,8 +26,7 @@ from fxgrad.ops.space import broadcast_to_p, reshape_p, transpose_p
 from fxgrad.tracing.apply import apply_program
 from fxgrad.tracing.tape import bind
 from fxgrad.tracing.trace import OWN, trace
-from tests.samples import COMPLEX, INTEGER, REAL, all_samples
-from tests.test_laws import COMPILED
+from tests.samples import COMPILED, COMPLEX, INTEGER, REAL, all_samples
 
 SAMPLES = all_samples()
 DTYPES = [np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)

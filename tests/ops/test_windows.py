@@ -15,7 +15,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import errors
 from fxgrad.lax import ragged, windows
-from tests.test_conv import agree, compare, drawn
+from tests.support.with_jax import agree, compare, drawn
 
 pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "fxgrad").rglob("*.py"))
 
 # From the ground up. A module imports from its own layer and those below. A name stands for the module or package of
@@ -173,3 +174,20 @@ def function():
         ("jax", 8, True, False),
         ("fxgrad.tracing.tape", 9, True, False),
     ]
+
+
+def test_tests_share_what_is_in_support_alone() -> None:
+    """A file of tests imports from `tests/support`, `samples` or `comparison`, and not from another file of tests."""
+    found = [f"{path.relative_to(ROOT)}:{found.line} imports {found.module}" for path in (ROOT / "tests").rglob("*.py")
+             for found in imports(path) if re.match(r"tests\.(.*\.)?test_", found.module)]
+    assert not found, "\n".join(found)
+
+
+def test_tests_mirror_the_package() -> None:
+    """Each folder of tests has the name of a room, or holds what concerns the whole house."""
+    rooms = {path.name for path in (ROOT / "fxgrad").iterdir() if path.is_dir() or path.suffix == ".py"}
+    others = {"house", "support", "samples", "comparison", "tools", "__pycache__"}
+    strange = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()} - rooms - others
+    assert not strange
+    loose = {path.name for path in (ROOT / "tests").glob("test_*.py")}
+    assert loose <= {f"test_{name}" for name in rooms}, f"these belong into a folder: {loose}"

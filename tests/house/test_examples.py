@@ -16,7 +16,7 @@ import fxgrad
 from fxgrad.interop.nested import equation_count
 
 pytestmark = pytest.mark.slow
-FOLDER = Path(__file__).resolve().parent.parent / "examples"
+FOLDER = Path(__file__).resolve().parents[2] / "examples"
 
 
 def example(name: str) -> ModuleType:

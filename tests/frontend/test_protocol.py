@@ -10,7 +10,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.errors import ConcretizationError, UnsupportedError
-from tests.numpy.comparison import assert_equal, draw
+from tests.support.with_numpy import assert_equal, draw
 
 X, Y = draw((3, 4), "float64", low=0.5), draw((3, 4), "float64", low=0.5, seed="other")
 S = draw((3, 3), "float64")

@@ -14,20 +14,11 @@ from fxgrad.core.avals import array_aval
 from fxgrad.core.primitive import Absent, Primitive, registry
 from fxgrad.testing import LAWS, LawError, check_laws
 from fxgrad.testing.laws import check_xla_together
-from tests.samples import COMPLEX, INTEGER, REAL, Draw, Sample, all_samples
+from tests.samples import COMPILED, COMPLEX, INTEGER, REAL, Draw, Sample, all_samples
 
 SAMPLES = all_samples()
 PAIRS = {"random_wrap"}  # the last axis is of size 2
 ONE_DTYPE = {"random_bits", "random_clone", "random_split", "random_unwrap", "random_wrap", "threefry2x32"}
-# XLA computes these for NumPy too, or takes long to compile them: the quick tier looks at their types only.
-COMPILED = {
-    "betaln", "cofactor", "conv_general_dilated", "cosine_integral", "dawsn", "exp1", "expi", "expm", "expm_frechet",
-    "expn",
-    "hyp1f1", "hyp2f1", "igamma", "igamma_grad_a", "igammac", "owens_t", "pinv", "random_binomial", "random_gamma",
-    "random_gamma_grad", "random_poisson", "regularized_incomplete_beta", "select_and_scatter_add", "sine_integral",
-    "solve_sylvester", "spence", "sqrtm", "sweep", "wofz", "zeta"}
-
-
 QUICK_SAMPLES = 5
 """So many samples of a primitive are for the quick tier: the first ones differ most in shape."""
 

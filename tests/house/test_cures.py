@@ -10,7 +10,7 @@ import pytest
 import fxgrad
 from fxgrad import grad, jit, value_and_grad
 from fxgrad.errors import ArrayConversionError, ConcretizationError, LeakedTracerError
-from tests.cures import REFUSALS, compiled, cured
+from tests.support.cures import REFUSALS, compiled, cured
 
 X = np.array([0.3, 1.2, 2.0])
 

@@ -15,7 +15,7 @@ import pytest
 
 from fxgrad import jit, value_and_grad, vmap
 from fxgrad.errors import ConcretizationError
-from tests.cures import compiled, cured
+from tests.support.cures import compiled, cured
 
 VECTOR = np.array([0.7, -1.3, 2.1, 0.4])
 MATRIX = np.array([[2.0, 0.3, -0.5], [0.3, 1.5, 0.2], [-0.4, 0.1, 3.0]])

@@ -32,7 +32,7 @@ def public(module: ModuleType) -> list[tuple[str, Any]]:
 
 
 def is_error(value: Any) -> bool:
-    """Errors are documented by cause and cure, and tests/test_errors.py holds their messages."""
+    """Errors are documented by cause and cure, and tests/house/test_errors.py holds their messages."""
     return inspect.isclass(value) and issubclass(value, Exception | Warning)
 
 

@@ -20,7 +20,7 @@ from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 from fxgrad.lax import linalg as flax
 from fxgrad.scipy import linalg as fsl
 from fxgrad.testing import check_grads
-from tests.numpy.comparison import assert_equal, draw, leaves
+from tests.support.with_numpy import assert_equal, draw, leaves
 
 pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
 

@@ -283,7 +283,7 @@ def test_tables_are_bounded(monkeypatch: pytest.MonkeyPatch, fresh_tables: None)
 
 
 def test_every_cache_has_a_bound_and_a_place_on_the_page() -> None:
-    page = (Path(__file__).parents[1] / "docs/caches.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/caches.md").read_text(encoding="utf-8")
     found = fillings()
     assert all(0 < filling.size <= 4096 and filling.entries <= filling.size for filling in found), found
     missing = {filling.name for filling in found if filling.name not in page}
