@@ -45,6 +45,8 @@ MAY_IMPORT_JAX = ["dtypes", "tree", "tree_util",
 MAY_HIDE = {"rich", "matplotlib", "graphviz", "IPython", "scipy", "torch", "autograd"}
 
 FILE_LIMIT = 420
+FUNCTION_LIMIT = 44  # lines, without the docstring
+LONG_FUNCTIONS = {"elementwise"}  # a record of seven rules that share what it is given
 
 
 class Import(NamedTuple):
@@ -144,6 +146,20 @@ def test_a_file_says_what_it_owns_and_is_short() -> None:
     assert not silent, f"these begin with no sentence on what they own: {silent}"
     lines = {str(path): len(text_of(path).splitlines()) for path in FILES}
     assert not {path: count for path, count in lines.items() if count > FILE_LIMIT}, f"more than {FILE_LIMIT} lines"
+
+
+def length(function: ast.FunctionDef) -> int:
+    """Lines of a function without its docstring."""
+    def lines(node: ast.stmt) -> int:
+        return (node.end_lineno or node.lineno) - node.lineno + 1
+
+    return lines(function) - (lines(function.body[0]) if ast.get_docstring(function) is not None else 0)
+
+
+def test_functions_are_short() -> None:
+    long = {each.name: length(each) for path in FILES for each in ast.walk(tree_of(path))
+            if isinstance(each, ast.FunctionDef) and length(each) > FUNCTION_LIMIT}
+    assert long.keys() == LONG_FUNCTIONS, f"of more than {FUNCTION_LIMIT} lines: {long}"
 
 
 def test_only_tracing_knows_the_keys_of_the_table_of_recordings() -> None:

@@ -1,0 +1,40 @@
+"""The tests themselves: each of them can fail."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent.parent
+ASKING = ("assert", "check", "raises", "hold", "compare", "agree")
+"""What the names of functions that fail begin with, where they are not of the same file."""
+
+
+def can_fail(function: ast.FunctionDef, others: dict[str, ast.FunctionDef], seen: tuple[str, ...] = ()) -> bool:
+    """Whether it asserts or raises something, by itself or by what it calls."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert | ast.Raise):
+            return True
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
+            if name.startswith(ASKING):
+                return True
+            if name in others and name not in seen and can_fail(others[name], others, (*seen, name)):
+                return True
+    return False
+
+
+def idle(source: str) -> list[str]:
+    functions = {node.name: node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)}
+    return [name for name, function in functions.items() if name.startswith("test_")
+            and not can_fail(function, functions, (name,))]
+
+
+def test_every_test_can_fail() -> None:
+    found = {str(path.relative_to(TESTS)): idle(path.read_text(encoding="utf-8")) for path in TESTS.rglob("test_*.py")}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_idle_tests_are_found() -> None:
+    assert idle("def test_a():\n    f(1)\ndef f(x):\n    return x\n") == ["test_a"]
+    assert idle("def test_a():\n    f(1)\ndef f(x):\n    assert x\n") == []
