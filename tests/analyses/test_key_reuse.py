@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jax
@@ -142,3 +143,22 @@ def test_loops() -> None:
     for function in (bad, rows_and_again):
         with pytest.raises(errors.KeyReuseError):
             check_key_reuse(function)(random.key(0))
+
+
+def test_lines_after_a_library_function_are_the_users() -> None:
+    def twice(key, x):
+        smooth = fxgrad.nn.softmax(x)
+        noise = fxgrad.random.normal(key)
+        return smooth * noise + fxgrad.random.uniform(key)
+
+    first = twice.__code__.co_firstlineno
+    with pytest.raises(errors.KeyReuseError) as caught:
+        fxgrad.debug.check_key_reuse(twice)(fxgrad.random.key(0), np.ones(3))
+    assert [int(line) for line in re.findall(r"\.py:(\d+)", str(caught.value))][:2] == [first + 2, first + 3]
+
+
+def test_words_of_many_keys_as_an_argument() -> None:
+    words = random.key_data(random.split(random.key(0), 3))
+    check_key_reuse(lambda words: random.normal(words[0]) + random.normal(words[1]))(words)
+    with pytest.raises(errors.KeyReuseError):
+        check_key_reuse(lambda words: random.normal(words[1]) + random.normal(words[1]))(words)

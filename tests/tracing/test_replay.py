@@ -224,3 +224,18 @@ def test_programs_are_replayed_on_outer_tapes() -> None:
     expected = 2.0 * first @ fxgrad.grad(f)(x)
     for _ in range(3):
         np.testing.assert_allclose(inner(x), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("place", ["array first", "array last", "twice", "number first", "number last"])
+def test_functions_at_one_place_are_told_apart(place: str) -> None:
+    """The same code, at the same place, with another function: what the one before recorded is not taken for it."""
+    array = np.array([0.5, -1.5, 2.0])
+    at = {"array first": lambda function, x: function(array, x), "array last": lambda function, x: function(x, array),
+          "twice": lambda function, x: function(x, x * 0.5), "number first": lambda function, x: function(0.25, x),
+          "number last": lambda function, x: function(x, 0.25)}[place]
+    x = np.array([1.0, -2.0, 0.75])
+    for _ in range(2):
+        for name in ("fmax", "fmin", "hypot", "subtract", "divide", "logaddexp2"):
+            ours = getattr(fnp, name)
+            value, _ = fxgrad.jvp(lambda x, f=ours: at(f, x), (x,), (x,))
+            np.testing.assert_allclose(value, at(getattr(np, name), x), rtol=1e-12, err_msg=name)

@@ -6,7 +6,7 @@ import ast
 from fnmatch import fnmatch
 from pathlib import Path
 
-ROOMS = {"fxgrad/ops": 44, "fxgrad/control": 16, "fxgrad/transforms": 12, "fxgrad/core": 18, "fxgrad/executors": 12,
+ROOMS = {"fxgrad/ops": 44, "fxgrad/control": 16, "fxgrad/transforms": 12, "fxgrad/core": 8, "fxgrad/tracing": 10, "fxgrad/executors": 12,
          "fxgrad/api": 14, "fxgrad/numpy": 14, "fxgrad/frontend": 6, "fxgrad/parallel": 4, "fxgrad/analyses": 4,
          "fxgrad/derivation": 6}
 """How many faults are planted in each room, where there is one of that name."""
@@ -51,6 +51,8 @@ TESTS: dict[str, str] = {
                            "tests/frontend/test_callbacks.py tests/house/test_errors.py tests/house/test_caches.py",
     "fxgrad/transforms/*.py": f"tests/core tests/tracing tests/api tests/executors/test_direct.py tests/lax {_ANY}",
     "fxgrad/derivation/*.py": f"tests/core tests/tracing {_ALGEBRA} tests/api tests/executors/test_direct.py {_ANY}",
+    "fxgrad/tracing/*.py": f"tests/core tests/tracing tests/derivation {_ANY} tests/house/test_tracebacks.py tests/api "
+                           "tests/frontend tests/executors/test_direct.py",
     "fxgrad/core/*.py": f"tests/core tests/tracing tests/show {_ANY} tests/control/test_control_flow.py tests/house/test_tracebacks.py tests/api "
                         "tests/executors/test_direct.py tests/executors/test_straightline.py",
     "fxgrad/executors/*.py": "tests/executors tests/frontend/test_callbacks.py tests/core tests/tracing tests/house/test_errors.py tests/api",
@@ -78,6 +80,7 @@ OTHERS: dict[str, str] = {
                               "tests/parallel/test_collectives.py tests/frontend/test_callbacks.py tests/show tests/house/test_docs.py",
     "fxgrad/derivation/*.py": f"{_EXECUTORS} tests/lax tests/transforms/test_compose.py tests/frontend/test_callbacks.py tests/show "
                               "tests/house/test_docs.py",
+    "fxgrad/tracing/*.py": f"{_EXECUTORS} tests/lax tests/control tests/numpy tests/transforms tests/house/test_docs.py",
     "fxgrad/core/*.py": f"{_EXECUTORS} tests/lax {_ALGEBRA} tests/house/test_names_of_jax.py tests/frontend/test_callbacks.py "
                         "tests/numpy tests/transforms/test_compose.py tests/house/test_docs.py",
     "fxgrad/executors/*.py": f"{_EXECUTORS} {_ANY} tests/lax tests/house/test_tracebacks.py tests/interop tests/house/test_docs.py",

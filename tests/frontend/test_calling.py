@@ -1,0 +1,33 @@
+"""Calling a program as a function: with its constants, in its containers, and refused by number and type."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad.errors import ArgumentError, TreeError
+
+X, SCALE = np.array([1.0, 2.0]), np.array([3.0, -1.0])
+
+
+def test_constants_are_no_arguments() -> None:
+    program = fxgrad.make_program(lambda x: x * SCALE)(X)
+    flat = program.replace(signature=None)
+    assert len(program.constants) == 1
+    for called in (program, flat):
+        np.testing.assert_array_equal(called(X), [3.0, -2.0])
+    with pytest.raises(ArgumentError, match=re.escape("the program takes 1 inputs, got 2")):
+        flat(X, X)
+
+
+def test_a_flat_list_fits_a_program_of_containers() -> None:
+    program = fxgrad.make_program(lambda pair: {"sum": pair[0] + pair[1]})((X, SCALE))
+    for result in (program((X, SCALE)), program(X, SCALE)):
+        np.testing.assert_array_equal(result["sum"], [4.0, 1.0])
+    with pytest.raises(TreeError, match="takes pair"):
+        program(X)
+    with pytest.raises(ArgumentError, match=re.escape("the program takes f64[2] as input 1, got f64[3]")):
+        program(X, np.ones(3))

@@ -1,0 +1,43 @@
+"""Collectives against closed forms, of entries whose axes all differ in size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fxgrad
+
+ENTRIES = np.arange(3 * 4 * 6 * 5.0).reshape(3, 4, 6, 5)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("place", [0, 2])
+def test_gathered_and_scattered_along_each_axis(axis: int, place: int) -> None:
+    given = np.moveaxis(ENTRIES, 0, place)
+    gathered = fxgrad.vmap(lambda x: fxgrad.lax.all_gather(x, "i", axis=axis, tiled=True), in_axes=place,
+                           axis_name="i")(given)
+    for row in gathered:
+        np.testing.assert_array_equal(row, np.concatenate(ENTRIES, axis))
+    scattered = fxgrad.vmap(lambda x: fxgrad.lax.psum_scatter(
+        x, "i", scatter_dimension=axis, tiled=True), in_axes=place, axis_name="i")(
+            np.moveaxis(np.concatenate([ENTRIES] * 3, axis + 1), 0, place))
+    pieces = np.split(np.concatenate([ENTRIES] * 3, axis + 1).sum(0), 3, axis)
+    np.testing.assert_array_equal(scattered, pieces)
+
+
+@pytest.mark.parametrize("perm", [[(0, 2), (1, 0)], [(1, 2), (2, 3), (4, 0)], [(3, 1), (4, 2)], [(2, 2)], [],
+                                  [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)], [(0, 4), (1, 3), (2, 2)]])
+def test_permuted_entries(perm: list[tuple[int, int]]) -> None:
+    x = np.arange(1.0, 11.0).reshape(5, 2)
+    moved = fxgrad.vmap(lambda x: fxgrad.lax.ppermute(x, "i", perm), axis_name="i")(x)
+    expected = np.zeros_like(x)
+    for source, target in perm:
+        expected[target] = x[source]
+    np.testing.assert_array_equal(moved, expected)
+    weights = np.arange(5.0)[:, None] + 1.0
+    slope = fxgrad.grad(lambda x: np.sum(weights * fxgrad.vmap(
+        lambda x: fxgrad.lax.ppermute(x, "i", perm), axis_name="i")(x)))(x)
+    back = np.zeros_like(x)
+    for source, target in perm:
+        back[source] = weights[target]
+    np.testing.assert_array_equal(slope, back)
