@@ -13,26 +13,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.core import installed
 from fxgrad.core.installed import executing, install_executor, install_presenter
-
-
-class Counting:
-    """An executor that counts what it is asked for, and asks the one that is installed."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.under = installed.executor
-
-    def evaluate(self, primitive, args, params):
-        self.asked.append(f"evaluate {primitive}")
-        return self.under.evaluate(primitive, args, params)
-
-    def execute(self, program, inputs):
-        self.asked.append("execute")
-        return self.under.execute(program, inputs)
-
-    def compute(self, program, inputs):
-        self.asked.append("compute")
-        return self.under.compute(program, inputs)
+from tests.support.counting import Counting
 
 
 def test_another_executor_for_a_block() -> None:

@@ -6,42 +6,22 @@ import numpy as np
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.core import installed
 from fxgrad.core.installed import executing
 from fxgrad.tracing.apply import apply_program
-
-
-class Asked:
-    """An executor that notes which of its methods are called."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.under = installed.executor
-
-    def evaluate(self, primitive, args, params):
-        self.calls.append("evaluate")
-        return self.under.evaluate(primitive, args, params)
-
-    def execute(self, program, inputs):
-        self.calls.append("execute")
-        return self.under.execute(program, inputs)
-
-    def compute(self, program, inputs):
-        self.calls.append("compute")
-        return self.under.compute(program, inputs)
+from tests.support.counting import Counting
 
 
 def test_a_program_that_concerns_no_tape_is_computed_at_once() -> None:
     program = fxgrad.make_program(lambda x: fnp.sin(x) * x)(1.0)
-    asked = Asked()
+    counting = Counting()
 
     def f(y):
-        with executing(asked):
+        with executing(counting):
             doubled, = apply_program(program, [2.0])
         return y * doubled
 
     assert fxgrad.grad(f)(3.0) == np.sin(2.0) * 2.0
-    assert asked.calls == ["execute"]
+    assert counting.asked == ["execute"]
 
 
 def test_effects_keep_their_place_among_those_that_are_recorded() -> None:

@@ -1,0 +1,25 @@
+"""An executor that tells what it was asked for."""
+
+from __future__ import annotations
+
+from fxgrad.core import installed
+
+
+class Counting:
+    """An executor that counts what it is asked for, and asks the one that is installed."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.under = installed.executor
+
+    def evaluate(self, primitive, args, params):
+        self.asked.append(f"evaluate {primitive}")
+        return self.under.evaluate(primitive, args, params)
+
+    def execute(self, program, inputs):
+        self.asked.append("execute")
+        return self.under.execute(program, inputs)
+
+    def compute(self, program, inputs):
+        self.asked.append("compute")
+        return self.under.compute(program, inputs)
