@@ -15,9 +15,10 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.analysis import Analysis
-from fxgrad.core.avals import Aval, Literal, to_numpy
-from fxgrad.core.program import Atom, Equation, Program, Source, Var
+from fxgrad.core.avals import Aval, to_numpy
+from fxgrad.core.program import Equation, Program, Source
 from fxgrad.core.regions import Region
+from fxgrad.core.walk import walk
 from fxgrad.errors import KeyReuseError
 from fxgrad.ops import joining, shaping, space
 from fxgrad.ops import random as keys_room
@@ -93,15 +94,7 @@ class _Search:
 
     def walk(self, program: Program, inputs: Sequence[Ids | None]) -> list[Ids | None]:
         """Goes through the equations; the numbers of the outputs."""
-        known: dict[Var, Ids | None] = dict(zip(program.inputs, inputs, strict=True))
-
-        def read(atom: Atom) -> Ids | None:
-            return None if isinstance(atom, Literal) else known.get(atom)
-
-        for equation in program.equations:
-            outputs = self._equation(equation, [read(atom) for atom in equation.inputs])
-            known.update(zip(equation.outputs, outputs, strict=True))
-        return [read(atom) for atom in program.outputs]
+        return walk(program, inputs, self._equation, literal=lambda _: None)
 
     def _equation(self, equation: Equation, ids: list[Ids | None]) -> list[Ids | None]:
         rule = key_rules.of(equation.primitive)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fxgrad.control.call import named_call_p
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.regions import replaced
+from fxgrad.core.walk import walk
 from fxgrad.show.names import NAMES, own_names
 from fxgrad.show.sources import Sources
 
@@ -70,13 +71,13 @@ def _unfolded(program: Program, done: dict[int, Program]) -> Program:
 
 def _inline(program: Program, inputs: list[Atom], call: Equation, equations: list[Equation]) -> list[Atom]:
     """Adds copies of the equations of `program` to `equations`; returns the atoms of its outputs."""
-    values: dict[Var, Atom] = dict(zip(program.inputs, inputs, strict=True))
-    for equation in program.equations:
+    def step(equation: Equation, operands: list[Atom]) -> list[Var]:
         outputs = [Var(var.aval) for var in equation.outputs]
-        equations.append(Equation(equation.primitive, [_read(values, atom) for atom in equation.inputs],
-                                  equation.params, outputs, equation.source or call.source))
-        values.update(zip(equation.outputs, outputs, strict=True))
-    return [_read(values, atom) for atom in program.outputs]
+        equations.append(Equation(equation.primitive, operands, equation.params, outputs,
+                                  equation.source or call.source))
+        return outputs
+
+    return walk(program, inputs, step)
 
 
 def _read(values: dict[Var, Atom], atom: Atom) -> Atom:
