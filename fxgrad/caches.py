@@ -13,28 +13,41 @@ _functions: list[tuple[str, Any]] = []
 _others: list[Callable[[], None]] = []
 
 
-class Cache(dict[Any, Any]):
-    """Values by key, `size` of them at most; then it is emptied. Keys that hold what users gave are `told`.
+class Bounded(dict[Any, Any]):
+    """Values by key, `size` of them at most; then it is emptied. It ends with the object that has it.
 
-    `name` says what is in it. It is a dictionary, so that looking something up takes no longer than that.
-
-    >>> squares = Cache("squares", 2)
-    >>> squares.add(3, 9), squares.get(3), squares.get(4)
-    (9, 9, None)
+    It is a dictionary, so that looking something up takes no longer than that.
     """
 
-    __slots__ = ("__weakref__", "name", "size")
+    __slots__ = ("size",)
 
-    def __init__(self, name: str, size: int) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self.name, self.size = name, size
-        _caches[id(self)] = self
+        self.size = size
 
     def add(self, key: Any, value: Any) -> Any:
         """Enters a value, unless another thread was faster; returns that which is there now."""
         if len(self) >= self.size:
             self.clear()
         return self.setdefault(key, value)
+
+
+class Cache(Bounded):
+    """What lives as long as the library, registered here. Keys that hold what users gave are `told`.
+
+    `name` says what is in it.
+
+    >>> squares = Cache("squares", 2)
+    >>> squares.add(3, 9), squares.get(3), squares.get(4)
+    (9, 9, None)
+    """
+
+    __slots__ = ("__weakref__", "name")
+
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__(size)
+        self.name = name
+        _caches[id(self)] = self
 
 
 def cached(name: str, size: int) -> Callable[[_Function], _Function]:

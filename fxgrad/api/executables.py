@@ -17,6 +17,7 @@ from fxgrad import tree
 from fxgrad.api.conversions import like_arguments
 from fxgrad.api.plans import Plans
 from fxgrad.api.static_arguments import Args, Kwargs
+from fxgrad.caches import Bounded
 from fxgrad.core.avals import Aval, check_dtype, keys_to_jax
 from fxgrad.core.facts import fact, needs_x64
 from fxgrad.core.program import Program
@@ -126,7 +127,7 @@ class Executables:
         self._make, self._own = make, None
         self.shares: bool | None = None
         self.bound: dict[Signature, Bound] = {}
-        self._facts: dict[Signature, Facts] = {}
+        self._facts = Bounded(_SIGNATURES)
         self.outputs = Outputs()
 
     @property
@@ -144,11 +145,7 @@ class Executables:
         """Enters how a program was traced; what was entered first stays, for jax keeps what it compiled of it."""
         facts = Facts(scoped, has_wide_outputs(program))
         self.outputs.are_wide = self.outputs.are_wide or facts.is_wide
-        if signature is None:
-            return facts
-        if len(self._facts) >= _SIGNATURES:
-            self._facts.clear()
-        return self._facts.setdefault(signature, facts)
+        return facts if signature is None else self._facts.add(signature, facts)
 
     def forget(self) -> None:
         """Drops the plans, and what they are made of but for what is compiled."""

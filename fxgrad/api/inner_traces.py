@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from fxgrad.api.jitted_calls import JittedCall
+from fxgrad.caches import Bounded
 from fxgrad.config import default_float
 from fxgrad.core.avals import Aval
 from fxgrad.derivation.derive import holds_tracers
@@ -25,22 +25,20 @@ class InnerTraces:
     __slots__ = ("_traces",)
 
     def __init__(self) -> None:
-        self._traces: dict[Any, Traced] = {}
+        self._traces = Bounded(_TRACES)
 
     def of(self, call: JittedCall, avals: Sequence[Aval], make: Callable[[Mode], Traced]) -> Traced:
         """The trace of a call; `make(mode)` makes it."""
         literals = takes_literals()
         key = (call.split.structure, *avals, literals, default_float(), *axes_in_scope().items(), *call.static)
         try:
-            traced = self._traces.get(key)
+            traced: Traced | None = self._traces.get(key)
         except TypeError:  # there are containers, or static arguments, that have no equality
             return make(SHARED._replace(literals=literals))
         if traced is None:
             traced = make(SHARED._replace(literals=literals))
             if not holds_tracers(traced.captured):
-                if len(self._traces) >= _TRACES:
-                    self._traces.clear()
-                self._traces[key] = traced
+                self._traces.add(key, traced)
         return traced
 
     def clear(self) -> None:
