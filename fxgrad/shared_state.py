@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copyreg
 import sys
+from collections.abc import Collection
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any, NoReturn
 
 
@@ -24,14 +26,52 @@ def _refuse(value: Any) -> NoReturn:
     raise TypeError(f"cannot pickle '{type(value).__module__}.{type(value).__name__}' object")
 
 
+def place_of(value: Any, package: str = "") -> tuple[str, str] | None:
+    """The module that has `value` under a name, and the name; None if none of `package` has that may be relied on."""
+    without = left_behind()
+    for module_name, module in [*sys.modules.items()]:
+        root = module_name.partition(".")[0]
+        if root == (package or root) and module_name not in without:
+            for name, there in [*(getattr(module, "__dict__", None) or {}).items()]:
+                if there is value:
+                    return module_name, name
+    return None
+
+
 def _by_name(variable: ContextVar[Any]) -> tuple[Any, tuple[str, str]]:
     """How a context variable of this package's is pickled; others are not."""
-    for module_name, module in [*sys.modules.items()]:
-        if module_name.partition(".")[0] == "fxgrad":
-            for name, value in vars(module).items():
-                if value is variable:
-                    return found, (module_name, name)
-    _refuse(variable)
+    place = place_of(variable, "fxgrad")
+    return _refuse(variable) if place is None else (found, place)
+
+
+_BY_VALUE = frozenset(["cloudpickle", "dill"])
+"""Packages, or copies of them in others, that send by value what another process would not find by name."""
+
+
+def is_pickled_by_value() -> bool:
+    """Whether what is being pickled goes to a process that may not have what this program has defined."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if not _BY_VALUE.isdisjoint(str(frame.f_globals.get("__name__")).split(".")):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def left_behind() -> Collection[str]:
+    """The modules that the process which reads the pickle that is being made may not have."""
+    if not is_pickled_by_value():
+        return ()
+    registered = getattr(sys.modules.get("cloudpickle"), "list_registry_pickle_by_value", set)
+    return {"__main__", *registered()}
+
+
+def importable(function: Any) -> bool:
+    """Whether its module has `function` under its own name, and pickle is to rely on that."""
+    there = sys.modules.get(function.__module__)
+    for name in getattr(function, "__qualname__", "").split("."):
+        there = getattr(there, name, None)
+    return there is function and function.__module__ not in left_behind()
 
 
 copyreg.pickle(ContextVar, _by_name)

@@ -19,6 +19,7 @@ from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import LEAF, Traced, check_leaf, leaf_aval, origin_of
 from fxgrad.ops import arithmetic
 from fxgrad.ops.space import convert, instantiate
+from fxgrad.shared_state import importable
 from fxgrad.tracebacks import boundary
 from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.tracing.tracer import Tracer
@@ -35,8 +36,22 @@ class _CapturedInputs:
         self.owner = owner
         self.name = function_name(call.function)
 
-        self._key = owner, traced.program, traced.out_tree, call.structure, *map(told, call.nondiff_args)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._key = self.owner, self.program, self.out_tree, self.call.structure, *map(told, self.call.nondiff_args)
         self._hash = hash(self._key)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is told by objects of this process, and the function, which is found where its owner is."""
+        call = {name: value for name, value in vars(self.call).items() if name != "function"}
+        return {name: value for name, value in {**vars(self), "call": call}.items() if name not in ("_key", "_hash")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        call = Call.__new__(Call)
+        vars(call).update(state["call"], function=state["owner"].fun)
+        vars(self).update(state, call=call)
+        self._tell()
 
     @classmethod
     def of(cls, call: Call, traced: Traced, owner: Any) -> Self:
@@ -107,6 +122,12 @@ class _WithRule:
             raise ArgumentError(at_user_line(
                 f"the {what} function {name} has no rule. Write {name}.{define} after its definition"))
         return Call(what, self.fun, self.nondiff, args, kwargs, self._arity)
+
+    def __reduce__(self) -> Any:
+        """By name where a module has it, as of any function; else by what it is made of."""
+        if importable(self):
+            return getattr(self, "__qualname__")  # noqa: B009  (the function's, which no class declares)
+        return object.__new__, (type(self),), self.__dict__
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         bind_instance: Callable[..., Any] = functools.partial

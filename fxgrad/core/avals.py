@@ -42,6 +42,9 @@ class Aval:
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Aval, (self.shape, self.dtype, self.weak)  # a hash is of one process
+
     def __repr__(self) -> str:
         size = ",".join(map(str, self.shape))
         return f"{dtypes.short_name(self.dtype)}{'*' if self.weak else ''}[{size}]"
@@ -93,6 +96,9 @@ class Literal:
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Literal, (self.value, self.aval)
 
     def __repr__(self) -> str:
         return f"{self.value!s}:{self.aval}"

@@ -13,12 +13,15 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from fxgrad.core.avals import Aval
 from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.shared_state import found, is_pickled_by_value, place_of
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class ArrayKernel:
         return [self.function(*arrays, **params)]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Primitive:
     """An operation and its seven rules; see the table at the top of this file.
 
@@ -150,17 +153,54 @@ class Primitive:
         return self  # programs compare primitives by identity
 
     def __reduce__(self) -> Any:
-        if registry.get(self.name) is not self:
-            raise TypeError(f"the primitive {self.name} is not the library's own, and cannot be pickled. Write "
-                            f"programs that hold it as text, and read it with fxgrad.parse(text, "
-                            f"primitives=[{self.name}_p])")
-        return _by_name, (self.name,)
+        if registry.get(self.name) is self:
+            return _by_name, (self.name,)
+        place = place_of(self)
+        if place is not None:
+            return found, place
+        if not is_pickled_by_value():
+            raise TypeError(f"the primitive {self.name} cannot be pickled, since no module has it under a name. "
+                            f"Assign it to a name at the top of a module ({self.name}_p = Primitive(...)), or use "
+                            "cloudpickle, which sends it with its rules")
+        return _received, (_token(self), self.name), {name: getattr(self, name) for name in _FIELDS}, None, None, _fill
 
 
 def _by_name(name: str) -> Primitive:
     return registry[name]
 
 
+# --- primitives of users, sent by value ---------------------------------------------------------------------
+
+_tokens: WeakKeyDictionary[Primitive, str] = WeakKeyDictionary()
+_sent: WeakValueDictionary[str, Primitive] = WeakValueDictionary()
+"""Primitives that left or came to this process by value, so that one that comes twice, or comes back, is one."""
+
+
+def _token(primitive: Primitive) -> str:
+    """What a primitive is known by in all processes."""
+    token = _tokens.setdefault(primitive, uuid.uuid4().hex)
+    _sent[token] = primitive
+    return token
+
+
+def _received(token: str, name: str) -> Primitive:
+    """The primitive of a token; a new one is without its rules, which may refer to it."""
+    primitive = _sent.get(token)
+    if primitive is None:
+        primitive = object.__new__(Primitive)
+        object.__setattr__(primitive, "name", name)
+        _tokens[primitive], _sent[token] = token, primitive
+    return primitive
+
+
+def _fill(primitive: Primitive, rules: dict[str, Any]) -> None:
+    """Gives a new primitive its rules."""
+    if not hasattr(primitive, "regions"):
+        for name, value in rules.items():
+            object.__setattr__(primitive, name, value)
+
+
+_FIELDS = tuple(field.name for field in fields(Primitive))
 RULES = ("abstract", "numpy", "xla", "jvp", "transpose", "batch", "cost")
 """The names of the seven rules, in the order of the record."""
 

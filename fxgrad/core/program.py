@@ -196,3 +196,18 @@ _FIELDS = ("inputs", "equations", "outputs", "captured", "constants", "signature
 def subprograms(primitive: Primitive, params: dict[str, Any]) -> list[Program]:
     """The programs that an operation holds."""
     return [] if primitive.regions is None else [region.program for region in primitive.regions((), **params)]
+
+
+def inner_first(main: Program) -> list[Program]:
+    """`main`, which is the last, and the programs that it holds at any depth: each once, after those that it holds."""
+    found: dict[int, Program] = {}
+    stack = [main]
+    while stack:  # not by recursion: calls may nest deeply
+        top = stack[-1]
+        missing = [] if id(top) in found else [
+            inner for equation in top.equations for inner in equation.programs if id(inner) not in found]
+        if missing:
+            stack.extend(missing)
+        else:
+            found.setdefault(id(stack.pop()), top)
+    return [*found.values()]

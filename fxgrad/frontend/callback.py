@@ -46,6 +46,10 @@ class HostFunction(ByValue):
         super().__init__(told(function), what, in_tree, told(constants), results, out_tree)
         self._function, self._constants = function, constants
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        _, what, in_tree, _, results, out_tree = self._key
+        return HostFunction, (self._function, what, in_tree, self._constants, results, out_tree)
+
     @property
     def name(self) -> str:
         """The name of the user's function."""

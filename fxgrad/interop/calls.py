@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -65,6 +65,10 @@ class JaxCall:
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"the program holds an operation of jax's, {self.name}, which cannot be pickled. Pickle the "
+                        "jax function, and trace it again where it is read: make_program(from_jax(function))(*args)")
 
     def __call__(self, *values: Any) -> list[Any]:
         """The outputs, as jax computes or traces them."""

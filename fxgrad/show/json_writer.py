@@ -15,7 +15,7 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.program import Atom, Equation, Program, Var
+from fxgrad.core.program import Atom, Equation, Program, Var, inner_first
 from fxgrad.errors import UnsupportedError
 from fxgrad.show.json_reader import FORMAT, VERSION, from_json
 from fxgrad.show.names import variable_names
@@ -48,18 +48,9 @@ class _Writer:
         self.programs: list[dict[str, Any]] = []
         self._sources = Sources()
         self._numbers: dict[int, int] = {}
-        stack = [main]
-        while stack:  # not by recursion: calls may nest deeply
-            top = stack[-1]
-            missing = [inner for equation in top.equations for inner in equation.programs
-                       if id(inner) not in self._numbers]
-            if missing and id(top) not in self._numbers:
-                stack.extend(missing)
-                continue
-            stack.pop()
-            if id(top) not in self._numbers:
-                self.programs.append(self._program(top))
-                self._numbers[id(top)] = len(self.programs) - 1
+        for program in inner_first(main):
+            self._numbers[id(program)] = len(self.programs)
+            self.programs.append(self._program(program))
 
     def _program(self, program: Program) -> dict[str, Any]:
         names = variable_names(program, self._sources)

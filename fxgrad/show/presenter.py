@@ -10,13 +10,12 @@ from fxgrad.core.program import Program
 from fxgrad.frontend.calling import call_program
 from fxgrad.show.checking import checked
 from fxgrad.show.display import render
-from fxgrad.show.json_reader import from_json
-from fxgrad.show.json_writer import to_json
+from fxgrad.show.pickled import reduced
 from fxgrad.show.text_writer import program_text
 
 
 class Presenter:
-    """`print` shows text, `rich.print` the same in colour; programs are pickled as JSON."""
+    """`print` shows text, `rich.print` the same in colour; `pickle` keeps what both need."""
 
     def text(self, program: Program) -> str:
         return program_text(program)
@@ -31,5 +30,5 @@ class Presenter:
         checked(program)
 
     def reduce(self, program: Program) -> Any:
-        return from_json, (to_json(program),)
+        return reduced(program)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import pickle
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -86,7 +87,7 @@ def with_constant(value: Any) -> Program:
 
 
 def assert_round_trips(program: Program, **options: Any) -> None:
-    """Text and JSON give back an equal program, which prints as the first one did."""
+    """Text, JSON and pickle give back an equal program, which prints as the first one did."""
     text = program_text(program, constants=True, **options)
     parsed = parse(text, USER, CLASSES)
     assert equal(program, parsed), text
@@ -94,7 +95,10 @@ def assert_round_trips(program: Program, **options: Any) -> None:
     loaded = from_json(to_json(program), USER, CLASSES)
     assert equal(program, loaded), text
     assert to_json(loaded) == to_json(program)
-    for other in (parsed, loaded):
+    pickled = pickle.loads(pickle.dumps(program))
+    assert equal(program, pickled), text
+    assert program_text(pickled, constants=True, **options) == text
+    for other in (parsed, loaded, pickled):
         if program.signature is None:
             assert other.signature is None
         else:
