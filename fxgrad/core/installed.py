@@ -42,6 +42,9 @@ class Presenter(Protocol):
     def check(self, program: Program) -> None:
         """Raises `ProgramError` if the program is not one."""
 
+    def python(self, program: Program) -> str:
+        """A Python file that computes the program with NumPy alone."""
+
     def reduce(self, program: Program) -> Any:
         """What `pickle` keeps: a function and its arguments."""
 

@@ -11,6 +11,7 @@ from fxgrad.frontend.calling import call_program
 from fxgrad.show.checking import checked
 from fxgrad.show.display import render
 from fxgrad.show.pickled import reduced
+from fxgrad.show.python.writer import python_text
 from fxgrad.show.text_writer import program_text
 
 
@@ -28,6 +29,9 @@ class Presenter:
 
     def check(self, program: Program) -> None:
         checked(program)
+
+    def python(self, program: Program) -> str:
+        return python_text(program)
 
     def reduce(self, program: Program) -> Any:
         return reduced(program)

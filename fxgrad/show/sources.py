@@ -61,7 +61,7 @@ class Sources:
     def _spans(self, code: CodeType) -> Spans:
         known = self._files.get(code.co_filename)
         if known is None:
-            known = self._files[code.co_filename] = _read(_content(code.co_filename))
+            known = self._files[code.co_filename] = _read(content(code.co_filename))
         return known
 
     def targets(self, source: Source) -> Assigned | None:
@@ -82,7 +82,8 @@ class Sources:
         return f"{name}:{self.span(source)[0] or source.code.co_firstlineno}"
 
 
-def _content(filename: str) -> str:
+def content(filename: str) -> str:
+    """The text of a file; "" where it cannot be read."""
     try:
         return "".join(linecache.getlines(filename))
     except Exception:  # noqa: BLE001  (doctest, notebooks and debuggers put functions of their own in its place)

@@ -1,0 +1,1 @@
+"""Programs as Python files that import NumPy alone."""
