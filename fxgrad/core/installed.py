@@ -42,7 +42,7 @@ class Presenter(Protocol):
     def check(self, program: Program) -> None:
         """Raises `ProgramError` if the program is not one."""
 
-    def python(self, program: Program) -> str:
+    def python(self, program: Program, source: bool) -> str:
         """A Python file that computes the program with NumPy alone."""
 
     def reduce(self, program: Program) -> Any:

@@ -181,26 +181,29 @@ class Program:
     def __reduce__(self) -> Any:
         return installed.presenter.reduce(self)
 
-    def to_python(self) -> str:
+    def to_python(self, *, source: bool = True) -> str:
         """The text of a Python file that imports NumPy alone and has one public function, which computes this program.
 
         The function has the name, the docstring and the variables of the function that was traced, takes and returns
         its containers, and gives the same bits as running the program on NumPy arrays; programs that were jitted inside
-        of it are computed by NumPy, too. Where a dtype or a kernel needs ml_dtypes or SciPy, the file imports these.
+        of it are computed by NumPy, too. With `source`, statements end with the user's lines. Where a dtype or a kernel
+        needs ml_dtypes or SciPy, the file imports these.
 
         Raises `UnsupportedError`, which names the operation and the user's line, for kernels that run XLA, callbacks,
         operations that only jax has, and containers of classes of the user's.
 
         >>> import fxgrad, numpy as np
-        >>> text = fxgrad.make_program(lambda x: np.sum(np.sin(x) * x))(np.ones(3)).to_python()
-        >>> print(text.split("array_of(x", 1)[1].split("# ---")[0].strip())
-        , 'x', 'float64', (3,))
+        >>> text = fxgrad.make_program(lambda x: np.sum(np.sin(x) * x))(np.ones(3)).to_python(source=False)
+        >>> print(text[text.index("@np"):text.index("# ---")].strip())
+        @np.errstate(all='ignore')
+        def function(x):
+            x = array_of(x, 'x', 'float64', (3,))
             a = np.sin(x)
             b = a * x
             c = np.sum(b)
             return c
         """
-        return installed.presenter.python(self)
+        return installed.presenter.python(self, source)
 
     def check(self) -> Program:
         """Verifies the program: bindings, types, outputs, nested programs; returns the program.

@@ -30,8 +30,8 @@ class Presenter:
     def check(self, program: Program) -> None:
         checked(program)
 
-    def python(self, program: Program) -> str:
-        return python_text(program)
+    def python(self, program: Program, source: bool) -> str:
+        return python_text(program, source=source)
 
     def reduce(self, program: Program) -> Any:
         return reduced(program)

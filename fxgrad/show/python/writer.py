@@ -37,36 +37,37 @@ from fxgrad.tracing.tracer import Tracer
 INDENT = "    "
 
 
-def python_text(program: Program) -> str:
+def python_text(program: Program, *, source: bool = True) -> str:
     r"""`program` as the text of a Python file of one public function, which imports NumPy alone.
 
     The function has the name of the program, and takes and returns the containers that the program was traced with.
     Files of programs with dtypes or kernels that need SciPy or ml_dtypes import these too.
+    With `source`, statements end with the user's lines.
 
     >>> import fxgrad
     >>> def f(x):
     ...     wave = np.sin(x)
     ...     return {"area": np.sum(wave * x)}
-    >>> print(python_text(fxgrad.make_program(f)(np.ones(3))).split("\n\n\n")[1])
+    >>> print(python_text(fxgrad.make_program(f)(np.ones(3)), source=False).split("\n\n\n")[2])
     @np.errstate(all='ignore')
     def f(x):
         x = array_of(x, 'x', 'float64', (3,))
         wave = np.sin(x)
         a = wave * x
-        b = np.sum(a, axis=(0,))
+        b = np.sum(a)
         return {'area': b}
 
     Raises `UnsupportedError`, which names the operation and the user's line, where a kernel runs XLA or calls back a
     function of the user's, and where the results are in a container that Python's own do not cover.
     """
-    return File(program).text()
+    return File(program, source).text()
 
 
 class File:
     """One file: the main function, those that it calls, and what they need."""
 
-    def __init__(self, program: Program) -> None:
-        self._main = program
+    def __init__(self, program: Program, source: bool) -> None:
+        self._main, self._source = program, source
         self.sources = Sources()
         self._names: dict[int, dict[Var, str]] = {}
         self._functions: dict[int, str] = {}
@@ -145,7 +146,8 @@ class File:
                 statements = self.statements(equation, names)
             except Refusal as refusal:
                 raise UnsupportedError(self._refused(equation, str(refusal))) from None
-            comment = "" if equation.source is None else f"  # {self.sources.comment(equation.source)}"
+            shown = equation.source if self._source else None
+            comment = "" if shown is None else f"  # {self.sources.comment(shown)}"
             first, *rest = [line for statement in statements for line in broken(statement, WIDTH - 4)]
             lines += [first + comment, *rest]
         return lines
