@@ -12,7 +12,7 @@ from fxgrad.core.program import Program, Signature
 from fxgrad.errors import function_name
 from fxgrad.frontend.flat import Traced, described_aval, just, parameter_names, trace_flat, with_static
 from fxgrad.tracebacks import boundary
-from fxgrad.tracing.trace import WRITTEN
+from fxgrad.tracing.trace import SHOWN
 
 
 def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()) -> Callable[..., Program]:
@@ -52,7 +52,7 @@ def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs
         given, keywords = tree.unflatten(structure, tracers)
         return fun(*with_static(args, static, given), **keywords)
 
-    traced = trace_flat(call, avals, what, fun, mode=WRITTEN, names=lambda: names)
+    traced = trace_flat(call, avals, what, fun, mode=SHOWN, names=lambda: names)
     return traced, names, structure
 
 

@@ -14,13 +14,14 @@ import numpy as np
 
 from fxgrad.control.groups import Marks, chosen
 from fxgrad.core.analysis import Analysis
-from fxgrad.core.program import Equation, Program, Var
+from fxgrad.core.program import PRIMAL, Equation, Program, Var
 from fxgrad.core.sources import sources
 from fxgrad.derivation.derive import derive
 from fxgrad.derivation.effects import outputs_of_effects
 from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.ops.space import instantiate
 from fxgrad.tracing.apply import apply_equations
+from fxgrad.tracing.provenance import note
 from fxgrad.tracing.tape import bind, read
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import TangentHalf
@@ -62,6 +63,7 @@ def partition(known: Program, count: int, half: TangentHalf, free: Marks, keep: 
 
     def build(*values: Any) -> tuple[list[Any], None]:
         environment = dict(zip(given, values, strict=False))
+        note(values, PRIMAL, known, given)
         _compute(known, needed, environment)
         outputs = apply_equations(linear, [*(read(environment, atom) for atom in residuals), *values[len(given):]])
         out_avals = [atom.aval.strong() for atom in known.outputs[:count]]
@@ -101,6 +103,7 @@ def _compute(program: Program, needed: Sequence[Var], environment: dict[Var, Any
             at(equation)
             outputs = bind(equation.primitive, *(read(environment, atom) for atom in equation.inputs),
                            **equation.params)
+            note(outputs, PRIMAL, program, equation.outputs)
             environment.update({var: value for var, value in zip(equation.outputs, outputs, strict=True)
                                 if var not in environment})
 

@@ -19,9 +19,11 @@ class Var:
     Var(f32[2,3])
     """
 
-    __slots__ = ("aval",)
+    __slots__ = ("aval", "origins")
 
     aval: Aval
+    origins: tuple[Origin, ...]
+    """What an input of a derived program is, where that was noted; not set elsewhere."""
 
     def __init__(self, aval: Aval) -> None:
         self.aval = aval
@@ -32,12 +34,40 @@ class Var:
 
 Atom = Var | Literal
 
+PRIMAL, TANGENT, COTANGENT, TRANSPOSED = "primal", "tangent", "cotangent", "transposed"
+
+
+class Origin(NamedTuple):
+    """What a variable of a derived program is: the primal, tangent or cotangent (`role`) of a variable before.
+
+    In a transposed program it is the cotangent too; if the variable before was the tangent of x, that of x.
+
+    `program` is the one that `var` belongs to.
+    """
+
+    role: str
+    program: Program
+    var: Var
+
 
 class Source(NamedTuple):
-    """Where in the user's code an equation was recorded: a code object and an instruction in it."""
+    """Where in the user's code an equation was recorded: a code object and an instruction in it.
+
+    Of what a transformation made there, `part` is a word, and `origins` say of each output what it is, as far as is
+    known; `part` is None for what the code recorded itself. `results` are the places of the outputs in the container
+    that the expression gives, such as `[0].mean`; None for those that are not in it.
+    """
 
     code: CodeType
     instruction: int
+    part: str | None = None
+    origins: tuple[tuple[Origin, ...], ...] = ()
+    results: tuple[str | None, ...] = ()
+
+    def derived(self, part: str | None = None) -> Source:
+        """The place, for what a transformation makes of what was recorded there: of a part, by default the same."""
+        part = part or self.part or ""
+        return self if part == self.part and not self.origins else Source(self.code, self.instruction, part)
 
     @property
     def positions(self) -> tuple[int | None, int | None, int | None, int | None]:
@@ -125,7 +155,8 @@ class Program:
     1.6829
     """
 
-    __slots__ = ("__weakref__", "captured", "constants", "equations", "inputs", "memo", "outputs", "signature", "slots")
+    __slots__ = ("__weakref__", "base", "captured", "constants", "equations", "inputs", "memo", "outputs", "signature",
+                 "slots")
 
     inputs: list[Var]
     equations: list[Equation]
@@ -133,6 +164,8 @@ class Program:
     captured: int
     constants: list[Any]
     signature: Signature | None
+    base: Program | None
+    """The program that this one was made of by `replace`; their variables have the same names."""
     slots: dict[Any, Any]
     """What is kept on the program for as long as it lives, by `Slot` or fact (`fxgrad/core/facts.py`)."""
     memo: dict[Any, Any]
@@ -142,13 +175,15 @@ class Program:
                  captured: int = 0, constants: Sequence[Any] = (), signature: Signature | None = None) -> None:
         self.inputs, self.equations, self.outputs = list(inputs), list(equations), list(outputs)
         self.captured, self.constants, self.signature = captured, list(constants), signature
-        self.slots, self.memo = {}, {}
+        self.slots, self.memo, self.base = {}, {}, None
 
     def replace(self, **changes: Any) -> Program:
         """The program with other `inputs`, `equations`, `outputs`, `captured`, `constants` or `signature`."""
         made = {name: getattr(self, name) for name in _FIELDS}
         assert made.keys() >= changes.keys(), f"a program has no {', '.join(changes.keys() - made.keys())}"
-        return Program(**{**made, **changes})
+        result = Program(**{**made, **changes})
+        result.base = self
+        return result
 
     @property
     def in_avals(self) -> list[Aval]:

@@ -11,10 +11,12 @@ from fxgrad import config
 from fxgrad.core.avals import Aval, Literal, plain
 from fxgrad.core.primitive import Primitive, library
 from fxgrad.core.program import Equation, Program, Var
+from fxgrad.core.sources import without_source
 from fxgrad.derivation.consultation import Consultation, batched_axis, consulting, forget, still_hold
 from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.derivation.simplifying import SimplifyingTape
 from fxgrad.tracing.apply import apply_program
+from fxgrad.tracing.provenance import is_shown
 from fxgrad.tracing.tape import current, read
 from fxgrad.tracing.trace import WRITTEN, trace
 from fxgrad.tracing.tracer import Tracer
@@ -77,7 +79,8 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
     Remembered on `program` under `key`, unless user code called by `build` captured a tracer: then the
     result holds for this call only. User code that was consulted is run again, and must record the same.
     """
-    key = (key, computed, batched_axis.get())
+    # Only in programs that are shown is noted what variables are.
+    key = (key, computed, batched_axis.get(), is_shown(current.get()))
     derived: Derived | None = program.memo.get(key)
     if derived is not None and derived.consulted and not derived.holds:
         forget(program)
@@ -93,7 +96,7 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
             extra.append(more)
             return outputs
 
-        with nothing_collected(), consulting() as consulted:
+        with nothing_collected(), without_source(), consulting() as consulted:
             recorded, captured = trace(record, [*in_avals, *known_avals], mode=WRITTEN,
                                        name="a derived program", tape_class=SimplifyingTape)
             derived = Derived(without_dead_code(recorded), captured, extra[0], consulted)

@@ -6,13 +6,16 @@ from typing import Any
 
 from fxgrad import config
 from fxgrad.core.facts import Slot, is_effectful
-from fxgrad.core.program import Atom, Equation, Program, Var
+from fxgrad.core.program import PRIMAL, Atom, Equation, Origin, Program, Var
 from fxgrad.core.sources import sources
 from fxgrad.core.told import param_key
 from fxgrad.derivation.simplifying import SimplifyingTape
 from fxgrad.tracing.interning import Node
+from fxgrad.tracing.provenance import enter_origins, is_shown
 from fxgrad.tracing.tape import current
 
+MERGED: Slot[set[Var]] = Slot("merged")
+"""Variables of a simplified program that stand for several that were equal before."""
 _LIVE: Slot[list[Equation]] = Slot("live equations")
 
 
@@ -49,7 +52,9 @@ def without_repetition(program: Program) -> Program:
             kept.append(equation.replace(inputs))
     if not equal:
         return program
-    return program.replace(equations=kept, outputs=[equal.get(atom, atom) for atom in program.outputs])
+    once = program.replace(equations=kept, outputs=[equal.get(atom, atom) for atom in program.outputs])
+    MERGED.put(once, {*equal.values()})
+    return once
 
 
 def without_dead_code(program: Program) -> Program:
@@ -86,9 +91,22 @@ def simplify(program: Program) -> Program:
     simple = without_dead_code(program.replace(
         equations=[step.equation for step in tape.nodes if step.equation is not None],
         outputs=[changed.get(atom, atom) for atom in program.outputs]))
+    if is_shown(tape):
+        _note_changes(simple, program, tape, changed)
     if config.check_level:
         simple.check()
     return simple
+
+
+def _note_changes(simple: Program, program: Program, tape: SimplifyingTape, changed: dict[Atom, Atom]) -> None:
+    """Notes what the variables of a simplified program were, and which of them are several at once."""
+    made = {var for equation in program.equations for var in equation.outputs}
+    origins: dict[Var, list[Origin]] = {}
+    for var, atom in changed.items():
+        if type(atom) is Var and type(var) is Var:
+            origins.setdefault(atom, []).append(Origin(PRIMAL, program, var))
+    MERGED.put(simple, {var for var, known in origins.items() if var in made or len(known) > 1})
+    enter_origins(origins, [step for step in tape.nodes if made.isdisjoint(step.outputs)])
 
 
 def _take(tape: SimplifyingTape, equation: Equation, changed: dict[Atom, Atom]) -> list[Any]:

@@ -9,7 +9,7 @@ from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.facts import is_effectful
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Source, Var
-from fxgrad.core.sources import equation_source, user_source
+from fxgrad.core.sources import current_source
 from fxgrad.core.told import param_key
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.tracing.interning import Step
@@ -120,7 +120,7 @@ class SimplifyingTape(Tape):
 
     def instantiate(self, template: Template, operands: Sequence[Atom]) -> list[Any]:
         """Records the operations of `template`, each simplified by what is known of the operands; gives its outputs."""
-        source = equation_source.get() or user_source()
+        source = current_source()
         plain = Literal not in map(type, operands)
         seen, nodes, made_by, notable = self._seen, self.nodes, self._definitions.made, self._definitions.notable
         values: list[Any] = [*template.literals, *map(self.atom, template.captured), *operands]

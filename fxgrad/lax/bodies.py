@@ -12,9 +12,10 @@ from fxgrad.control.wiring import rewired, with_output_types
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
-from fxgrad.frontend.flat import Traced, check_leaf, just, trace_flat
+from fxgrad.frontend.flat import Traced, check_leaf, just, parameter_names, trace_flat
 from fxgrad.ops.space import convert
-from fxgrad.tracing.tape import Tape, aval_of, takes_literals
+from fxgrad.tracing.provenance import note_around
+from fxgrad.tracing.tape import Tape, aval_of, current, takes_literals
 from fxgrad.tracing.trace import inner_mode
 from fxgrad.tree import TreeDef
 
@@ -49,10 +50,23 @@ def check_function(what: str, function: Any, name: str) -> None:
 
 
 def trace_body(what: str, function: Callable[..., Any], call: Callable[..., Any], avals: Sequence[Aval],
-               names: Sequence[str]) -> Traced:
-    """Traces `call`, which applies the user's `function` to flat tracers; values are not known inside."""
-    return trace_flat(call, avals, what, function, mode=inner_mode(takes_literals()), names=lambda: names,
-                      tape_class=_BodyTape)
+               names: Sequence[str], arguments: Sequence[TreeDef] = ()) -> Traced:
+    """Traces `call`, which applies the user's `function` to flat tracers; values are not known inside.
+
+    `names` are those of the tracers in messages; `arguments` are the structures in which the function gets them, if
+    it does.
+    """
+    traced = trace_flat(call, avals, what, function, mode=inner_mode(takes_literals()), names=lambda: names,
+                        tape_class=_BodyTape, parameters=lambda: _parameters(function, arguments))
+    note_around(traced.program, current.get())
+    return traced
+
+
+def _parameters(function: Any, arguments: Sequence[TreeDef]) -> list[str]:
+    """What a function calls the leaves of its arguments, which have these structures."""
+    roots = parameter_names(function, len(arguments))
+    return [path if root.isidentifier() else "" for structure, root in zip(arguments, roots, strict=True)
+            for path in leaf_paths(structure, root)]
 
 
 class _BodyTape(Tape):
@@ -84,7 +98,8 @@ class Step(NamedTuple):
 
 
 def trace_step(what: str, function: Callable[..., Any], init: Flat, entries: Sequence[Aval], names: Sequence[str],
-               call: Callable[[list[Any], list[Any]], Any], carry_of: Callable[[TreeDef], TreeDef]) -> Step:
+               call: Callable[[list[Any], list[Any]], Any], carry_of: Callable[[TreeDef], TreeDef],
+               arguments: Sequence[TreeDef]) -> Step:
     """Traces a step until the carry it returns has the type of the one it takes.
 
     `call` takes lists of tracers for carry and entries. Weak scalars that a loop begins with, such as 0.0, become
@@ -93,7 +108,7 @@ def trace_step(what: str, function: Callable[..., Any], init: Flat, entries: Seq
     avals, count = list(init.avals), len(init.avals)
     while True:
         traced = trace_body(what, function, lambda *tracers: call(list(tracers[:count]), list(tracers[count:])),
-                            [*avals, *entries], names)
+                            [*avals, *entries], names, arguments)
         returned = carry_of(traced.out_tree)
         if returned != init.structure:
             _refuse_structure(what, function, init.structure, returned)

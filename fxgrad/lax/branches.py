@@ -11,11 +11,12 @@ from fxgrad import dtypes
 from fxgrad.control.branch import cond_p
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.flat import check_leaf, just
-from fxgrad.lax.bodies import check_function, flatten, join_branches, trace_body
+from fxgrad.lax.bodies import check_function, flatten, join_branches, leaf_paths, trace_body
 from fxgrad.ops.choose import clamp
 from fxgrad.ops.comparison import ne
 from fxgrad.ops.space import convert
 from fxgrad.tracebacks import boundary
+from fxgrad.tracing.provenance import note_results
 from fxgrad.tracing.tape import bind
 
 _NONE: Any = object()
@@ -89,11 +90,12 @@ def _choose(what: str, index: Any, functions: Sequence[Callable[..., Any]], name
             operands: Sequence[Any]) -> Any:
     given = flatten(what, tuple(operands), "operands")
     traced = [trace_body(what, function, lambda *tracers, function=function: function(*given.rebuild(tracers)),
-                         given.avals, given.names) for function in functions]
+                         given.avals, given.names, given.structure.children()) for function in functions]
     # Messages name the branches as the user wrote them, so the first of them is the one that leads.
     order = [1, 0] if what == "cond" else range(len(traced))
     joined = join_branches(what, [functions[number] for number in order], [names[number] for number in order],
                            [traced[number] for number in order])
     programs = joined.programs[::-1] if what == "cond" else joined.programs
     outputs = bind(cond_p, index, *joined.captured, *given.leaves, branches=programs)
+    note_results(outputs, leaf_paths(joined.out_tree, ""))
     return joined.out_tree.unflatten(outputs)

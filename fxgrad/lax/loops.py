@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +13,8 @@ from fxgrad.control.scan import scan as bind_scan
 from fxgrad.control.while_loop import bind_while
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
-from fxgrad.frontend.flat import check_leaf, just
-from fxgrad.lax.bodies import Flat, check_function, flatten, trace_body, trace_step
+from fxgrad.frontend.flat import LEAF, check_leaf, just, parameter_names
+from fxgrad.lax.bodies import Flat, check_function, flatten, leaf_paths, trace_body, trace_step
 from fxgrad.ops.arithmetic import sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import lt
@@ -24,6 +25,7 @@ from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import convert, reshape
 from fxgrad.tracebacks import boundary
 from fxgrad.tracing.apply import apply_equations
+from fxgrad.tracing.provenance import note_results
 from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.tracing.tracer import Tracer
 from fxgrad.transforms.batch import batched_program
@@ -54,7 +56,7 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
     check_function("while_loop", body_fun, "body_fun")
     init = flatten("while_loop", init_val, "carry")
     step = trace_step("while_loop", body_fun, init, [], init.names,
-                      lambda carry, _: body_fun(init.rebuild(carry)), lambda structure: structure)
+                      lambda carry, _: body_fun(init.rebuild(carry)), lambda structure: structure, [init.structure])
     avals = [aval_of(leaf) for leaf in step.init]
 
     def asks(*tracers: Any) -> Any:
@@ -71,8 +73,9 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
             f"while_loop: {function_name(cond_fun)} must return one bool, got {shown}. Reduce it, for example with "
             "fnp.all or fnp.any"))
 
-    test = trace_body("while_loop", cond_fun, asks, avals, init.names)
+    test = trace_body("while_loop", cond_fun, asks, avals, init.names, [init.structure])
     outputs = bind_while(test.program, test.captured, step.program, step.captured, step.init)
+    note_results(outputs, leaf_paths(init.structure, ""))
     return init.rebuild(outputs)
 
 
@@ -109,7 +112,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
     def call(carry: list[Any], _: list[Any]) -> Any:
         return add(carry[0], Literal(1, counter)), body_fun(carry[0], init.rebuild(carry[1:]))
 
-    step = trace_step("fori_loop", body_fun, inner, [], inner.names, call, lambda structure: structure.children()[1])
+    step = trace_step("fori_loop", body_fun, inner, [], inner.names, call, lambda structure: structure.children()[1],
+                      [LEAF, init.structure])
     if type(lower) is Tracer or type(upper) is Tracer:
         if unroll not in (None, False, 1):
             raise ArgumentError(at_user_line(
@@ -125,6 +129,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
         length = max(math.ceil(upper - lower) if kind.kind == "f" else int(upper) - int(lower), 0)
         outputs = bind_scan(step.program, step.captured, step.init, [], length, False,
                             _unrolled("fori_loop", 1 if unroll is None else unroll, length))
+    note_results(outputs, [None, *leaf_paths(init.structure, "")])
     return init.rebuild(outputs[1:])
 
 
@@ -171,9 +176,11 @@ def scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any = No
         return children[0]
 
     step = trace_step("scan", f, begin, avals, [*begin.names, *entries.names],
-                      lambda carry, x: f(begin.rebuild(carry), entries.rebuild(x)), carry_of)
+                      lambda carry, x: f(begin.rebuild(carry), entries.rebuild(x)), carry_of,
+                      [begin.structure, entries.structure])
     outputs = bind_scan(step.program, step.captured, step.init, entries.leaves, count, reverse,
                         _unrolled("scan", unroll, count))
+    note_results(outputs, leaf_paths(step.out_tree, ""))
     split = len(begin.leaves)
     return begin.rebuild(outputs[:split]), tree.unflatten(step.out_tree.children()[1], outputs[split:])
 
@@ -210,11 +217,12 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     if batch_size is not None and batch_size < 0:
         raise ArgumentError(at_user_line(f"map: batch_size={batch_size}; it must be at least 0, or None"))
     if not batch_size:
-        return scan(lambda _, x: (None, f(x)), None, xs)[1]
+        return scan(_stacking(f), None, xs)[1]
     entries = flatten("map", xs, "xs")
     count = _length(entries, None)
     traced = trace_body("map", f, lambda *x: f(entries.rebuild(x)),
-                        [aval.update(shape=aval.shape[1:]) for aval in entries.avals], entries.names)
+                        [aval.update(shape=aval.shape[1:]) for aval in entries.avals], entries.names,
+                        [entries.structure])
     open_axes = (*[None] * len(traced.captured), *[0] * len(entries.leaves))
     full = count // batch_size
     chunks = batched_program(traced.program, batch_size, open_axes)
@@ -228,3 +236,15 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
             slice_in_dim(leaf, full * batch_size, count, 0) for leaf in entries.leaves)])
         results = [concatenate([whole, part], 0) for whole, part in zip(results, rest, strict=True)]
     return tree.unflatten(traced.out_tree, results)
+
+
+def _stacking(f: Callable[[Any], Any]) -> Callable[[None, Any], tuple[None, Any]]:
+    """`f` as the step of a scan, which calls its entry as `f` does."""
+    def step(_: None, x: Any) -> tuple[None, Any]:
+        return None, f(x)
+
+    name, = parameter_names(f, 1)
+    kind = inspect.Parameter.POSITIONAL_ONLY
+    names = ("_", name) if name.isidentifier() and name != "_" else ("_", "x")
+    step.__signature__ = inspect.Signature([inspect.Parameter(each, kind) for each in names])  # type: ignore[attr-defined]
+    return step

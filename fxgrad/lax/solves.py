@@ -115,7 +115,7 @@ def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[...
     solver = trace_body("custom_root", solve, lambda *x: _solved(
         "custom_root", solve(f, guess.rebuild(x)), function_name(solve), guess, has_aux, aux), guess.avals, guess.names)
     residual = trace_body("custom_root", f, lambda *x: _same(
-        "custom_root", f(guess.rebuild(x)), function_name(f), guess), guess.avals, guess.names)
+        "custom_root", f(guess.rebuild(x)), function_name(f), guess), guess.avals, guess.names, [guess.structure])
 
     count = len(guess.leaves)
     function, own = residual.program, len(residual.captured)

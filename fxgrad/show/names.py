@@ -6,12 +6,14 @@ import itertools
 import keyword
 import re
 import string
-import sys
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from fxgrad.core.facts import Slot
-from fxgrad.core.program import Equation, Program, Source, Var
+from fxgrad.core.program import PRIMAL, TANGENT, TRANSPOSED, Atom, Equation, Origin, Program, Source, Var
+from fxgrad.derivation.simplify import MERGED
 from fxgrad.show.sources import Assigned, Sources, Targets
+from fxgrad.tracing.provenance import CALLED
 
 STRING = r'"(?:[^"\\\n]|\\.)*"'
 PATH = rf"[^\W\d]\w*(?:\.[^\W\d]\w*|\[(?:-?\d+|{STRING}|'(?:[^'\\\n]|\\.)*')\])*"
@@ -79,7 +81,10 @@ def variable_names(program: Program, sources: Sources) -> dict[Var, str]:
 
 
 def own_names(program: Program, sources: Sources) -> dict[Var, str]:
-    """The names that variables have from text that was read, from the signature, and from the user's assignments."""
+    """The names that variables have from text that was read, the signature, assignments, and from what they are.
+
+    Each is given once: what would be called as something before is counted.
+    """
     names: dict[Var, str] = dict(NAMES.of(program) or {})
     unique = Unique([*names.values()])
     if program.signature is not None:
@@ -88,76 +93,123 @@ def own_names(program: Program, sources: Sources) -> dict[Var, str]:
                 # An argument may be called as the grammar's words are: it is quoted then.
                 names[var] = name if name not in unique.taken - RESERVED else unique(name)
                 unique.taken.add(names[var])
-    _name_captured(program, sources, names, unique)
-    _name_results(program, sources, names, unique)
+    wanted = wanted_names(program, sources)
+    called = CALLED.of(program)
+    if called is not None and called.is_library:  # outside of the definition these names say nothing
+        wanted = {**dict(zip(program.inputs, map(Name, called.input_names), strict=False)), **wanted}
+    for variables in [[var] for var in program.inputs] + [equation.outputs for equation in program.equations]:
+        found = [(var, wanted[var].text) for var in variables if var in wanted and var not in names]
+        roots = {name.partition("[")[0] for _, name in found}
+        if len(found) > 1 and len(roots) == 1:  # `q[0]` and `q[1]`, counted together
+            root, = roots
+            other = unique(root)
+            found = [(var, other + name[len(root):]) for var, name in found]
+        for var, name in found:
+            names[var] = unique(name)
     return names
 
 
-def _name_captured(program: Program, sources: Sources, names: dict[Var, str], unique: Unique) -> None:
+class Name(NamedTuple):
+    """What a variable should be called, and, if it is the tangent of something, what that is called.
+
+    If it `is_shared`, by several variables of the user's that are equal or by the code around that it is captured from,
+    its cotangent is not all of the cotangent of what has that name.
+    """
+
+    text: str
+    tangent_of: str = ""
+    is_shared: bool = False
+
+
+def wanted_names(program: Program, sources: Sources) -> dict[Var, Name]:
+    """What variables should be called, for those of which it is known; several may have the same name."""
+    known = sources.names.get(id(program))
+    if known is not None:
+        return known
+    names: dict[Var, Name] = {}
+    sources.names[id(program)] = names
+    names |= {var: Name(text) for var, text in (NAMES.of(program) or {}).items()}
+    if program.signature is not None:
+        for var, text in zip(program.inputs[program.captured:], program.signature.input_names, strict=False):
+            names.setdefault(var, Name(text))
+    called = CALLED.of(program)
+    if called is not None and not called.is_library:
+        for var, text in zip(program.inputs[program.captured:], called.input_names, strict=False):
+            if text:
+                names.setdefault(var, Name(text))
+    if program.base is not None:
+        merged = MERGED.of(program) or ()
+        for var, name in wanted_names(program.base, sources).items():
+            names.setdefault(var, name._replace(is_shared=True) if var in merged else name)
+    else:
+        captured = {*program.inputs[:program.captured]}
+        for var, text in assigned_names(program, sources):
+            names.setdefault(var, Name(text, is_shared=var in captured))
+    for var in program.inputs:
+        _name_by_origins(var, getattr(var, "origins", ()), names, sources)
+    for equation in program.equations:
+        origins = None if equation.source is None else equation.source.origins
+        for number, var in enumerate(equation.outputs):
+            _name_by_origins(var, origins[number] if origins else getattr(var, "origins", ()), names, sources)
+    return names
+
+
+def _name_by_origins(var: Var, origins: Sequence[Origin], names: dict[Var, Name], sources: Sources) -> None:
+    """Names `var`, if it has no name yet, by the first of what it is. A primal value is called nobody's derivative."""
+    if var in names:
+        return
+    for origin in origins:
+        name = wanted_names(origin.program, sources).get(origin.var)
+        if name is not None and (not name.is_shared or origin.role in (PRIMAL, TANGENT)):
+            named = _named_as(origin.role, name)
+            equal = any(other.program is origin.program and other.role == origin.role and other.var is not origin.var
+                        for other in origins)
+            names[var] = named._replace(is_shared=named.is_shared or equal)
+            return
+        if origin.role == PRIMAL:
+            return
+
+
+def _named_as(role: str, name: Name) -> Name:
+    if role == PRIMAL:
+        return name
+    if role == TANGENT:
+        return Name(f"t_{name.text}", name.text, name.is_shared)
+    return Name(f"d_{name.tangent_of if role == TRANSPOSED and name.tangent_of else name.text}")
+
+
+def assigned_names(program: Program, sources: Sources) -> Iterator[tuple[Var, str]]:
+    """The variables that the user's code itself made, and the names that it assigns them to."""
+    yield from _names_of_captured(program, sources)
+    yield from _names_of_results(program, sources)
+
+
+def _names_of_captured(program: Program, sources: Sources) -> Iterator[tuple[Var, str]]:
     """Captured values are called as the expression that uses them calls them, where that is beyond doubt."""
-    wanted = {*program.inputs[:program.captured]} - names.keys()
+    wanted = {*program.inputs[:program.captured]}
     for equation in program.equations:
         if not wanted:
             return
         free = {atom for atom in equation.inputs if isinstance(atom, Var) and atom in wanted}
-        if len(free) == 1 and equation.source is not None:
+        if len(free) == 1 and equation.source is not None and equation.source.part is None:
             name = sources.free_operand(equation.source)
             if name is not None:
                 var = free.pop()
                 wanted.discard(var)
-                names[var] = unique(name)
+                yield var, name
 
 
-def _name_results(program: Program, sources: Sources, names: dict[Var, str], unique: Unique) -> None:
-    runs = _runs(program.equations)
-    first_use = _first_uses(program, runs)
-    # What an assignment's first run makes gets the name, and so does what the same operations make in further rounds
-    # of a loop. Other operations at that instruction are its derivative.
-    first_run: dict[tuple[int, int], list[str]] = {}
-    for run, forwards in zip(runs, _forwards(runs), strict=True):
+def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Var, str]]:
+    """What the value of an assigned expression is: what its instruction recorded, each time that it ran."""
+    equations = [equation for equation in program.equations
+                 if equation.source is not None and equation.source.part is None and not equation.source.origins]
+    runs = _runs(equations)
+    used = _used_elsewhere(program, runs)
+    for run in runs:
         source = run[0].source
         assigned = None if source is None else sources.targets(source)
-        if source is None or assigned is None:
-            continue
-        operations = [equation.primitive.name for equation in run]
-        if len({*operations}) == 1:
-            operations = operations[:1]
-        named = first_run.setdefault((id(source.code), source.instruction), operations if forwards else [])
-        if forwards and named == operations:
-            for target, equation in _results(run, assigned, first_use):
-                _name_outputs(target, equation, names, unique)
-
-
-def _forwards(runs: list[list[Equation]]) -> list[bool]:
-    """Whether each run was recorded by code that runs forwards, and not by a derivative that walks it backwards.
-
-    Forwards, instructions increase, and where a loop begins anew they increase from there. A derivative goes from
-    each instruction to one before it.
-    """
-    by_code: dict[int, list[tuple[int, int]]] = {}
-    for number, run in enumerate(runs):
-        if run[0].source is not None:
-            by_code.setdefault(id(run[0].source.code), []).append((number, run[0].source.instruction))
-    result = [True] * len(runs)
-    for steps in by_code.values():
-        highest = -1
-        for index, (number, instruction) in enumerate(steps):
-            if instruction < highest:
-                follows = index > 0 and steps[index - 1][1] < instruction
-                goes_on = index + 1 < len(steps) and steps[index + 1][1] > instruction
-                result[number] = follows or goes_on
-            highest = max(highest, instruction)
-    return result
-
-
-def _name_outputs(targets: Targets, equation: Equation, names: dict[Var, str], unique: Unique) -> None:
-    outputs = equation.outputs
-    if len(targets) == 1 and len(outputs) > 1 and targets[0] is not None:
-        root = unique(targets[0])
-        targets = tuple(f"{root}[{number}]" for number in range(len(outputs)))
-    for var, name in zip(outputs, targets, strict=False):
-        if name is not None and var not in names:
-            names[var] = unique(name)
+        if assigned is not None:
+            yield from _results(run, assigned, used)
 
 
 def _runs(equations: Sequence[Equation]) -> list[list[Equation]]:
@@ -169,38 +221,78 @@ def _runs(equations: Sequence[Equation]) -> list[list[Equation]]:
     return [list(run) for _, run in itertools.groupby(equations, key)]
 
 
-def _first_uses(program: Program, runs: list[list[Equation]]) -> dict[Var, int]:
-    """The number of the first run, other than its own, that uses a variable."""
-    made: dict[Var, int] = {}
-    used: dict[Var, int] = {}
+def _used_elsewhere(program: Program, runs: list[list[Equation]]) -> set[Var]:
+    """The variables that a run other than their own uses, or that are outputs."""
+    made: dict[Atom, int] = {}
+    used = {atom for atom in program.outputs if isinstance(atom, Var)}
     for number, run in enumerate(runs):
         for equation in run:
-            for atom in equation.inputs:
-                if isinstance(atom, Var) and made.get(atom) != number:
-                    used.setdefault(atom, number)
+            used.update(atom for atom in equation.inputs if isinstance(atom, Var) and made.get(atom) != number)
             made.update(dict.fromkeys(equation.outputs, number))
-    for atom in program.outputs:
-        if isinstance(atom, Var):
-            used.setdefault(atom, len(runs))
     return used
 
 
-def _results(run: list[Equation], assigned: Assigned, first_use: dict[Var, int]) -> list[tuple[Targets, Equation]]:
-    """Which equations of a run make what the names are assigned to.
+def _results(run: list[Equation], assigned: Assigned, used: set[Var]) -> Iterator[tuple[Var, str]]:
+    """The variables of a run that names are assigned to, and the names.
 
-    A library function, or a derivative, records several equations at one instruction. The value of the expression is
-    what an operation of its name makes, or what later code uses first: the backward pass comes after that.
+    A library function records several equations at one instruction. The value of the expression is said by a note of
+    the operation, or is what an operation of its name makes, or what is made last, of what later code uses.
     """
-    names = assigned.names
-    if len({equation.primitive for equation in run}) == 1 and len(names) == 1:
-        return [(names, equation) for equation in run]  # the rounds of a loop
-    used = [equation for equation in run if any(var in first_use for var in equation.outputs)] or run[-1:]
-    if len(names) > 1 and len(used) == len(names) and all(len(equation.outputs) == 1 for equation in used):
-        return [((name,), equation) for name, equation in zip(names, used, strict=True)]
-    fitting = [equation for equation in used if len(names) in (1, len(equation.outputs))]
-    alike = [equation for equation in fitting if equation.primitive.name == assigned.operation]
-    if not fitting:
-        return []
-    result = min(alike or fitting, key=lambda equation: min(first_use.get(var, sys.maxsize)
-                                                            for var in equation.outputs))
-    return [(names, result)]
+    noted = [equation for equation in run if equation.source is not None and equation.source.results]
+    if noted:
+        for equation in noted:
+            yield from _at_places(equation, assigned.names)
+        return
+    found = [equation for equation in run if not used.isdisjoint(equation.outputs)] or run[-1:]
+    alike = [equation for equation in run if _is_called(equation, assigned.operation)]
+    if len(assigned.names) > 1:
+        yield from _taken_apart(found, assigned.names)
+    elif len(alike) == len(run) or not (assigned.is_call or _several_operations(alike or run)):
+        for equation in alike or run:  # the rounds of a loop
+            yield from _all_outputs(equation, assigned.names[0])
+    else:
+        fitting = [equation for equation in found if equation in alike] or found
+        yield from _all_outputs(fitting[-1], assigned.names[0])
+
+
+def _several_operations(equations: Sequence[Equation]) -> bool:
+    return len({equation.primitive for equation in equations}) > 1
+
+
+def _is_called(equation: Equation, operation: str) -> bool:
+    return equation.primitive.name == operation or equation.params.get("name") == operation
+
+
+def _at_places(equation: Equation, targets: Targets) -> Iterator[tuple[Var, str]]:
+    """Outputs whose places in the value of the expression are known."""
+    assert equation.source is not None
+    for var, place in zip(equation.outputs, equation.source.results, strict=True):
+        if place is not None and len(targets) == 1:
+            if targets[0] is not None:
+                yield var, targets[0] + place
+        elif place is not None:
+            index, _, rest = place[1:].partition("]")
+            target = targets[int(index)] if place[0] == "[" and index.isdigit() and int(index) < len(targets) else None
+            if target is not None:
+                yield var, target + rest
+
+
+def _taken_apart(found: Sequence[Equation], targets: Targets) -> Iterator[tuple[Var, str]]:
+    """Several targets: the outputs of one equation, or of one equation each."""
+    made = [equation for equation in found if len(equation.outputs) == len(targets) and not equation.regions]
+    if made:
+        outputs = made[-1].outputs
+    elif len(found) == len(targets) and len({equation.primitive for equation in found}) == 1:
+        outputs = [equation.outputs[0] for equation in found if len(equation.outputs) == 1]
+    else:
+        return
+    yield from ((var, name) for var, name in zip(outputs, targets, strict=False) if name is not None)
+
+
+def _all_outputs(equation: Equation, target: str | None) -> Iterator[tuple[Var, str]]:
+    """One target: the output, or those of an operation that makes several. What loops make may have any places."""
+    outputs = equation.outputs
+    if target is not None and len(outputs) == 1:
+        yield outputs[0], target
+    elif target is not None and not equation.regions:
+        yield from ((var, f"{target}[{number}]") for number, var in enumerate(outputs))

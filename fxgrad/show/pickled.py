@@ -62,7 +62,7 @@ class _KeptEquation(NamedTuple):
     inputs: list[int | Literal]
     params: dict[str, Any]
     outputs: list[Aval]
-    source: tuple[Any, int] | None
+    source: tuple[Any, int, str | None] | None
 
 
 class _Kept(NamedTuple):
@@ -87,11 +87,12 @@ def _kept(program: Program, held: dict[int, _Held], sources: Sources, codes: dic
     def atoms(values: Sequence[Atom]) -> list[int | Literal]:
         return [value if isinstance(value, Literal) else numbers[value] for value in values]
 
-    def place(source: Source | None) -> tuple[Any, int] | None:
+    def place(source: Source | None) -> tuple[Any, int, str | None] | None:
         if source is None:
             return None
         code = codes.get(id(source.code)) or RecordedCode(source.code)
-        return codes.setdefault(id(source.code), code), source.instruction
+        # The names are kept themselves: by its part it is known that a derivative is not what the line assigns.
+        return codes.setdefault(id(source.code), code), source.instruction, source.part or ""
 
     equations = [_KeptEquation(equation.primitive, atoms(equation.inputs),
                                {name: _replaced(value, _is_program, lambda inner: held[id(inner)])

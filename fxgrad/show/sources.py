@@ -11,7 +11,7 @@ import linecache
 import os
 from collections.abc import Iterator
 from types import CodeType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fxgrad.caches import cached
 from fxgrad.core.program import Source
@@ -24,10 +24,14 @@ Targets = tuple[str | None, ...]
 
 
 class Assigned(NamedTuple):
-    """An assignment: the names, and what the expression calls the operation that makes its value ("" if unknown)."""
+    """An assignment: the names, and what the expression calls the operation that makes its value ("" if unknown).
+
+    A call may make many values to get at its own; an operator is one operation.
+    """
 
     names: Targets
     operation: str
+    is_call: bool = False
 
 
 OPERATORS: dict[type[ast.AST], str] = {
@@ -49,6 +53,8 @@ class Sources:
         # By identity: the hash of a code object takes as long as its code.
         self._positions: dict[int, list[Span]] = {}
         self._files: dict[str, Spans] = {}
+        self.names: dict[int, Any] = {}
+        """What variables should be called, by their programs: looked up once for each printing."""
 
     def span(self, source: Source) -> Span:
         """The position of the expression that recorded the equation."""
@@ -143,7 +149,7 @@ def _enter(targets: dict[Span, Assigned], target: ast.expr, value: ast.expr) -> 
     names = _names(target)
     if any(names):
         for span in _call_spans(value) if isinstance(value, ast.Call) else [_span(value)]:
-            targets.setdefault(span, Assigned(names, _operation(value)))
+            targets.setdefault(span, Assigned(names, _operation(value), isinstance(value, ast.Call)))
 
 
 def _operation(value: ast.expr) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fxgrad.control.call import named_call_p
-from fxgrad.core.program import Atom, Equation, Program, Var
+from fxgrad.core.program import PRIMAL, Atom, Equation, Origin, Program, Var
 from fxgrad.core.regions import replaced
 from fxgrad.core.walk import walk
 from fxgrad.show.names import NAMES, own_names
@@ -73,6 +73,8 @@ def _inline(program: Program, inputs: list[Atom], call: Equation, equations: lis
     """Adds copies of the equations of `program` to `equations`; returns the atoms of its outputs."""
     def step(equation: Equation, operands: list[Atom]) -> list[Var]:
         outputs = [Var(var.aval) for var in equation.outputs]
+        for var, original in zip(outputs, equation.outputs, strict=True):
+            var.origins = (Origin(PRIMAL, program, original),)
         equations.append(Equation(equation.primitive, operands, equation.params, outputs,
                                   equation.source or call.source))
         return outputs

@@ -7,8 +7,9 @@ from typing import Any
 
 from fxgrad.core import installed
 from fxgrad.core.facts import axes_used, has_effects
-from fxgrad.core.program import Program
+from fxgrad.core.program import PRIMAL, Equation, Program
 from fxgrad.core.walk import walk
+from fxgrad.tracing.provenance import note
 from fxgrad.tracing.replay import inlined
 from fxgrad.tracing.tape import Tape, bind_equation, current, innermost_for
 
@@ -21,7 +22,16 @@ def apply_equations(program: Program, inputs: Sequence[Any]) -> list[Any]:
         if recorded is not None:
             return recorded
     # Not an `Interpreter`, whose hooks cost as much as recording an operation again does.
-    return walk(program, [*program.constants, *inputs], bind_equation)
+    if tape is None or tape.interned:
+        return walk(program, [*program.constants, *inputs], bind_equation)
+
+    def step(equation: Equation, values: list[Any]) -> list[Any]:
+        outputs = bind_equation(equation, values)
+        note(outputs, PRIMAL, program, equation.outputs)
+        return outputs
+
+    note(inputs, PRIMAL, program, program.inputs[len(program.constants):])
+    return walk(program, [*program.constants, *inputs], step)
 
 
 def apply_program(program: Program, inputs: Sequence[Any]) -> list[Any]:

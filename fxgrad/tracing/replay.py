@@ -16,6 +16,7 @@ import numpy as np
 from fxgrad.core.arrays import ARRAYS
 from fxgrad.core.avals import Literal
 from fxgrad.core.program import Program, Var
+from fxgrad.core.sources import source_again
 from fxgrad.core.told import told
 from fxgrad.core.walk import walk
 from fxgrad.tracing import interning
@@ -233,7 +234,7 @@ def _tracers(tape: Tape, atoms: Sequence[Any]) -> list[Any]:
 def _record_all(tape: Tape, program: Program, atoms: Sequence[Any]) -> list[Any]:
     """Records the equations of `program`, whose types are known already; returns variables and literals."""
     return walk(program, atoms, lambda equation, operands: tape.append(
-        equation.primitive, operands, equation.params, equation.source, [var.aval for var in equation.outputs]))
+        equation.primitive, operands, equation.params, source_again(equation), [var.aval for var in equation.outputs]))
 
 
 def _concerns(tape: Tape, program: Program, given: tuple[bool, ...]) -> bool:

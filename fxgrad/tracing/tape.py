@@ -19,10 +19,11 @@ from fxgrad.core.arrays import Array
 from fxgrad.core.avals import Aval, Literal, array_aval, is_frozen, is_unchanged
 from fxgrad.core.facts import bonds
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Atom, Equation, Program, Source, Var
-from fxgrad.core.sources import equation_source, user_source
+from fxgrad.core.program import Atom, Equation, Origin, Program, Source, Var
+from fxgrad.core.sources import NOWHERE, equation_source, source_again, user_source
 from fxgrad.core.told import param_key
 from fxgrad.tracing import interning
+from fxgrad.tracing.provenance import enter_origins, note_called, note_partial
 from fxgrad.tracing.tracer import Tracer, leaked
 from fxgrad.tracing.tracer import aval_of as aval_of  # noqa: PLC0414  (found here by all who bind)
 
@@ -58,7 +59,7 @@ def bind_equation(equation: Equation, args: Sequence[Any]) -> list[Any]:
         tape = _in_scope(equation.primitive, equation.params, innermost, tape)
     if tape is None:
         return installed.executor.evaluate(equation.primitive, args, equation.params)
-    return tape.record(equation.primitive, args, equation.params, equation.source)
+    return tape.record(equation.primitive, args, equation.params, source_again(equation))
 
 
 def innermost_for(values: Sequence[Any]) -> Tape | None:
@@ -124,12 +125,14 @@ class Tape:
     # What most calls never touch stands on the class: a tape is made for every call of a transformed function.
     closed = False
     times_forced = 0
-    interned, literals, _collects = True, False, False
+    interned, literals, shown, _collects = True, False, False, False
     refused: errors.Refused | None = None
     owns_inputs = False  # whether nobody but the function has its inputs, so that it may write over them
     axes: Mapping[str, int] = NO_AXES
     scope: Mapping[str, int] = NO_AXES
+    parameters: InputNames | None = None  # the names of the inputs in the function, if messages call them otherwise
     _environment: dict[Var, Any] | None = None
+    origins: dict[Var, list[Origin]] | None = None  # noted by `fxgrad/tracing/provenance.py`
     _done = _captured_done = 0
 
     def __init__(self, root: interning.Node, staging: bool, values: Sequence[Any] | None = None,
@@ -281,6 +284,8 @@ class Tape:
             aval = array_aval(value)
             if value.flags.writeable or not is_frozen(value):
                 captured = np.array(value)  # the function may change it before the program runs, or before its next use
+        elif type(value) is Tracer:
+            note_partial(self, value)
         var = self._capture(captured, aval or aval_of(value))
         self._identified[id(value)] = var, captured, value  # known by its id, so it must live as long
         return var
@@ -304,6 +309,8 @@ class Tape:
 
     def finish(self, outputs: Sequence[Any]) -> Program:
         """Ends the recording; returns the interned program, whose captured inputs are `self.captured`."""
+        if self.origins:
+            enter_origins(self.origins, [self.root, *self.nodes])
         atoms = tuple([output.variable if type(output) is Tracer and output.tape is self else self.atom(output)
                        for output in outputs])
         program = self.node.programs.get(atoms)
@@ -313,6 +320,8 @@ class Tape:
             if config.check_level:
                 program.check()
             program = self.node.programs.setdefault(atoms, program)
+        if self.parent is not None:
+            note_called(self, program)
         return program
 
     def _equations(self) -> Iterator[Equation]:
@@ -384,14 +393,6 @@ class Tape:
         """The equation that made `var`, if it is one of the last."""
         return next((node.equation for node in self.nodes[:-65:-1] if var in node.outputs), None)
 
-    def origin_of(self, var: Var) -> str:
-        """The user's line that made `var`, for messages; "" if it is an input."""
-        for node in self.nodes:
-            if node.equation is not None and var in node.outputs and node.equation.source is not None:
-                source = node.equation.source
-                return f"{errors.file_name(source.filename)}:{source.line} (in {source.code.co_name})"
-        return ""
-
 
 def read(environment: dict[Var, Any], atom: Atom) -> Any:
     """The value of an atom: that of the variable, or the literal itself."""
@@ -413,4 +414,4 @@ def _equation(primitive: Primitive, atoms: list[Atom], params: dict[str, Any], s
     if avals is None:
         avals = infer(primitive, [atom.aval for atom in atoms], params)
     source = source or equation_source.get() or user_source()
-    return Equation(primitive, atoms, params, [Var(aval) for aval in avals], source)
+    return Equation(primitive, atoms, params, [Var(aval) for aval in avals], None if source is NOWHERE else source)

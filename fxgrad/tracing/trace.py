@@ -9,6 +9,7 @@ from fxgrad import config
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
 from fxgrad.tracing import interning
+from fxgrad.tracing.provenance import is_shown
 from fxgrad.tracing.tape import NO_AXES, InputNames, Tape, current, innermost_for
 
 
@@ -17,12 +18,14 @@ class Mode(NamedTuple):
 
     `staging` tapes record every operation, the others only those that depend on their inputs, and the rest is computed
     at once. What `interned` tapes record, equal recordings share. `literals` makes numbers in the code literals of the
-    program; otherwise they are captured inputs, so that the same code with other numbers gives the same program.
+    program; otherwise they are captured inputs, so that the same code with other numbers gives the same program. What
+    is `shown` is for people: it has the names and lines of this recording, down to the programs in it.
     """
 
     staging: bool
     interned: bool
     literals: bool
+    shown: bool = False
 
 
 SELECTIVE = Mode(staging=False, interned=True, literals=False)
@@ -30,18 +33,21 @@ SELECTIVE = Mode(staging=False, interned=True, literals=False)
 SHARED = Mode(staging=True, interned=True, literals=False)
 """`jit` and its like: one program for all calls that record the same."""
 WRITTEN = Mode(staging=True, interned=False, literals=True)
-"""Programs to be read, and those that are made of other programs: each by itself, with its numbers in it."""
+"""Programs that are made of other programs, and those in programs that are shown: with their numbers in them."""
+SHOWN = Mode(staging=True, interned=False, literals=True, shown=True)
+"""Programs to be read, as `make_program` gives them."""
 OWN = Mode(staging=True, interned=False, literals=False)
 """A program by itself, with all that it closes over as inputs."""
 TANGENTS = Mode(staging=False, interned=False, literals=True)
 """The linear half of a derivative: what depends on tangents, while the rest goes to the tape around."""
 WATCHED = Mode(staging=False, interned=False, literals=False)
-"""Selective, and not shared: for looking at one recording."""
+"""Selective, and not shared: for looking at one recording. In a program that is shown, selective ones are such: other
+code may record the same, and its lines and names are others."""
 
 
 def inner_mode(literals: bool) -> Mode:
-    """That of a program in a program: written where the one around is, shared otherwise."""
-    return WRITTEN if literals else SHARED
+    """That of a program in a program: written where the one around is, otherwise shared, unless it is shown."""
+    return WRITTEN if literals else OWN if is_shown(current.get()) else SHARED
 
 
 def trace(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **options: Any,
@@ -63,15 +69,16 @@ def record(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **o
 
 def new_tape(in_avals: Sequence[Aval], *, mode: Mode, values: Sequence[Any] | None = None, name: Any = "function",
              input_names: InputNames | None = None, origin: Any = None, tape_class: type[Tape] = Tape,
-             axes: Mapping[str, int] = NO_AXES) -> Tape:
+             axes: Mapping[str, int] = NO_AXES, parameters: InputNames | None = None) -> Tape:
     """A tape of this mode, for a function of inputs of these types.
 
-    `name` is what messages call the function, or the user's function that has that name. `origin` tells functions
+    `name` is what messages call the function, or the user's function that has that name; `input_names` are those of
+    its inputs in messages, `parameters` those in the program, if they differ. `origin` tells functions
     apart whose programs would otherwise be shared (a code object). `axes` are the mapped axes that the function may
     speak over, sizes by name.
     """
     avals = tuple(in_avals)
-    staging, interned, literals = mode
+    staging, interned, literals, shown = WATCHED if mode is SELECTIVE and is_shown(current.get()) else mode
     if interned:
         outer = current.get()
         scope = NO_AXES if outer is None else outer.scope
@@ -79,7 +86,14 @@ def new_tape(in_avals: Sequence[Aval], *, mode: Mode, values: Sequence[Any] | No
         root = interning.root(origin, avals, {**scope, **axes} if axes else scope, settings)
     else:
         root = interning.fresh_root(avals)
-    return tape_class(root, staging, values, name, input_names, interned, literals, axes)
+    tape = tape_class(root, staging, values, name, input_names, interned, literals, axes)
+    if shown:
+        tape.shown = True
+    elif not interned and is_shown(tape):
+        tape.origins = {}
+    if parameters is not None:
+        tape.parameters = parameters
+    return tape
 
 
 class Beginning:

@@ -194,7 +194,7 @@ def leaked(tracer: Tracer) -> errors.LeakedTracerError:
         return errors.LeakedTracerError(errors.at_user_line(
             f"a traced array ({tracer.aval}) of {name} was used in another thread or task than that in which {name} is "
             "traced. Compute with it where it is traced, and hand arrays to threads"))
-    made = tracer.tape.origin_of(tracer.variable)
+    made = _made_at(tracer)
     where = f"made at {made}" if made else "an argument of the function"
     return errors.LeakedTracerError(errors.at_user_line(
         f"a traced array ({tracer.aval}) of {name}, {where}, was used after {name} had "
@@ -216,3 +216,12 @@ def aval_of(value: Any) -> Aval:
         raise errors.ArgumentError(errors.at_user_line(
             f"an operand must be an array or a number, got {type(value).__name__}"))
     return aval
+
+
+def _made_at(tracer: Tracer) -> str:
+    """The user's line that made the tracer; "" if it is an input."""
+    for node in tracer.tape.nodes:
+        if node.equation is not None and tracer.variable in node.outputs and node.equation.source is not None:
+            source = node.equation.source
+            return f"{errors.file_name(source.filename)}:{source.line} (in {source.code.co_name})"
+    return ""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.facts import axes_of
 from fxgrad.core.interpreter import Interpreter
-from fxgrad.core.program import Equation, Program
+from fxgrad.core.program import PRIMAL, Equation, Program
 from fxgrad.derivation.consultation import batched_axis
 from fxgrad.derivation.derive import Derived, derive, rule_inputs
 from fxgrad.ops.space import broadcast_to, move_axis, reshape
+from fxgrad.tracing.provenance import note
 from fxgrad.tracing.tape import aval_of, bind
 
 __all__ = ["Batch", "Batched", "batch_aval", "batched_axis", "batched_program", "batching_over", "put_axis", "repeat"]
@@ -33,7 +35,18 @@ class Batch(Interpreter):
     def __init__(self, size: int) -> None:
         self.size, self.name = size, batched_axis.get()
 
+    def run(self, program: Program, inputs: Sequence[Batched]) -> list[Batched]:
+        """As any interpreter; what is made is noted to be what it is a batch of."""
+        self._program = program
+        note([item.value for item in inputs], PRIMAL, program, program.inputs[len(program.constants):])
+        return super().run(program, inputs)
+
     def equation(self, equation: Equation, inputs: list[Batched]) -> list[Batched]:
+        outputs = self._batched(equation, inputs)
+        note([item.value for item in outputs], PRIMAL, self._program, equation.outputs)
+        return outputs
+
+    def _batched(self, equation: Equation, inputs: list[Batched]) -> list[Batched]:
         values, axes = [item.value for item in inputs], [item.axis for item in inputs]
         if all(axis is None for axis in axes) and (
                 self.name is None or self.name not in axes_of(equation.primitive, equation.params)):

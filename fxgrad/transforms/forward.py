@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,11 +12,12 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.interpreter import Interpreter
 from fxgrad.core.primitive import NO_TANGENT
-from fxgrad.core.program import Equation, Program
+from fxgrad.core.program import PRIMAL, TANGENT, Equation, Program
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.derive import Derived, derive, rule_inputs
 from fxgrad.derivation.rewrites import is_literal
 from fxgrad.ops.space import broadcast_to_p, full, instantiate
+from fxgrad.tracing.provenance import note
 from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.tracing.tracer import Tracer
 
@@ -28,9 +30,18 @@ class Dual(NamedTuple):
 
 
 class Forward(Interpreter):
-    """Applies the jvp rule of every equation that some tangent reaches."""
+    """Applies the jvp rule of every equation of `program` that some tangent reaches."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
 
     def equation(self, equation: Equation, inputs: list[Dual]) -> list[Dual]:
+        duals = self._duals(equation, inputs)
+        note([dual.primal for dual in duals], PRIMAL, self._program, equation.outputs)
+        note([dual.tangent for dual in duals], TANGENT, self._program, equation.outputs)
+        return duals
+
+    def _duals(self, equation: Equation, inputs: list[Dual]) -> list[Dual]:
         primals, tangents = [dual.primal for dual in inputs], [dual.tangent for dual in inputs]
         primitive, params = equation.primitive, equation.params
         if primitive.jvp is NO_TANGENT or all(type(tangent) is Zero for tangent in tangents):
@@ -52,7 +63,9 @@ def forward(program: Program, primals: Sequence[Any], tangents: Sequence[Any]) -
 
     `tangents` belong to all inputs, captured ones included, and may be `Zero`.
     """
-    duals = Forward().run(program, [Dual(primal, tangent) for primal, tangent in zip(primals, tangents, strict=True)])
+    note(primals, PRIMAL, program, program.inputs)
+    note(tangents, TANGENT, program, program.inputs)
+    duals = Forward(program).run(program, [*itertools.starmap(Dual, zip(primals, tangents, strict=True))])
     return [dual.primal for dual in duals], [dual.tangent for dual in duals]
 
 

@@ -7,14 +7,14 @@ backward (residuals and cotangents of outputs -> cotangents of operands). The jo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
 from fxgrad.caches import Cache, cached
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import NO_TANGENT
-from fxgrad.core.program import Atom, Equation, Program, Var
+from fxgrad.core.program import COTANGENT, PRIMAL, Atom, Equation, Origin, Program, Var
 from fxgrad.core.sources import sources
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.told import param_key
@@ -58,16 +58,20 @@ def joint(program: Program, primals: Sequence[Any], cotangents: Sequence[Any], w
     environment: dict[Atom, Any] = dict(zip(program.inputs, map(tape.atom, primals), strict=True))
     active: set[Atom] = {var for var, marked in zip(program.inputs, wrt, strict=True) if marked}
     sums: dict[Atom, Any] = {}
-    with sources() as at:
+    _note(tape, environment, PRIMAL, program, program.inputs)
+    with sources("forward") as at:
         steps = _forward(tape, program, environment, active, at)
+    with sources("backward") as at:
         reaching = [(atom, cotangent) for atom, cotangent in zip(program.outputs, cotangents, strict=True)
                     if atom in active]
         _accumulate(tape, sums, [atom for atom, _ in reaching], _bare(tape, [value for _, value in reaching]))
         for equation, way, residuals, operands in reversed(steps):
+            _note(tape, sums, COTANGENT, program, equation.outputs)
             arriving = _arriving(sums, equation.outputs, way.reached)
             if arriving is not None:
                 at(equation)
                 _accumulate(tape, sums, operands, way.back(tape, residuals, arriving))
+    _note(tape, sums, COTANGENT, program, program.inputs)
     gradients = [instantiate(tape.value_of(sums.get(var, Zero(var.aval))))
                  for var, marked in zip(program.inputs, wrt, strict=True) if marked]
     return [tape.value_of(environment.get(atom, atom)) for atom in program.outputs], gradients
@@ -84,7 +88,7 @@ def _forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, An
         inputs, variables = equation.inputs, equation.outputs
         values = [*map(environment.get, inputs, inputs)]  # literals stand for themselves
         if active.isdisjoint(inputs) or equation.primitive.jvp is NO_TANGENT:
-            outputs = tape.outputs_of(equation.primitive, values, equation.params, equation.source)
+            outputs = tape.outputs_of(equation.primitive, values, equation.params)
         else:
             given = dict(zip(inputs, values))  # noqa: B905  (an operand that stands twice is one)
             if Literal in map(type, inputs):
@@ -102,7 +106,17 @@ def _forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, An
             environment[variables[0]] = outputs[0]
         else:
             environment.update(zip(variables, outputs))  # noqa: B905  (residuals may follow)
+        _note(tape, environment, PRIMAL, program, variables)
     return steps
+
+
+def _note(tape: SimplifyingTape, values: Mapping[Atom, Any], role: str, program: Program, variables: list[Var]) -> None:
+    """As `note`, of variables of the tape; those of `variables` that have no value are passed over."""
+    if tape.origins is not None:
+        for variable in variables:
+            value = values.get(variable)
+            if type(value) is Var:
+                tape.origins.setdefault(value, []).append(Origin(role, program, variable))
 
 
 def _arriving(sums: dict[Atom, Any], variables: list[Var], reached: Sequence[bool]) -> list[Any] | None:

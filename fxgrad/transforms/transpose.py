@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.core.primitive import Absent
-from fxgrad.core.program import Atom, Equation, Program, Var
+from fxgrad.core.program import PRIMAL, TRANSPOSED, Atom, Equation, Program, Var
 from fxgrad.core.sources import sources
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.derivation.derive import Derived, derive, rule_inputs
@@ -14,6 +14,7 @@ from fxgrad.derivation.simplify import live_equations
 from fxgrad.errors import LinearityError, at_user_line
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import instantiate
+from fxgrad.tracing.provenance import note
 from fxgrad.tracing.tape import bind_equation, read
 
 
@@ -23,6 +24,7 @@ def backward(program: Program, inputs: Sequence[Any], cotangents: Sequence[Any])
     `cotangents` belong to the outputs and may be `Zero`. What does not depend on a linear input is computed first.
     A cotangent that nothing reaches is a `Zero`. Raises `LinearityError` at an equation that is not linear.
     """
+    note(inputs, PRIMAL, program, program.inputs)
     equations, environment = _known_part(program, inputs)
     sums: dict[Var, Any] = {}
 
@@ -33,17 +35,19 @@ def backward(program: Program, inputs: Sequence[Any], cotangents: Sequence[Any])
 
     for atom, cotangent in zip(program.outputs, cotangents, strict=True):
         accumulate(atom, cotangent)
-    with sources() as at:
+    with sources("backward") as at:
         for equation in reversed(equations):
             arriving = [sums.pop(var, None) for var in equation.outputs]
             if all(cotangent is None for cotangent in arriving):
                 continue
+            note(arriving, TRANSPOSED, program, equation.outputs)
             at(equation)
             leaving = _apply(equation, [Zero(var.aval) if cotangent is None else cotangent
                                         for var, cotangent in zip(equation.outputs, arriving, strict=True)],
                              [read(environment, atom) for atom in equation.inputs])
             for atom, cotangent in zip(equation.inputs, leaving, strict=True):
                 accumulate(atom, cotangent)
+    note([*map(sums.get, program.inputs)], TRANSPOSED, program, program.inputs)
     return [sums.get(var, Zero(var.aval)) if type(value) is Linear else None
             for var, value in zip(program.inputs, inputs, strict=True)]
 

@@ -18,7 +18,7 @@ import fxgrad.numpy as fnp
 from fxgrad.control.call import named
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Cost, Primitive
-from fxgrad.core.program import Equation, Program, inner_first
+from fxgrad.core.program import Equation, Program, Source, inner_first
 from fxgrad.errors import UnsupportedError
 from fxgrad.show import equal
 from fxgrad.show.pickled import RecordedCode
@@ -173,9 +173,13 @@ def _calling(program: Program) -> Program:
 
 
 def test_every_field_is_kept() -> None:
-    """What a program has beside these is to be kept too, or left out with a reason: `memo` and `slots` are derived."""
-    assert {*Program.__slots__} == {"__weakref__", "captured", "constants", "equations", "inputs", "memo", "outputs",
-                                    "signature", "slots"}
+    """What a program has beside these is to be kept too, or left out with a reason.
+
+    `memo` and `slots` are derived; of `base`, `part`, `origins` and `results` come names, and these are kept.
+    """
+    assert {*Source._fields} == {"code", "instruction", "part", "origins", "results"}
+    assert {*Program.__slots__} == {"__weakref__", "base", "captured", "constants", "equations", "inputs", "memo",
+                                    "outputs", "signature", "slots"}
     assert {*Equation.__slots__} == {"inputs", "outputs", "params", "primitive", "source"}
 
 

@@ -34,10 +34,10 @@ def test_the_form() -> None:
         "format": "fxgrad program",
         "version": 1,
         "programs": [
-            {"name": None, "captured": [], "constants": None, "inputs": [["a", "f32[2]"]],
+            {"name": None, "captured": [], "constants": None, "inputs": [["x", "f32[2]"]],
              "equations": [
-                 {"primitive": "add", "inputs": ["a", "a"], "params": {}, "outputs": [["b", "f32[2]"]]}],
-             "outputs": ["b"]},
+                 {"primitive": "add", "inputs": ["x", "x"], "params": {}, "outputs": [["a", "f32[2]"]]}],
+             "outputs": ["a"]},
             {"name": "f", "captured": [["a", "f32[2]"]],
              "constants": [{"dtype": "f32", "shape": [2], "base64": "AACAPwAAAEA="}],
              "inputs": [["x", "f32[2]"]],
@@ -132,8 +132,8 @@ CASES: list[tuple[list[Any], Any, str]] = [
     ([*FIRST, "equations", 0, "primitive"], "plus",
      ("programs[0].equations[0].primitive: there is no operation of the name 'plus'; operations of your own are"
       " passed as from_json(text, primitives=[...])")),
-    ([*FIRST, "equations", 0, "outputs", 0, 0], "a",
-     "programs[0].equations[0].outputs[0]: the name 'a' is bound already"),
+    ([*FIRST, "equations", 0, "outputs", 0, 0], "x",
+     "programs[0].equations[0].outputs[0]: the name 'x' is bound already"),
     ([*MAIN, "constants"], [], "programs[1].constants: the arrays are not of the types of the captured values"),
     ([*MAIN, "constants", 0, "dtype"], "f64",
      ("programs[1].constants[0]: the elements do not make an array of shape (2,) and dtype float64: cannot "

@@ -68,10 +68,10 @@ program loss(params.b[0]: f32[3], params.w: f32[3], x: f32[3]) {{
   return d
 }}
 
-where squares = program (a: f32[3]) {{
-  y: f32[3] = mul(a, a)        # test_program_text.py:{inner + 2}
-  b: f32[3] = add(y, 1.0:f32)  # test_program_text.py:{inner + 3}
-  return b
+where squares = program (x: f32[3]) {{
+  y: f32[3] = mul(x, x)        # test_program_text.py:{inner + 2}
+  a: f32[3] = add(y, 1.0:f32)  # test_program_text.py:{inner + 3}
+  return a
 }}"""
 
 
@@ -123,10 +123,10 @@ program loss(
   return d
 }
 
-where squares = program (a: f32[3]) {
-  y: f32[3] = mul(a, a)
-  b: f32[3] = add(y, 1.0:f32)
-  return b
+where squares = program (x: f32[3]) {
+  y: f32[3] = mul(x, x)
+  a: f32[3] = add(y, 1.0:f32)
+  return a
 }"""
     assert program_text(traced(), source=False, width=32) == expected
 
@@ -147,14 +147,14 @@ program function(x: f32[3], y: f64*[]) {
   return b, c
 }
 
-where twice = program (a: f32[3]) {
-  b: f32[3] = add(a, a)
-  return b
+where twice = program (x: f32[3]) {
+  a: f32[3] = add(x, x)
+  return a
 }
 
-where twice_1 "twice" = program (a: f64*[]) {
-  b: f64*[] = add(a, a)
-  return b
+where twice_1 "twice" = program (x: f64*[]) {
+  a: f64*[] = add(x, x)
+  return a
 }"""
 
 
@@ -190,9 +190,9 @@ program function(x: f32[3]) {
   return b
 }
 
-where mul_1 "mul" = program (a: f32[3]) {
-  b: f32[3] = neg(a)
-  return b
+where mul_1 "mul" = program (x: f32[3]) {
+  a: f32[3] = neg(x)
+  return a
 }"""
 
 

@@ -1,0 +1,125 @@
+"""What the variables of derived programs are: noted while a program is walked, and told by names when it is printed.
+
+A note says that a value is the primal, the tangent or the cotangent of a variable of the program that is walked; what
+that is called is found when somebody reads, by way of the notes of that program. Notes are taken for programs that are
+shown, and cost others nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fxgrad.core.facts import Slot
+from fxgrad.core.program import Atom, Equation, Origin, Program, Source, Var
+from fxgrad.core.sources import current_source
+from fxgrad.tracing.interning import Step
+from fxgrad.tracing.tracer import Tracer
+
+if TYPE_CHECKING:
+    from fxgrad.tracing.tape import Tape
+
+
+def note(values: Sequence[Any], role: str, program: Program, variables: Sequence[Atom]) -> None:
+    """Notes of traced `values` that they are the primals, tangents or cotangents of the variables of `program`.
+
+    What is noted first counts most.
+    """
+    for value, variable in zip(values, variables, strict=False):
+        if type(value) is Tracer and type(variable) is Var and value.tape.origins is not None:
+            value.tape.origins.setdefault(value.variable, []).append(Origin(role, program, variable))
+
+
+def enter_origins(origins: Mapping[Var, Sequence[Origin]], steps: Sequence[Step]) -> None:
+    """Writes what was noted into the equations of `steps`, and into variables that no equation of a line makes."""
+    for step in steps:
+        if origins.keys().isdisjoint(step.outputs):
+            continue
+        found = tuple([tuple(origins.get(var, ())) for var in step.outputs])
+        equation = step.equation
+        if equation is not None and equation.source is not None:
+            equation.source = equation.source._replace(origins=found)
+        else:
+            for var, known in zip(step.outputs, found, strict=True):
+                var.origins = known
+
+
+class Called(NamedTuple):
+    """What a traced function and its inputs are called in the user's code; "" where that is not known.
+
+    Of a function of the library these names are its own.
+    """
+
+    name: str
+    input_names: tuple[str, ...]
+    is_library: bool = False
+
+
+CALLED: Slot[Called] = Slot("called")
+"""Of programs that were traced for one that is shown."""
+
+
+def note_partial(tape: Tape, value: Tracer) -> None:
+    """Notes that `value`, captured by `tape`, is not what the user's expression makes, if that goes on with it here.
+
+    In `error = logits - labels` the labels may be converted on the tape around, and taken off on this one.
+    """
+    if is_shown(tape):
+        source = current_source()
+        if source is not None:
+            _disown((step.equation for step in value.tape.nodes[:-65:-1] if step.equation is not None), source)
+
+
+def note_around(program: Program, tape: Tape | None) -> None:
+    """Notes of what was recorded around a user's function, such as the counter of its loop, that no line assigns it.
+
+    `tape` is the one around.
+    """
+    source = current_source() if is_shown(tape) else None
+    if source is not None:
+        _disown(program.equations, source)
+
+
+def _disown(equations: Iterable[Equation], source: Source) -> None:
+    """Takes from what was recorded at `source` that it may be the value of the expression there."""
+    for equation in equations:
+        if equation.source is not None and equation.source[:2] == source[:2]:
+            equation.source = equation.source.derived()
+
+
+def note_results(values: Sequence[Any], places: Sequence[str | None]) -> None:
+    """Notes of `values`, all that an operation made, where they are in the container that the user's expression gives.
+
+    `places` are such as `[0].mean`, "" for the whole, and None for what is not in it.
+    """
+    first = values[0] if values else None
+    if type(first) is Tracer and is_shown(first.tape):
+        maker = first.tape.recent_maker(first.variable)
+        if maker is not None and maker.source is not None:
+            maker.source = maker.source._replace(results=tuple(places))
+
+
+def is_shown(tape: Tape | None) -> bool:
+    """Whether what is recorded becomes part of a program for people to read, as `make_program` gives it."""
+    if tape is None:
+        return False
+    while tape.parent is not None:
+        tape = tape.parent
+    return tape.shown
+
+
+def note_called(tape: Tape, program: Program) -> None:
+    """Notes what a function and its inputs are called, if `program`, recorded on `tape`, is part of one that is shown.
+
+    Where another function shares the program, what both call them is noted.
+    """
+    names = tape.parameters or tape.input_names
+    if names is None or not is_shown(tape):
+        return
+    called = Called(tape.name, tuple(names()))
+    known = CALLED.of(program)
+    if known is not None and known != called:
+        called = Called(called.name if called.name == known.name else "",
+                        tuple(one if one == other else "" for one, other in
+                              zip(called.input_names, known.input_names, strict=True)))
+    CALLED.put(program, called)
