@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,15 @@ def _same_program(first: Program, second: Program, pending: Pending) -> bool:
             return False
         paired.update(zip(one.outputs, other.outputs, strict=True))
     return all(map(same, first.outputs, second.outputs))
+
+
+def same_parameters(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether parameters have the same names and, bit by bit and with their types, the same values."""
+    if first.keys() != second.keys():
+        return False
+    pending: Pending = []
+    return all(_same_value(value, second[name], pending) for name, value in first.items()) and \
+        all(one is other for one, other in pending)
 
 
 def _same_array(first: Any, second: Any) -> bool:

@@ -82,12 +82,12 @@ class Definition(NamedTuple):
     """A program under `where`, and the name that its equations call it by."""
 
     name: str
-    program: ProgramSyntax
+    program: Any
 
 
 class Document(NamedTuple):
-    """A whole text: the main program and what is defined under `where`."""
+    """A whole text, of either style: the main program and what is defined under `where`."""
 
-    main: ProgramSyntax
+    main: Any
     programs: dict[str, Definition]
     data: dict[str, Constant]

@@ -30,8 +30,9 @@ NESTING_LIMIT = 60
 class Reader:
     """Reads one text."""
 
-    def __init__(self, text: Text) -> None:
-        self._text, self._tokens, self._index, self._depth = text, text.tokens(), 0, 0
+    def __init__(self, text: Text, tokens: list[Token] | None = None) -> None:
+        self._text, self._index, self._depth = text, 0, 0
+        self._tokens = text.tokens() if tokens is None else tokens
         self._types: dict[str, Aval] = {}
 
     # --- words --------------------------------------------------------------------------------------------
@@ -141,7 +142,7 @@ class Reader:
             self._fail(what)
         self._next()
         self._expect(":", f"and a type after {token.text!r}")
-        return Binding(_plain_name(token), self._type(), token.at)
+        return Binding(plain_name(token), self._type(), token.at)
 
     def _type(self) -> Aval:
         token = self._token
@@ -196,7 +197,7 @@ class Reader:
         token = self._token
         if token.kind == "quoted" or (token.kind == "name" and token.text not in RESERVED):
             self._index += 1
-            return Use(_plain_name(token), token.at)
+            return Use(plain_name(token), token.at)
         value = self._number(what)
         aval = self._suffix()
         if aval is None:
@@ -382,5 +383,6 @@ def plain_number(text: Text, number: Number, at: int) -> bool | int | float | co
     return number
 
 
-def _plain_name(token: Token) -> str:
+def plain_name(token: Token) -> str:
+    """The name that a word is, without the backquotes."""
     return unquoted_name(token.text) if token.kind == "quoted" else token.text

@@ -14,8 +14,20 @@ KINDS = {
     "quoted": r"`(?:[^`\\\n]|\\.)*`", "string": STRING, "opaque": r"<[^<>\n]*>", "data": r"@[^\W\d]\w*",
     "mark": r"[()\[\]{}:=,*]", "wrong": r".",
 }
-_words = "|".join(f"(?P<{kind}>{pattern})" for kind, pattern in KINDS.items() if kind not in ("space", "comment"))
-_tokens = re.compile(rf"(?:{KINDS['space']}|{KINDS['comment']})*+(?:{_words}|\Z)")
+
+COMPACT_KINDS = {
+    **KINDS, "number": r"0x[0-9a-fA-F]+|(?:\d+\.\d*|\.\d+)(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|\d+",
+    "opaque": r"<[^\W\d][\w .]*>", "mark": r"\*\*|<<|>>|<=|>=|==|!=|->|[()\[\]{}:=,*+/@<>&|^~.-]",
+}
+"""Those of the compact style: a sign is a word of its own, and there are operators."""
+
+
+def _pattern(kinds: dict[str, str]) -> re.Pattern[str]:
+    words = "|".join(f"(?P<{kind}>{pattern})" for kind, pattern in kinds.items() if kind not in ("space", "comment"))
+    return re.compile(rf"(?:{KINDS['space']}|{KINDS['comment']})*+(?:{words}|\Z)")
+
+
+_tokens, _compact_tokens = _pattern(KINDS), _pattern(COMPACT_KINDS)
 
 
 class Token(NamedTuple):
@@ -34,8 +46,16 @@ class Text:
 
     def tokens(self) -> list[Token]:
         """The words without spaces and comments, and an `end`."""
+        return self._found(_tokens)
+
+    def compact_tokens(self) -> list[Token]:
+        """The words of the compact style, and three times an `end`, for readers that look ahead."""
+        tokens = self._found(_compact_tokens)
+        return [*tokens, tokens[-1], tokens[-1]]
+
+    def _found(self, pattern: re.Pattern[str]) -> list[Token]:
         tokens: list[Token] = []
-        for match in _tokens.finditer(self.text):
+        for match in pattern.finditer(self.text):
             kind = match.lastgroup
             if kind is None:
                 break

@@ -241,7 +241,8 @@ class ValueClasses:
 
 def library_classes() -> dict[str, type]:
     """The named tuples and enumerations of fxgrad by name, for reading them; a name used twice is left out."""
-    return _classes_of(tuple(name for name in [*sys.modules] if name.startswith("fxgrad.")))
+    return _classes_of(tuple(name for name in [*sys.modules] if name.startswith("fxgrad.")
+                              and not name.startswith("fxgrad.show.")))
 
 
 @cached("classes by name", 1)  # a search of everything in fxgrad takes longer than to parse a short program

@@ -14,6 +14,7 @@ from jax import lax
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, array_aval, keys_to_jax, to_numpy
 from fxgrad.core.primitive import NO_TANGENT, Absent, Cost, Primitive
+from fxgrad.core.program import Program
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.errors import FxgradError, LinearityError
 from fxgrad.ops.space import instantiate
@@ -382,11 +383,16 @@ def _cost_law(case: Case) -> None:
         raise case.fail(f"got {cost!r}; Cost(flops, bytes) of non-negative ints is needed")
 
 
+def _equations_text(program: Program) -> str:
+    return program_text(program, style="equations")
+
+
 def _text_law(case: Case) -> None:
     program = case.program(case.args)
     own = [type(value) for value in case.params.values() if isinstance(value, tuple | enum.Enum)]
     classes = [kind for kind in own if kind is not tuple]
-    for form, write, read in (("text", program_text, parse), ("JSON", to_json, from_json)):
+    for form, write, read in (("text", program_text, parse), ("text in equations", _equations_text, parse),
+                              ("JSON", to_json, from_json)):
         try:
             text = write(program)
             back = read(text, [case.primitive], classes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import registry
 from fxgrad.core.program import Equation, Program, Signature, Var
 from fxgrad.errors import FxgradError
-from fxgrad.show import parse
+from fxgrad.show import parse, program_text
 from tests.support.show_programs import CLASSES, USER, Mode, Numbers, assert_round_trips, keep_p
 
 DTYPES = [*dtypes.SUPPORTED.values()]
@@ -96,13 +97,14 @@ def test_text_and_json_give_back_the_program(program: Program, width: int) -> No
     assert_round_trips(program.check(), width=width)
 
 
-@given(programs(), st.data())
-def test_what_was_cut_or_changed_is_read_or_refused(program: Program, data: st.DataObject) -> None:
+@pytest.mark.parametrize("style", ["compact", "equations"])
+@given(program=programs(), data=st.data())
+def test_what_was_cut_or_changed_is_read_or_refused(style: Any, program: Program, data: st.DataObject) -> None:
     """No text raises anything but an error of ours, however it was damaged."""
-    text = str(program)
+    text = program_text(program, style=style)
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
-    inserted = data.draw(st.sampled_from(["", "x", "1", ":f32", *"(),={}<[@`", '"']))
+    inserted = data.draw(st.sampled_from(["", "x", "1", ":f32", *"(),={}<[@`*-.:~", "->", '"']))
     problem = ""
     try:
         parse(text[:start] + inserted + text[end:], USER, CLASSES).check()

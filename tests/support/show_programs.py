@@ -88,17 +88,23 @@ def with_constant(value: Any) -> Program:
 
 def assert_round_trips(program: Program, **options: Any) -> None:
     """Text, JSON and pickle give back an equal program, which prints as the first one did."""
-    text = program_text(program, constants=True, **options)
+    text = program_text(program, style="equations", constants=True, **options)
     parsed = parse(text, USER, CLASSES)
     assert equal(program, parsed), text
-    assert program_text(parsed, constants=True) == program_text(program, constants=True, source=False)
+    assert program_text(parsed, style="equations", constants=True) == \
+        program_text(program, style="equations", constants=True, source=False)
+    compact = program_text(program, style="compact", constants=True, **options)
+    from_compact = parse(compact, USER, CLASSES)
+    assert equal(program, from_compact), compact
+    assert program_text(from_compact, style="compact", constants=True) == \
+        program_text(program, style="compact", constants=True, source=False)
     loaded = from_json(to_json(program), USER, CLASSES)
     assert equal(program, loaded), text
     assert to_json(loaded) == to_json(program)
     pickled = pickle.loads(pickle.dumps(program))
     assert equal(program, pickled), text
-    assert program_text(pickled, constants=True, **options) == text
-    for other in (parsed, loaded, pickled):
+    assert program_text(pickled, style="equations", constants=True, **options) == text
+    for other in (parsed, from_compact, loaded, pickled):
         if program.signature is None:
             assert other.signature is None
         else:

@@ -1,0 +1,180 @@
+"""The statements of one program in the compact style, and which values stand inside the expressions that use them.
+
+A value that has no name and is used once stands inside that expression if both are of the same line of the user's, and
+if reading the text from left to right gives the equations in their order. Until its user comes it is *ready*.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.program import Atom, Equation, Program, Var
+from fxgrad.dtypes import bool_
+from fxgrad.show.block_text import BlockText
+from fxgrad.show.blocks import block_of
+from fxgrad.show.forms import Form, Shown, render
+from fxgrad.show.literals import neighbours, shown_literal
+from fxgrad.show.margin import Line
+from fxgrad.show.scope import Scope
+from fxgrad.show.sections import sections
+from fxgrad.show.sugar import Ready, sugared
+from fxgrad.show.values import INDENT
+from fxgrad.show.wrapping import wrapped
+
+if TYPE_CHECKING:
+    from fxgrad.show.compact_writer import CompactWriter
+
+_NOTHING = Var(Aval((), bool_))
+"""In the place of the result of an operation that has none."""
+EXPRESSION_LIMIT = 76
+"""A value whose expression would grow longer than this gets a letter, and a line of its own."""
+
+
+class Pending(NamedTuple):
+    """A value that is ready: how it is written, the type of the first variable there, the line of the user's."""
+
+    ready: Ready
+    shown: Shown
+    first: Aval | None
+    line: Line | None
+
+    @property
+    def var(self) -> Var:
+        """The value itself."""
+        return self.ready.var
+
+
+class Statement(NamedTuple):
+    """The lines of one statement, the line of the user's that it comes from, and whether it has such a line at all."""
+
+    lines: list[str]
+    line: Line | None = None
+    recorded: bool = False
+
+    def indented(self, by: str) -> Statement:
+        """The same further to the right."""
+        return self._replace(lines=[by + line for line in self.lines])
+
+
+class Body:
+    """Writes the statements of one program."""
+
+    def __init__(self, writer: CompactWriter, scope: Scope, program: Program) -> None:
+        self._writer, self._scope, self._program = writer, scope, program
+        self._uses = Counter(atom for atom in program.outputs if isinstance(atom, Var))
+        for equation in program.equations:
+            self._uses.update([atom for atom in equation.inputs if isinstance(atom, Var)])
+        self._ready: list[Pending] = []
+        self._statements: list[Statement] = []
+
+    def statements(self) -> list[Statement]:
+        """All of them, `return` at the end."""
+        headings = sections(self._program)
+        for number, equation in enumerate(self._program.equations):
+            if number in headings:
+                self._flush(len(self._ready))
+                self._statements.append(Statement([f"# {headings[number]}"]))
+            self._equation(equation)
+        self._return()
+        return self._statements
+
+    # --- equations ----------------------------------------------------------------------------------------
+
+    def _equation(self, equation: Equation) -> None:
+        line = self._writer.margin.line(equation)
+        plain = equation.primitive.regions is None
+        block = None if plain or self._writer.definitions.has_label(equation.programs) else block_of(equation)
+        if block is not None:
+            text = BlockText(self._writer, self._scope, equation, block)
+            atoms = [equation.inputs[place] for place in text.order]
+            inside = self._take(self._inside(atoms, line), atoms)
+            self._flush(len(self._ready))
+            self._statement(text.head({pending.var: pending for pending in inside}), line, text.parts())
+            return
+        form, order = self._writer.written(equation) if plain else self._writer.call(equation)
+        pending = self._result(equation, form, [equation.inputs[place] for place in order], line)
+        if len(equation.outputs) == 1 and pending.var not in self._scope.named and self._uses[pending.var] == 1 and \
+                len(pending.shown.text) <= EXPRESSION_LIMIT:
+            self._ready.append(pending)
+        else:
+            self._flush(len(self._ready))
+            self._bind(equation.outputs, pending)
+
+    def _result(self, equation: Equation, form: Form, atoms: Sequence[Atom], line: Line | None) -> Pending:
+        """The expression of an equation, with what can stand inside it; what cannot is given a name before."""
+        inside = self._inside(atoms, line)
+        if sum(len(pending.shown.text) for pending in inside) > EXPRESSION_LIMIT - 8:
+            inside = []
+        given = {pending.var: pending for pending in self._take(inside, atoms)}
+        first: Aval | None = None
+        operands: list[Shown] = []
+        for atom in atoms:
+            if isinstance(atom, Literal):
+                beside = neighbours(form, [None if isinstance(each, Literal) else each.aval for each in atoms])
+                operands.append(shown_literal(atom, form, beside))
+                continue
+            pending = given.get(atom)
+            operands.append(self._scope.shown(atom) if pending is None else pending.shown)
+            first = first or (atom.aval if pending is None else pending.first)
+        short = sugared(form, equation, operands, {var: pending.ready for var, pending in given.items()})
+        if short is not None:
+            form, operands = short
+        shown = render(form, operands, self._writer.value)
+        var = equation.outputs[0] if equation.outputs else _NOTHING
+        return Pending(Ready(var, form, tuple(operands), tuple(atom.aval for atom in atoms)), shown, first, line)
+
+    def _inside(self, atoms: Sequence[Atom], line: Line | None) -> list[Pending]:
+        """The values that became ready last, if they are operands, in the order of the text, and of the same line."""
+        wanted = [atom for atom in atoms if isinstance(atom, Var)]
+        ready = {pending.var for pending in self._ready[-len(wanted):]} if wanted else set()
+        wanted = [var for var in wanted if var in ready]
+        for count in range(len(wanted), 0, -1):
+            last = self._ready[-count:]
+            variables = [pending.var for pending in last]
+            in_order = [var for var in wanted if var in variables] == variables
+            if in_order and all(pending.line == line for pending in last):
+                return last
+        return []
+
+    def _take(self, inside: list[Pending], atoms: Sequence[Atom]) -> list[Pending]:
+        """Takes what stands inside an expression from what is ready; other operands get names now."""
+        if inside:
+            del self._ready[-len(inside):]
+        wanted = {atom for atom in atoms if isinstance(atom, Var)}
+        places = range(len(self._ready) - 1, -1, -1)
+        self._flush(next((place + 1 for place in places if self._ready[place].var in wanted), 0))
+        return inside
+
+    # --- statements ---------------------------------------------------------------------------------------
+
+    def _flush(self, count: int) -> None:
+        """Gives names to the first values that are ready."""
+        for pending in self._ready[:count]:
+            self._bind([pending.var], pending)
+        del self._ready[:count]
+
+    def _bind(self, outputs: Sequence[Var], pending: Pending) -> None:
+        target = self._scope.target(outputs[0], pending.first) if len(outputs) == 1 else \
+            ", ".join(self._scope.bindings(outputs))
+        self._statement(f"{target} = {pending.shown.text}" if outputs else pending.shown.text, pending.line)
+
+    def _statement(self, text: str, line: Line | None, more: Sequence[Statement] = ()) -> None:
+        lines = wrapped(text, self._writer.width - len(INDENT), 2 * INDENT, text.find(" = ") + 3)
+        self._statements += [Statement(lines, line, True), *more]
+
+    def _return(self) -> None:
+        outputs = self._program.outputs
+        line = self._ready[-1].line if self._ready else None
+        given = {pending.var: pending for pending in self._take(self._inside(outputs, line), outputs)}
+        self._flush(len(self._ready))
+        texts = [given[atom].shown.text if isinstance(atom, Var) and atom in given else self._alone(atom)
+                 for atom in outputs]
+        lines = wrapped(f"return {', '.join(texts) or '()'}", self._writer.width - len(INDENT), 2 * INDENT, 7)
+        self._statements.append(Statement(lines, line, bool(given)))
+
+    def _alone(self, atom: Atom) -> str:
+        return self._scope.shown(atom).text if isinstance(atom, Var) else shown_literal(atom, None, ()).text
+

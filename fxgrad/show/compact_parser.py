@@ -1,0 +1,380 @@
+"""From the syntax tree of compact text to a program: what notations mean, and types that the text leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+from fxgrad.control.call import named_call_p
+from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.program import Atom, Equation, Program, Signature, Var
+from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
+from fxgrad.show import indices, operators  # noqa: F401  (they fill the table)
+from fxgrad.show.blocks import INPUTS, NAMES, Block, Part, blocks
+from fxgrad.show.blocks import Roles as Operands
+from fxgrad.show.expressions import (
+    Body,
+    Call,
+    CompactProgram,
+    Given,
+    Group,
+    Index,
+    Infix,
+    Node,
+    Numeral,
+    Prefix,
+    Roles,
+    StatementSyntax,
+    Static,
+    Turned,
+)
+from fxgrad.show.forms import Entry, Form, Item, Span
+from fxgrad.show.literals import implied, neighbours, plain_kind
+from fxgrad.show.names import NAMES as VARIABLE_NAMES
+from fxgrad.show.notations import call_names, meaning
+from fxgrad.show.parsing import WRONG_PARAMS, Builder, nearest
+from fxgrad.show.sugar import spread
+from fxgrad.show.syntax import Binding, Reference, Use
+from fxgrad.show.text_reader import converted
+from fxgrad.show.tokens import Text
+
+
+class CompactBuilder(Builder):
+    """Makes the programs of one document in the compact style."""
+
+    def _references(self, program: Any) -> Iterator[Reference]:
+        yield from self._in_body(program.body)
+
+    def _in_body(self, body: Body) -> Iterator[Reference]:
+        for statement in body.statements:
+            yield from self._in_node(statement.expression)
+            for part in statement.parts:
+                yield from self._in_body(part.body)
+        for output in body.outputs:
+            yield from self._in_node(output)
+
+    def _in_node(self, node: Node | Roles) -> Iterator[Reference]:
+        """The definitions that an expression uses."""
+        pending: list[Any] = [node]
+        while pending:
+            top = pending.pop()
+            if isinstance(top, Call):
+                label = top.called or top.name
+                if label in self._document.programs and not top.quoted:
+                    yield Reference(label, top.at)
+                yield from self._references_in([*top.params.values()])
+                pending += reversed(top.arguments)
+            elif isinstance(top, Infix):
+                pending += [top.right, top.left]
+            elif isinstance(top, Index):
+                pending += [item for item in reversed(top.items) if isinstance(item, tuple) and type(item) is not Span]
+                pending.append(top.base)
+            elif isinstance(top, Roles):
+                pending += reversed(top.inputs)
+            elif isinstance(top, Prefix | Group | Turned | Given):
+                pending.append(top[1] if isinstance(top, Prefix) else top.operand if isinstance(top, Given) else top[0])
+
+    # --- programs -----------------------------------------------------------------------------------------
+
+    def _program(self, syntax: Any) -> Program:
+        body = _Maker(self, {}, [])
+        captured = [body.bind(target.name, Var(self._typed(target)), target.at) for target, _ in syntax.captured]
+        inputs = [body.bind(target.name, Var(self._typed(target)), target.at) for target in syntax.inputs]
+        outputs = body.run(syntax.body)
+        self._check_types(syntax, outputs)
+        names = tuple(target.name for target in syntax.inputs)
+        signature = None if syntax.title is None else Signature(syntax.title, names, None, None)
+        constants = self._constants([(Binding(target.name, self._typed(target), target.at), constant)
+                                     for target, constant in syntax.captured])
+        program = Program([*captured, *inputs], body.equations, outputs, len(captured), constants, signature)
+        VARIABLE_NAMES.put(program, {var: name for name, var in body.scope.items()})
+        return program
+
+    @staticmethod
+    def _typed(target: Any) -> Aval:
+        aval: Aval = target.aval
+        return aval
+
+    def _check_types(self, syntax: CompactProgram, outputs: Sequence[Atom]) -> None:
+        if syntax.types is not None and [atom.aval for atom in outputs] != syntax.types:
+            given = [atom.aval for atom in outputs]
+            shown = [", ".join(map(repr, avals)) or "nothing" for avals in (given, syntax.types)]
+            self._text.fail(syntax.at, f"the program returns {shown[0]}, and its head says {shown[1]}", ProgramError)
+
+    # --- what the makers of bodies need -------------------------------------------------------------------
+
+    @property
+    def text(self) -> Text:
+        """The text, for messages."""
+        return self._text
+
+    @property
+    def primitives(self) -> dict[str, Primitive]:
+        """Operations by name."""
+        return self._primitives
+
+    def params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Parameters with what stood for them in the syntax replaced."""
+        return {name: self._value(value) for name, value in params.items()}
+
+    def call(self, node: Call) -> tuple[Primitive, dict[str, Any]] | None:
+        """What calls a program that is defined under `where`; None for all other calls."""
+        label = node.called or node.name
+        if node.quoted or not (node.called or label in self._defined):
+            return None
+        if label not in self._defined:
+            self._unknown_program(label, node.at)
+        primitive = self._primitive(node.name, node.at) if node.called else named_call_p
+        params = self.params(node.params)
+        if params.keys() - {"name"} or not isinstance(params.get("name", ""), str):
+            self._text.fail(node.at, f"a call of the program {label!r} has one parameter at most, name=\"...\"")
+        name = params.get("name", self._document.programs[label].name)
+        return primitive, {"program": self._defined[label], "name": name}
+
+    def unknown(self, node: Call) -> None:
+        """Raises for a call that nothing is known by the name of."""
+        if node.quoted or node.name not in call_names():
+            self._primitive(node.name, node.at)
+
+
+class _Maker:
+    """Makes the equations of one body."""
+
+    def __init__(self, builder: CompactBuilder, scope: dict[str, Var], equations: list[Equation]) -> None:
+        self._builder, self.scope, self.equations = builder, scope, equations
+        self._bound: set[Var] = set()
+
+    def bind(self, name: str, var: Var, at: int) -> Var:
+        """Gives a variable its name."""
+        if name in self.scope:
+            self._fail(at, f"the name {name!r} is bound already")
+        self.scope[name] = var
+        self._bound.add(var)
+        return var
+
+    def run(self, body: Body) -> list[Atom]:
+        """Makes all equations of a body; returns its outputs."""
+        for statement in body.statements:
+            self._statement(statement)
+        return [self._plain(node) for node in body.outputs]
+
+    def _statement(self, syntax: StatementSyntax) -> None:
+        outputs = self._block(syntax) if syntax.parts else self._equations(syntax.expression)
+        if len(outputs) != len(syntax.targets):
+            self._fail(syntax.at, f"the expression has {len(outputs)} results, and {len(syntax.targets)} names stand "
+                                  "before it")
+        for target, var in zip(syntax.targets, outputs, strict=True):
+            if target.aval is not None and target.aval != var.aval:
+                self._fail(target.at, f"{target.name} is {var.aval} here, and the text says {target.aval}",
+                           ProgramError)
+            if not isinstance(var, Var) or self._is_named(var):
+                self._fail(syntax.at, "a statement gives a name to what an operation makes")
+            self.bind(target.name, var, target.at)
+
+    def _is_named(self, var: Var) -> bool:
+        return var in self._bound
+
+    def _fail(self, at: int, problem: str, error: type[FxgradError] = ProgramSyntaxError) -> NoReturn:
+        self._builder.text.fail(at, problem, error)
+
+    # --- expressions --------------------------------------------------------------------------------------
+
+    def _atom(self, node: Node) -> Atom | Numeral:
+        """The value of an expression; a number without a type remains one, until its neighbours are known."""
+        if isinstance(node, Group):
+            return self._atom(node.inner)
+        if isinstance(node, Numeral):
+            return node if node.aval is None else Literal(
+                converted(self._builder.text, [node.value], node.aval, node.at)[0], node.aval)
+        if isinstance(node, Use) and node.name in self.scope:
+            return self.scope[node.name]
+        if isinstance(node, Static):
+            self._fail(node.at, "a type, a tuple or a string is no operand here")
+        outputs = self._equations(node)
+        if len(outputs) != 1:
+            self._fail(node.at, f"an operand must be one value, and this has {len(outputs)}")
+        return outputs[0]
+
+    def _plain(self, node: Node) -> Atom:
+        """The value of an expression that stands alone: numbers are Python's."""
+        atom = self._atom(node)
+        return self._typed(atom, ()) if isinstance(atom, Numeral) else atom
+
+    def _typed(self, number: Numeral, beside: Sequence[Aval]) -> Literal:
+        aval = implied(plain_kind(number.value), beside)
+        return Literal(converted(self._builder.text, [number.value], aval, number.at)[0], aval)
+
+    def _equations(self, node: Node) -> list[Any]:
+        """Makes the equations of an expression; returns the results of the last."""
+        if isinstance(node, Use):
+            return self._path(node)
+        if isinstance(node, Group):
+            return self._equations(node.inner)
+        if isinstance(node, Call):
+            return self._call(node)
+        if isinstance(node, Infix):
+            return self._infix(node)
+        if isinstance(node, Prefix):
+            return self._form(Form("prefix", node.operator, 1), [node.operand], node.at)
+        if isinstance(node, Turned):
+            return self._form(Form("turned", "T", 1), [node.base], node.at)
+        if isinstance(node, Index):
+            return self._index(self._plain(node.base), node.items, node.at)
+        return self._fail(node.at, "an operation is needed here")
+
+    def _infix(self, node: Infix) -> list[Any]:
+        left, right = node.left, node.right
+        if node.operator == "**" and isinstance(right, Numeral) and right.aval is None and type(right.value) is int:
+            return self._form(Form("infix", "**", 1, (right.value,)), [left], node.at)
+        if node.operator == "@":
+            left, left_turned = self._side(left)
+            right, right_turned = self._side(right)
+            return self._form(Form("infix", "@", 2, (left_turned, right_turned)), [left, right], node.at)
+        return self._form(Form("infix", node.operator, 2), [left, right], node.at)
+
+    def _side(self, node: Node) -> tuple[Node, bool]:
+        """An operand of `@`, and whether it is transposed there."""
+        if isinstance(node, Turned):
+            return node.base, True
+        if isinstance(node, Use) and node.name.endswith(".T") and node.name not in self.scope:
+            return Use(node.name[:-2], node.at), True
+        return node, False
+
+    def _form(self, form: Form, operands: Sequence[Node], at: int) -> list[Any]:
+        return self._meant(form, [self._atom(operand) for operand in operands], at)
+
+    def _meant(self, form: Form, found: Sequence[Atom | Numeral], at: int) -> list[Any]:
+        known = neighbours(form, [None if isinstance(atom, Numeral | Literal) else atom.aval for atom in found])
+        atoms = [self._typed(atom, known) if isinstance(atom, Numeral) else atom for atom in found]
+        avals = [atom.aval for atom in atoms]
+        meant = meaning(form, avals, self._builder.primitives)
+        if meant is None:
+            shown = ", ".join(map(repr, avals))
+            self._fail(at, f"{form.name} has no meaning here, with operands {shown}" if avals
+                       else f"{form.name} has no meaning here")
+        return self.emit(meant.primitive, [atoms[place] for place in meant.order], meant.params, at)
+
+    def emit(self, primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any], at: int) -> list[Var]:
+        """Makes an equation; returns its results."""
+        try:
+            avals = list(primitive.abstract(*(atom.aval for atom in atoms), **params))
+        except (FxgradError, *WRONG_PARAMS) as error:
+            self._fail(at, f"{primitive.name} refuses its inputs: {error}", ProgramError)
+        outputs = [Var(aval) for aval in avals]
+        self.equations.append(Equation(primitive, [*atoms], params, outputs))
+        return outputs
+
+    def _call(self, node: Call) -> list[Any]:
+        operands: list[Node] = []
+        for argument in node.arguments:
+            if isinstance(argument, Roles | Given):
+                self._fail(argument.at, f"{node.name} with operands by role or name needs ':' and its programs")
+            if not isinstance(argument, Static):
+                operands.append(argument)
+        call = self._builder.call(node)
+        if call is not None:
+            return self.emit(call[0], [self._plain(argument) for argument in operands], call[1], node.at)
+        statics = tuple(argument.value for argument in node.arguments if isinstance(argument, Static))
+        params = tuple(self._builder.params(node.params).items())
+        form = Form("quoted" if node.quoted else "call", node.name, len(operands), statics, params)
+        self._builder.unknown(node)
+        return self._form(form, operands, node.at)
+
+    # --- indices ------------------------------------------------------------------------------------------
+
+    def _path(self, node: Use) -> list[Any]:
+        """A name with what follows it, `x.T` or `x[0]`, where that is not a name as a whole."""
+        name = node.name
+        ends = (at for at in range(len(name), 0, -1) if at == len(name) or name[at] in ".[")
+        root = next((name[:at] for at in ends if name[:at] in self.scope), "")
+        if not root:
+            self._fail(node.at, f"no input and no equation above has bound the name {name!r}"
+                       + nearest(name, self.scope))
+        found: list[Any] = [self.scope[root]]
+        for step in _steps(name[len(root):]):
+            if step == "T":
+                found = self._meant(Form("turned", "T", 1), found, node.at)
+            elif isinstance(step, int):
+                found = self._index(found[0], (step,), node.at)
+            else:
+                self._fail(node.at, f"no input and no equation above has bound the name {name!r}"
+                           + nearest(name, self.scope))
+        return found
+
+    def _index(self, base: Atom, items: Sequence[Any], at: int) -> list[Any]:
+        shown: list[Item] = [item if item is None or isinstance(item, int | Span) else Entry() for item in items]
+        arrays = [self._plain(item) for item, each in zip(items, shown, strict=True) if isinstance(each, Entry)]
+        if not any(isinstance(item, int | Entry) for item in shown):
+            return self._meant(Form("index", "[]", 1, tuple(shown)), [base], at)
+        return spread(shown, base, arrays, lambda form, atoms: self._meant(form, atoms, at)[0],
+                      lambda problem: self._fail(at, problem))
+
+    # --- loops and branches -------------------------------------------------------------------------------
+
+    def _block(self, syntax: StatementSyntax) -> list[Any]:
+        call: Any = syntax.expression
+        lead: list[Atom] = []
+        shared: Operands[Atom] = Operands()
+        inputs: Operands[tuple[Given, Aval]] = Operands()
+        first = True
+        for argument in call.arguments:
+            if isinstance(argument, Roles):
+                self._inputs(argument.role, argument.inputs, shared, inputs)
+            elif isinstance(argument, Given):
+                self._inputs("", [argument], shared, inputs)
+            elif not first and call.name == "cond" and isinstance(argument, Use):
+                self._inputs("", [Given(argument.name, None, argument, argument.at)], shared, inputs)
+            else:
+                lead.append(self._plain(argument))
+            first = False
+        parts = []
+        for part in syntax.parts:
+            own: Operands[Atom] = Operands()
+            own_inputs: Operands[tuple[Given, Aval]] = Operands()
+            for roles in part.roles:
+                self._inputs(roles.role, roles.inputs, own, own_inputs)
+            given = [each for role in INPUTS for each in (*own_inputs.get(role), *inputs.get(role))]
+            captured = len(own.get("captured")) + len(shared.get("captured"))
+            parts.append(Part(part.label, self._held(part.body, given, captured), own))
+        block = Block(lead, shared, parts, self._builder.params(call.params))
+        primitive = NAMES[call.name]
+        rebuild = blocks.of(primitive)
+        assert rebuild is not None
+        try:
+            atoms, params = rebuild(block, lambda atom: atom.aval)
+        except WRONG_PARAMS as error:
+            self._fail(call.at, f"{call.name}: {error}")
+        return self.emit(primitive, atoms, params, call.at)
+
+    def _inputs(self, role: str, given: Sequence[Given], operands: Operands[Atom],
+                inputs: Operands[tuple[Given, Aval]]) -> None:
+        for each in given:
+            atom = self._plain(each.operand)
+            aval = atom.aval
+            if role == "over":
+                if not aval.shape:
+                    self._fail(each.at, f"over({each.name}=...) needs an array with an axis to go along, got {aval}")
+                aval = aval.update(shape=aval.shape[1:])
+            operands.add(role, atom)
+            inputs.add(role, (each, each.aval or aval))
+
+    def _held(self, body: Body, given: Sequence[tuple[Given, Aval]], captured: int) -> Program:
+        maker = _Maker(self._builder, {}, [])
+        variables = [maker.bind(each.name, Var(aval), each.at) for each, aval in given]
+        outputs = maker.run(body)
+        program = Program(variables, maker.equations, outputs, captured)
+        VARIABLE_NAMES.put(program, {var: name for name, var in maker.scope.items()})
+        return program
+
+
+def _steps(rest: str) -> Iterator[Any]:
+    """What follows a name: attributes, and integers between brackets."""
+    while rest:
+        if rest[0] == "[":
+            inner, _, rest = rest[1:].partition("]")
+            yield int(inner) if inner.lstrip("-").isdigit() else inner
+        else:
+            word = rest[1:].split(".")[0].split("[")[0]
+            yield word
+            rest = rest[1 + len(word):]

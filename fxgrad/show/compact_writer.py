@@ -1,0 +1,130 @@
+"""The compact text of a program: expressions as the field writes them, one line for one assignment of the user's.
+
+How operations are written and read back is one table (`notations`); docs/programs.md has the grammar.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.core.program import Equation, Program, Var
+from fxgrad.core.told import told
+from fxgrad.show import indices, operators  # noqa: F401  (they fill the table)
+from fxgrad.show.blocks import block_of
+from fxgrad.show.compact_body import Body, Statement
+from fxgrad.show.definitions import Definitions, is_call
+from fxgrad.show.forms import Form, is_word
+from fxgrad.show.margin import COMMENT_COLUMN, Line, Margin
+from fxgrad.show.names import RESERVED
+from fxgrad.show.notations import Written, call_names, form_of
+from fxgrad.show.scope import Scope, type_text
+from fxgrad.show.values import INDENT, array_lines, optional_parameters, string_text, value_lines
+from fxgrad.show.wrapping import wrapped
+
+
+class CompactWriter:
+    """Writes one main program with everything that it refers to."""
+
+    def __init__(self, program: Program, source: bool, limit: int, width: int) -> None:
+        self._main, self._source, self.width = program, source, width
+        self.definitions = Definitions(program, limit, width, call_names(), lambda each: block_of(each) is not None)
+        self.sources = self.definitions.sources
+        self.margin = Margin(program, self.sources)
+        self._forms: dict[Any, Written] = {}
+
+    def lines(self) -> list[str]:
+        """The whole text."""
+        title = "" if self._main.signature is None else self._main.signature.name
+        if self._main.signature is not None and not is_title(title):
+            title = string_text(title)
+        lines = self._program(f"program {title}".rstrip(), self._main, self.margin.head if self._source else "")
+        for program, label, name in self.definitions.programs():
+            shown = "" if name == label else f" {string_text(name)}"
+            lines += ["", *self._program(f"where {label}{shown}", program)]
+        for label, array in self.definitions.data:
+            head, *rest = array_lines(array, self.width - len(INDENT))
+            lines += ["", f"where @{label} = {head}", *(INDENT + line for line in rest)]
+        return lines
+
+    # --- programs -----------------------------------------------------------------------------------------
+
+    def _program(self, head: str, program: Program, file: str = "") -> list[str]:
+        """The lines of a program with a head of its own."""
+        scope = Scope(program, self.sources, {})
+        inputs = scope.bindings(program.inputs[program.captured:])
+        bindings = [f"captured {scope.bind(var)}: {type_text(var.aval)}" for var in program.inputs[:program.captured]]
+        body = [Statement([line]) for line in self.definitions.captured(program, bindings, scope.names)]
+        body += Body(self, scope, program).statements()
+        types = ", ".join(type_text(atom.aval) for atom in program.outputs)
+        unnamed = any(isinstance(atom, Var) and atom not in scope.names for atom in program.outputs)
+        tail = f" -> {types}:" if unnamed else ":"
+        first, *rest = wrapped(f"{head}({', '.join(inputs)}){tail}", self.width, 2 * INDENT, len(head))
+        return self._commented([(first, file), *((line, "") for line in rest), *self._marked(body)])
+
+    def block(self, program: Program, names: Sequence[str]) -> list[Statement]:
+        """The statements of a program whose inputs have names already."""
+        scope = Scope(program, self.sources, dict(zip(program.inputs, names, strict=True)))
+        return Body(self, scope, program).statements()
+
+    def _marked(self, statements: Sequence[Statement]) -> list[tuple[str, str]]:
+        """All lines with their comments; the user's line stands at the first of its statements."""
+        result: list[tuple[str, str]] = []
+        before: Line | None = None
+        for statement in statements:
+            comment = ""
+            if self._source and statement.recorded and statement.line != before:
+                comment = self.margin.comment(statement.line)
+                before = statement.line
+            first, *rest = statement.lines
+            result += [(INDENT + first, comment), *((INDENT + line, "") for line in rest)]
+        return result
+
+    def _commented(self, lines: Sequence[tuple[str, str]]) -> list[str]:
+        """The lines, with the comments below each other where those before them are short enough."""
+        lengths = [len(line) for line, comment in lines if comment and len(line) <= COMMENT_COLUMN]
+        column = max(lengths, default=0)
+        return [f"{line:<{column}}  # {comment}" if comment else line for line, comment in lines]
+
+    # --- operations ---------------------------------------------------------------------------------------
+
+    def written(self, equation: Equation) -> Written:
+        """How an operation that holds no programs is written."""
+        avals = tuple([atom.aval for atom in equation.inputs])
+        key = equation.primitive, avals, *((name, told(value)) for name, value in equation.params.items())
+        known = self._forms.get(key)
+        if known is None:
+            known = self._forms[key] = form_of(equation.primitive, avals, equation.params)
+        return known
+
+    def call(self, equation: Equation) -> Written:
+        """How an operation is written that holds programs which stand under `where`."""
+        straight = tuple(range(len(equation.inputs)))
+        name = equation.primitive.name
+        if not is_call(equation):
+            left_out = optional_parameters(equation.primitive)
+            given = tuple((key, value) for key, value in equation.params.items()
+                          if value is not None or key not in left_out)
+            return Form("call" if is_word(name) else "quoted", name, len(straight), (), given), straight
+        label, defined_as = self.definitions.label(equation.params["program"])
+        called_as = equation.params["name"]
+        params = () if called_as == defined_as else (("name", called_as),)
+        inline = any(region.role == "inline" for region in equation.regions)
+        return Form("call", label if inline else f"{name}({label})", len(straight), (), params), straight
+
+    def value(self, value: Any) -> str:
+        """A static or a parameter."""
+        return " ".join(value_lines(value, self.definitions.reference))
+
+
+def is_title(text: str) -> bool:
+    """Whether a title stands in the text as it is: a word, and behind it arguments between balanced brackets."""
+    if not _title.fullmatch(text) or text.partition("(")[0] in RESERVED:
+        return False
+    depths = [*itertools.accumulate((char in "([") - (char in ")]") for char in text)]
+    return not depths[-1] and (depths.count(0) == 1 + text.find("(") if "(" in text else not any(depths))
+
+
+_title = re.compile(r"[^\W\d]\w*(?:\([\w., ()\[\]]*\))?")

@@ -1,0 +1,77 @@
+"""Numbers in the compact style: without a dtype wherever the operand beside them implies it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.avals import Aval, Literal
+from fxgrad.show.forms import ATOM, PREFIX, Form, Shown
+from fxgrad.show.numbers import NanBits, Number
+from fxgrad.show.values import PLAIN_LITERALS, kind_of, number_text
+
+
+def number_kind(number: Number) -> str:
+    """`b`, `i`, `f` or `c`."""
+    if isinstance(number, bool):
+        return "b"
+    return "i" if isinstance(number, int) else "c" if isinstance(number, tuple) else "f"
+
+
+def implied(kind: str, beside: Sequence[Aval]) -> Aval:
+    """The type of a number without one, of the operands beside it.
+
+    It has the dtype of the first of them that has such numbers; where that is a dtype of Python's own numbers, a number
+    with a point is one of those, which are weak. Beside nothing of the kind it is a Python number.
+    """
+    plain = PLAIN_LITERALS[kind]
+    for aval in beside:
+        own = kind_of(aval.dtype)
+        if own == kind or (kind, own) in _WIDENED:
+            if aval.dtype == plain.dtype and not aval.weak:
+                return plain
+            return Aval((), aval.dtype, aval.weak and kind == own)
+    return plain
+
+
+_WIDENED = {("i", "f"), ("f", "c"), ("i", "c")}
+"""Whole numbers beside floats, and real ones beside complex."""
+
+
+def neighbours(form: Form | None, avals: Sequence[Aval | None]) -> list[Aval]:
+    """The types that imply those of numbers in a form: a type among the statics, then those of the other operands."""
+    types = [static for static in form.statics if isinstance(static, Aval)] if form is not None else []
+    return [*types, *(aval for aval in avals if aval is not None)]
+
+
+def shown_literal(literal: Literal, form: Form | None, beside: Sequence[Aval]) -> Shown:
+    """The shortest text of a number that is read back as it is."""
+    kind = kind_of(literal.dtype)
+    texts = [number_text(literal.value)]
+    if kind == "f" and (form is None or form.name != "**"):
+        texts.append(_whole_text(literal.value))
+    for text in texts:
+        if text and not (form is not None and form.name == "**" and kind == "i"):
+            given = kind if text is texts[0] else "i"
+            if implied(given, beside) == literal.aval:
+                return _shown(text)
+    return _shown(f"{texts[0]}:{dtypes.short_name(literal.dtype)}{'*' if literal.aval.weak else ''}")
+
+
+def _whole_text(value: Any) -> str:
+    number = float(np.asarray(value))
+    whole = number.is_integer() and abs(number) < 1e6 and not (number == 0 and np.signbit(number))
+    return str(int(number)) if whole else ""
+
+
+def _shown(text: str) -> Shown:
+    return Shown(text, PREFIX if text.startswith("-") else ATOM - 1)
+
+
+def plain_kind(number: Number) -> str:
+    """The kind of a number as it was read; the bits of a NaN are those of a float."""
+    return "f" if isinstance(number, NanBits) else number_kind(number)
+

@@ -1,0 +1,69 @@
+"""The names of one program in the compact style: the user's own, and letters for what is bound without one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from fxgrad import dtypes
+from fxgrad.caches import cached
+from fxgrad.core.avals import Aval
+from fxgrad.core.program import Program, Var
+from fxgrad.show.forms import ATOM, Shown
+from fxgrad.show.names import RESERVED, Unique, own_names, quoted_name
+from fxgrad.show.sources import Sources
+
+_dtype_word = re.compile(r"(bool|bf16|[iuf]\d+|c\d+)")
+_letter = re.compile("[a-z]{1,2}")
+
+
+class Scope:
+    """The names of one program that is being written; `given` are those of inputs that the text around it gives."""
+
+    def __init__(self, program: Program, sources: Sources, given: Mapping[Var, str]) -> None:
+        self.names = dict(given)
+        self._unique = Unique([*given.values()])
+        for var, name in own_names(program, sources).items():
+            if var not in given:
+                taken = name in self._unique.taken - RESERVED
+                self.names[var] = self._unique(name) if taken else name
+                self._unique.taken.add(self.names[var])
+        self.named = frozenset(self.names)
+        self._letters = self._unique.letters()
+        self._longer = {name[:at] for name in self.names.values() for at in range(1, len(name)) if name[at] in ".["}
+        self._shown: dict[Var, Shown] = {}
+
+    def bind(self, var: Var) -> str:
+        """The name of a variable as it is written, a letter if it has none."""
+        if var not in self.names:
+            self.names[var] = next(self._letters)
+        return quoted_name(self.names[var])
+
+    def shown(self, var: Var) -> Shown:
+        """A variable where it is used."""
+        known = self._shown.get(var)
+        if known is None:
+            if var not in self.names:
+                return Shown(f"<unbound {var.aval}>", ATOM)  # a program that is wrong must print too
+            name = self.names[var]
+            apart = name in self._longer or _dtype_word.fullmatch(name)  # x[0] would be another name, or a type
+            known = self._shown[var] = Shown(quoted_name(name), ATOM - 1 if apart else ATOM)
+        return known
+
+    def bindings(self, variables: Iterable[Var]) -> list[str]:
+        """Names with types, one type for all in a row that have it."""
+        bound = [(self.bind(var), type_text(var.aval)) for var in variables]
+        return [name if place + 1 < len(bound) and bound[place + 1][1] == shown else f"{name}: {shown}"
+                for place, (name, shown) in enumerate(bound)]
+
+    def target(self, var: Var, first: Aval | None) -> str:
+        """What stands before `=`: a letter has no type if it is that of the first variable behind."""
+        name = self.bind(var)
+        return name if first == var.aval and _letter.fullmatch(name) else f"{name}: {type_text(var.aval)}"
+
+
+@cached("texts of types", 4096)
+def type_text(aval: Aval) -> str:
+    """A type; that of a scalar without brackets."""
+    text = repr(aval)
+    return text if dtypes.is_key(aval.dtype) else text.removesuffix("[]")

@@ -1,0 +1,37 @@
+"""Breaking a long line of program text where reading suffers least: outside of brackets, at operators and commas."""
+
+from __future__ import annotations
+
+import re
+
+_breaks = re.compile(r'"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`|[(\[]|[)\]]|, | (?=[-+*/@&|^<>=!]+ )')
+
+
+def wrapped(text: str, width: int, indent: str, start: int = 0) -> list[str]:
+    """`text` on lines of at most `width` where that can be, the further ones indented; not broken before `start`."""
+    lines = []
+    while len(text) > width:
+        place = _place(text, width, max(start, len(indent) + 8))
+        if not place:
+            break
+        lines.append(text[:place].rstrip())
+        text, start = indent + text[place:].lstrip(), 0
+    return [*lines, text]
+
+
+def _place(text: str, width: int, start: int) -> int:
+    """Where to break: at the least depth of brackets in the later part of the line, as late as can be."""
+    best, least, depth = 0, 1000, 0
+    for match in _breaks.finditer(text):
+        word = match[0]
+        if word in "([":
+            depth += 1
+        elif word in ")]":
+            depth -= 1
+        elif word[0] in '"`' or match.start() < start:
+            continue
+        elif match.start() + len(word.rstrip()) > width:
+            break
+        elif depth <= least or best < width // 2:
+            best, least = match.end(), depth
+    return best
