@@ -85,9 +85,7 @@ def keep_by_policy(policy: Callable[..., Any], known: Program, needed: Sequence[
     waiting, seen = list(needed), set(needed)
     while waiting:
         var = waiting.pop()
-        equation = maker.get(var)
-        if equation is None:
-            continue
+        equation = maker[var]  # what is no equation's is free
         if policy(equation.primitive, *(atom.aval for atom in equation.inputs), **equation.params):
             kept[var] = None
             continue

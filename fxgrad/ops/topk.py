@@ -42,7 +42,6 @@ def _descending_keys(x: Any) -> Any:
 
 
 def _top_k_numpy(x: Any, *, k: int, axis: int) -> list[Any]:
-    _top_k_abstract(Aval(x.shape, x.dtype), k=k, axis=axis)
     keys = _descending_keys(x)
     size = x.shape[axis]
     if 0 < k < size // 8:

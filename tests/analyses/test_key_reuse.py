@@ -87,6 +87,30 @@ def test_the_message_names_both_lines() -> None:
         "fxgrad.random.clone(key)")
 
 
+def test_lines_after_a_call_of_the_library() -> None:
+    """A function of the library that was walked through is not where later keys are used."""
+    def function(key: Any, other: Any) -> Any:
+        early = random.normal(key)
+        return early + random.bits(other).astype(float) + random.bits(other).astype(float)
+
+    with pytest.raises(errors.KeyReuseError) as caught:
+        check_key_reuse(function)(random.key(0), random.key(1))
+    place = f"test_key_reuse.py:{function.__code__.co_firstlineno + 2} (in function)"
+    assert f"by bits at {place}, and by bits at {place}" in str(caught.value)
+
+
+def test_batches_of_keys_as_words() -> None:
+    words = np.arange(6, dtype=np.uint32).reshape(3, 2)
+    check_key_reuse(lambda words: random.bits(words[0]) + random.bits(words[1]))(words)
+    with pytest.raises(errors.KeyReuseError):
+        check_key_reuse(lambda words: random.bits(words[2]) + random.bits(words[2]))(words)
+
+
+def test_no_keys_at_all() -> None:
+    keys = random.split(random.key(0), 3)[:0]
+    check_key_reuse(lambda keys: random.key_data(fxgrad.vmap(lambda key: random.fold_in(key, 1))(keys)))(keys)
+
+
 def right(key: Any) -> Any:
     first, second, third, last = random.split(key, 4)
     a, b = random.split(second)

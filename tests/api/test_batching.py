@@ -115,3 +115,21 @@ def test_under_jit_with_integers_and_bools() -> None:
     counts = fxgrad.jit(vmap(lambda n, b: np.where(b, n, -n)))(np.arange(3), np.array([True, False, True]))
     np.testing.assert_array_equal(counts, [0, -1, 2])
     assert counts.dtype == np.int64
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_what_is_not_batched_is_repeated_along_any_axis(size: int) -> None:
+    value = np.arange(3.0)
+    for axis in (0, 1, -1):
+        repeated = vmap(lambda x: value, out_axes=axis)(np.arange(float(size)))
+        np.testing.assert_array_equal(repeated, np.stack([value] * size, axis))
+
+
+def test_loops_and_branches_that_hand_on_what_is_batched() -> None:
+    """What every step leaves as it is may still be another in each lane."""
+    xs = np.arange(3)
+    handed = [lambda x: fxgrad.lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1]), (x, x * 2))[1],
+              lambda x: fxgrad.lax.fori_loop(0, x, lambda i, s: (s[0] + i, s[1]), (x, x * 2))[1],
+              lambda x: fxgrad.lax.cond(x > 1, lambda a, b: (a, b), lambda a, b: (a + 1, b), x, x * 2)[1]]
+    for function in handed:
+        np.testing.assert_array_equal(vmap(function)(xs), [0, 2, 4])

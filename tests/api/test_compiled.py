@@ -318,3 +318,24 @@ def test_static_numbers_of_parameters_that_have_no_keyword(function: Any) -> Non
     for addend in (1, 1, 2):
         np.testing.assert_array_equal(f(np.ones(2), addend), [1.0 + addend] * 2)
     assert jit(function, static_argnums=1).lower(np.ones(2), 1).compile()(np.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_as_a_decorator_with_options() -> None:
+    """Every option that the call has, the decorator hands on."""
+    @jit(static_argnames="times")
+    def repeated(x: Any, times: Any = 2) -> Any:
+        return x * sum(range(times))
+
+    assert repeated(2.0, times=4) == 12.0
+
+    @jit(static_argnums=1)
+    def chosen(x: Any, key: Any) -> Any:
+        return {"a": x, "b": -x}[key]
+
+    assert chosen(2.0, "b") == -2.0
+
+    @jit(donate_argnums=0, keep_unused=True, inline=True, compiler_options={})
+    def plain(x: Any, y: Any) -> Any:
+        return x + 1.0
+
+    assert "%arg1" in plain.lower(np.float32(1), np.float32(2)).as_text()

@@ -417,3 +417,28 @@ def test_what_a_rule_calls_its_function_with_counts() -> None:
         for _ in range(3):
             got, slopes = fxgrad.value_and_grad(lambda x, y: f(x, y) * 1.0, argnums=(0, 1))(2.0, 3.0)
             assert (got, *slopes) == (value, 10.0, 1.0)
+
+
+def test_rules_get_zeros_for_arguments_that_stand_still() -> None:
+    given: list[Any] = []
+
+    @fxgrad.custom_jvp
+    def f(x: Any, y: Any) -> Any:
+        return x * y
+
+    @f.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        given[:] = tangents
+        return f(*primals), tangents[0] * primals[1] + tangents[1] * primals[0]
+
+    assert fxgrad.grad(f)(2.0, 3.0) == 3.0
+    assert [tangent.shape for tangent in given] == [(), ()]
+    assert fxgrad.jvp(f, (2.0, 3.0), (1.0, 0.0))[1] == 3.0
+
+
+@pytest.mark.parametrize("make", [fxgrad.custom_jvp, fxgrad.custom_vjp])
+def test_arguments_that_the_function_has_not_are_refused(make: Any) -> None:
+    function = make(lambda x: x)
+    for arguments in ({"y": 2.0}, {"x": 2.0}):
+        with pytest.raises(TypeError):
+            function(1.0, **arguments)

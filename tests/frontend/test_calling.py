@@ -31,3 +31,9 @@ def test_a_flat_list_fits_a_program_of_containers() -> None:
         program(X)
     with pytest.raises(ArgumentError, match=re.escape("the program takes f64[2] as input 1, got f64[3]")):
         program(X, np.ones(3))
+
+
+def test_a_flat_list_fits_a_program_of_containers_that_closes_over_arrays() -> None:
+    program = fxgrad.make_program(lambda pair: pair[0] * SCALE + pair[1])((X, X))
+    assert len(program.constants) == 1
+    np.testing.assert_array_equal(program(X, X), X * SCALE + X)

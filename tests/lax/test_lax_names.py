@@ -222,6 +222,8 @@ def test_gradient_of_a_reduction() -> None:
 def test_barriers_keep_what_is_the_same_apart() -> None:
     text = fxgrad.jit(lambda x: lax.optimization_barrier((x, lax.sin(x)))).lower(F32).as_text()
     assert "optimization_barrier" in text
+    first = fxgrad.grad(lambda x, y: lax.optimization_barrier((x, y))[0], argnums=(0, 1))
+    assert first(1.0, 2.0) == (1.0, 0.0)
     value, gradient = fxgrad.value_and_grad(lambda x: lax.optimization_barrier(x) ** 2)(3.0)
     assert (float(value), float(gradient)) == (9.0, 6.0)
 

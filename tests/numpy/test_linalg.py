@@ -569,3 +569,20 @@ def test_gradients_of_determinants_of_large_and_of_nearly_singular_matrices(dtyp
         assert np.max(np.abs(derive(large) - exact)) <= tolerance * np.max(np.abs(exact))
         for matrix, got in zip(stack, fxgrad.vmap(derive)(stack), strict=True):
             np.testing.assert_allclose(got, minors(matrix), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("p", [1, -1, "fro", np.inf, -np.inf])
+def test_condition_numbers_of_singular_matrices_are_infinite(p: Any) -> None:
+    singular, regular = np.array([[1.0, 2.0], [2.0, 4.0]]), np.array([[1.0, 2.0], [3.0, 5.0]])
+    broken = np.array([[1.0, np.nan], [0.0, 1.0]])
+    for function in (fnp.linalg.cond, fxgrad.jit(fnp.linalg.cond, static_argnums=1)):
+        found = np.asarray(function(np.stack([singular, regular, broken]), p))
+        np.testing.assert_allclose(found, [np.inf, np.linalg.cond(regular, p), np.nan], rtol=1e-12)
+        assert function(singular, p) == np.inf
+
+
+def test_condition_numbers_by_singular_values_are_theirs() -> None:
+    """As in jax, of a matrix of zeros it is not a number."""
+    for p in (None, 2):
+        assert np.isnan(fnp.linalg.cond(np.zeros((2, 2)), p))
+        assert fnp.linalg.cond(np.diag([3.0, 2.0]), p) == 1.5

@@ -131,3 +131,10 @@ def test_the_default_dtype_reaches_threads() -> None:
     finally:
         fxgrad.set_default_dtype("float32")
     assert in_a_thread() == np.float32
+
+
+def test_numbers_are_numpys() -> None:
+    """Of numbers alone, whatever NumPy makes on the way."""
+    for name in ("sinc", "trunc", "nansum"):
+        assert isinstance(getattr(fnp, name)(1.5), np.generic), name
+    assert isinstance(fnp.remainder(1.5, 2.0), np.generic)

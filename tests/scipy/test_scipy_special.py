@@ -316,3 +316,8 @@ def test_few_elements_of_any_shape_are_compiled_once() -> None:
                                   np.arange(9.0) - np.arange(18.0).reshape(2, 9))
     kernel(np.ones((3, 2000)), np.ones(2000))
     assert compiled[1:] == [(32,), (3, 2000)]
+
+
+def test_polygamma_of_high_orders() -> None:
+    orders, x = np.array([12.0, 40.0, 80.0, 120.0])[:, None], np.array([9.5, 10.5, 12.5, 60.0])
+    np.testing.assert_allclose(fsp.polygamma(orders, x), scipy.special.polygamma(orders, x), rtol=1e-12)

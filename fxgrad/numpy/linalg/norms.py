@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, axes_of, axis_of, promoted_inexact, shape_of
+from fxgrad.frontend.operands import as_array, axes_of, axis_of, is_concrete, promoted_inexact, shape_of
 from fxgrad.numpy.arithmetic import divide, power
 from fxgrad.numpy.elementwise import absolute, isnan, sqrt
 from fxgrad.numpy.linalg.decompositions import eigvalsh, svdvals
@@ -142,11 +144,24 @@ def cond(x: Any, p: Any = None) -> Any:
         first, last = values[..., 0], values[..., -1]
         result = divide(last, first) if p == -2 else divide(first, last)
     else:
-        result = mul(norm(x, p, (-2, -1)), norm(inv(x), p, (-2, -1)))
+        result = mul(norm(x, p, (-2, -1)), norm(_inverse(x), p, (-2, -1)))
     if p is None or p == 2:
         return result
     unknown = logical_and(isnan(result), logical_not(any(isnan(x), (-2, -1))))
     return where(unknown, math.inf, result)
+
+
+def _inverse(x: Any) -> Any:
+    """The inverse, which is not a number where there is none; NumPy's raises there."""
+    try:
+        return inv(x)
+    except np.linalg.LinAlgError:
+        if not is_concrete(x):
+            raise
+    matrices = np.reshape(x, (-1, *shape_of(x)[-2:]))
+    if len(matrices) == 1:
+        return np.full_like(x, np.nan)
+    return np.reshape([*map(_inverse, matrices)], shape_of(x))
 
 
 def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Any:
