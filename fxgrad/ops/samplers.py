@@ -54,8 +54,8 @@ def _sampler(name: str, kernel: Callable[..., Any], result: Callable[..., DType]
         outputs = abstract(*avals, **params)
         return Cost(_FLOPS * outputs[0].size, total_bytes(avals, outputs))
 
-    primitive = register(Primitive(name=name, abstract=abstract, numpy=xla_kernels.on_cpu(xla), xla=xla, jvp=jvp,
-                                   transpose=NOT_LINEAR, batch=batch, cost=cost))
+    primitive = register(Primitive(name=name, abstract=abstract, numpy=xla_kernels.draws_on_cpu(kernel), xla=xla,
+                                   jvp=jvp, transpose=NOT_LINEAR, batch=batch, cost=cost))
     return primitive
 
 

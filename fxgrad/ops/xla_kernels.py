@@ -52,6 +52,29 @@ def elementwise_on_cpu(rule: Callable[..., Any]) -> Callable[..., Any]:
     return numpy
 
 
+def draws_on_cpu(kernel: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """The `numpy` rule of a sampler, `kernel(keys, *parameters, **params)`, whose parameters begin with the keys' axes.
+
+    Compiling takes up to a second. What is drawn from a key depends on the number of its draws alone, not on their
+    shape; so each row is laid out in a vector, and the keys are repeated to the next power of 2, unless there is one.
+    """
+    drawn = on_cpu(lambda lax, *operands, **params: [kernel(*operands, **params)])
+
+    def numpy(keys: Any, *parameters: Any, **params: Any) -> list[Any]:
+        keys = np.asarray(keys)
+        shape, count = parameters[0].shape, keys.size
+        if count == 0 or count > FEW or parameters[0].size == 0:
+            return drawn(keys, *parameters, **params)
+        if count == 1:
+            rows = [np.reshape(parameter, -1) for parameter in parameters]
+            return [drawn(keys.reshape(()), *rows, **params)[0].reshape(shape)]
+        enough = max(8, 1 << (count - 1).bit_length())
+        chosen = np.resize(np.arange(count), enough)
+        rows = [np.reshape(parameter, (count, -1))[chosen] for parameter in parameters]
+        return [drawn(keys.reshape(-1)[chosen], *rows, **params)[0][:count].reshape(shape)]
+    return numpy
+
+
 def _of_its_own(value: Any) -> Any:
     """An array that can be written to: NumPy's view of one of jax's cannot."""
     return value.copy() if isinstance(value, np.ndarray) else value
