@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import version
 
@@ -28,6 +30,13 @@ QUICK_EXAMPLES = 20
 """So many random cases a test draws in the quick tier that draws 100 in the slow one.
 
 FXGRAD_EXAMPLES=1000 in the environment has it draw 1000.
+"""
+KEPT = 300
+"""So many programs may jax have compiled before its caches are emptied, between two tests.
+
+It keeps each with what it was lowered from: a megabyte, and an MLIR context, all of which are gone through wherever one
+is asked for a type. So compiling takes the longer, the more was compiled: after 2000 programs one and a half times as
+long, and lowering three times.
 """
 
 
@@ -57,11 +66,30 @@ def fresh_tables() -> Iterator[None]:
     interning.clear()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Empties jax's caches now and then: what later tests need again is little."""
+    if compiled["programs"] >= KEPT:
+        compiled.clear()
+        sys.modules["jax"].clear_caches()
+
+
+compiled: Counter[str] = Counter()
+"""What was compiled since jax's caches were emptied."""
+
+
+def count_compiled(event: str, *_: float, **__: str | int) -> None:
+    if event.endswith("backend_compile_duration"):
+        compiled["programs"] += 1
+
+
 def pytest_collection_finish() -> None:
     """Spares the garbage collector what stays to the end: the modules and thousands of tests.
 
     Tracing makes many objects, so that it would else look through all others every few milliseconds.
     """
+    if "jax" in sys.modules:  # imported by the tests
+        sys.modules["jax"].monitoring.register_event_duration_secs_listener(count_compiled)
     gc.freeze()
     gc.enable()
     gc.set_threshold(50_000, 20, 50)
