@@ -99,13 +99,18 @@ def note_results(values: Sequence[Any], places: Sequence[str | None]) -> None:
             maker.source = maker.source._replace(results=tuple(places))
 
 
-def is_shown(tape: Tape | None) -> bool:
-    """Whether what is recorded becomes part of a program for people to read, as `make_program` gives it."""
+def shown_around(tape: Tape | None) -> Tape | None:
+    """The tape of the program for people to read, as `make_program` gives it, that what is recorded is part of."""
     if tape is None:
-        return False
+        return None
     while tape.parent is not None:
         tape = tape.parent
-    return tape.shown
+    return tape if tape.shown else None
+
+
+def is_shown(tape: Tape | None) -> bool:
+    """Whether what is recorded becomes part of a program that is shown."""
+    return shown_around(tape) is not None
 
 
 def note_called(tape: Tape, program: Program) -> None:

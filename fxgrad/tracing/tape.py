@@ -132,6 +132,7 @@ class Tape:
     scope: Mapping[str, int] = NO_AXES
     parameters: InputNames | None = None  # the names of the inputs in the function, if messages call them otherwise
     _environment: dict[Var, Any] | None = None
+    roots: dict[Any, Any] | None = None  # of what is recorded within a program that is shown
     origins: dict[Var, list[Origin]] | None = None  # noted by `fxgrad/tracing/provenance.py`
     _done = _captured_done = 0
 

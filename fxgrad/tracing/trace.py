@@ -9,7 +9,7 @@ from fxgrad import config
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
 from fxgrad.tracing import interning
-from fxgrad.tracing.provenance import is_shown
+from fxgrad.tracing.provenance import shown_around
 from fxgrad.tracing.tape import NO_AXES, InputNames, Tape, current, innermost_for
 
 
@@ -41,13 +41,12 @@ OWN = Mode(staging=True, interned=False, literals=False)
 TANGENTS = Mode(staging=False, interned=False, literals=True)
 """The linear half of a derivative: what depends on tangents, while the rest goes to the tape around."""
 WATCHED = Mode(staging=False, interned=False, literals=False)
-"""Selective, and not shared: for looking at one recording. In a program that is shown, selective ones are such: other
-code may record the same, and its lines and names are others."""
+"""Selective, and not shared: for looking at one recording."""
 
 
 def inner_mode(literals: bool) -> Mode:
-    """That of a program in a program: written where the one around is, otherwise shared, unless it is shown."""
-    return WRITTEN if literals else OWN if is_shown(current.get()) else SHARED
+    """That of a program in a program: written where the one around is, shared otherwise."""
+    return WRITTEN if literals else SHARED
 
 
 def trace(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **options: Any,
@@ -78,22 +77,51 @@ def new_tape(in_avals: Sequence[Aval], *, mode: Mode, values: Sequence[Any] | No
     speak over, sizes by name.
     """
     avals = tuple(in_avals)
-    staging, interned, literals, shown = WATCHED if mode is SELECTIVE and is_shown(current.get()) else mode
+    staging, interned, literals, shown = mode
     if interned:
         outer = current.get()
         scope = NO_AXES if outer is None else outer.scope
         settings = (staging, literals, outer is None or innermost_for(()) is None, config.default_float())
-        root = interning.root(origin, avals, {**scope, **axes} if axes else scope, settings)
+        around = shown_around(outer)
+        if around is None:
+            root = interning.root(origin, avals, {**scope, **axes} if axes else scope, settings)
+        else:
+            root = _root_within(around, name, avals, (*settings, *scope.items(), *axes.items()))
     else:
         root = interning.fresh_root(avals)
     tape = tape_class(root, staging, values, name, input_names, interned, literals, axes)
     if shown:
         tape.shown = True
-    elif not interned and is_shown(tape):
+    elif not interned and shown_around(tape) is not None:
         tape.origins = {}
     if parameters is not None:
         tape.parameters = parameters
     return tape
+
+
+def _root_within(around: Tape, function: Any, avals: Sequence[Aval], settings: tuple[Any, ...]) -> interning.Node:
+    """Where recording `function` starts in a program that is shown: at the same node if it was recorded there before.
+
+    Other programs and other closures have the names and the lines of other code.
+    """
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return interning.fresh_root(tuple(avals))
+    known = [*map(_content, function.__closure__ or ()), *(function.__defaults__ or ())]
+    key = (id(code), *map(id, known), *settings, *avals)
+    if around.roots is None:
+        around.roots = {}
+    found = around.roots.get(key)
+    if found is None:  # with what is known by its id, which must live as long
+        found = around.roots[key] = interning.fresh_root(tuple(avals)), code, known
+    return found[0]
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing was assigned yet
+        return None
 
 
 class Beginning:
