@@ -130,7 +130,7 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
         raise ArgumentError(at_user_line(f'{what}: mode={mode!r}; it must be "auto", "forward" or "reverse"'))
     check_chunk_size(what, chunk_size)
 
-    @transformation(what, fun)
+    @transformation(what, fun, argnums)
     @boundary
     def jacobian_function(*args: Any, **kwargs: Any) -> Any:
         selected = select(what, fun, argnums, args)

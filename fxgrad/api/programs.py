@@ -10,7 +10,7 @@ from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.core.avals import struct_of
 from fxgrad.core.program import Program, Signature
 from fxgrad.errors import function_name
-from fxgrad.frontend.flat import Traced, described_aval, just, parameter_names, trace_flat, with_static
+from fxgrad.frontend.flat import Traced, described_aval, just, parameter_names, title_of, trace_flat, with_static
 from fxgrad.tracebacks import boundary
 from fxgrad.tracing.trace import SHOWN
 
@@ -32,7 +32,7 @@ def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = 
     def traced_program(*args: Any, **kwargs: Any) -> Program:
         static = static_positions(static_argnums, len(args))
         traced, names, structure = trace_call("make_program", fun, args, kwargs, static)
-        signature = Signature(function_name(fun), tuple(names), structure, traced.out_tree)
+        signature = Signature(function_name(fun), tuple(names), structure, traced.out_tree, title_of(fun))
         return traced.program.replace(constants=traced.captured, signature=signature)
     return traced_program
 

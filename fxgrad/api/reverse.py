@@ -71,7 +71,7 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
     """
     differentiate = _Differentiation("grad", fun, argnums, has_aux, holomorphic, allow_int).differentiate
 
-    @transformation("grad", fun)
+    @transformation("grad", fun, argnums)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         try:
             _, result, aux = differentiate(args, kwargs)
@@ -94,7 +94,7 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
     """
     differentiate = _Differentiation("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int).differentiate
 
-    @transformation("value_and_grad", fun)
+    @transformation("value_and_grad", fun, argnums)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         try:
             value, result, aux = differentiate(args, kwargs)

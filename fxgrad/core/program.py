@@ -133,12 +133,16 @@ class Equation:
 
 
 class Signature(NamedTuple):
-    """How a program is called and shown: its name, names of inputs, and the trees of arguments and results."""
+    """How a program is called and shown: its name, names of inputs, and the trees of arguments and results.
+
+    `title` says what the function is made of, such as `grad(loss)`, if it is more than the name.
+    """
 
     name: str
     input_names: tuple[str, ...]
     in_tree: Any
     out_tree: Any
+    title: str = ""
 
 
 class Program:

@@ -30,15 +30,49 @@ def origin_of(function: Any) -> Any:
     return getattr(type(innermost).__call__, "__code__", None) if code is None and callable(innermost) else code
 
 
-def transformation(what: str, function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+class Transformed(NamedTuple):
+    """What a transformed function is made of: `what(function)`, in the arguments `argnums` where it has such."""
+
+    what: str
+    function: Any
+    argnums: Any
+
+
+def title_of(function: Any) -> str:
+    """What a program of `function` is called: `grad(loss, [weights, bias])`, `vmap(grad(loss))`, or its name.
+
+    >>> import fxgrad
+    >>> def loss(weights, bias, x):
+    ...     return weights * x + bias
+    >>> title_of(fxgrad.vmap(fxgrad.grad(loss, argnums=(0, 1))))
+    'vmap(grad(loss, [weights, bias]))'
+    """
+    made = getattr(function, "transformed", None)
+    # Somebody's own wrapper has got the attribute along with all others.
+    if type(made) is not Transformed or getattr(function, "__wrapped__", None) is not made.function:
+        return function_name(function)
+    inner = title_of(made.function)
+    if made.argnums is None or (type(made.argnums) is int and made.argnums == 0):
+        return f"{made.what}({inner})"
+    numbers = made.argnums if isinstance(made.argnums, Sequence) else [made.argnums]
+    names = parameter_names(made.function, 1 + max([0, *numbers]))
+    shown = ", ".join(names[number] if number >= 0 else str(number) for number in numbers)
+    wrt = f"[{shown}]" if isinstance(made.argnums, Sequence) else shown
+    return f"{made.what}({inner}, {wrt})"
+
+
+def transformation(what: str, function: Callable[..., Any], argnums: Any = None,
+                   ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorates the wrapper that `what(function)` returns: name, docstring and signature are the function's."""
     if not callable(function):
         raise ArgumentError(at_user_line(
             f"{what} takes a function, got a {type(function).__name__}. Write {what}(f)(x), not {what}(f(x))"))
-    try:
-        return functools.wraps(function)
-    except AttributeError:
-        return lambda wrapper: wrapper
+    def decorate(wrapper: Callable[..., Any]) -> Callable[..., Any]:
+        functools.update_wrapper(wrapper, function)
+        wrapper.transformed = Transformed(what, function, argnums)  # type: ignore[attr-defined]
+        return wrapper
+
+    return decorate
 
 
 def leaf_aval(value: Any) -> Aval | None:

@@ -37,8 +37,9 @@ class CompactWriter:
 
     def lines(self) -> list[str]:
         """The whole text."""
-        title = "" if self._main.signature is None else self._main.signature.name
-        if self._main.signature is not None and not is_title(title):
+        signature = self._main.signature
+        title = "" if signature is None else signature.title or signature.name
+        if signature is not None and not is_title(title):
             title = string_text(title)
         lines = self._program(f"program {title}".rstrip(), self._main, self.margin.head if self._source else "")
         for program, label, name in self.definitions.programs():
