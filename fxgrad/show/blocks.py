@@ -111,7 +111,7 @@ def block_of(equation: Equation) -> Block | None:
     if rebuild is None:
         return None
     regions: Sequence[Region] = equation.regions
-    if any(region.program.constants for region in regions):
+    if any(region.program.constants for region in regions) or not _alike(regions):
         return None
     shared: Roles[int] = Roles()
     parts = [_part(number, region, regions, Roles() if number else shared) for number, region in enumerate(regions)]
@@ -125,6 +125,13 @@ def block_of(equation: Equation) -> Block | None:
         if same_block(equation, fewer, rebuild):
             block = fewer
     return block if same_block(equation, block, rebuild) else None
+
+
+def _alike(regions: Sequence[Region]) -> bool:
+    """Whether each operand has one type for all the programs that take it."""
+    types: dict[int, Aval] = {}
+    return all(types.setdefault(link.place, var.aval) == var.aval for region in regions
+               for link, var in zip(region.inputs, region.program.inputs, strict=True))
 
 
 def _part(number: int, region: Region, regions: Sequence[Region], shared: Roles[int]) -> Part:

@@ -8,11 +8,15 @@ from io import StringIO
 from rich.console import Console
 from rich.text import Text
 
+from fxgrad.show.compact_color import roles
+from fxgrad.show.compact_reader import is_compact
 from fxgrad.show.tokens import KINDS
+from fxgrad.show.tokens import Text as Tokens
 
 STYLES = {
     "keyword": "bold", "title": "bold", "input": "cyan", "variable": "", "type": "green", "primitive": "blue",
-    "function": "bold blue", "parameter": "magenta", "literal": "yellow", "comment": "dim", "opaque": "red",
+    "letter": "dim", "function": "bold blue", "parameter": "magenta", "literal": "yellow", "comment": "dim",
+    "opaque": "red",
 }
 """The style of each role, in the words of rich; change them to change the colours."""
 
@@ -28,6 +32,11 @@ def highlight(text: str) -> Text:
     """Program text as rich text with the styles of `STYLES`."""
     result = Text(text)
     functions = {*_defined.findall(text)}
+    if is_compact(Tokens(text)):
+        for start, end, role in roles(text, functions):
+            if STYLES[role]:
+                result.stylize(STYLES[role], start, end)
+        return result
     words = [match for match in _words.finditer(text) if match.lastgroup != "space"]
     scopes: list[set[str]] = [set()]
     in_head = False

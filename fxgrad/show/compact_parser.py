@@ -13,6 +13,7 @@ from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
 from fxgrad.show import indices, operators  # noqa: F401  (they fill the table)
 from fxgrad.show.blocks import INPUTS, NAMES, Block, Part, blocks
 from fxgrad.show.blocks import Roles as Operands
+from fxgrad.show.expression_reader import steps
 from fxgrad.show.expressions import (
     Body,
     Call,
@@ -34,6 +35,7 @@ from fxgrad.show.literals import implied, neighbours, plain_kind
 from fxgrad.show.names import NAMES as VARIABLE_NAMES
 from fxgrad.show.notations import call_names, meaning
 from fxgrad.show.parsing import WRONG_PARAMS, Builder, nearest
+from fxgrad.show.scope import UNTYPED
 from fxgrad.show.sugar import spread
 from fxgrad.show.syntax import Binding, Reference, Use
 from fxgrad.show.text_reader import converted
@@ -88,7 +90,7 @@ class CompactBuilder(Builder):
         constants = self._constants([(Binding(target.name, self._typed(target), target.at), constant)
                                      for target, constant in syntax.captured])
         program = Program([*captured, *inputs], body.equations, outputs, len(captured), constants, signature)
-        VARIABLE_NAMES.put(program, {var: name for name, var in body.scope.items()})
+        body.note(program)
         return program
 
     @staticmethod
@@ -144,6 +146,7 @@ class _Maker:
     def __init__(self, builder: CompactBuilder, scope: dict[str, Var], equations: list[Equation]) -> None:
         self._builder, self.scope, self.equations = builder, scope, equations
         self._bound: set[Var] = set()
+        self.untyped: set[Var] = set()
 
     def bind(self, name: str, var: Var, at: int) -> Var:
         """Gives a variable its name."""
@@ -152,6 +155,11 @@ class _Maker:
         self.scope[name] = var
         self._bound.add(var)
         return var
+
+    def note(self, program: Program) -> None:
+        """Has a program be printed with the names of its text."""
+        VARIABLE_NAMES.put(program, {var: name for name, var in self.scope.items()})
+        UNTYPED.put(program, frozenset(self.untyped))
 
     def run(self, body: Body) -> list[Atom]:
         """Makes all equations of a body; returns its outputs."""
@@ -171,6 +179,8 @@ class _Maker:
             if not isinstance(var, Var) or self._is_named(var):
                 self._fail(syntax.at, "a statement gives a name to what an operation makes")
             self.bind(target.name, var, target.at)
+            if target.aval is None:
+                self.untyped.add(var)
 
     def _is_named(self, var: Var) -> bool:
         return var in self._bound
@@ -204,6 +214,10 @@ class _Maker:
     def _typed(self, number: Numeral, beside: Sequence[Aval]) -> Literal:
         aval = implied(plain_kind(number.value), beside)
         return Literal(converted(self._builder.text, [number.value], aval, number.at)[0], aval)
+
+    def _all_typed(self, form: Form | None, found: Sequence[Atom | Numeral]) -> list[Atom]:
+        known = neighbours(form, [None if isinstance(atom, Numeral | Literal) else atom.aval for atom in found])
+        return [self._typed(atom, known) if isinstance(atom, Numeral) else atom for atom in found]
 
     def _equations(self, node: Node) -> list[Any]:
         """Makes the equations of an expression; returns the results of the last."""
@@ -245,8 +259,7 @@ class _Maker:
         return self._meant(form, [self._atom(operand) for operand in operands], at)
 
     def _meant(self, form: Form, found: Sequence[Atom | Numeral], at: int) -> list[Any]:
-        known = neighbours(form, [None if isinstance(atom, Numeral | Literal) else atom.aval for atom in found])
-        atoms = [self._typed(atom, known) if isinstance(atom, Numeral) else atom for atom in found]
+        atoms = self._all_typed(form, found)
         avals = [atom.aval for atom in atoms]
         meant = meaning(form, avals, self._builder.primitives)
         if meant is None:
@@ -274,7 +287,8 @@ class _Maker:
                 operands.append(argument)
         call = self._builder.call(node)
         if call is not None:
-            return self.emit(call[0], [self._plain(argument) for argument in operands], call[1], node.at)
+            atoms = self._all_typed(None, [self._atom(operand) for operand in operands])
+            return self.emit(call[0], atoms, call[1], node.at)
         statics = tuple(argument.value for argument in node.arguments if isinstance(argument, Static))
         params = tuple(self._builder.params(node.params).items())
         form = Form("quoted" if node.quoted else "call", node.name, len(operands), statics, params)
@@ -292,7 +306,7 @@ class _Maker:
             self._fail(node.at, f"no input and no equation above has bound the name {name!r}"
                        + nearest(name, self.scope))
         found: list[Any] = [self.scope[root]]
-        for step in _steps(name[len(root):]):
+        for step in steps(name[len(root):]):
             if step == "T":
                 found = self._meant(Form("turned", "T", 1), found, node.at)
             elif isinstance(step, int):
@@ -364,17 +378,6 @@ class _Maker:
         variables = [maker.bind(each.name, Var(aval), each.at) for each, aval in given]
         outputs = maker.run(body)
         program = Program(variables, maker.equations, outputs, captured)
-        VARIABLE_NAMES.put(program, {var: name for name, var in maker.scope.items()})
+        maker.note(program)
         return program
 
-
-def _steps(rest: str) -> Iterator[Any]:
-    """What follows a name: attributes, and integers between brackets."""
-    while rest:
-        if rest[0] == "[":
-            inner, _, rest = rest[1:].partition("]")
-            yield int(inner) if inner.lstrip("-").isdigit() else inner
-        else:
-            word = rest[1:].split(".")[0].split("[")[0]
-            yield word
-            rest = rest[1 + len(word):]

@@ -81,11 +81,8 @@ class CompactReader(ExpressionReader):
         self._expect(":", "before the statements of the program")
         captured: list[tuple[Target, Constant | None]] = []
         while self._take("captured"):
-            target, = self._targets("=", "a captured value")[:1]
-            if target.aval is None:
-                self._text.fail(target.at, f"the captured value {target.name!r} has no type; "
-                                           f"write {target.name}: f32[3]")
-            captured.append((target, self._constant() if self._take("=") else None))
+            binding = self._binding("the name of a captured value")
+            captured.append((Target(*binding), self._constant() if self._take("=") else None))
         return CompactProgram(title, inputs, types, captured, self._body(), at)
 
     def _targets(self, closing: str, what: str) -> list[Target]:
@@ -176,7 +173,7 @@ class CompactReader(ExpressionReader):
 def is_compact(text: Text) -> bool:
     """Whether a text is in the compact style: after the inputs of its first program stands no brace."""
     depth = 0
-    for token in text.compact_tokens():
+    for token in text.any_tokens():
         depth += token.text in ("(", "[")
         depth -= token.text in (")", "]")
         if token.text == "{" and not depth:

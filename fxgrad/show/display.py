@@ -21,7 +21,7 @@ def render(program: Program, *, color: bool | None = None, **options: Any) -> Te
     >>> import fxgrad
     >>> program = fxgrad.make_program(lambda x: x + 1.0)(2.0)
     >>> render(program, source=False).plain.splitlines()[0]
-    'program function(x: f64*[]) {'
+    'program function(x: f64*) -> f64*:'
     """
     text = program_text(program, **options)
     styled = not os.environ.get("NO_COLOR") if color is None else color
@@ -35,10 +35,8 @@ def print_program(program: Program, *, color: bool | None = None, file: Any = No
 
     >>> import fxgrad
     >>> print_program(fxgrad.make_program(lambda x: x + 1.0)(2.0), source=False)
-    program function(x: f64*[]) {
-      a: f64*[] = add(x, 1.0)
-      return a
-    }
+    program function(x: f64*) -> f64*:
+      return x + 1.0
     """
     console = Console(file=file, force_terminal=True if color else None,
                       no_color=None if color is None else not color, highlight=False)

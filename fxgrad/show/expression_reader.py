@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from fxgrad import dtypes
@@ -13,7 +14,7 @@ from fxgrad.show.names import RESERVED
 from fxgrad.show.numbers import NanBits
 from fxgrad.show.numbers import Number as Value
 from fxgrad.show.syntax import Use
-from fxgrad.show.text_reader import Reader, plain_name, plain_number
+from fxgrad.show.text_reader import Reader, converted, plain_name, plain_number
 from fxgrad.show.tokens import Token
 
 ROLE_NAMES = ("carry", "over", "captured", "consts")
@@ -82,11 +83,17 @@ class ExpressionReader(Reader):
             token = self._token
             if self._take("["):
                 node = Index(node, self._items(), token.at)
-            elif self._is(".") and self._tokens[self._index + 1].text == "T":
-                self._index += 2
-                node = Turned(node, token.at)
+            elif self._is(".") and self._tokens[self._index + 1].text.split("[")[0].split(".")[0] == "T":
+                self._next()
+                for step in steps(f".{self._next().text}"):  # `.T[0]` is one word
+                    node = self._stepped(node, step, token.at)
             else:
                 return node
+
+    def _stepped(self, node: Node, step: Any, at: int) -> Node:
+        if step != "T" and not isinstance(step, int):
+            self._text.fail(at, "an operation or '.T' and integers between brackets are needed after an expression")
+        return Turned(node, at) if step == "T" else Index(node, (step,), at)
 
     def _primary(self) -> Node:
         token = self._token
@@ -119,6 +126,8 @@ class ExpressionReader(Reader):
         """The dtype behind a number; a star that makes it weak follows without a space."""
         if not self._take(":"):
             return None
+        if self._token.text not in SCALARS:
+            self._fail("a dtype such as f32 after a number and ':'")
         dtype = self._next()
         star = self._token
         weak = star.text == "*" and star.at == dtype.at + len(dtype.text)
@@ -157,8 +166,10 @@ class ExpressionReader(Reader):
             return node.value
         if isinstance(node, Group):
             return self._static(node.inner)
-        if not isinstance(node, Numeral) or node.aval is not None:
+        if not isinstance(node, Numeral):
             self._text.fail(node.at, "only numbers, types and tuples of them stand in a tuple")
+        if node.aval is not None:
+            return converted(self._text, [node.value], node.aval, node.at)[0]
         return plain_number(self._text, node.value, node.at)
 
     def _call(self, name: str, quoted: bool, token: Token) -> Node:
@@ -252,3 +263,15 @@ class ExpressionReader(Reader):
                     self._text.fail(at, "the bounds of a range are whole numbers")
                 parts[count] = value
         return Span(*parts)
+
+
+def steps(rest: str) -> Iterator[Any]:
+    """What follows a name in one word with it: attributes, and integers between brackets."""
+    while rest:
+        if rest[0] == "[":
+            inner, _, rest = rest[1:].partition("]")
+            yield int(inner) if inner.lstrip("-").isdigit() else inner
+        else:
+            word = rest[1:].split(".")[0].split("[")[0]
+            yield word
+            rest = rest[1 + len(word):]

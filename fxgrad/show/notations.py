@@ -90,11 +90,16 @@ def form_of(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Writ
     """How an operation is written that holds no programs: the first form that is read back as the same."""
     primitives = registry if primitive in library else {primitive.name: primitive}
     for form, order in _proposed(primitive, avals, params):
-        read = meaning(form, [avals[place] for place in order], primitives)
+        read = meaning(form, [avals[place] for place in order], primitives) if _says_all(form) else None
         if read is not None and read.primitive is primitive and same_parameters(read.params, params) and \
                 tuple(order[place] for place in read.order) == tuple(range(len(avals))):
             return form, order
     return Form("quoted", primitive.name, len(avals), (), tuple(params.items())), tuple(range(len(avals)))
+
+
+def _says_all(form: Form) -> bool:
+    """Whether types in a form are what their text says: sizes may be NumPy's integers, which are others."""
+    return all(type(size) is int for static in form.statics if isinstance(static, Aval) for size in static.shape)
 
 
 def _proposed(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Iterable[Written]:

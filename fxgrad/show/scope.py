@@ -8,13 +8,15 @@ from collections.abc import Iterable, Mapping
 from fxgrad import dtypes
 from fxgrad.caches import cached
 from fxgrad.core.avals import Aval
+from fxgrad.core.facts import Slot
 from fxgrad.core.program import Program, Var
 from fxgrad.show.forms import ATOM, Shown
 from fxgrad.show.names import RESERVED, Unique, own_names, quoted_name
 from fxgrad.show.sources import Sources
 
 _dtype_word = re.compile(r"(bool|bf16|[iuf]\d+|c\d+)")
-_letter = re.compile("[a-z]{1,2}")
+UNTYPED: Slot[frozenset[Var]] = Slot("names without types")
+"""The variables that a text which was read gives no type."""
 
 
 class Scope:
@@ -29,6 +31,7 @@ class Scope:
                 self.names[var] = self._unique(name) if taken else name
                 self._unique.taken.add(self.names[var])
         self.named = frozenset(self.names)
+        self._untyped = UNTYPED.of(program) or frozenset()
         self._letters = self._unique.letters()
         self._longer = {name[:at] for name in self.names.values() for at in range(1, len(name)) if name[at] in ".["}
         self._shown: dict[Var, Shown] = {}
@@ -59,7 +62,8 @@ class Scope:
     def target(self, var: Var, first: Aval | None) -> str:
         """What stands before `=`: a letter has no type if it is that of the first variable behind."""
         name = self.bind(var)
-        return name if first == var.aval and _letter.fullmatch(name) else f"{name}: {type_text(var.aval)}"
+        short = first == var.aval and (var not in self.named or var in self._untyped)
+        return name if short else f"{name}: {type_text(var.aval)}"
 
 
 @cached("texts of types", 4096)

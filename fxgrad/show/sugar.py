@@ -30,6 +30,9 @@ def sugared(form: Form, equation: Equation, operands: Sequence[Shown], given: Ma
     ready = given.get(last) if isinstance(last, Var) else None
     if ready is None:
         return None
+    shapes = [static for static in form.statics + ready.form.statics if type(static) is tuple]
+    if any(type(size) is not int for shape in shapes for size in shape):
+        return None
     ranges = ready.form.kind == "index" and all(isinstance(item, Span) for item in ready.form.statics)
     if len(operands) == 1 and ranges and _is_reshape(form):
         items = _with_integers(ready.form.statics, ready.avals[0].shape, ready.var.aval.shape, equation.params["shape"])

@@ -33,7 +33,7 @@ CONSTANT_LIMIT = 1000
 Style = OneOf["compact", "equations"]
 
 
-def program_text(program: Program, *, style: Style = "equations", source: bool = True, unfold: bool = False,
+def program_text(program: Program, *, style: Style = "compact", source: bool = True, unfold: bool = False,
                  color: bool = False, constants: bool | int = CONSTANT_LIMIT, width: int = WIDTH) -> str:
     """`program` as text, which `parse` reads back as an equal program.
 
@@ -51,11 +51,17 @@ def program_text(program: Program, *, style: Style = "equations", source: bool =
     ...     total = x + y
     ...     return total * 2.0
     >>> print(program_text(fxgrad.make_program(f)(1.0, 2.0), source=False))
+    program f(x, y: f64*) -> f64*:
+      total: f64* = x + y
+      return total * 2.0
+    >>> print(program_text(fxgrad.make_program(f)(1.0, 2.0), style="equations", source=False))
     program f(x: f64*[], y: f64*[]) {
       total: f64*[] = add(x, y)
       a: f64*[] = mul(total, 2.0)
       return a
     }
+
+    Raises `ValueError` for a style that there is not.
     """
     limit = int(constants) if not isinstance(constants, bool) else (1 << 62 if constants else -1)
     shown = unfold_calls(program) if unfold else program

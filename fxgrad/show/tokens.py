@@ -53,13 +53,17 @@ class Text:
         tokens = self._found(_compact_tokens)
         return [*tokens, tokens[-1], tokens[-1]]
 
-    def _found(self, pattern: re.Pattern[str]) -> list[Token]:
+    def any_tokens(self) -> list[Token]:
+        """Those of the compact style, also such that have no meaning."""
+        return self._found(_compact_tokens, strict=False)
+
+    def _found(self, pattern: re.Pattern[str], strict: bool = True) -> list[Token]:
         tokens: list[Token] = []
         for match in pattern.finditer(self.text):
             kind = match.lastgroup
             if kind is None:
                 break
-            if kind == "wrong":
+            if kind == "wrong" and strict:
                 self.fail(match.start(kind), f"{match[kind]!r} has no meaning here")
             tokens.append(Token(kind, match[kind], match.start(kind)))
         return [*tokens, Token("end", "", len(self.text.rstrip()))]

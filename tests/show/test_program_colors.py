@@ -103,3 +103,34 @@ def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("text", ["", "}", "program", "where", "captured", "x: f32[", "$ $ program f(x"])
 def test_any_text_can_be_coloured(text: str) -> None:
     assert highlight(text).plain == text
+
+
+COMPACT = """\
+program grad(loss)(params.w, x: f32[3]):  # model.py
+  captured scale: f32 = 2.0
+  h: f32[3] = tanh(params.w * x)  # 12
+  a = h * scale
+  state: f32[3], ys: f32[2,3] = scan(carry(state=a), captured(x), length=2):
+    b: f32[3] = where(state > 0.5, state, x)
+    return b, b
+  return sum(state, axis=0), squares(ys)
+
+where squares(h: f32[2,3]) -> f32[2,3]:
+  return h ** 2"""
+
+
+@pytest.mark.parametrize(("word", "roles"), [
+    ("program", ["keyword"]), ("where", ["primitive", "keyword"]), ("loss", ["title"]), ("grad", ["title"]),
+    ("params.w", ["input", "input"]), ("x", ["input"] * 4), ("scale", ["input", "input"]), ("f32[3]", ["type"] * 4),
+    ("h", ["letter", "letter", "input", "input"]), ("a", ["letter", "letter"]), ("tanh", ["primitive"]),
+    ("scan", ["primitive"]), ("carry", ["keyword"]), ("length", ["parameter"]), ("axis", ["parameter"]),
+    ("squares", ["function", "function"]), ("2.0", ["literal"]), ("# model.py", ["comment"]), ("b", ["letter"] * 3),
+])
+def test_roles_in_compact_text(word: str, roles: list[str]) -> None:
+    found = styles(word, COMPACT)
+    assert found == [STYLES[role] if role else "" for role in roles]
+
+
+def test_compact_colours_change_no_character() -> None:
+    assert highlight(COMPACT).plain == COMPACT
+    assert parse(COMPACT).signature is not None

@@ -15,9 +15,9 @@ from fxgrad.control.call import named
 from fxgrad.core.program import Program, Signature, Var
 from fxgrad.ops.arithmetic import add, mul, neg
 from fxgrad.ops.trigonometric import sin, tanh
-from fxgrad.show import parse, program_text
+from fxgrad.show import parse
 from fxgrad.tracing.tape import bind
-from tests.support.show_programs import SCALAR, keep_p, user_primitive
+from tests.support.show_programs import SCALAR, equations_text, keep_p, user_primitive
 
 LEVEL = np.array([1.0, 2.0], np.float32)
 OTHER = np.array([3.0, 4.0], np.float32)
@@ -26,7 +26,7 @@ split_p = user_primitive("halves", lambda x: [x, x])
 
 def names(function: Callable[..., Any], *args: Any) -> list[str]:
     """The names of the results of all equations, in order."""
-    text = program_text(make_program(function)(*(args or (1.0, 2.0))), source=False)
+    text = equations_text(make_program(function)(*(args or (1.0, 2.0))), source=False)
     return [line.split(":")[0].strip() if line.count(":") == 1 or " = " in line else line
             for line in text.split("\n}")[0].splitlines()[1:] if " = " in line and not line.startswith("  captured ")]
 
@@ -114,7 +114,7 @@ def test_several_results() -> None:
         pair = halves(y)
         return low, high, pair
 
-    text = program_text(make_program(function)(1.0, 2.0), source=False)
+    text = equations_text(make_program(function)(1.0, 2.0), source=False)
     assert "low: f64*[], high: f64*[] = halves(x)" in text
     assert "pair[0]: f64*[], pair[1]: f64*[] = halves(y)" in text
 
@@ -190,7 +190,7 @@ def test_a_derivative_takes_no_name_of_a_value_that_is_not_computed() -> None:
 
 def test_the_variable_that_a_program_is_assigned_to_is_none_of_it() -> None:
     program = make_program(grad(lambda x: sin(x)))(1.0)
-    assert "program:" not in str(program)
+    assert "program:" not in equations_text(program)
 
 
 def test_words_of_the_text_form_are_no_names() -> None:
@@ -201,13 +201,13 @@ def test_words_of_the_text_form_are_no_names() -> None:
 
     program = make_program(function)(1.0, 2.0)
     assert names(function) == ["captured_1", "nan_1"]
-    assert "`inf`: f64*[]" in str(program)
-    assert program_text(parse(str(program))) == program_text(program, source=False)
+    assert "`inf`: f64*[]" in equations_text(program)
+    assert equations_text(parse(equations_text(program))) == equations_text(program, source=False)
 
 
 def test_letters_skip_what_is_taken_and_keywords() -> None:
     variables = [Var(SCALAR) for _ in range(800)]
-    text = str(Program(variables, [], []))
+    text = equations_text(Program(variables, [], []))
     found = [line.split(":")[0] for line in text.replace(",", "\n").split("(")[1].split(")")[0].split()]
     found = [name for name in found if name and "[" not in name]
     assert found[:3] == ["a", "b", "c"]
@@ -222,24 +222,25 @@ def test_captured_values_are_called_as_in_the_code() -> None:
     def function(x: Any) -> Any:
         return add(mul(x, LEVEL), inner)
 
-    assert [line.split(":")[0].strip() for line in str(make_program(function)(np.float32(1.0))).splitlines()[1:3]] == [
+    lines = equations_text(make_program(function)(np.float32(1.0))).splitlines()
+    assert [line.split(":")[0].strip() for line in lines[1:3]] == [
         "captured LEVEL", "captured inner"]
 
 
 def test_captured_values_in_doubt_get_letters() -> None:
-    assert "captured a: f32[2]" in str(make_program(lambda x: bind(keep_p, x, LEVEL, OTHER)[0])(1.0))
+    assert "captured a: f32[2]" in equations_text(make_program(lambda x: bind(keep_p, x, LEVEL, OTHER)[0])(1.0))
 
 
 def test_a_signature_that_repeats_a_name() -> None:
     inputs = [Var(SCALAR), Var(SCALAR)]
     program = Program(inputs, [], inputs, signature=Signature("f", ("x", "x"), None, None))
-    assert str(program).splitlines()[0] == "program f(x: f32[], x_1: f32[]) {"
+    assert equations_text(program).splitlines()[0] == "program f(x: f32[], x_1: f32[]) {"
 
 
 def test_code_without_a_file() -> None:
     namespace: dict[str, Any] = {"sin": sin}
     exec(compile("def function(x):\n    y = sin(x)\n    return y\n", "<nowhere>", "exec"), namespace)
-    assert program_text(make_program(namespace["function"])(1.0)) == """\
+    assert equations_text(make_program(namespace["function"])(1.0)) == """\
 program function(x: f64*[]) {
   a: f64*[] = sin(x)  # <nowhere>:2
   return a
@@ -252,7 +253,7 @@ def test_a_file_that_cannot_be_looked_up(monkeypatch: pytest.MonkeyPatch) -> Non
 
     program = make_program(lambda x: sin(x))(1.0)
     monkeypatch.setattr("linecache.getlines", getlines)
-    assert "a: f64*[] = sin(x)  # test_variable_names.py:" in str(program)
+    assert "a: f64*[] = sin(x)  # test_variable_names.py:" in equations_text(program)
 
 
 @pytest.mark.parametrize("content", ["def (", "x = 1\n", "\0"])
@@ -261,7 +262,7 @@ def test_a_file_that_changed_or_does_not_parse(content: str, tmp_path: Any) -> N
     path.write_text(content)
     namespace: dict[str, Any] = {"sin": sin}
     exec(compile("def function(x):\n    y = sin(x)\n    return y\n", str(path), "exec"), namespace)
-    assert "a: f64*[] = sin(x)  # model?.py:2" in str(make_program(namespace["function"])(1.0))
+    assert "a: f64*[] = sin(x)  # model?.py:2" in equations_text(make_program(namespace["function"])(1.0))
 
 
 def test_names_inside_library_calls_are_those_of_the_library() -> None:
@@ -270,5 +271,5 @@ def test_names_inside_library_calls_are_those_of_the_library() -> None:
         middle = sin(x)
         return neg(middle)
 
-    text = program_text(make_program(lambda x: inside(x))(1.0), source=False)
+    text = equations_text(make_program(lambda x: inside(x))(1.0), source=False)
     assert "  middle: f64*[] = sin(x)" in text

@@ -86,6 +86,11 @@ def with_constant(value: Any) -> Program:
     return Program([var], [], [var], 1, [value], Signature("f", (), None, None))
 
 
+def equations_text(program: Program, **options: Any) -> str:
+    """The text with one operation a line, which says all there is to say: transformations are compared by it."""
+    return program_text(program, style="equations", **options)
+
+
 def assert_round_trips(program: Program, **options: Any) -> None:
     """Text, JSON and pickle give back an equal program, which prints as the first one did."""
     text = program_text(program, style="equations", constants=True, **options)
