@@ -48,7 +48,7 @@ def without_source() -> Iterator[None]:
 class sources:  # noqa: N801  (used as `with sources() as at: at(equation)`)
     """While a program is walked: `at(equation)` gives what is recorded next the place of that equation.
 
-    `part` is what is made, if it is not a part of what that equation belongs to: "forward" or "backward".
+    `part` is what is made, "forward" or "backward"; by default what is made around, or else what that equation is of.
     """
 
     __slots__ = ("_outer", "_part")
@@ -57,8 +57,8 @@ class sources:  # noqa: N801  (used as `with sources() as at: at(equation)`)
         self._part = part
 
     def __enter__(self) -> Callable[[Equation], None]:
-        outer, part = equation_source.get(), self._part
-        self._outer = outer
+        outer = self._outer = equation_source.get()
+        part = self._part or (None if outer is None else outer.part)
 
         def at(equation: Equation) -> None:
             source = equation.source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from fxgrad import config
@@ -96,7 +96,9 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
             extra.append(more)
             return outputs
 
-        with nothing_collected(), without_source(), consulting() as consulted:
+        # What is derived of a program without lines, such as the library's, serves more than one line as well.
+        has_lines = any(equation.source is not None for equation in program.equations)
+        with nothing_collected(), nullcontext() if has_lines else without_source(), consulting() as consulted:
             recorded, captured = trace(record, [*in_avals, *known_avals], mode=WRITTEN,
                                        name="a derived program", tape_class=SimplifyingTape)
             derived = Derived(without_dead_code(recorded), captured, extra[0], consulted)

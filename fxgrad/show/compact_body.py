@@ -72,7 +72,7 @@ class Body:
 
     def statements(self) -> list[Statement]:
         """All of them, `return` at the end."""
-        headings = sections(self._program)
+        headings = sections(self._program) if self._writer.shows_source else {}
         for number, equation in enumerate(self._program.equations):
             if number in headings:
                 self._flush(len(self._ready))

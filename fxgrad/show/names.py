@@ -158,15 +158,16 @@ def _name_by_origins(var: Var, origins: Sequence[Origin], names: dict[Var, Name]
     """Names `var`, if it has no name yet, by the first of what it is. A primal value is called nobody's derivative."""
     if var in names:
         return
+    is_primal = any(origin.role == PRIMAL for origin in origins)
     for origin in origins:
+        if is_primal and origin.role != PRIMAL:
+            continue
         name = wanted_names(origin.program, sources).get(origin.var)
         if name is not None and (not name.is_shared or origin.role in (PRIMAL, TANGENT)):
             named = _named_as(origin.role, name)
             equal = any(other.program is origin.program and other.role == origin.role and other.var is not origin.var
                         for other in origins)
             names[var] = named._replace(is_shared=named.is_shared or equal)
-            return
-        if origin.role == PRIMAL:
             return
 
 
