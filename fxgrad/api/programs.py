@@ -8,11 +8,9 @@ from typing import Any
 from fxgrad import tree
 from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.core.avals import struct_of
-from fxgrad.core.program import Program, Signature
-from fxgrad.errors import function_name
-from fxgrad.frontend.flat import Traced, described_aval, just, parameter_names, title_of, trace_flat, with_static
+from fxgrad.core.program import Program
+from fxgrad.frontend.calling import program_of_call, trace_call
 from fxgrad.tracebacks import boundary
-from fxgrad.tracing.trace import SHOWN
 
 
 def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()) -> Callable[..., Program]:
@@ -31,29 +29,8 @@ def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = 
     @boundary
     def traced_program(*args: Any, **kwargs: Any) -> Program:
         static = static_positions(static_argnums, len(args))
-        traced, names, structure = trace_call("make_program", fun, args, kwargs, static)
-        signature = Signature(function_name(fun), tuple(names), structure, traced.out_tree, title_of(fun))
-        return traced.program.replace(constants=traced.captured, signature=signature)
+        return program_of_call("make_program", fun, args, kwargs, static)
     return traced_program
-
-
-def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-               static: set[int] = frozenset()) -> tuple[Traced, list[str], Any]:  # type: ignore[assignment]
-    """Traces a call without values, as `jit` does: the traced call, names of inputs, tree of the arguments."""
-    dynamic = tuple(arg for position, arg in enumerate(args) if position not in static)
-    leaves, structure = tree.flatten((dynamic, kwargs))
-    roots = parameter_names(fun, len(args))
-    names = [name for position, arg in enumerate(args) if position not in static
-             for name in tree.leaf_names(arg, roots[position])]
-    names += [name for key in sorted(kwargs) for name in tree.leaf_names(kwargs[key], key)]
-    avals = [described_aval(leaf, what, just(name)) for leaf, name in zip(leaves, names, strict=True)]
-
-    def call(*tracers: Any) -> Any:
-        given, keywords = tree.unflatten(structure, tracers)
-        return fun(*with_static(args, static, given), **keywords)
-
-    traced = trace_flat(call, avals, what, fun, mode=SHOWN, names=lambda: names)
-    return traced, names, structure
 
 
 @boundary

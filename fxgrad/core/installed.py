@@ -42,6 +42,12 @@ class Presenter(Protocol):
     def check(self, program: Program) -> None:
         """Raises `ProgramError` if the program is not one."""
 
+    def html(self, program: Program) -> str:
+        """What notebooks show."""
+
+    def difference(self, program: Program, other: Program) -> Any:
+        """What `other` does differently: something that prints, and is false where there is nothing."""
+
     def python(self, program: Program, source: bool) -> str:
         """A Python file that computes the program with NumPy alone."""
 

@@ -220,6 +220,29 @@ class Program:
     def __reduce__(self) -> Any:
         return installed.presenter.reduce(self)
 
+    def _repr_html_(self) -> str:
+        return installed.presenter.html(self)
+
+    def diff(self, other: Program) -> Any:
+        """What `other` does differently: its lines, which print with `-` and `+`; false if the programs are equal.
+
+        Equations are compared by what they compute and not by where they stand, so that what only moved, or depends on
+        what changed, is no change itself. Names alone make no difference.
+
+        >>> import fxgrad, numpy as np
+        >>> before = fxgrad.make_program(lambda x: np.sum(np.sin(x) * 2.0))(np.ones(3))
+        >>> after = fxgrad.make_program(lambda x: np.sum(np.cos(x) * 2.0))(np.ones(3))
+        >>> print(before.diff(after))
+          x: f64[3]
+        - a: f64[3] = sin(x)
+        + a: f64[3] = cos(x)
+          b: f64[3] = mul(a, 2.0)
+          ...
+        >>> len(before.diff(before))
+        0
+        """
+        return installed.presenter.difference(self, other)
+
     def to_python(self, *, source: bool = True) -> str:
         """The text of a Python file that imports NumPy alone and has one public function, which computes this program.
 

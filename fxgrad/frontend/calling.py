@@ -1,18 +1,19 @@
-"""Calling a program as a function: on containers like those it was traced with."""
+"""Calls of functions as programs, and calls of programs as functions, on containers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from fxgrad import tree
 from fxgrad.core.avals import plain
-from fxgrad.core.program import Program
-from fxgrad.errors import ArgumentError, TreeError, at_user_line
-from fxgrad.frontend.flat import described_aval, just
+from fxgrad.core.program import Program, Signature
+from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
+from fxgrad.frontend.flat import Traced, described_aval, just, parameter_names, title_of, trace_flat, with_static
 from fxgrad.tracing.apply import apply_program
+from fxgrad.tracing.trace import SHOWN
 
 
 def call_program(program: Program, args: tuple[Any, ...]) -> Any:
@@ -50,3 +51,30 @@ def _typed(program: Program, values: Sequence[Any]) -> list[Any]:
                 "or convert with x.astype(...)"))
         result.append(value)
     return result
+
+
+def program_of_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+                    static: Collection[int] = ()) -> Program:
+    """The closed program of a call, for the function `what`; the arguments at `static` are passed as they are."""
+    traced, names, structure = trace_call(what, fun, args, kwargs, static)
+    signature = Signature(function_name(fun), tuple(names), structure, traced.out_tree, title_of(fun))
+    return traced.program.replace(constants=traced.captured, signature=signature)
+
+
+def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+               static: Collection[int] = ()) -> tuple[Traced, list[str], Any]:
+    """Traces a call without values, as `jit` does: the traced call, names of inputs, tree of the arguments."""
+    dynamic = tuple(arg for position, arg in enumerate(args) if position not in static)
+    leaves, structure = tree.flatten((dynamic, kwargs))
+    roots = parameter_names(fun, len(args))
+    names = [name for position, arg in enumerate(args) if position not in static
+             for name in tree.leaf_names(arg, roots[position])]
+    names += [name for key in sorted(kwargs) for name in tree.leaf_names(kwargs[key], key)]
+    avals = [described_aval(leaf, what, just(name)) for leaf, name in zip(leaves, names, strict=True)]
+
+    def call(*tracers: Any) -> Any:
+        given, keywords = tree.unflatten(structure, tracers)
+        return fun(*with_static(args, static, given), **keywords)
+
+    traced = trace_flat(call, avals, what, fun, mode=SHOWN, names=lambda: names)
+    return traced, names, structure

@@ -2,85 +2,39 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Collection
 from io import StringIO
 
 from rich.console import Console
 from rich.text import Text
 
-from fxgrad.show.compact_color import roles
-from fxgrad.show.compact_reader import is_compact
-from fxgrad.show.tokens import KINDS
-from fxgrad.show.tokens import Text as Tokens
+from fxgrad.core.program import Program, inner_first
+from fxgrad.show.names import own_names, quoted_name
+from fxgrad.show.roles import structure
+from fxgrad.show.sources import Sources
 
 STYLES = {
-    "keyword": "bold", "title": "bold", "input": "cyan", "variable": "", "type": "green", "primitive": "blue",
-    "letter": "dim", "function": "bold blue", "parameter": "magenta", "literal": "yellow", "comment": "dim",
+    "keyword": "bold", "title": "bold", "input": "bold cyan", "variable": "bold", "letter": "dim", "type": "green",
+    "primitive": "blue", "function": "bold blue", "parameter": "magenta", "literal": "yellow", "comment": "dim",
     "opaque": "red",
 }
-"""The style of each role, in the words of rich; change them to change the colours."""
-
-_words = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in KINDS.items()))
-_ROLES = {"comment": "comment", "type": "type", "number": "literal", "string": "literal", "ellipsis": "literal",
-          "opaque": "opaque", "data": "literal"}
-_KEYWORDS = ("program", "captured", "return", "where")
-_CONSTANTS = ("True", "False", "None", "nan", "inf", "complex", "full")
-_defined = re.compile(r"^where ([^\W\d]\w*)", re.MULTILINE)
+"""The style of each role, in the words of rich; change them to change the colours. Names of the user's are strong,
+letters in the place of names faint."""
 
 
-def highlight(text: str) -> Text:
-    """Program text as rich text with the styles of `STYLES`."""
+def highlight(text: str, named: Collection[str] | None = None) -> Text:
+    """Program text as rich text with the styles of `STYLES`; `named` as for `structure`."""
     result = Text(text)
-    functions = {*_defined.findall(text)}
-    if is_compact(Tokens(text)):
-        for start, end, role in roles(text, functions):
-            if STYLES[role]:
-                result.stylize(STYLES[role], start, end)
-        return result
-    words = [match for match in _words.finditer(text) if match.lastgroup != "space"]
-    scopes: list[set[str]] = [set()]
-    in_head = False
-    for index, match in enumerate(words):
-        following = words[index + 1][0] if index + 1 < len(words) else ""
-        role = _ROLES.get(match.lastgroup or "", "")
-        if match.lastgroup in ("name", "quoted"):
-            role = _role(match[0], following, words[index - 1][0] if index else "", functions)
-            if role == "keyword" and match[0] == "program":
-                scopes.append(set())
-                in_head = True
-            elif role == "binding":
-                # A captured value is an input too.
-                if in_head or words[index - 1][0] == "captured":
-                    scopes[-1].add(match[0])
-                role = "variable"
-            if role == "variable" and match[0] in scopes[-1]:
-                role = "input"
-        elif match[0] == "{":
-            in_head = False
-        elif match[0] == "}" and len(scopes) > 1:
-            scopes.pop()
-        if STYLES.get(role):
-            result.stylize(STYLES[role], match.start(), match.end())
+    for word in structure(text, named).words:
+        if STYLES.get(word.role):
+            result.stylize(STYLES[word.role], word.start, word.end)
     return result
 
 
-def _role(word: str, following: str, preceding: str, functions: set[str]) -> str:
-    """What a name is, told by its neighbours."""
-    if preceding == "program" and following == "(":
-        return "title"
-    if word in _KEYWORDS:
-        return "keyword"
-    if word in _CONSTANTS:
-        return "literal"
-    if preceding == ":":
-        return "type"  # of a literal
-    if following == "(" or preceding == "where":
-        return "function" if word in functions else "primitive"
-    if following == "=":
-        return "parameter"
-    if following == ":":
-        return "binding"
-    return "primitive" if following in functions and preceding == "=" else "variable"
+def names_of(program: Program) -> set[str]:
+    """The names in the text of a program that are no letters: those of users', as they stand in the text."""
+    sources = Sources()
+    return {quoted_name(name) for inner in inner_first(program) for name in own_names(inner, sources).values()}
 
 
 def ansi(text: str) -> str:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fxgrad.core.program import Program
-from fxgrad.show.color import highlight
+from fxgrad.show.color import highlight, names_of
 from fxgrad.show.text_writer import WIDTH, program_text
 
 
@@ -25,7 +25,7 @@ def render(program: Program, *, color: bool | None = None, **options: Any) -> Te
     """
     text = program_text(program, **options)
     styled = not os.environ.get("NO_COLOR") if color is None else color
-    return highlight(text) if styled else Text(text)
+    return highlight(text, names_of(program)) if styled else Text(text)
 
 
 def print_program(program: Program, *, color: bool | None = None, file: Any = None, **options: Any) -> None:

@@ -9,7 +9,9 @@ from rich.text import Text
 from fxgrad.core.program import Program
 from fxgrad.frontend.calling import call_program
 from fxgrad.show.checking import checked
+from fxgrad.show.difference import Difference, difference
 from fxgrad.show.display import render
+from fxgrad.show.html import program_html
 from fxgrad.show.pickled import reduced
 from fxgrad.show.python.writer import python_text
 from fxgrad.show.text_writer import program_text
@@ -29,6 +31,12 @@ class Presenter:
 
     def check(self, program: Program) -> None:
         checked(program)
+
+    def html(self, program: Program) -> str:
+        return program_html(program)
+
+    def difference(self, program: Program, other: Program) -> Difference:
+        return difference(program, other)
 
     def python(self, program: Program, source: bool) -> str:
         return python_text(program, source=source)

@@ -20,7 +20,7 @@ from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Cost, Primitive
 from fxgrad.core.program import Equation, Program, Source, inner_first
 from fxgrad.errors import UnsupportedError
-from fxgrad.show import equal
+from fxgrad.show import equal, program_text
 from fxgrad.show.pickled import RecordedCode
 from fxgrad.tracing.tape import bind
 from tests.samples import Sample, all_samples
@@ -116,6 +116,7 @@ def test_programs_come_back(name: str) -> None:
     again = through_pickle(program)
     assert equal(again, program) or "rule=" in str(program)  # each program of one has a rule of its own
     assert str(again) == str(program)  # with names and lines
+    assert program_text(again, style="compact") == program_text(program, style="compact")
     assert again.signature == program.signature
     assert_same_bits(again(*args), program(*args))  # in the containers of the function
     assert again.check() is again

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import fxgrad
 from fxgrad.show import parse, print_program, program_text, render
 from fxgrad.show.color import STYLES, highlight
+from fxgrad.show.roles import VARIABLES, structure
 
 TEXT = """\
 program loss(params.w: f32[3], `argument 0`: f32[]) {
@@ -51,7 +53,7 @@ def styles(word: str, text: str = TEXT) -> list[str]:
     ("checkpoint", ["primitive"]),
     ("name", ["parameter"]),
     ('"block"', ["literal"]),
-    ("h", ["variable", "variable", "variable", "input", "input"]),
+    ("h", ["letter", "letter", "letter", "input", "input"]),  # nothing in the text says that it is a name
     ("return", ["keyword", "keyword"]),
     ("program", ["keyword", "keyword"]),
     ("# model.py:12", ["comment"]),
@@ -59,6 +61,70 @@ def styles(word: str, text: str = TEXT) -> list[str]:
 ])
 def test_roles(word: str, roles: list[str]) -> None:
     assert styles(word) == [STYLES[role] for role in roles]
+
+
+COMPACT = """\
+program grad(loss, [w])(w, x: f32[3], `argument 0`: f32):  # model.py
+  captured scale: f32[3] = [1.0, 2.0, 3.0]
+  last: f32, b: f32[3] = scan(carry(c=x[0], total=0.0), over(v=w.T), consts(scale),  # 12
+      reverse=True):
+    grown = tanh(c * v + squares(scale))
+    return grown, total, grown.reshape((1,), axis=0)
+  a: f32 = cond(i32(last > 0), x=last):
+    0: return sin(x)
+    1(captured(y=b)):
+      h = y * 2.0:f32
+      return h[1, :2]
+  return a + b[1:], x
+
+where squares(x: f32[3]) -> f32[3]:
+  return x ** 2"""
+
+
+@pytest.mark.parametrize(("word", "roles"), [
+    ("grad", ["title"]), ("w", ["title", "input", "input"]), ("`argument 0`", ["input"]),
+    ("x", ["input", "input", "letter", "letter", "input", "input", "input"]),
+    ("scale", ["input", "input", "input"]), ("last", ["variable"] * 3), ("b", ["letter", "letter", "letter"]),
+    ("c", ["letter", "letter"]), ("total", ["variable", "variable"]), ("grown", ["variable"] * 3),
+    ("scan", ["primitive"]), ("carry", ["keyword"]), ("reverse", ["parameter"]), ("axis", ["parameter"]),
+    ("squares", ["function", "function"]), ("tanh", ["primitive"]),
+    ("# 12", ["comment"]), ("where", ["keyword"]), ("i32", ["primitive"]), ("return", ["keyword"] * 5),
+    ("h", ["letter", "letter"]),
+])
+def test_roles_of_the_compact_style(word: str, roles: list[str]) -> None:
+    assert styles(word, COMPACT) == [STYLES[role] for role in roles]
+
+
+def test_variables_of_the_compact_style_belong_to_their_programs() -> None:
+    """The program of a name is the innermost one that has bound it."""
+    found = [(COMPACT[word.start:word.end], word.scope, word.binds) for word in structure(COMPACT).words
+             if word.role in VARIABLES and COMPACT[word.start:word.end] in ("x", "c", "y", "scale", "h")]
+    assert found == [
+        ("x", 1, True), ("scale", 1, True), ("c", 2, True), ("x", 1, False), ("scale", 1, False), ("c", 2, False),
+        ("scale", 1, False), ("x", 3, True), ("x", 3, False), ("y", 5, True), ("h", 5, True), ("y", 5, False),
+        ("h", 5, False), ("x", 1, False), ("x", 6, True), ("x", 6, False)]
+
+
+def test_what_folds() -> None:
+    """From the end of a head's line to the end of the last line of the program."""
+    lines = [(COMPACT[begin:].lstrip("\n").split("\n")[0].strip(), COMPACT[:end].rpartition("\n")[2].strip())
+             for begin, end in structure(COMPACT).folds]
+    assert lines == [
+        ("grown = tanh(c * v + squares(scale))", "return grown, total, grown.reshape((1,), axis=0)"),
+        ("0: return sin(x)", "return h[1, :2]"), ("h = y * 2.0:f32", "return h[1, :2]"),
+        ("return x ** 2", "return x ** 2")]
+    assert [TEXT[begin:end].strip() for begin, end in structure(TEXT).folds] == [
+        "b: f32[] = reduce_sum(h, axes=(0,))\n  return b"]
+
+
+def test_names_of_users_are_strong_however_short() -> None:
+    def square(x):
+        h = x * 2.0
+        return h * h
+
+    text = render(fxgrad.make_program(square)(1.0), color=True, source=False, style="equations")
+    found = {text.plain[span.start:span.end]: str(span.style) for span in text.spans}
+    assert (found["h"], found["a"]) == (STYLES["variable"], STYLES["letter"])
 
 
 def plain(text: str) -> str:
@@ -100,12 +166,14 @@ def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not render(program, color=False).spans
 
 
-@pytest.mark.parametrize("text", ["", "}", "program", "where", "captured", "x: f32[", "$ $ program f(x"])
+@pytest.mark.parametrize("text", [
+    "", "}", "program", "where", "captured", "x: f32[", "$ $ program f(x", "program f(x):\n", "program f(x):\n = :",
+    "program f(x: f32):\n  a = b(:\n c", "where f", "program f(x):\n    : :\n  =\n:"])
 def test_any_text_can_be_coloured(text: str) -> None:
     assert highlight(text).plain == text
 
 
-COMPACT = """\
+SHORT = """\
 program grad(loss)(params.w, x: f32[3]):  # model.py
   captured scale: f32 = 2.0
   h: f32[3] = tanh(params.w * x)  # 12
@@ -127,10 +195,10 @@ where squares(h: f32[2,3]) -> f32[2,3]:
     ("squares", ["function", "function"]), ("2.0", ["literal"]), ("# model.py", ["comment"]), ("b", ["letter"] * 3),
 ])
 def test_roles_in_compact_text(word: str, roles: list[str]) -> None:
-    found = styles(word, COMPACT)
+    found = styles(word, SHORT)
     assert found == [STYLES[role] if role else "" for role in roles]
 
 
 def test_compact_colours_change_no_character() -> None:
-    assert highlight(COMPACT).plain == COMPACT
-    assert parse(COMPACT).signature is not None
+    assert highlight(SHORT).plain == SHORT
+    assert parse(SHORT).signature is not None
