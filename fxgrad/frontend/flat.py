@@ -38,6 +38,10 @@ class Transformed(NamedTuple):
     argnums: Any
 
 
+_CONVERSIONS = frozenset({"from_jax", "to_jax"})
+"""What changes who calls a function, and not what it computes."""
+
+
 def title_of(function: Any) -> str:
     """What a program of `function` is called: `grad(loss, [weights, bias])`, `vmap(grad(loss))`, or its name.
 
@@ -52,6 +56,8 @@ def title_of(function: Any) -> str:
     if type(made) is not Transformed or getattr(function, "__wrapped__", None) is not made.function:
         return function_name(function)
     inner = title_of(made.function)
+    if made.what in _CONVERSIONS:
+        return inner
     if made.argnums is None or (type(made.argnums) is int and made.argnums == 0):
         return f"{made.what}({inner})"
     numbers = made.argnums if isinstance(made.argnums, Sequence) else [made.argnums]

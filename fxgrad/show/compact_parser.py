@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -86,7 +87,8 @@ class CompactBuilder(Builder):
         outputs = body.run(syntax.body)
         self._check_types(syntax, outputs)
         names = tuple(target.name for target in syntax.inputs)
-        signature = None if syntax.title is None else Signature(syntax.title, names, None, None)
+        title = syntax.title
+        signature = None if title is None else Signature(_innermost(title), names, None, None, title)
         constants = self._constants([(Binding(target.name, self._typed(target), target.at), constant)
                                      for target, constant in syntax.captured])
         program = Program([*captured, *inputs], body.equations, outputs, len(captured), constants, signature)
@@ -381,3 +383,11 @@ class _Maker:
         maker.note(program)
         return program
 
+
+_made_of = re.compile(r"(?:\w+\()+(\w+)(?:, [\w., \[\]-]+)?\)+(?:, [\w., \[\]-]+\)+)*")
+
+
+def _innermost(title: str) -> str:
+    """The name of the function in a title: `loss` of `vmap(grad(loss, [weights, bias]))`."""
+    found = _made_of.fullmatch(title)
+    return title if found is None else found[1]

@@ -128,4 +128,4 @@ def is_title(text: str) -> bool:
     return not depths[-1] and (depths.count(0) == 1 + text.find("(") if "(" in text else not any(depths))
 
 
-_title = re.compile(r"[^\W\d]\w*(?:\([\w., ()\[\]]*\))?")
+_title = re.compile(r"[^\W\d]\w*(?:\([\w., ()\[\]-]*\))?")
