@@ -33,8 +33,8 @@ class Presenter(Protocol):
     def text(self, program: Program) -> str:
         """What `print` shows."""
 
-    def rich(self, program: Program) -> Any:
-        """What `rich.print` shows."""
+    def rich(self, program: Program, width: int) -> Any:
+        """What `rich.print` shows, in lines of so many characters."""
 
     def call(self, program: Program, args: tuple[Any, ...]) -> Any:
         """The result of calling the program with `args`, in the containers that it was traced with."""

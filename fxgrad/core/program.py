@@ -208,8 +208,8 @@ class Program:
     def __repr__(self) -> str:
         return installed.presenter.text(self)
 
-    def __rich__(self) -> Any:
-        return installed.presenter.rich(self)
+    def __rich_console__(self, _: Any, options: Any) -> Any:
+        yield installed.presenter.rich(self, options.max_width)
 
     def __copy__(self) -> Program:
         return self  # programs are values, which nothing changes

@@ -12,6 +12,9 @@ from fxgrad.core.program import Program
 from fxgrad.show.color import highlight, names_of
 from fxgrad.show.text_writer import WIDTH, program_text
 
+NARROWEST = 40
+"""Characters that programs take, however narrow a terminal is."""
+
 
 def render(program: Program, *, color: bool | None = None, **options: Any) -> Text:
     """`program` as rich text, with a style for each role of a word; `options` are those of `program_text`.
@@ -28,6 +31,19 @@ def render(program: Program, *, color: bool | None = None, **options: Any) -> Te
     return highlight(text, names_of(program)) if styled else Text(text)
 
 
+def fitting(program: Program, width: int, **options: Any) -> dict[str, Any]:
+    """`options` with a `width` at which lines with their comments are no longer than `width`, if that can be."""
+    if "width" in options:
+        return options
+    tried = min(WIDTH, width)
+    for _ in range(4):  # where lines are broken decides where comments stand
+        excess = max(map(len, program_text(program, width=tried, **options).split("\n"))) - width
+        if excess <= 0 or tried == NARROWEST:
+            break
+        tried = max(NARROWEST, tried - max(excess, 4))
+    return {**options, "width": tried}
+
+
 def print_program(program: Program, *, color: bool | None = None, file: Any = None, **options: Any) -> None:
     """Prints `program`, in colour where the output is a terminal and NO_COLOR is not set, or as `color` says.
 
@@ -40,6 +56,7 @@ def print_program(program: Program, *, color: bool | None = None, file: Any = No
     """
     console = Console(file=file, force_terminal=True if color else None,
                       no_color=None if color is None else not color, highlight=False)
-    options.setdefault("width", min(WIDTH, console.width) if console.is_terminal else WIDTH)
+    if console.is_terminal:
+        options = fitting(program, console.width, **options)
     console.print(render(program, color=color, **options), soft_wrap=True)
 

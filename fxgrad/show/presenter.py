@@ -10,7 +10,7 @@ from fxgrad.core.program import Program
 from fxgrad.frontend.calling import call_program
 from fxgrad.show.checking import checked
 from fxgrad.show.difference import Difference, difference
-from fxgrad.show.display import render
+from fxgrad.show.display import fitting, render
 from fxgrad.show.html import program_html
 from fxgrad.show.pickled import reduced
 from fxgrad.show.python.writer import python_text
@@ -23,8 +23,8 @@ class Presenter:
     def text(self, program: Program) -> str:
         return program_text(program)
 
-    def rich(self, program: Program) -> Text:
-        return render(program)
+    def rich(self, program: Program, width: int) -> Text:
+        return render(program, **fitting(program, width))
 
     def call(self, program: Program, args: tuple[Any, ...]) -> Any:
         return call_program(program, args)

@@ -6,11 +6,12 @@ import io
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 import fxgrad
-from fxgrad.show import parse, print_program, program_text, render
+from fxgrad.show import equal, parse, print_program, program_text, render
 from fxgrad.show.color import STYLES, highlight
 from fxgrad.show.roles import VARIABLES, structure
 
@@ -202,3 +203,22 @@ def test_roles_in_compact_text(word: str, roles: list[str]) -> None:
 def test_compact_colours_change_no_character() -> None:
     assert highlight(SHORT).plain == SHORT
     assert parse(SHORT).signature is not None
+
+
+def network(weights: Any, inputs: Any) -> Any:
+    hidden_values = np.tanh(inputs @ weights["first_layer"] + weights["first_bias"])
+    return hidden_values @ weights["second_layer"] + weights["second_bias"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_lines_fit_the_terminal_with_their_comments(width: int) -> None:
+    weights = {"first_layer": np.ones((3, 4)), "first_bias": np.ones(4), "second_layer": np.ones((4, 2)),
+               "second_bias": np.ones(2)}
+    program = fxgrad.make_program(network)(weights, np.ones(3))
+    file = io.StringIO()
+    Console(file=file, force_terminal=True, width=width, no_color=True).print(program)
+    shown = plain(file.getvalue())
+    assert max(map(len, shown.splitlines())) <= width
+    line = network.__code__.co_firstlineno + 1
+    assert re.search(rf"# {line}$", shown, re.MULTILINE)
+    assert equal(parse(shown), program)  # no word was broken
