@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from fxgrad.core.avals import Literal
 from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.regions import Link
-from fxgrad.show.blocks import Block, Roles
+from fxgrad.show.blocks import CHOICE, TRUTH, Block, Roles
 from fxgrad.show.literals import shown_literal
 from fxgrad.show.names import Unique, own_names, quoted_name
 from fxgrad.show.scope import Scope, type_text
+from fxgrad.show.sugar import Ready
 from fxgrad.show.values import INDENT
 
 if TYPE_CHECKING:
@@ -32,12 +33,17 @@ class BlockText:
         own = [place for part in block.parts for place in part.own.get(*OWN)]
         self.order = [*block.lead, *block.shared.get(*SHARED), *own]
         self._texts: dict[int, str] = {}
+        self._labels: dict[str, str] = {}
         self._names = self._input_names()
 
     def head(self, given: Mapping[Var, Pending]) -> str:
         """The first line, in which the values `given` stand as expressions."""
         for place, atom in enumerate(self._equation.inputs):
             pending = given.get(atom) if isinstance(atom, Var) else None
+            if pending is not None and place in self._block.lead and self._chooses(pending.ready):
+                self._labels = dict(zip("01", TRUTH, strict=True))
+                self._texts[place] = pending.ready.operands[0].text
+                continue
             self._texts[place] = shown_literal(atom, None, ()).text if isinstance(atom, Literal) else \
                 self._scope.shown(atom).text if pending is None else pending.shown.text
         block = self._block
@@ -57,13 +63,19 @@ class BlockText:
                 result += [statement.indented(INDENT) for statement in statements]
                 continue
             own = self._roles(part.own, part.program)
-            label = f"{part.label}({', '.join(own)}):" if own else f"{part.label}:"
+            shown = self._labels.get(part.label, part.label)
+            label = f"{shown}({', '.join(own)}):" if own else f"{shown}:"
             if len(statements) == 1 and len(statements[0].lines) == 1 and len(label + statements[0].lines[0]) < 80:
                 result.append(statements[0]._replace(lines=[f"{INDENT}{label} {statements[0].lines[0]}"]))
             else:
                 result.append(statements[0]._replace(lines=[INDENT + label], line=None, recorded=False))
                 result += [statement.indented(2 * INDENT) for statement in statements]
         return result
+
+    def _chooses(self, ready: Ready) -> bool:
+        """Whether a value is a truth value, made an integer to choose one of two branches."""
+        return ready.form == CHOICE and ready.avals[0].dtype.kind == "b" and len(self._block.parts) == len(TRUTH) and \
+            all(part.label in ("0", "1") for part in self._block.parts)
 
     # --- operands -----------------------------------------------------------------------------------------
 

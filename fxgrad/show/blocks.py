@@ -14,6 +14,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program
 from fxgrad.core.regions import Region
 from fxgrad.show.equality import same_parameters
+from fxgrad.show.forms import Form
 
 Value = TypeVar("Value")
 
@@ -62,6 +63,10 @@ NAMES = {"scan": scan_p, "while": while_p, "for": for_p, "cond": cond_p}
 """What blocks begin with."""
 LABELS = {"while": ("condition", "body")}
 """The labels of programs where there are several of fixed roles; branches have numbers."""
+TRUTH = ("False", "True")
+"""The labels of two branches that a truth value chooses between."""
+CHOICE = Form("call", "i32", 1)
+"""What makes the number of a branch of a truth value; it is not written there."""
 INPUTS = ("captured", "consts", "", "carry", "over")
 """The roles in the order of the inputs of a program."""
 
@@ -95,8 +100,9 @@ def _while(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str,
 
 @blocks.register(cond_p)
 def _cond(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
-    branches = sorted(block.parts, key=lambda part: int(part.label))
-    if [int(part.label) for part in branches] != [*range(len(branches))]:
+    numbers = {str(number): number for number in range(len(block.parts))} | {"False": 0, "True": 1}
+    branches = sorted(block.parts, key=lambda part: numbers.get(part.label, -1))
+    if [numbers.get(part.label) for part in branches] != [*range(len(branches))]:
         raise ValueError(f"the branches have the labels {', '.join(part.label for part in branches)}")
     return [*block.lead, *block.shared.get("captured", "")], {
         "branches": tuple(part.program for part in branches), **block.params}

@@ -106,30 +106,39 @@ class Body:
     def _result(self, equation: Equation, form: Form, atoms: Sequence[Atom], line: Line | None) -> Pending:
         """The expression of an equation, with what can stand inside it; what cannot is given a name before."""
         inside = self._inside(atoms, line)
-        if sum(len(pending.shown.text) for pending in inside) > EXPRESSION_LIMIT - 8:
+        if inside and sum([len(pending.shown.text) for pending in inside]) > EXPRESSION_LIMIT - 8:
             inside = []
         given = {pending.var: pending for pending in self._take(inside, atoms)}
         first: Aval | None = None
         operands: list[Shown] = []
         for atom in atoms:
             if isinstance(atom, Literal):
-                beside = neighbours(form, [None if isinstance(each, Literal) else each.aval for each in atoms])
-                operands.append(shown_literal(atom, form, beside))
+                operands.append(self._number(atom, form, atoms))
                 continue
             pending = given.get(atom)
             operands.append(self._scope.shown(atom) if pending is None else pending.shown)
             first = first or (atom.aval if pending is None else pending.first)
-        short = sugared(form, equation, operands, {var: pending.ready for var, pending in given.items()})
-        if short is not None:
-            form, operands = short
+        if given:
+            short = sugared(form, equation, operands, {var: pending.ready for var, pending in given.items()})
+            form, operands = (form, operands) if short is None else short
         shown = render(form, operands, self._writer.value)
         var = equation.outputs[0] if equation.outputs else _NOTHING
         return Pending(Ready(var, form, tuple(operands), tuple(atom.aval for atom in atoms)), shown, first, line)
 
+    def _number(self, literal: Literal, form: Form, atoms: Sequence[Atom]) -> Shown:
+        beside = tuple([None if isinstance(atom, Literal) else atom.aval for atom in atoms])
+        key = literal, form.name, form.statics, beside
+        known = self._writer.numbers.get(key)
+        if known is None:
+            known = self._writer.numbers[key] = shown_literal(literal, form, neighbours(form, beside))
+        return known
+
     def _inside(self, atoms: Sequence[Atom], line: Line | None) -> list[Pending]:
         """The values that became ready last, if they are operands, in the order of the text, and of the same line."""
+        if not self._ready:
+            return []
         wanted = [atom for atom in atoms if isinstance(atom, Var)]
-        ready = {pending.var for pending in self._ready[-len(wanted):]} if wanted else set()
+        ready = {pending.ready.var for pending in self._ready[-len(wanted):]} if wanted else set()
         wanted = [var for var in wanted if var in ready]
         for count in range(len(wanted), 0, -1):
             last = self._ready[-count:]
@@ -143,9 +152,10 @@ class Body:
         """Takes what stands inside an expression from what is ready; other operands get names now."""
         if inside:
             del self._ready[-len(inside):]
-        wanted = {atom for atom in atoms if isinstance(atom, Var)}
-        places = range(len(self._ready) - 1, -1, -1)
-        self._flush(next((place + 1 for place in places if self._ready[place].var in wanted), 0))
+        if self._ready:
+            wanted = {atom for atom in atoms if isinstance(atom, Var)}
+            places = range(len(self._ready) - 1, -1, -1)
+            self._flush(next((place + 1 for place in places if self._ready[place].ready.var in wanted), 0))
         return inside
 
     # --- statements ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Signature, Var
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
 from fxgrad.show import indices, operators  # noqa: F401  (they fill the table)
-from fxgrad.show.blocks import INPUTS, NAMES, Block, Part, blocks
+from fxgrad.show.blocks import CHOICE, INPUTS, NAMES, TRUTH, Block, Part, blocks
 from fxgrad.show.blocks import Roles as Operands
 from fxgrad.show.expression_reader import steps
 from fxgrad.show.expressions import (
@@ -45,6 +45,8 @@ from fxgrad.show.tokens import Text
 
 class CompactBuilder(Builder):
     """Makes the programs of one document in the compact style."""
+
+    DEFINED = "(inputs): ..."
 
     def _references(self, program: Any) -> Iterator[Reference]:
         yield from self._in_body(program.body)
@@ -172,14 +174,14 @@ class _Maker:
     def _statement(self, syntax: StatementSyntax) -> None:
         outputs = self._block(syntax) if syntax.parts else self._equations(syntax.expression)
         if len(outputs) != len(syntax.targets):
-            self._fail(syntax.at, f"the expression has {len(outputs)} results, and {len(syntax.targets)} names stand "
-                                  "before it")
+            self._fail(syntax.at, f"the number of results is {len(outputs)}, and that of the names before '=' is "
+                                  f"{len(syntax.targets)}")
         for target, var in zip(syntax.targets, outputs, strict=True):
             if target.aval is not None and target.aval != var.aval:
                 self._fail(target.at, f"{target.name} is {var.aval} here, and the text says {target.aval}",
                            ProgramError)
             if not isinstance(var, Var) or self._is_named(var):
-                self._fail(syntax.at, "a statement gives a name to what an operation makes")
+                self._fail(syntax.at, "what no operation makes gets no second name; write the first where it is used")
             self.bind(target.name, var, target.at)
             if target.aval is None:
                 self.untyped.add(var)
@@ -321,7 +323,8 @@ class _Maker:
     def _index(self, base: Atom, items: Sequence[Any], at: int) -> list[Any]:
         shown: list[Item] = [item if item is None or isinstance(item, int | Span) else Entry() for item in items]
         arrays = [self._plain(item) for item, each in zip(items, shown, strict=True) if isinstance(each, Entry)]
-        if not any(isinstance(item, int | Entry) for item in shown):
+        parts = any(isinstance(item, Span) and item != Span() for item in shown)
+        if not any(isinstance(item, int | Entry) for item in shown) and not (parts and None in shown):
             return self._meant(Form("index", "[]", 1, tuple(shown)), [base], at)
         return spread(shown, base, arrays, lambda form, atoms: self._meant(form, atoms, at)[0],
                       lambda problem: self._fail(at, problem))
@@ -342,7 +345,10 @@ class _Maker:
             elif not first and call.name == "cond" and isinstance(argument, Use):
                 self._inputs("", [Given(argument.name, None, argument, argument.at)], shared, inputs)
             else:
-                lead.append(self._plain(argument))
+                atom = self._plain(argument)
+                if all(part.label in TRUTH for part in syntax.parts):
+                    atom, = self._meant(CHOICE, [atom], argument.at)
+                lead.append(atom)
             first = False
         parts = []
         for part in syntax.parts:

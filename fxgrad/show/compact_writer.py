@@ -16,10 +16,10 @@ from fxgrad.show import indices, operators  # noqa: F401  (they fill the table)
 from fxgrad.show.blocks import block_of
 from fxgrad.show.compact_body import Body, Statement
 from fxgrad.show.definitions import Definitions, is_call
-from fxgrad.show.forms import Form, is_word
+from fxgrad.show.forms import Form, Shown, is_word
 from fxgrad.show.margin import COMMENT_COLUMN, Line, Margin
 from fxgrad.show.names import RESERVED
-from fxgrad.show.notations import Written, call_names, form_of
+from fxgrad.show.notations import Written, call_names, form_of, meaning
 from fxgrad.show.scope import Scope, type_text
 from fxgrad.show.values import INDENT, array_lines, optional_parameters, string_text, value_lines
 from fxgrad.show.wrapping import wrapped
@@ -33,6 +33,7 @@ class CompactWriter:
         self.definitions = Definitions(program, limit, width, call_names(), lambda each: block_of(each) is not None)
         self.sources = self.definitions.sources
         self.margin = Margin(program, self.sources)
+        self.numbers: dict[Any, Shown] = {}
         self._forms: dict[Any, Written] = {}
 
     def lines(self) -> list[str]:
@@ -108,7 +109,10 @@ class CompactWriter:
             left_out = optional_parameters(equation.primitive)
             given = tuple((key, value) for key, value in equation.params.items()
                           if value is not None or key not in left_out)
-            return Form("call" if is_word(name) else "quoted", name, len(straight), (), given), straight
+            form = Form("call", name, len(straight), (), given)
+            read = meaning(form, [atom.aval for atom in equation.inputs], {name: equation.primitive})
+            plain = is_word(name) and read is not None and read.primitive is equation.primitive
+            return form if plain else form._replace(kind="quoted"), straight
         label, defined_as = self.definitions.label(equation.params["program"])
         called_as = equation.params["name"]
         params = () if called_as == defined_as else (("name", called_as),)

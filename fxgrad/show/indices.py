@@ -52,7 +52,8 @@ def trimmed(items: Sequence[Item]) -> tuple[Item, ...]:
 
 def span_of(start: int, limit: int, step: int, size: int) -> Span:
     """The shortest range that says so of an axis of `size` elements; from the end for its last two."""
-    stop = None if limit == size else limit - size if 0 < size - limit <= 2 < limit else limit
+    from_end = size - limit
+    stop = None if not from_end else -from_end if from_end <= 2 <= limit and from_end < limit else limit
     return Span(start or None, stop, None if step == 1 else step)
 
 

@@ -50,15 +50,17 @@ def neighbours(form: Form | None, avals: Sequence[Aval | None]) -> list[Aval]:
 def shown_literal(literal: Literal, form: Form | None, beside: Sequence[Aval]) -> Shown:
     """The shortest text of a number that is read back as it is."""
     kind = kind_of(literal.dtype)
-    texts = [number_text(literal.value)]
-    if kind == "f" and (form is None or form.name != "**"):
-        texts.append(_whole_text(literal.value))
-    for text in texts:
-        if text and not (form is not None and form.name == "**" and kind == "i"):
-            given = kind if text is texts[0] else "i"
-            if implied(given, beside) == literal.aval:
-                return _shown(text)
-    return _shown(f"{texts[0]}:{dtypes.short_name(literal.dtype)}{'*' if literal.aval.weak else ''}")
+    text = number_text(literal.value)
+    texts = {text: kind}
+    if kind == "f":
+        texts[_whole_text(literal.value)] = "i"
+    elif kind == "c" and literal.value.imag == 0 and not np.signbit(literal.value.imag):
+        texts = {number_text(literal.value.real): "f", **texts}
+    power = form is not None and form.name == "**"  # a whole number there is an exponent
+    for short, given in texts.items():
+        if short and not (power and given == "i") and implied(given, beside) == literal.aval:
+            return _shown(short)
+    return _shown(f"{text}:{dtypes.short_name(literal.dtype)}{'*' if literal.aval.weak else ''}")
 
 
 def _whole_text(value: Any) -> str:

@@ -38,6 +38,9 @@ WRONG_PARAMS = (TypeError, ValueError, AttributeError, LookupError, ArithmeticEr
 class Builder:
     """Makes the programs of one document."""
 
+    DEFINED = " = program ..."
+    """What follows the label of a definition."""
+
     def __init__(self, text: Text, document: Document, primitives: dict[str, Primitive], classes: ValueClasses,
                  ) -> None:
         self._text, self._document, self._primitives, self._classes = text, document, primitives, classes
@@ -141,7 +144,7 @@ class Builder:
         return primitive
 
     def _unknown_program(self, label: str, at: int) -> None:
-        self._text.fail(at, f"the program {label!r} is not defined: where {label} = program ... is needed"
+        self._text.fail(at, f"the program {label!r} is not defined: where {label}{self.DEFINED} is needed"
                         + nearest(label, self._document.programs))
 
     # --- constants and parameters -------------------------------------------------------------------------

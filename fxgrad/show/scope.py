@@ -27,13 +27,14 @@ class Scope:
         self._unique = Unique([*given.values()])
         for var, name in own_names(program, sources).items():
             if var not in given:
-                taken = name in self._unique.taken - RESERVED
+                taken = name in self._unique.taken and name not in RESERVED
                 self.names[var] = self._unique(name) if taken else name
                 self._unique.taken.add(self.names[var])
         self.named = frozenset(self.names)
         self._untyped = UNTYPED.of(program) or frozenset()
         self._letters = self._unique.letters()
-        self._longer = {name[:at] for name in self.names.values() for at in range(1, len(name)) if name[at] in ".["}
+        paths = {name for name in self.names.values() if "." in name or "[" in name}
+        self._longer = {name[:at] for name in paths for at in range(1, len(name)) if name[at] in ".["}
         self._shown: dict[Var, Shown] = {}
 
     def bind(self, var: Var) -> str:

@@ -50,7 +50,9 @@ def _with_integers(spans: Sequence[Item], shape: Shape, part: Shape, result: Sha
     single = [span != FULL and size == 1 for span, size in zip(spans, part, strict=True)]
     dropped = tuple(size for size, gone in zip(part, single, strict=True) if not gone)
     added = new_axes(dropped, result) if dropped != result else (FULL,) * len(result)
-    if not any(single) or added is None or any(isinstance(span, Span) and span.step for span in spans):
+    if added is None or not (any(single) or None in added):
+        return None
+    if any(gone and isinstance(span, Span) and span.step for gone, span in zip(single, spans, strict=True)):
         return None
     after = iter([*added, *[FULL] * (len(dropped) - sum(item == FULL for item in added))])
     items: list[Item] = []
