@@ -91,7 +91,7 @@ def own_names(program: Program, sources: Sources) -> dict[Var, str]:
         for var, name in zip(program.inputs[program.captured:], program.signature.input_names, strict=False):
             if var not in names:
                 # An argument may be called as the grammar's words are: it is quoted then.
-                names[var] = name if name not in unique.taken - RESERVED else unique(name)
+                names[var] = unique(name) if name in unique.taken and name not in RESERVED else name
                 unique.taken.add(names[var])
     wanted = wanted_names(program, sources)
     called = CALLED.of(program)
