@@ -37,9 +37,9 @@ def names_of(program: Program) -> set[str]:
     return {quoted_name(name) for inner in inner_first(program) for name in own_names(inner, sources).values()}
 
 
-def ansi(text: str) -> str:
-    """Program text with the escape sequences of a terminal."""
+def ansi(text: str, named: Collection[str] | None = None) -> str:
+    """Program text with the escape sequences of a terminal; `named` as for `structure`."""
     file = StringIO()
     console = Console(file=file, force_terminal=True, color_system="standard", no_color=False, legacy_windows=False)
-    console.print(highlight(text), soft_wrap=True, end="")
+    console.print(highlight(text, named), soft_wrap=True, end="")
     return file.getvalue()

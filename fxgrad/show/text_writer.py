@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.program import Atom, Equation, Program, Var
-from fxgrad.show.color import ansi
+from fxgrad.show.color import ansi, names_of
 from fxgrad.show.compact_writer import CompactWriter
 from fxgrad.show.definitions import Definitions, is_call
 from fxgrad.show.margin import COMMENT_COLUMN
@@ -69,7 +69,7 @@ def program_text(program: Program, *, style: Style = "compact", source: bool = T
         raise ValueError(f"program_text: there is no style {style!r}; there are {', '.join(map(repr, _WRITERS))}")
     writer = _WRITERS[style](shown, source, limit, width)
     result = "\n".join(writer.lines())
-    return ansi(result) if color else result
+    return ansi(result, names_of(shown)) if color else result
 
 
 class _Line(NamedTuple):

@@ -122,7 +122,7 @@ def test_inputs_with_other_names() -> None:
         "- y: f64*[]", "+ z: f64*[]", "- a: f64*[] = sin(x)", "+ a: f64*[] = cos(x)"]
 
 
-@examples(25)
+@examples(5)
 @given(recipes())
 def test_random_programs(steps: Any) -> None:
     """A program and itself with an operation at the end differ in that, and no two that differ have no difference."""

@@ -160,10 +160,10 @@ def test_hashes_are_of_the_process_that_reads() -> None:
 
 def test_deep_nests() -> None:
     inner = fxgrad.make_program(np.sin)(1.0)
-    for _ in range(1500):
+    for _ in range(600):
         inner = _calling(inner)
     again = through_pickle(inner)
-    assert len(inner_first(again)) == 1501
+    assert len(inner_first(again)) == 601
 
 
 def _calling(program: Program) -> Program:

@@ -294,6 +294,21 @@ def test_the_users_words_are_there() -> None:
     assert text.startswith('"""`network`, as fxgrad traced it: a file that needs NumPy 2, and nothing else."""\n')
 
 
+def test_derivatives_say_what_they_are() -> None:
+    text = fxgrad.make_program(fxgrad.grad(documented_loss, argnums=(0, 1)))(X, 2.0).to_python()
+    assert text.startswith('"""`grad(documented_loss, [x, scale])`, as fxgrad traced it: a file that needs NumPy 2')
+    function = next(node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))
+    assert function.name == "grad_documented_loss"
+    assert ast.get_docstring(function) == (
+        "This is grad(documented_loss, [x, scale]). Of documented_loss itself:\n\nThe sum of squares, scaled.")
+    assert_same_bits(function_of(text)(X, 2.0), fxgrad.grad(documented_loss, argnums=(0, 1))(X, 2.0))
+
+
+def documented_loss(x: Any, scale: Any) -> Any:
+    """The sum of squares, scaled."""
+    return np.sum(x * x) * scale
+
+
 def _source_of(function: Any) -> str:
     import inspect
 

@@ -78,8 +78,9 @@ class File:
         taken = {name for names in self._names.values() for name in names.values()}
         self._unique = Unique([*taken, *keyword.kwlist, "np", "step", "steps", "states"])
         self.carrier = Carrier(self._unique)
-        self._title = _identifier("function" if program.signature is None else program.signature.name)
-        self._title = self._unique(self._title)
+        self._what = _what(program)
+        # `grad_loss` of `grad(loss, [weights, bias])`.
+        self._title = self._unique(_identifier(self._what.partition(", [")[0]))
 
     def text(self) -> str:
         """The whole file."""
@@ -98,8 +99,7 @@ class File:
     def _head(self) -> str:
         needs = [name for name in ("ml_dtypes", "scipy") if name in self.carrier.imports]
         also = f" and {' and '.join(needs)}" if needs else ""
-        name = "a program" if self._main.signature is None else f"`{self._main.signature.name}`"
-        return f'"""{name}, as fxgrad traced it: a file that needs NumPy 2{also}, and nothing else."""'
+        return f'"""`{self._what}`, as fxgrad traced it: a file that needs NumPy 2{also}, and nothing else."""'
 
     # --- functions --------------------------------------------------------------------------------------------
 
@@ -121,6 +121,8 @@ class File:
         containers = Containers(program, names, self.carrier, self._unique)
         lines = []
         docs = docstring_of(program)
+        if docs and program.signature is not None and self._what != program.signature.name:
+            docs = f"This is {self._what}. Of {program.signature.name} itself:\n\n{docs}"
         if docs:
             lines += _docstring(docs)
         for var, value in zip(program.inputs, program.constants, strict=False):
@@ -298,6 +300,12 @@ def _identifier(name: str) -> str:
     """`params_w` of `params.w`."""
     words = re.sub(r"\W+", "_", name).strip("_") or "value"
     return f"_{words}" if words[0].isdigit() else words
+
+
+def _what(program: Program) -> str:
+    """What a program is of: `loss`, `grad(loss, [weights, bias])`."""
+    signature = program.signature
+    return "function" if signature is None else signature.title or signature.name
 
 
 def _docstring(text: str) -> list[str]:
