@@ -32,15 +32,16 @@ def test_twenty_thousand_equations() -> None:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(250)
     try:
-        text = str(program)
-        parsed = parse(text)
-        assert equal(program, parsed)
+        texts = [program_text(program, style=style) for style in ("equations", "compact")]
+        for text in texts:
+            assert equal(program, parse(text))
         assert equal(program, from_json(to_json(program)))
         assert unfold(program) is program
     finally:
         sys.setrecursionlimit(limit)
-    assert text.count("\n") == 20_002
-    assert "x_20000: f64[2] = add(x_19999, 1.0:f64)" in text
+    assert [text.count("\n") for text in texts] == [20_002, 20_001]
+    assert "x_20000: f64[2] = add(x_19999, 1.0:f64)" in texts[0]
+    assert "x_20000: f64[2] = x_19999 + 1.0" in texts[1]
 
 
 def seconds(function: Callable[[], Any]) -> float:
