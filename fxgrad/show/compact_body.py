@@ -72,7 +72,8 @@ class Body:
 
     def statements(self) -> list[Statement]:
         """All of them, `return` at the end."""
-        headings = sections(self._program) if self._writer.shows_source else {}
+        writer = self._writer
+        headings = sections(self._program) if writer.shows_source and self._program is writer.main else {}
         for number, equation in enumerate(self._program.equations):
             if number in headings:
                 self._flush(len(self._ready))

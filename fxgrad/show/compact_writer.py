@@ -29,7 +29,7 @@ class CompactWriter:
     """Writes one main program with everything that it refers to."""
 
     def __init__(self, program: Program, source: bool, limit: int, width: int) -> None:
-        self._main, self.shows_source, self.width = program, source, width
+        self.main, self.shows_source, self.width = program, source, width
         self.definitions = Definitions(program, limit, width, call_names(), lambda each: block_of(each) is not None)
         self.sources = self.definitions.sources
         self.margin = Margin(program, self.sources)
@@ -38,11 +38,11 @@ class CompactWriter:
 
     def lines(self) -> list[str]:
         """The whole text."""
-        signature = self._main.signature
+        signature = self.main.signature
         title = "" if signature is None else signature.title or signature.name
         if signature is not None and not is_title(title):
             title = string_text(title)
-        lines = self._program(f"program {title}".rstrip(), self._main, self.margin.head if self.shows_source else "")
+        lines = self._program(f"program {title}".rstrip(), self.main, self.margin.head if self.shows_source else "")
         for program, label, name in self.definitions.programs():
             shown = "" if name == label else f" {string_text(name)}"
             lines += ["", *self._program(f"where {label}{shown}", program)]
