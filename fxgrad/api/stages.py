@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -23,6 +23,10 @@ class Stage:
     def __init__(self, stage: Any) -> None:
         self._stage = stage
         self._as_they_are: frozenset[type] | None = None  # types of arguments of which no care need be taken
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a stage of a jitted function belongs to its process, and is neither pickled nor copied. "
+                        "Pickle the jitted function, and call lower(*args).compile() where it is read")
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._stage, name)

@@ -81,6 +81,16 @@ def test_jitted_states_are_made_again() -> None:
     np.testing.assert_array_equal(lower(X).compile()(X), total(X))
 
 
+def test_compiled_stages_say_what_to_pickle() -> None:
+    for stage in (fxgrad.jit(total).lower(X), fxgrad.jit(total).lower(X).compile()):
+        for copied in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(TypeError) as raised:
+                copied(stage)
+            assert str(raised.value) == (
+                "a stage of a jitted function belongs to its process, and is neither pickled nor copied. Pickle the "
+                "jitted function, and call lower(*args).compile() where it is read")
+
+
 def test_context_variables_of_others_are_refused_as_before() -> None:
     with pytest.raises(TypeError, match=r"^cannot pickle '_contextvars\.ContextVar' object$"):
         pickle.dumps(contextvars.ContextVar("mine"))

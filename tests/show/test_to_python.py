@@ -294,6 +294,11 @@ def test_the_users_words_are_there() -> None:
     assert text.startswith('"""`network`, as fxgrad traced it: a file that needs NumPy 2, and nothing else."""\n')
 
 
+def test_bodies_have_the_names_of_the_users_functions() -> None:
+    text = fxgrad.make_program(recurrence)(X, INPUTS[:, :3]).to_python()
+    assert re.search(r"^def step\(", text, re.MULTILINE)
+
+
 def test_derivatives_say_what_they_are() -> None:
     text = fxgrad.make_program(fxgrad.grad(documented_loss, argnums=(0, 1)))(X, 2.0).to_python()
     assert text.startswith('"""`grad(documented_loss, [x, scale])`, as fxgrad traced it: a file that needs NumPy 2')

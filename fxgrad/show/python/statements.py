@@ -54,7 +54,7 @@ class _Held:
         if isinstance(given, str):
             return self._file.function(program, given)
         signature = program.signature
-        return self._file.function(program, role if signature is None else signature.name)
+        return self._file.function(program, signature.name if signature is not None else _recorded(program) or role)
 
     def _call(self, region: Region, inputs: list[str] | None = None) -> str:
         given = [self._operands[link.place] for link in region.inputs] if inputs is None else inputs
@@ -108,11 +108,11 @@ class _Held:
             dtype = self._file.carrier.expression(aval.dtype)
             lines.append(f"{self._results[place]} = np.empty({aval.shape}, {dtype})")
         entries = any(link.how == "entry" for link in (*region.inputs, *region.outputs))
-        targets = [f"{self._results[link.place]}[step]" if link.how == "entry" else self._results[link.place]
+        targets = [f"{self._results[link.place]}[at]" if link.how == "entry" else self._results[link.place]
                    for link in region.outputs]
         numbers = f"range({steps})"
-        lines.append(f"for {'step' if entries else '_'} in {f'reversed({numbers})' if region.reverse else numbers}:")
-        return [*lines, INDENT + self._assigned(targets, self._call(region, self._given(region, carried, "step")))]
+        lines.append(f"for {'at' if entries else '_'} in {f'reversed({numbers})' if region.reverse else numbers}:")
+        return [*lines, INDENT + self._assigned(targets, self._call(region, self._given(region, carried, "at")))]
 
     def _while(self, condition: Region, body: Region) -> list[str]:
         carried = self._carried(body)
@@ -135,3 +135,10 @@ class _Held:
         return [f"states = [{first}] * min({count}, 1)", f"for _ in range({count} - 1):",
                 f"{INDENT}states.append({made})", *self._begun(carried), "while states:",
                 INDENT + self._assigned([*carried.values()], again)]
+
+
+def _recorded(program: Program) -> str:
+    """The name of the function of the user's that recorded all of a program, such as the body of a loop; else ""."""
+    names = {equation.source.code.co_name for equation in program.equations if equation.source is not None}
+    name = names.pop() if len(names) == 1 else ""
+    return name if name.isidentifier() else ""

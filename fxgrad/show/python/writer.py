@@ -76,7 +76,7 @@ class File:
         for inner in programs:
             self._names[id(inner)] = _identifiers(inner, self.sources)
         taken = {name for names in self._names.values() for name in names.values()}
-        self._unique = Unique([*taken, *keyword.kwlist, "np", "step", "steps", "states"])
+        self._unique = Unique([*taken, *keyword.kwlist, "np", "at", "states"])
         self.carrier = Carrier(self._unique)
         self._what = _what(program)
         # `grad_loss` of `grad(loss, [weights, bias])`.
