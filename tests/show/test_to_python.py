@@ -93,7 +93,13 @@ def outcome(primitive: Primitive, sample: Sample) -> str:
     with np.errstate(all="ignore"):
         expected = numpy_executor.interpret(program, [*program.constants, *args])
     got = function_of(text)(*args)
-    assert_same_bits(got if isinstance(got, list) else [got], [value[()] for value in expected])
+    found, wanted = got if isinstance(got, list) else [got], [value[()] for value in expected]
+    if primitive.name == "square" and wanted[0].dtype.kind == "c":
+        # NumPy rounds the square of one complex number by where in memory operand and result happen to lie.
+        np.testing.assert_array_max_ulp(np.asarray(found[0]).view("f8" if found[0].itemsize == 16 else "f4"),
+                                        np.asarray(wanted[0]).view("f8" if found[0].itemsize == 16 else "f4"), 2)
+    else:
+        assert_same_bits(found, wanted)
     assert "fxgrad." not in "".join(line for line in text.splitlines() if "import" in line)
     return ""
 
