@@ -22,7 +22,7 @@ TEXTS = [
      ProgramError, "line 1, column 23: y is f32[3] here, and the text says f32[4]"),
     ("program f(x: f32[3]): y = x return y",
      ProgramSyntaxError, ("line 1, column 23: what no operation makes gets no second name; write the "
-                         "first one where it is used")),
+                         "first where it is used")),
     ("program f(x: f32[3]): y, z = x + x return y",
      ProgramSyntaxError, "line 1, column 23: the number of results is 1, and that of the names before '=' is 2"),
     ("program f(x: f32[3]): x = x + x return x",

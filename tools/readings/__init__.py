@@ -1,0 +1,1 @@
+"""What `tools/reading` compares, and how."""
