@@ -14,7 +14,9 @@ import fxgrad
 from fxgrad import config
 from fxgrad.core.avals import Aval
 from fxgrad.errors import LeakedTracerError
+from fxgrad.ops.pointwise import add_p
 from fxgrad.tracing import interning
+from fxgrad.tracing.tape import bind
 from fxgrad.tracing.trace import SELECTIVE, SHARED, Mode, trace
 
 F64 = Aval((3,), np.dtype(np.float64))
@@ -31,6 +33,17 @@ def test_the_same_operations_give_the_same_program() -> None:
     assert captured == [3.5]
     assert traced(lambda x: np.cos(x) * 2.0, F64)[0] is not first
     assert traced(lambda x: np.sin(x) * 2.0, Aval((4,), F64.dtype))[0] is not first
+
+
+@pytest.mark.parametrize("number", [2 ** 63, 2 ** 64, -2 ** 63 - 1])
+def test_integers_beyond_64_bits_are_refused(number: int) -> None:
+    """A Python integer is an int64: NumPy's own choice for these would be uint64, or an array of objects."""
+    for mode in (SELECTIVE, SHARED):
+        with pytest.raises(OverflowError):
+            traced(lambda x: bind(add_p, x, number)[0], Aval((), np.dtype(np.int64)), mode=mode)
+    _, captured = traced(lambda x: bind(add_p, x, 2 ** 63 - 1)[0], Aval((), np.dtype(np.int64)))
+    assert captured == [2 ** 63 - 1]
+    assert captured[0].dtype == np.int64
 
 
 def test_static_parameters_are_part_of_the_identity() -> None:
