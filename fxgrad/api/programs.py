@@ -13,23 +13,28 @@ from fxgrad.frontend.calling import program_of_call, trace_call
 from fxgrad.tracebacks import boundary
 
 
-def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()) -> Callable[..., Program]:
+def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = (), *,
+                 as_recorded: bool = False) -> Callable[..., Program]:
     """The function that traces `fun` and returns its `Program`, the counterpart of `jax.make_jaxpr`.
 
     The arguments are arrays, numbers, `ShapeDtypeStruct`s, or containers of them; only shapes and dtypes matter.
     Those at `static_argnums` are passed to `fun` as they are. Closed-over arrays become constants of the program.
     The program prints with the names of the user's variables, and calling it runs it.
 
+    Equal equations stand in it once, those that nothing depends on are left out, and what transformations made is
+    simplified, to the same bits. With `as_recorded` all stays as it was recorded.
+
     >>> import fxgrad, fxgrad.numpy as fnp
-    >>> program = fxgrad.make_program(lambda x: fnp.sin(x))(1.0)
-    >>> len(program.equations)
-    1
+    >>> function = lambda x: fnp.sin(x) * fnp.sin(x)
+    >>> program = fxgrad.make_program(function)(1.0)
+    >>> len(program.equations), len(fxgrad.make_program(function, as_recorded=True)(1.0).equations)
+    (2, 3)
     """
     @transformation("make_program", fun)
     @boundary
     def traced_program(*args: Any, **kwargs: Any) -> Program:
         static = static_positions(static_argnums, len(args))
-        return program_of_call("make_program", fun, args, kwargs, static)
+        return program_of_call("make_program", fun, args, kwargs, static, as_recorded)
     return traced_program
 
 

@@ -13,11 +13,14 @@ from fxgrad.control.groups import are_linear, are_moving, cotangents_of, divided
 from fxgrad.control.lanes import from_live_lanes, passed_through, refuse_actions, spread_over
 from fxgrad.control.partition import keep_by_cost, partition
 from fxgrad.control.wiring import apart, dual_outputs, dual_program, rewired
-from fxgrad.core.avals import Aval
+from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.facts import Slot, fact
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program, Var
 from fxgrad.core.regions import Region, whole
 from fxgrad.derivation.derive import Derived, derive
+from fxgrad.derivation.rewrites import Definitions, rewrites
+from fxgrad.derivation.simplify import live_equations
 from fxgrad.errors import DTypeError, ProgramError
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
@@ -27,6 +30,7 @@ from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.reductions import reduce_or
 from fxgrad.ops.space import convert, instantiate, zeros
 from fxgrad.tracing.apply import apply_equations
+from fxgrad.tracing.provenance import CALLED
 from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.transforms.batch import batched_program
 from fxgrad.transforms.forward import spread
@@ -207,6 +211,53 @@ def _regions(operands: Sequence[Any], *, branches: Branches) -> tuple[Region, ..
     return tuple([whole("branch", branch, ("branches", number), 1, None) for number, branch in enumerate(branches)])
 
 
+@fact
+def _used(program: Program) -> frozenset[int]:
+    """The places of the inputs that the program does something with."""
+    atoms = {*program.outputs, *(atom for equation in live_equations(program) for atom in equation.inputs)}
+    return frozenset(place for place, var in enumerate(program.inputs) if var in atoms)
+
+
+_NARROWED: Slot[dict[Any, Program]] = Slot("narrowed")
+
+
+def _narrowed(branch: Program, constants: tuple[tuple[int, Any], ...]) -> Program:
+    """The branch without the inputs at the places of `constants`, for which these stand; None for those not used."""
+    known = _NARROWED.of(branch) or _NARROWED.put(branch, {})
+    if constants not in known:
+        places = dict(constants)
+        instead: dict[Any, Any] = {branch.inputs[place]: constant for place, constant in constants}
+        equations = [equation if instead.keys().isdisjoint(equation.inputs) else
+                     equation.replace([instead.get(atom, atom) for atom in equation.inputs])
+                     for equation in live_equations(branch)]
+        known[constants] = branch.replace(
+            inputs=[var for place, var in enumerate(branch.inputs) if place not in places], equations=equations,
+            outputs=[instead.get(atom, atom) for atom in branch.outputs],
+            captured=sum(place not in places for place in range(branch.captured)))
+        called = CALLED.of(branch)
+        if called is not None:
+            names = called.input_names
+            CALLED.put(known[constants], called._replace(input_names=tuple(
+                name for place, name in enumerate(names, branch.captured) if place not in places)))
+    return known[constants]
+
+
 cond_p = register(Primitive(name="cond", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
                             transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
 """One of several programs; an index out of range means the nearest branch."""
+
+
+@rewrites.register(cond_p)
+def _cond_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """Operands that no branch uses are left out, and numbers stand in the branches."""
+    index, *operands = inputs
+    branches = params["branches"]
+    used = frozenset().union(*map(_used, branches))
+    constants = tuple((place, operand if place in used else None) for place, operand in enumerate(operands)
+                      if place not in used or (type(operand) is Literal and all(
+                          branch.inputs[place].aval == operand.aval for branch in branches)))
+    if not constants:
+        return None
+    left_out = {place for place, _ in constants}
+    return bind(cond_p, index, *(operand for place, operand in enumerate(operands) if place not in left_out),
+                branches=tuple(_narrowed(branch, constants) for branch in branches))

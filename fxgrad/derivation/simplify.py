@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from fxgrad import config
+from fxgrad import config, dtypes
 from fxgrad.core.facts import Slot, is_effectful
 from fxgrad.core.program import PRIMAL, Atom, Equation, Origin, Program, Var
+from fxgrad.core.regions import replaced
 from fxgrad.core.sources import sources
 from fxgrad.core.told import param_key
 from fxgrad.derivation.simplifying import SimplifyingTape
-from fxgrad.tracing.interning import Node
-from fxgrad.tracing.provenance import enter_origins, is_shown
+from fxgrad.tracing.interning import Node, Step
+from fxgrad.tracing.provenance import CALLED, enter_origins, is_shown
 from fxgrad.tracing.tape import current
 
 MERGED: Slot[set[Var]] = Slot("merged")
@@ -68,29 +69,69 @@ def simplify(program: Program) -> Program:
     """An equal program without dead, repeated and trivial equations; inputs and outputs stay as they are.
 
     >>> import fxgrad
-    >>> program = fxgrad.make_program(lambda x: (x + x) * (x + x))(1.0)
+    >>> program = fxgrad.make_program(lambda x: (x + x) * (x + x), as_recorded=True)(1.0)
     >>> len(program.equations), len(simplify(program).equations)
     (3, 2)
     """
+    return _simplified(program, as_written=False)
+
+
+def readable(program: Program) -> Program:
+    """As `simplify`, for a program to be read, down to the bodies of its loops and branches.
+
+    What the user's code recorded itself is merged, but not rewritten. What is done with random keys stays, for those
+    who look for a key that is used twice.
+    """
+    known = _READABLE.of(program)
+    if known is None:
+        known = _READABLE.put(program, _simplified(program, as_written=True))
+        called = CALLED.of(program)
+        if called is not None:
+            CALLED.put(known, called)
+    return known
+
+
+_READABLE: Slot[Program] = Slot("readable")
+_WRITTEN_ROLES = {"branch", "body", "condition"}
+"""Roles of programs in a program whose equations are lines of the user's too."""
+
+
+def _with_readable_bodies(equation: Equation) -> Equation:
+    """The equation with the bodies that it holds made readable."""
+    regions = equation.regions
+    if not regions or any(region.role not in _WRITTEN_ROLES for region in regions):
+        return equation
+    programs = [readable(region.program) for region in regions]
+    if all(new is region.program for new, region in zip(programs, regions, strict=True)):
+        return equation
+    return equation.replace(equation.inputs, replaced(equation.params, regions, programs))
+
+
+def _handles_keys(equation: Equation) -> bool:
+    return any(dtypes.is_key(atom.aval.dtype) for atom in (*equation.inputs, *equation.outputs))
+
+
+def _simplified(program: Program, as_written: bool) -> Program:
     tape = SimplifyingTape(Node(None, program.inputs), staging=True, interned=False, literals=True)
+    tape.shown = as_written
     changed: dict[Atom, Atom] = {}
     token = current.set(tape)
     try:
         with sources() as at:
             for equation in live_equations(program):
                 at(equation)
-                outputs = _take(tape, equation, changed)
+                outputs = _take_written(tape, equation, changed) if as_written else _take(tape, equation, changed)
                 if outputs is not equation.outputs:
                     changed.update(zip(equation.outputs, outputs, strict=True))
     finally:
         current.reset(token)
         tape.closed = True
     assert not tape.captured, "simplify made a constant: rewrites may use literals only"
-    if not changed:
+    equations = [step.equation for step in tape.nodes if step.equation is not None]
+    if not changed and equations == live_equations(program):
         return without_dead_code(program)
     simple = without_dead_code(program.replace(
-        equations=[step.equation for step in tape.nodes if step.equation is not None],
-        outputs=[changed.get(atom, atom) for atom in program.outputs]))
+        equations=equations, outputs=[changed.get(atom, atom) for atom in program.outputs]))
     if is_shown(tape):
         _note_changes(simple, program, tape, changed)
     if config.check_level:
@@ -109,12 +150,22 @@ def _note_changes(simple: Program, program: Program, tape: SimplifyingTape, chan
     enter_origins(origins, [step for step in tape.nodes if made.isdisjoint(step.outputs)])
 
 
-def _take(tape: SimplifyingTape, equation: Equation, changed: dict[Atom, Atom]) -> list[Any]:
+def _take_written(tape: SimplifyingTape, equation: Equation, changed: dict[Atom, Atom]) -> list[Any]:
+    """As `_take`, of an equation that may be a line of the user's."""
+    if _handles_keys(equation):
+        atoms = [changed.get(atom, atom) for atom in equation.inputs]
+        tape.nodes.append(Step(equation if atoms == equation.inputs else equation.replace(atoms), equation.outputs))
+        return equation.outputs
+    own = equation.source is not None and equation.source.part is None
+    return _take(tape, _with_readable_bodies(equation), changed, not own or equation.primitive.regions is not None)
+
+
+def _take(tape: SimplifyingTape, equation: Equation, changed: dict[Atom, Atom], rewritable: bool = True) -> list[Any]:
     """Records an equation on a tape that has its variables but for those that `changed`; as it is, if it can be."""
     primitive, before, params = equation.primitive, equation.inputs, equation.params
     atoms = [changed.get(atom, atom) for atom in before] if changed else before
     if atoms == before:
-        return tape.outputs_of(primitive, before, params, equation=equation)
+        return tape.outputs_of(primitive, before, params, equation=equation, rewritable=rewritable)
     if any(atom.aval != other.aval for atom, other in zip(atoms, before, strict=True)):
-        return tape.outputs_of(primitive, atoms, params, equation.source)
-    return tape.outputs_of(primitive, atoms, params, equation=equation.replace(atoms))
+        return tape.outputs_of(primitive, atoms, params, equation.source, rewritable=rewritable)
+    return tape.outputs_of(primitive, atoms, params, equation=equation.replace(atoms), rewritable=rewritable)

@@ -93,10 +93,12 @@ class SimplifyingTape(Tape):
         return [self.value_of(output) for output in self.outputs_of(primitive, atoms, params, source)]
 
     def outputs_of(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None = None,
-                   avals: Sequence[Aval] | None = None, equation: Equation | None = None) -> list[Any]:
+                   avals: Sequence[Aval] | None = None, equation: Equation | None = None, rewritable: bool = True,
+                   ) -> list[Any]:
         """As `record`, of variables of this tape and literals, and giving such; `avals` as for `append`.
 
-        If nothing is simpler than `equation`, it is entered as it is.
+        If nothing is simpler than `equation`, it is entered as it is; nothing is but an equal one if it may not be
+        rewritten.
         """
         key = _key(primitive, atoms, params)
         outputs = self._seen.get(key)
@@ -105,7 +107,7 @@ class SimplifyingTape(Tape):
         if self._done_effects and self._done_effects.get(key):
             return self._done_effects[key].pop(0)
         if outputs is None:
-            rewritten = rewrites.apply(primitive, self._definitions, self, atoms, params)
+            rewritten = rewrites.apply(primitive, self._definitions, self, atoms, params) if rewritable else None
             if rewritten is not None:
                 outputs = self._bare(rewritten)
             elif equation is not None:

@@ -10,6 +10,7 @@ import numpy as np
 from fxgrad import tree
 from fxgrad.core.avals import plain
 from fxgrad.core.program import Program, Signature
+from fxgrad.derivation.simplify import readable
 from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import Traced, described_aval, just, parameter_names, title_of, trace_flat, with_static
 from fxgrad.tracing.apply import apply_program
@@ -54,11 +55,15 @@ def _typed(program: Program, values: Sequence[Any]) -> list[Any]:
 
 
 def program_of_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-                    static: Collection[int] = ()) -> Program:
-    """The closed program of a call, for the function `what`; the arguments at `static` are passed as they are."""
+                    static: Collection[int] = (), as_recorded: bool = False) -> Program:
+    """The closed program of a call, for the function `what`; the arguments at `static` are passed as they are.
+
+    It is made readable, but for one that is to be `as_recorded`.
+    """
     traced, names, structure = trace_call(what, fun, args, kwargs, static)
     signature = Signature(function_name(fun), tuple(names), structure, traced.out_tree, title_of(fun))
-    return traced.program.replace(constants=traced.captured, signature=signature)
+    program = traced.program if as_recorded else readable(traced.program)
+    return program.replace(constants=traced.captured, signature=signature)
 
 
 def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],

@@ -15,7 +15,7 @@ from fxgrad.errors import ArgumentError, DTypeError
 from fxgrad.ops.comparison import and_, gt, lt, or_
 from fxgrad.ops.families import broadcast_shapes, check_same_dtype, is_linear
 from fxgrad.ops.pointwise import align, align_batch, elementwise, is_same, operation, scalar_like, scalars_like
-from fxgrad.ops.space import broadcast_to, unbroadcast
+from fxgrad.ops.space import broadcast_to, repeated_scalar, unbroadcast
 from fxgrad.tracing.tape import aval_of, bind
 
 # --- select_n ---------------------------------------------------------------------------------------------
@@ -105,8 +105,9 @@ def _select_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any
         return None
     if all(is_same(case, cases[0]) for case in cases):
         return [broadcast_to(cases[0], shape)]
-    if type(which) is Literal:
-        index = min(max(int(which.value), 0), len(cases) - 1)
+    choice = repeated_scalar(known, which)
+    if type(choice) is Literal:
+        index = min(max(int(choice.value), 0), len(cases) - 1)
         return [broadcast_to(cases[index], shape)]
     return None
 

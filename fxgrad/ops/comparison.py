@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.avals import Literal
+from fxgrad import dtypes
+from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.ops.pointwise import binary, comparison, is_same, operation, unary
+from fxgrad.ops.space import broadcast_to
 from fxgrad.tracing.tape import aval_of
 
 # --- comparisons: as NumPy's, so that every one with a NaN is False but `ne` -------------------------------
@@ -97,6 +99,18 @@ def _absorbs(primitive: Primitive, neutral: bool) -> None:
 
 _absorbs(and_p, True)
 _absorbs(or_p, False)
+
+
+@rewrites.register(and_p)
+def _and_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """What is a NaN is equal to nothing: `x != x and x == y` holds nowhere."""
+    for one, other in (inputs, inputs[::-1]):
+        unequal, equal = known.inputs_if(one, ne_p), known.inputs_if(other, eq_p)
+        if unequal and equal and is_same(*unequal) and any(is_same(unequal[0], value) for value in equal):
+            shape = and_p.abstract(*map(aval_of, inputs))[0].shape
+            return [broadcast_to(Literal(np.False_, Aval((), dtypes.bool_)), shape)]
+    return None
+
 
 # --- shifts: by the number of bits or more, or by a negative number, they leave 0 (or the sign) ---------------
 

@@ -65,10 +65,14 @@ def bits(value: Any) -> Any:
 
 
 class Made:
-    """An operand that is made of arguments by another primitive, or an argument (without primitive)."""
+    """An operand that is made of arguments by another primitive, or an argument (without primitive).
 
-    def __init__(self, avals: Sequence[Aval], primitive: Primitive | None = None, **params: Any) -> None:
-        self.avals, self.primitive, self.params = list(avals), primitive, params
+    `shared` are the places of arguments that operands before it were made of too; they come first.
+    """
+
+    def __init__(self, avals: Sequence[Aval], primitive: Primitive | None = None, shared: Sequence[int] = (),
+                 **params: Any) -> None:
+        self.avals, self.primitive, self.shared, self.params = list(avals), primitive, shared, params
 
     def __call__(self, *inputs: Any) -> Any:
         return inputs[0] if self.primitive is None else bind(self.primitive, *inputs, **self.params)[0]
@@ -144,7 +148,8 @@ def recorded(primitive: Primitive, params: dict[str, Any], operands: Sequence[Op
         values: list[Any] = []
         for operand in operands:
             values.append(values[-1] if operand is None else operand if isinstance(operand, Literal) else
-                          operand(*itertools.islice(rest, len(operand.avals))))
+                          operand(*(inputs[place] for place in operand.shared),
+                                  *itertools.islice(rest, len(operand.avals))))
         return bind(primitive, *values, **params)
 
     return trace(function, avals, mode=OWN)[0]
@@ -195,6 +200,23 @@ def elementwise_programs(primitive: Primitive, dtype: np.dtype[Any]) -> Iterator
                 for operand in made_by(maker, aval))])
         for operands in itertools.islice(itertools.product(*choices), 600):
             yield given, list(operands)
+        if len(own) == 2 and own[0] == own[1]:
+            for operands in made_of_the_same(Aval((), own[0])):
+                yield given, operands
+
+
+def made_of_the_same(aval: Aval) -> Iterator[list[Operand]]:
+    """Two operands of a type that are made of the same arguments, one of them of one argument twice, or of others."""
+    makers = [maker for maker in sorted(Watched.sought, key=str) if is_elementwise(maker)]
+    for first, second in itertools.product(makers, makers):
+        for each in QUICK_DTYPES:
+            avals = [Aval((), np.dtype(each))] * 2
+            if gives(first, avals, {}) == gives(second, avals, {}) == aval:
+                for places in ((0, 1), (0, 0), (1, 1)):
+                    yield [Made(avals, first), Made([], second, places)]
+                twice = Made(avals[1:], first, (0,))
+                yield [twice, Made(avals[1:], second, (0,))]
+                yield [twice, Made(avals, second)]
 
 
 BROADCASTS = "without_needless_broadcasts"

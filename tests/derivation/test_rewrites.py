@@ -21,6 +21,7 @@ from fxgrad.ops.exponential import exp, integer_pow, square
 from fxgrad.ops.ordering import sort
 from fxgrad.ops.parts import ceil, conj, floor, imag, real
 from fxgrad.ops.reductions import reduce_and, reduce_max, reduce_min, reduce_prod, reduce_xor
+from fxgrad.ops.space import broadcast_to
 from fxgrad.tracing.apply import apply_program
 from fxgrad.tracing.trace import OWN, trace
 
@@ -104,6 +105,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
     "and self": (lambda x: and_(lt(x, literal(0.5)), lt(x, literal(0.5))), (X,), 1),
     "or self": (lambda x: or_(x, x), (np.arange(4),), 0),
     "and integer": (lambda x: and_(x, Literal(1, Aval((), np.dtype(np.int64)))), (np.arange(4),), 1),
+    "and of a NaN and equals": (lambda x, y: and_(ne(x, x), eq(x, y)), (X, Y), 1),
+    "and of equals and a NaN": (lambda x, y: and_(eq(y, x), ne(x, x)), (X, Y), 1),
+    "and of unequal and equals": (lambda x, y: and_(ne(x, y), eq(x, y)), (X, Y), 3),
+    "and of a NaN and others": (lambda x, y: and_(ne(x, x), eq(y, y)), (X, Y), 3),
     "and true": (lambda x: and_(x, Literal(True, Aval((), np.dtype(bool)))), (X > 0,), 0),
     "or false": (lambda x: or_(x, Literal(False, Aval((), np.dtype(bool)))), (X > 0,), 0),
     "or true": (lambda x: or_(x, Literal(True, Aval((), np.dtype(bool)))), (X > 0,), 1),
@@ -114,6 +119,9 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
     "select equal": (lambda x, y: select_n(lt(x, y), x, x), (X, Y), 0),
     "select wider": (lambda x, y: select_n(lt(x, y), y, y), (X[:, None], Y), 1),
     "select known": (lambda x, y: select_n(Literal(True, Aval((), np.dtype(bool))), x, y), (X, Y), 0),
+    "select nothing": (lambda x, y: select_n(and_(ne(x, x), eq(x, y)), y, x), (X, Y), 0),
+    "select repeated": (lambda x, y: select_n(
+        broadcast_to(Literal(True, Aval((), np.dtype(bool))), X.shape), x, y), (X, Y), 0),
     "select open": (lambda x, y: select_n(lt(x, y), x, y), (X, Y), 2),
     "real complex": (lambda x, y: real(parts.complex(x, y)), (X, Y), 0),
     "imag complex": (lambda x, y: imag(parts.complex(x, y)), (X, Y), 0),

@@ -47,6 +47,13 @@ def branches() -> list[Sample]:
         samples += [Sample(np.array(index, INDEX), Draw(shape, dtype), Draw(shape, dtype),
                            params={"branches": programs}, without=without(dtype), slow=index == 7)
                     for index in (1, 2, 7)]
+    # A number, and what no branch uses.
+    for dtype in ("int32", "float64"):
+        avals = aval((2, 3), dtype), aval((), "int32"), aval((2,), dtype)
+        programs = (program(lambda x, n, unused: [mul(x, x), n], *avals),
+                    program(lambda x, n, unused: [mul(mul(x, x), x), mul(n, n)], *avals))
+        samples.append(Sample(np.array(1, INDEX), Draw((2, 3), dtype), Draw((), "int32"), Draw((2,), dtype),
+                              params={"branches": programs}, without=without(dtype)))
     return samples
 
 

@@ -136,13 +136,21 @@ where squares(x: f32[3]) -> f32[3]:
 def test_letters_are_kept_for_what_is_used_twice_or_out_of_order() -> None:
     def function(x: Any) -> Any:
         first, second = np.sin(x), np.cos(x)
-        return second - first, np.exp(x) * np.exp(x)
+        return second - first, np.exp(x) * np.exp(-x)
 
     assert text(function, ROW) == """\
 program function(x: f32[3]) -> f32[3], f32[3]:
   first: f32[3] = sin(x)
   second: f32[3] = cos(x)
-  return second - first, exp(x) * exp(x)"""
+  return second - first, exp(x) * exp(-x)"""
+
+    def repeated(x: Any) -> Any:
+        return np.sin(x) * np.sin(x)
+
+    assert text(repeated, ROW) == """\
+program repeated(x: f32[3]) -> f32[3]:
+  a = sin(x)
+  return a * a"""
 
     def swapped(x: Any) -> Any:
         return -np.subtract(*[np.sin(x), np.cos(x)][::-1])

@@ -26,7 +26,7 @@ split_p = user_primitive("halves", lambda x: [x, x])
 
 def names(function: Callable[..., Any], *args: Any) -> list[str]:
     """The names of the results of all equations, in order."""
-    text = equations_text(make_program(function)(*(args or (1.0, 2.0))), source=False)
+    text = equations_text(make_program(function, as_recorded=True)(*(args or (1.0, 2.0))), source=False)
     return [line.split(":")[0].strip() if line.count(":") == 1 or " = " in line else line
             for line in text.split("\n}")[0].splitlines()[1:] if " = " in line and not line.startswith("  captured ")]
 

@@ -32,8 +32,13 @@ def test_all_ways_agree(steps: list[tuple[str, int, int, int]], shape: tuple[int
     interpreted = numpy_executor.interpret(program, [*program.constants, *flat])
     generated = numpy_executor.runner_of(program)(*program.constants, *flat)
     compiled = fxgrad.jit(gradient)(x, y)
-    for a, b in zip(interpreted, generated, strict=True):
+    recorded = fxgrad.make_program(gradient, as_recorded=True)(x, y)
+    plain = numpy_executor.interpret(recorded, [*recorded.constants, *flat])
+    for a, b, c in zip(interpreted, generated, plain, strict=True):
         np.testing.assert_array_equal(a, b)  # to the bit
+        np.testing.assert_array_equal(np.signbit(a), np.signbit(c))
+        np.testing.assert_array_equal(a, c)
+    assert program.out_avals == recorded.out_avals
     assert fxgrad.show.equal(program, again)
     outcomes = {"first": first, "second": gradient(x, y), "xla": compiled,
                 "parsed": again(x, y)}
