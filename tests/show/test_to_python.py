@@ -96,8 +96,8 @@ def outcome(primitive: Primitive, sample: Sample) -> str:
     found, wanted = got if isinstance(got, list) else [got], [value[()] for value in expected]
     if primitive.name == "square" and wanted[0].dtype.kind == "c":
         # NumPy rounds the square of one complex number by where in memory operand and result happen to lie.
-        np.testing.assert_array_max_ulp(np.asarray(found[0]).view("f8" if found[0].itemsize == 16 else "f4"),
-                                        np.asarray(wanted[0]).view("f8" if found[0].itemsize == 16 else "f4"), 2)
+        np.testing.assert_array_max_ulp(found[0].real, wanted[0].real, 2)
+        np.testing.assert_array_max_ulp(found[0].imag, wanted[0].imag, 2)
     else:
         assert_same_bits(found, wanted)
     assert "fxgrad." not in "".join(line for line in text.splitlines() if "import" in line)
