@@ -184,6 +184,17 @@ LAYERS = [Layer(MATRIX, np.ones(3)), Layer(MATRIX[:3], np.zeros(3))]
 INPUTS = np.linspace(0.0, 1.0, 20).reshape(5, 4)
 
 
+def own_words(at: Any, states: Any) -> Any:
+    """With the names that files have for loops."""
+    def np_(at: Any, value: Any) -> Any:
+        return at + value, at
+
+    last, seen = fxgrad.lax.scan(np_, at, states)
+    for step in range(2):
+        at = fxgrad.lax.fori_loop(0, 2, lambda i, states: states * last, at + step)
+    return at, seen
+
+
 def recurrence(state: Any, inputs: Any) -> Any:
     def step(carry: Any, value: Any) -> Any:
         grown = np.tanh(carry * 0.9 + value)
@@ -228,6 +239,8 @@ def programs() -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
     yield "complex", lambda z: np.exp(z * (1.0 - 2.0j)) / np.conj(z) + z.real, (X + 1j,)
     yield "integers", lambda i: (i // 3 + i % 5 - i ** 2, i > 2, i & 6), (np.arange(5, dtype=np.int8),)
     yield "recurrence", recurrence, (X, INPUTS[:, :3])
+    yield "own words", own_words, (2.0, X)
+    yield "gradient of own words", fxgrad.grad(total(own_words)), (2.0, X)
     yield "gradient of recurrence", fxgrad.grad(total(recurrence), argnums=(0, 1)), (X, INPUTS[:, :3])
     yield "no steps", recurrence, (X, INPUTS[:0, :3])
     yield "loops", loops, (X, 3)

@@ -292,7 +292,7 @@ def _tree(text: str) -> Any:
 
 def _identifiers(program: Program, sources: Sources) -> dict[Var, str]:
     """The names of variables, as Python allows them."""
-    unique = Unique([*keyword.kwlist, "np"])
+    unique = Unique([*keyword.kwlist, "np", "at", "states"])
     return {var: unique(_identifier(name)) for var, name in variable_names(program, sources).items()}
 
 
