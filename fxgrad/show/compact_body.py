@@ -73,11 +73,12 @@ class Body:
     def statements(self) -> list[Statement]:
         """All of them, `return` at the end."""
         writer = self._writer
-        headings = sections(self._program) if writer.shows_source and self._program is writer.main else {}
+        headings = sections(self._program) if self._program is writer.main else {}
         for number, equation in enumerate(self._program.equations):
             if number in headings:
                 self._flush(len(self._ready))
-                self._statements.append(Statement([f"# {headings[number]}"]))
+                if writer.shows_source:
+                    self._statements.append(Statement([f"# {headings[number]}"]))
             self._equation(equation)
         self._return()
         return self._statements
