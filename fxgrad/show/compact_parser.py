@@ -36,9 +36,10 @@ from fxgrad.show.literals import implied, neighbours, plain_kind
 from fxgrad.show.names import NAMES as VARIABLE_NAMES
 from fxgrad.show.notations import call_names, meaning
 from fxgrad.show.parsing import WRONG_PARAMS, Builder, nearest
+from fxgrad.show.patterns import Pattern, array_of
 from fxgrad.show.scope import UNTYPED
 from fxgrad.show.sugar import spread
-from fxgrad.show.syntax import Binding, Reference, Use
+from fxgrad.show.syntax import Binding, Constant, Reference, Use
 from fxgrad.show.text_reader import converted
 from fxgrad.show.tokens import Text
 
@@ -107,6 +108,17 @@ class CompactBuilder(Builder):
             given = [atom.aval for atom in outputs]
             shown = [", ".join(map(repr, avals)) or "nothing" for avals in (given, syntax.types)]
             self._text.fail(syntax.at, f"the program returns {shown[0]}, and its head says {shown[1]}", ProgramError)
+
+    def _array(self, constant: Constant, aval: Aval) -> Any:
+        if not isinstance(constant.value, Pattern):
+            return super()._array(constant, aval)
+        name, numbers = constant.value
+        own = numbers if name == "arange" else numbers[:1]
+        exact = [*converted(self._text, [*own], aval, constant.at), *numbers[len(own):]]
+        try:
+            return array_of(name, exact, aval)
+        except (ValueError, TypeError, OverflowError) as error:
+            self._text.fail(constant.at, str(error))
 
     # --- what the makers of bodies need -------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from fxgrad.show.blocks import LABELS, NAMES
 from fxgrad.show.expression_reader import NUMBER_WORDS, ExpressionReader
 from fxgrad.show.expressions import BlockPart, Body, Call, CompactProgram, Node, Roles, StatementSyntax, Target
 from fxgrad.show.names import RESERVED
+from fxgrad.show.patterns import ARGUMENTS, Pattern
 from fxgrad.show.syntax import Constant, Definition, Document
 from fxgrad.show.text_reader import plain_name
 from fxgrad.show.tokens import Text
@@ -104,6 +105,21 @@ class CompactReader(ExpressionReader):
             if not self._take(","):
                 break
         return found
+
+    def _constant(self) -> Constant:
+        name, at = self._token.text, self._token.at
+        if name not in ARGUMENTS or self._tokens[self._index + 1].text != "(":
+            return super()._constant()
+        self._index += 2
+        numbers = []
+        while not self._take(")"):
+            numbers.append(self._number(f"a number or ')' of {name}(...)"))
+            if not self._take(",") and not self._is(")"):
+                self._fail("',' or ')' after a number")
+        least, most = ARGUMENTS[name]
+        if not least <= len(numbers) <= most:
+            self._text.fail(at, f"{name} takes {least} to {most} numbers")
+        return Constant(Pattern(name, tuple(numbers)), uniform=False, at=at)
 
     def _body(self) -> Body:
         self._enter()

@@ -12,6 +12,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import registry
 from fxgrad.core.program import Equation, Program, Var
 from fxgrad.show.names import Unique
+from fxgrad.show.patterns import pattern_text
 from fxgrad.show.sources import Sources
 from fxgrad.show.values import array_lines, is_uniform
 from fxgrad.tracing.tracer import Tracer
@@ -21,14 +22,14 @@ NESTING_LIMIT = 4
 
 class Definitions:
     """The labels of one text. `taken` are words that none may be; `stands_inside` says which equations write their
-    programs where they are, and not under a label.
+    programs where they are, and not under a label; with `patterns` arrays that are one are written as such.
     """
 
     def __init__(self, main: Program, limit: int, width: int, taken: Iterable[str] = (),
-                 stands_inside: Callable[[Equation], bool] = lambda equation: True) -> None:
+                 stands_inside: Callable[[Equation], bool] = lambda equation: True, patterns: bool = False) -> None:
         self.sources = Sources()
         self.data: list[tuple[str, np.ndarray[Any, Any]]] = []
-        self._limit, self._width = limit, width
+        self._limit, self._width, self._patterns = limit, width, patterns
         self._labels: dict[int, tuple[str, str]] = {}  # what a program is called in the text, and by its equations
         self._defined: list[Program] = []
         self._data_names = Unique()
@@ -87,6 +88,9 @@ class Definitions:
         array = np.asarray(value)
         if array.dtype != aval.dtype or array.shape != aval.shape:
             return "..."  # not of the type that the program says: no text gives back such a program
+        pattern = pattern_text(array) if self._patterns and not is_uniform(array) else None
+        if pattern is not None:
+            return pattern
         if array.size > max(self._limit, 1) and not is_uniform(array):
             return "..."
         lines = array_lines(array, self._width)

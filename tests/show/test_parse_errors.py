@@ -174,6 +174,8 @@ where f = program (a: f32[3]) {
 
 
 def test_elided_constants() -> None:
-    program = with_constant(np.arange(5000))
-    assert message(program_text(program)).startswith("line 2, column 27: the elements of this array were left out")
-    assert parse(program_text(program, constants=True)).constants[0][-1] == 4999
+    program = with_constant(np.arange(5000) ** 2)
+    for style, column in (("compact", 27), ("equations", 27)):
+        assert message(program_text(program, style=style)).startswith(
+            f"line 2, column {column}: the elements of this array were left out")
+        assert parse(program_text(program, style=style, constants=True)).constants[0][-1] == 4999 ** 2
