@@ -16,5 +16,19 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "Equal answers: whoever calls it gives cotangents of the types of the outputs already.",
     ("true_places", "scalar_like(size, rank)", "size"):
         "Equal answers: the choice between an array and a number takes the dtype of the array.",
+    ("_xla", "not a.size", "False"):
+        "Equal answers: XLA's decomposition of an empty matrix gives empty matrices of the right shapes.",
+    ("_with_number", "2**63", "63 ** 2"):
+        "Speed alone: what is recorded with a larger whole number is found out again each time.",
+    ("_with_number_met_first", "-2**63", "(2**63)"):
+        "Speed alone: what is recorded with a whole number is found out again each time.",
+    ("inlined", "not tape.interned", "False"):
+        "Equal answers: what a tape of its own recorded is not remembered, so that nothing is found there.",
+    ("fxgrad/tracing/interning.py", "0", "1"):
+        "Equal answers: the table counts one entry more until it is first emptied.",
+    ("__init__", "not kwargs", "kwargs"):
+        "Speed alone: arguments by position are taken as they are, in less time; too many are refused before.",
+    ("_fold", "np.int64", "None"):
+        "Equal answers: the numbers of keys are whole already.",
 }
-"""By function, and what was replaced by what."""
+"""By function (the file, for what is in none), and what was replaced by what."""

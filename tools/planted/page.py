@@ -80,4 +80,6 @@ def _table(title: str, verdicts: list[Verdict], group: Callable[[Verdict], str],
 
 def explanation(verdict: Verdict) -> str | None:
     """Why no test catches the fault, if that is known."""
-    return EXPLAINED.get((verdict["function"].rpartition(".")[2], verdict["before"], verdict["after"]))
+    function = verdict["function"].rpartition(".")[2]
+    place = verdict["file"] if function == "the module" else function
+    return EXPLAINED.get((place, verdict["before"], verdict["after"]))

@@ -45,7 +45,7 @@ TESTS: dict[str, str] = {
     "fxgrad/control/custom*.py": "tests/api/test_custom.py tests/api/test_checkpoint.py",
     **dict.fromkeys(("fxgrad/frontend/callback.py", "fxgrad/executors/callbacks.py"), "tests/frontend/test_callbacks.py"),
     "fxgrad/frontend/inplace.py": "tests/frontend/test_inplace.py",
-    "fxgrad/parallel/*.py": "tests/parallel/test_collectives.py tests/frontend/test_callbacks.py",
+    "fxgrad/parallel/*.py": "tests/parallel tests/frontend/test_callbacks.py",
     "fxgrad/control/*.py": "tests/lax tests/core tests/tracing tests/api/test_custom.py tests/api/test_checkpoint.py "
                            "tests/api/test_inner_jit.py tests/control/test_control_flow.py tests/parallel/test_collectives.py "
                            "tests/frontend/test_callbacks.py tests/house/test_errors.py tests/house/test_caches.py",
@@ -64,7 +64,7 @@ TESTS: dict[str, str] = {
     "fxgrad/numpy/*.py": "tests/numpy/test_more_functions.py tests/numpy/test_values.py tests/frontend/test_protocol.py "
                          "tests/frontend/test_inplace.py tests/numpy/test_elementwise.py tests/house/test_errors.py "
                          "tests/house/test_idioms.py tests/house/test_cures.py tests/tracing/test_replay.py",
-    "fxgrad/analyses/*.py": "tests/core tests/tracing tests/random tests/transforms/test_cheap_gradients.py tests/parallel/test_collectives.py "
+    "fxgrad/analyses/*.py": "tests/analyses tests/core tests/tracing tests/random tests/transforms/test_cheap_gradients.py tests/parallel/test_collectives.py "
                             "tests/frontend/test_callbacks.py tests/house/test_errors.py tests/api tests/executors/test_emission.py",
 }
 """Tests by the files they look at; those of every pattern that fits, in this order."""
