@@ -14,9 +14,13 @@ from html import escape
 from typing import Any
 
 from fxgrad.core.program import Program, inner_first
+from fxgrad.errors import FxgradError
 from fxgrad.show.color import names_of
+from fxgrad.show.names import NAMES, quoted_name
 from fxgrad.show.roles import VARIABLES, Word, structure
+from fxgrad.show.scope import type_text
 from fxgrad.show.sources import Sources
+from fxgrad.show.text_parser import parse
 from fxgrad.show.text_writer import program_text
 
 LIGHT = {"text": "#1f2328", "keyword": "#1f2328", "title": "#1f2328", "input": "#0b6b8a", "variable": "#1f2328",
@@ -28,6 +32,8 @@ DARK = {"text": "#e6edf3", "keyword": "#e6edf3", "title": "#e6edf3", "input": "#
         "literal": "#e3b341", "comment": "#7d8590", "opaque": "#ff7b72", "on": "#5a4a00", "added": "#12361f",
         "removed": "#4a1a1c"}
 """Colours by role, and of what is marked."""
+LONGEST = 20_000
+"""Characters of a text that is read to infer types."""
 BOLD = ("keyword", "title", "input", "variable", "function")
 
 CLICK = """\
@@ -128,11 +134,12 @@ def _titles(text: str, found: Sequence[Word], lines: dict[str, str]) -> dict[tup
     """What hovering over a variable tells: its name, type and line, and the line's text; by scope and name."""
     starts = _line_starts(text)
     comments = _comments(text, found, starts, lines)
+    inferred = _inferred_types(text)
     titles: dict[tuple[int, str], str] = {}
     for index, word in enumerate(found):
         if word.binds:
             name = text[word.start:word.end]
-            kind = _type(text, found[index + 1:index + 200])
+            kind = _type(text, found[index + 1:index + 200]) or (inferred.get(name, "") if word.scope == 1 else "")
             comment = comments[bisect(starts, word.start) - 1]
             titles[word.scope, name] = "\n".join(filter(None, [f"{name}: {kind}" if kind else name, comment]))
     return titles
@@ -146,6 +153,18 @@ def _type(text: str, following: Sequence[Word]) -> str:
         if not word.binds and text[word.start:word.end] not in (",", ":"):
             break
     return ""
+
+
+def _inferred_types(text: str) -> dict[str, str]:
+    """The types of the main program's variables that the text leaves out, by name: as reading it finds them."""
+    if len(text) > LONGEST:
+        return {}
+    try:
+        program = parse(text)
+    except FxgradError:  # text with objects that have none is not read
+        return {}
+    names = NAMES.of(program) or {}
+    return {quoted_name(name): type_text(var.aval) for var, name in names.items()}
 
 
 def _line_starts(text: str) -> list[int]:

@@ -86,6 +86,17 @@ def test_names_tell_what_they_are_and_lead_to_their_definition(style: Any) -> No
     assert any(title.split("\n")[1:] == wanted[1:] for title in titles.values())
 
 
+def test_types_that_the_text_leaves_out_are_told() -> None:
+    """In the compact style letters have no type: hovering tells it."""
+    program = fxgrad.make_program(fxgrad.grad(lambda x: np.sum(np.tanh(x @ x.T) ** 2)))(np.ones((2, 3)))
+    text = program_text(program, style="compact", source=False)
+    untyped = re.findall(r"^  ([a-z]) = ", text, re.MULTILINE)
+    assert untyped, text
+    page = Page(program_html(program, style="compact", source=False))
+    titles = {each["data-v"]: each["title"] for _, each in page.elements if "title" in each}
+    assert {titles[f"1 {name}"] for name in untyped} == {f"{name}: f64[2,2]" for name in untyped}
+
+
 def test_programs_inside_of_others_fold() -> None:
     page = Page(program_html(traced(), style="equations"))
     assert [tag for tag, _ in page.elements].count("details") == 4  # the body, two branches, softmax
