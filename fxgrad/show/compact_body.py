@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _NOTHING = Var(Aval((), bool_))
 """In the place of the result of an operation that has none."""
+MOST_INSIDE = 20
+"""Of the operands of one operation, more than these do not stand inside its expression."""
 EXPRESSION_LIMIT = 76
 """A value whose expression would grow longer than this gets a letter, and a line of its own."""
 
@@ -68,6 +70,8 @@ class Body:
         for equation in program.equations:
             self._uses.update([atom for atom in equation.inputs if isinstance(atom, Var)])
         self._ready: list[Pending] = []
+        self._numbers: dict[Atom, int] = {}  # places in the list, counting those that were at its front before
+        self._named = 0
         self._statements: list[Statement] = []
 
     def statements(self) -> list[Statement]:
@@ -100,6 +104,7 @@ class Body:
         pending = self._result(equation, form, [equation.inputs[place] for place in order], line)
         if len(equation.outputs) == 1 and pending.var not in self._scope.named and self._uses[pending.var] == 1 and \
                 len(pending.shown.text) <= EXPRESSION_LIMIT:
+            self._numbers[pending.var] = self._named + len(self._ready)
             self._ready.append(pending)
         else:
             self._flush(len(self._ready))
@@ -142,7 +147,7 @@ class Body:
         wanted = [atom for atom in atoms if isinstance(atom, Var)]
         ready = {pending.ready.var for pending in self._ready[-len(wanted):]} if wanted else set()
         wanted = [var for var in wanted if var in ready]
-        for count in range(len(wanted), 0, -1):
+        for count in range(min(len(wanted), MOST_INSIDE), 0, -1):
             last = self._ready[-count:]
             variables = [pending.var for pending in last]
             in_order = [var for var in wanted if var in variables] == variables
@@ -154,19 +159,24 @@ class Body:
         """Takes what stands inside an expression from what is ready; other operands get names now."""
         if inside:
             del self._ready[-len(inside):]
+            for pending in inside:
+                del self._numbers[pending.ready.var]
         if self._ready:
-            wanted = {atom for atom in atoms if isinstance(atom, Var)}
-            places = range(len(self._ready) - 1, -1, -1)
-            self._flush(next((place + 1 for place in places if self._ready[place].ready.var in wanted), 0))
+            numbers = [self._numbers[atom] for atom in atoms if isinstance(atom, Var) and atom in self._numbers]
+            self._flush(max(numbers) + 1 - self._named if numbers else 0)
         return inside
 
     # --- statements ---------------------------------------------------------------------------------------
 
     def _flush(self, count: int) -> None:
         """Gives names to the first values that are ready."""
+        if not count:
+            return
         for pending in self._ready[:count]:
+            del self._numbers[pending.var]
             self._bind([pending.var], pending)
         del self._ready[:count]
+        self._named += count
 
     def _bind(self, outputs: Sequence[Var], pending: Pending) -> None:
         target = self._scope.target(outputs[0], pending.first) if len(outputs) == 1 else \
