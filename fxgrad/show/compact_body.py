@@ -42,6 +42,7 @@ class Pending(NamedTuple):
     shown: Shown
     first: Aval | None
     line: Line | None
+    called: str
 
     @property
     def var(self) -> Var:
@@ -50,11 +51,14 @@ class Pending(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """The lines of one statement, the line of the user's that it comes from, and whether it has such a line at all."""
+    """The lines of one statement, the line of the user's that it comes from, whether it has such a line at all, and the
+    function called there whose operations it shows.
+    """
 
     lines: list[str]
     line: Line | None = None
     recorded: bool = False
+    called: str = ""
 
     def indented(self, by: str) -> Statement:
         """The same further to the right."""
@@ -130,7 +134,8 @@ class Body:
             form, operands = (form, operands) if short is None else short
         shown = render(form, operands, self._writer.value)
         var = equation.outputs[0] if equation.outputs else _NOTHING
-        return Pending(Ready(var, form, tuple(operands), tuple(atom.aval for atom in atoms)), shown, first, line)
+        ready = Ready(var, form, tuple(operands), tuple([atom.aval for atom in atoms]))
+        return Pending(ready, shown, first, line, self._writer.margin.called(equation))
 
     def _number(self, literal: Literal, form: Form, atoms: Sequence[Atom]) -> Shown:
         beside = tuple([None if isinstance(atom, Literal) else atom.aval for atom in atoms])
@@ -181,11 +186,12 @@ class Body:
     def _bind(self, outputs: Sequence[Var], pending: Pending) -> None:
         target = self._scope.target(outputs[0], pending.first) if len(outputs) == 1 else \
             ", ".join(self._scope.bindings(outputs))
-        self._statement(f"{target} = {pending.shown.text}" if outputs else pending.shown.text, pending.line)
+        text = f"{target} = {pending.shown.text}" if outputs else pending.shown.text
+        self._statement(text, pending.line, called=pending.called)
 
-    def _statement(self, text: str, line: Line | None, more: Sequence[Statement] = ()) -> None:
+    def _statement(self, text: str, line: Line | None, more: Sequence[Statement] = (), called: str = "") -> None:
         lines = wrapped(text, self._writer.width - len(INDENT), 2 * INDENT, text.find(" = ") + 3)
-        self._statements += [Statement(lines, line, True), *more]
+        self._statements += [Statement(lines, line, True, "" if f"{called}(" in text else called), *more]
 
     def _return(self) -> None:
         outputs = self._program.outputs

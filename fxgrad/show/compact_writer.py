@@ -75,12 +75,16 @@ class CompactWriter:
     def _marked(self, statements: Sequence[Statement]) -> list[tuple[str, str]]:
         """All lines with their comments; the user's line stands at the first of its statements."""
         result: list[tuple[str, str]] = []
-        before: Line | None = None
+        before: tuple[Line | None, str] = (None, "")
         for statement in statements:
             comment = ""
-            if self.shows_source and statement.recorded and statement.line != before:
-                comment = self.margin.comment(statement.line)
-                before = statement.line
+            now = statement.line, statement.called
+            if self.shows_source and statement.recorded and now[0] is not None and now != before:
+                comment = self.margin.comment(*now)
+                before = now
+            elif self.shows_source and statement.recorded and now[0] is None and before[0] is not None:
+                comment = self.margin.comment(None)
+                before = (None, "")
             first, *rest = statement.lines
             result += [(INDENT + first, comment), *((INDENT + line, "") for line in rest)]
         return result

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import itertools
+import linecache
 import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from fxgrad.core.program import Equation, Program, Source
-from fxgrad.show.sources import Sources
+from fxgrad.errors import file_name
+from fxgrad.show.sources import Sources, Span
 
 COMMENT_COLUMN = 64
 """Comments stand below each other where the lines before them are no longer than this."""
+_CALL = re.compile(r"(?:[^\W\d]\w*\.)*([^\W\d]\w*)\(")
 _CELL = re.compile(r"<ipython-input-(\d+)-\w+>")
 
 
@@ -30,8 +33,13 @@ class Margin:
         self._sources = sources
         self._lines: dict[tuple[int, int], Line] = {}
         self._cells: dict[str, str] = {}
-        lines = (self.line(equation) for each in programs_of(program) for equation in each.equations)
-        count = Counter(line.filename for line in lines if line is not None)
+        self._called: dict[tuple[int, int], str] = {}
+        count: Counter[str] = Counter()
+        self._recorded: Counter[tuple[int, int]] = Counter()
+        for each in programs_of(program):
+            sources_of = [equation.source for equation in each.equations if equation.source is not None]
+            count.update([source.filename for source in sources_of])
+            self._recorded.update([(id(source.code), source.instruction) for source in sources_of])
         self.file = count.most_common(1)[0][0] if count else ""
 
     def line(self, equation: Equation) -> Line | None:
@@ -46,16 +54,31 @@ class Margin:
             known = self._lines[key] = Line(source.filename, number)
         return known
 
+    def called(self, equation: Equation) -> str:
+        """The function that the user called there, if its operations stand there and not its name; else ""."""
+        source: Source | None = equation.source
+        if source is None:
+            return ""
+        key = id(source.code), source.instruction
+        if self._recorded[key] < 2:
+            return ""
+        known = self._called.get(key)
+        if known is None:
+            known = self._called[key] = _called(source.filename, self._sources.span(source))
+        return known
+
     @property
     def head(self) -> str:
         """The comment of the program's head: the file."""
         return self._shown_file(self.file)
 
-    def comment(self, line: Line | None) -> str:
+    def comment(self, line: Line | None, called: str = "") -> str:
         """The comment of a line of text."""
         if line is None:
             return "?"
-        return str(line.number) if line.filename == self.file else f"{self._shown_file(line.filename)}:{line.number}"
+        number = str(line.number)
+        shown = number if line.filename == self.file else f"{self._shown_file(line.filename)}:{number}"
+        return f"{shown} {called}".rstrip()
 
     def _shown_file(self, filename: str) -> str:
         known = self._cells.get(filename)
@@ -69,7 +92,24 @@ def shown_file(filename: str) -> str:
     cell = _CELL.fullmatch(filename)
     if cell is not None:
         return f"In[{cell[1]}]"
-    return "".join(char if char.isprintable() else "?" for char in os.path.basename(filename))
+    return "".join(char if char.isprintable() else "?" for char in file_name(filename))
+
+
+def _called(filename: str, span: Span) -> str:
+    """What a call in a line of the user's calls: `log_softmax` of `nn.log_softmax(x)`; "" of what is no call."""
+    first, last, start, end = span
+    if first is None or first != last:
+        return ""
+    try:
+        text = linecache.getline(filename, first).encode()[start:end].decode()
+    except Exception:  # noqa: BLE001  (doctest, notebooks and debuggers put functions of their own in its place)
+        return ""
+    call = _CALL.match(text)
+    if call is None:
+        return ""
+    depths = itertools.accumulate((char in "([{") - (char in ")]}") for char in text[call.end() - 1:])
+    closed = next((place for place, depth in enumerate(depths) if not depth), -1)
+    return call[1] if call.end() + closed == len(text) else ""
 
 
 def programs_of(program: Program) -> Iterator[Program]:

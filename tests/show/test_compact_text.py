@@ -263,3 +263,15 @@ def test_forms_are_found_once_for_each_kind_of_equation(monkeypatch: pytest.Monk
     assert numbers[0] == numbers[1] > 0
 
 
+
+
+def test_a_library_function_is_named_where_its_operations_stand() -> None:
+    def function(x: Any) -> Any:
+        length = fnp.linalg.norm(x)
+        return np.sin(length)
+
+    first = inspect.getsourcelines(function)[1]
+    assert text(function, ROW, source=True) == f"""\
+program function(x: f32[3]) -> f32:   # test_compact_text.py
+  length: f32 = sqrt(sum(square(x)))  # {first + 1} norm
+  return sin(length)                  # {first + 2}"""
