@@ -37,7 +37,7 @@ def true_places(mask: Any, size: int | None, fill: Any, use: str) -> Any:
     if not size:
         return constant((0,), 0, dtypes.int32)
     rank = cumulative.cumsum(convert(mask, dtypes.int32), 0) if count else constant((0,), 0, dtypes.int32)
-    target = where(mask, sub(rank, scalar_like(1, rank)), scalar_like(size, rank))
+    target = where(mask, sub(rank, scalar_like(1, rank)), size)
     start = constant((size,), 0, dtypes.int32)
     found = scatter(start, reshape(target, (count, 1)), iota(dtypes.int32, (count,)), Windows((), (0,), (0,)),
                     mode="fill", promises=())

@@ -209,8 +209,6 @@ def inlined(tape: Tape, program: Program, inputs: Sequence[Any]) -> list[Any] | 
     if not (tape.staging or _concerns(tape, program, given)) or [*map(aval_of, inputs)] != program.in_avals:
         return None
     atoms = [*map(tape.atom, inputs)]
-    if not tape.interned:
-        return _tracers(tape, _record_all(tape, program, atoms))
     key = (program, *atoms)
     node = tape.node
     call = node.calls.get(key)
@@ -222,7 +220,7 @@ def inlined(tape: Tape, program: Program, inputs: Sequence[Any]) -> list[Any] | 
     else:
         start = len(tape.nodes)
         outputs = _record_all(tape, program, atoms)
-        if tape.interned:  # still: it may have become too long
+        if tape.interned:  # what a tape of its own recorded nobody finds again
             interning.remember(node, key, (tape.nodes[start:], [], outputs))
     return _tracers(tape, outputs)
 

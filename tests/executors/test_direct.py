@@ -254,3 +254,14 @@ def test_arrays_of_this_library_give_such_arrays(monkeypatch: pytest.MonkeyPatch
     fxgrad.clear_caches()
     assert kinds() == ordinary
     assert ordinary[0] == [fxgrad.Array] * 4
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])
+def test_gradients_have_the_dtypes_of_the_arguments(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "LONG", 1)
+    fxgrad.clear_caches()
+    x = np.dtype(dtype).type(0.5)
+    slope = fxgrad.grad(lambda x: np.sin(x) * x, holomorphic=dtype == "complex64")(x)
+    assert slope.dtype == dtype
+    output, pullback = fxgrad.vjp(lambda x: np.sin(x) * x, x)
+    assert pullback(output)[0].dtype == dtype

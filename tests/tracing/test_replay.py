@@ -13,7 +13,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import config
-from fxgrad.tracing import interning
+from fxgrad.tracing import interning, recall, replay
 from fxgrad.tracing.replay import replayed
 from fxgrad.written import parse
 
@@ -239,3 +239,19 @@ def test_functions_at_one_place_are_told_apart(place: str) -> None:
             ours = getattr(fnp, name)
             value, _ = fxgrad.jvp(lambda x, f=ours: at(f, x), (x,), (x,))
             np.testing.assert_allclose(value, at(getattr(np, name), x), rtol=1e-12, err_msg=name)
+
+
+def test_whole_numbers_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small and large ones; what later calls do with them is remembered."""
+    learned: list[Any] = []
+
+    def learn(*args: Any) -> Any:
+        learned.append(args)
+        return replay.learn(*args)
+
+    monkeypatch.setattr(recall, "learn", learn)
+    for slope in (fxgrad.grad(lambda x: x * 7), fxgrad.grad(lambda x: x * 5000), fxgrad.grad(lambda x: x * -(2**40))):
+        learned.clear()
+        for _ in range(4):
+            slope(2.0)
+        assert 1 <= len(learned) <= 2

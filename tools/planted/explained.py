@@ -12,18 +12,6 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     ("_is_of_floats", "len(program.inputs) + 2 * len(program.outputs)",
      "len(program.inputs) - (2 * len(program.outputs))"):
         "Speed alone: from which size on converting to Python's floats pays; both ways round the same.",
-    ("_gradients", "atom.aval.dtype", "None"):
-        "Equal answers: whoever calls it gives cotangents of the types of the outputs already.",
-    ("true_places", "scalar_like(size, rank)", "size"):
-        "Equal answers: the choice between an array and a number takes the dtype of the array.",
-    ("_xla", "not a.size", "False"):
-        "Equal answers: XLA's decomposition of an empty matrix gives empty matrices of the right shapes.",
-    ("_with_number", "2**63", "63 ** 2"):
-        "Speed alone: what is recorded with a larger whole number is found out again each time.",
-    ("_with_number_met_first", "-2**63", "(2**63)"):
-        "Speed alone: what is recorded with a whole number is found out again each time.",
-    ("inlined", "not tape.interned", "False"):
-        "Equal answers: what a tape of its own recorded is not remembered, so that nothing is found there.",
     ("fxgrad/tracing/interning.py", "0", "1"):
         "Equal answers: the table counts one entry more until it is first emptied.",
     ("__init__", "not kwargs", "kwargs"):
