@@ -31,7 +31,7 @@ class CompactWriter:
     def __init__(self, program: Program, source: bool, limit: int, width: int) -> None:
         self.main, self.shows_source, self.width = program, source, width
         self.definitions = Definitions(program, limit, width, call_names(), lambda each: block_of(each) is not None,
-                                       patterns=True)
+                                       compact=True)
         self.sources = self.definitions.sources
         self.margin = Margin(program, self.sources)
         self.numbers: dict[Any, Shown] = {}

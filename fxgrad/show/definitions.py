@@ -22,14 +22,16 @@ NESTING_LIMIT = 4
 
 class Definitions:
     """The labels of one text. `taken` are words that none may be; `stands_inside` says which equations write their
-    programs where they are, and not under a label; with `patterns` arrays that are one are written as such.
+    programs where they are, and not under a label. In the `compact` style arrays that have a pattern are written as
+    such, and all programs of an operation stand under a label if one does.
     """
 
     def __init__(self, main: Program, limit: int, width: int, taken: Iterable[str] = (),
-                 stands_inside: Callable[[Equation], bool] = lambda equation: True, patterns: bool = False) -> None:
+                 stands_inside: Callable[[Equation], bool] = lambda equation: True, compact: bool = False) -> None:
         self.sources = Sources()
         self.data: list[tuple[str, np.ndarray[Any, Any]]] = []
-        self._limit, self._width, self._patterns = limit, width, patterns
+        self._limit, self._width = limit, width
+        self._patterns = self._together = compact
         self._labels: dict[int, tuple[str, str]] = {}  # what a program is called in the text, and by its equations
         self._defined: list[Program] = []
         self._data_names = Unique()
@@ -40,6 +42,7 @@ class Definitions:
         count: dict[int, int] = {}
         wanted: dict[int, tuple[Program, str]] = {}
         primitives = {*registry, *taken}
+        together: list[list[Program]] = []
         queue = [(main, 0)]
         for program, depth in queue:
             for equation in program.equations:
@@ -47,13 +50,22 @@ class Definitions:
                 if equation.primitive.regions is None:
                     continue
                 called = is_call(equation)
-                for inner in equation.programs:
+                together.append(equation.programs)
+                for inner in together[-1]:
                     count[id(inner)] = count.get(id(inner), 0) + 1
                     apart = called or depth == NESTING_LIMIT or not stands_inside(equation)
                     if apart or count[id(inner)] > 1:
                         wanted.setdefault(id(inner), (inner, equation.params["name"] if called else "body"))
                     if count[id(inner)] == 1:
                         queue.append((inner, 0 if apart else depth + 1))
+        changed = self._together  # what stands under `where` with one program of an operation has the others there too
+        while changed:
+            changed = False
+            for programs in together:
+                missing = [inner for inner in programs if id(inner) not in wanted]
+                if missing and len(missing) < len(programs):
+                    wanted |= {id(inner): (inner, "body") for inner in missing}
+                    changed = True
         unique = Unique([*primitives, *map(dtypes.short_name, dtypes.SUPPORTED.values()), "float0"])
         for key, (program, name) in wanted.items():
             self._labels[key] = unique(name if name.isidentifier() else "function"), name

@@ -275,3 +275,14 @@ def test_a_library_function_is_named_where_its_operations_stand() -> None:
 program function(x: f32[3]) -> f32:   # test_compact_text.py
   length: f32 = sqrt(sum(square(x)))  # {first + 1} norm
   return sin(length)                  # {first + 2}"""
+
+
+def test_an_operation_that_shares_one_program_has_all_under_where() -> None:
+    loop = ("while({}, condition=test, body=program (a: f32[]) {{ b: f32[] = mul(a, {}:f32) return b }}, "
+            "num_condition_consts=0, num_body_consts=0)")
+    program = parse(f"program f(x: f32[]) {{ y: f32[] = {loop.format('x', 2.0)} z: f32[] = {loop.format('y', 3.0)} "
+                    "return z } where test = program (a: f32[]) { b: bool[] = lt(a, 9.0:f32) return b }")
+    shown = program_text(program)
+    assert equal(parse(shown), program)
+    assert "  y: f32 = while(x, condition=body, body=body_1, num_condition_consts=0, num_body_consts=0)\n" in shown
+    assert shown.count("where body") == 3
