@@ -14,7 +14,7 @@ from fxgrad.api.arguments import check_chunk_size, transformation
 from fxgrad.core.arrays import handed
 from fxgrad.core.avals import Aval, plain
 from fxgrad.errors import ArgumentError, at_user_line, function_name
-from fxgrad.frontend.flat import check_leaf, just, parameter_names, trace_flat
+from fxgrad.frontend.flat import check_leaf, indexed_names, just, parameter_names, trace_flat
 from fxgrad.ops.joining import concatenate
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.tracebacks import boundary
@@ -80,7 +80,7 @@ class _MappedCall:
         axes = _argument_axes(fun, in_axes, args, kwargs)
         self._fun = fun
         self._leaves, self._structure = tree.flatten((args, kwargs))
-        names = _leaf_names(fun, args, kwargs)
+        names = indexed_names(fun, args, kwargs=kwargs)()
         leaf_axes = _leaf_axes(axes, (args, kwargs), names)
         self.size = _mapped_size(function_name(fun), self._leaves, leaf_axes, names, axis_size)
         self._mapped = [index for index, axis in enumerate(leaf_axes) if axis is not None]
@@ -166,12 +166,6 @@ def _argument_axes(fun: Any, in_axes: Axes, args: tuple[Any, ...], kwargs: dict[
                 f"{len(args)} positional arguments; one entry for each is needed"))
         return in_axes, dict.fromkeys(kwargs, 0)
     return (in_axes,) * len(args), dict.fromkeys(kwargs, in_axes if args == () else 0)
-
-
-def _leaf_names(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-    roots = parameter_names(fun, len(args))
-    names = [name for root, arg in zip(roots, args, strict=True) for name in tree.leaf_names(arg, root)]
-    return names + [name for key in sorted(kwargs) for name in tree.leaf_names(kwargs[key], key)]
 
 
 def _leaf_axes(axes: tuple[Any, Any], arguments: tuple[Any, Any], names: Sequence[str]) -> list[int | None]:

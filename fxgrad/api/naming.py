@@ -9,7 +9,7 @@ from typing import Any
 from fxgrad import tree
 from fxgrad.control.call import named_call_p
 from fxgrad.errors import ArgumentError, at_user_line, function_name
-from fxgrad.frontend.flat import leaf_aval, trace_flat, transformation
+from fxgrad.frontend.flat import indexed_names, leaf_aval, trace_flat, transformation
 from fxgrad.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.tracing.trace import SHARED
 
@@ -37,7 +37,8 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
             given, keywords = tree.unflatten(structure, tracers)
             return fun(*given, **keywords)
 
-        traced = trace_flat(flat, [aval_of(leaf) for leaf in leaves], "named_call", fun, mode=SHARED)
+        traced = trace_flat(flat, [aval_of(leaf) for leaf in leaves], "named_call", fun, mode=SHARED,
+                            names=indexed_names(fun, args, kwargs=kwargs))
         outputs = bind(named_call_p, *traced.captured, *leaves, program=traced.program, name=shown)
         return tree.unflatten(traced.out_tree, outputs)
     return call

@@ -69,7 +69,8 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
     @boundary
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         static = static_positions(static_argnums, len(args))
-        dynamic = [arg for position, arg in enumerate(args) if position not in static]
+        moving = [position for position in range(len(args)) if position not in static]
+        dynamic = [args[position] for position in moving]
         leaves, structure = tree.flatten((dynamic, kwargs))
         if any(leaf_aval(leaf) is None for leaf in leaves) or innermost_for(leaves) is None:
             return fun(*args, **kwargs)
@@ -78,7 +79,8 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
             given, keywords = tree.unflatten(structure, tracers)
             return fun(*with_static(args, static, given), **keywords)
 
-        traced = trace_flat(call, [aval_of(leaf) for leaf in leaves], "checkpoint", fun, values=leaves)
+        traced = trace_flat(call, [aval_of(leaf) for leaf in leaves], "checkpoint", fun, values=leaves,
+                            names=indexed_names(fun, args, moving, kwargs))
         refuse_repeated_effects(traced, "checkpoint")
         outputs = bind(checkpoint_p, *traced.captured, *leaves, program=traced.program, name=function_name(fun),
                        **settings)

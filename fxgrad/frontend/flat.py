@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Container, Iterable, Sequence
-from types import FunctionType
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from types import FunctionType, MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -226,10 +226,14 @@ def with_static(args: Sequence[Any], static: Container[int], dynamic: Iterable[A
 
 
 def indexed_names(function: Any, args: Sequence[Any], positions: Sequence[int] | None = None,
-                  ) -> Callable[[], list[str]]:
-    """A function giving the leaf names of the positional `args` (those at `positions`), as `params.W[0]`."""
+                  kwargs: Mapping[str, Any] = MappingProxyType({})) -> Callable[[], list[str]]:
+    """A function giving the leaf names of the positional `args` (those at `positions`), as `params.W[0]`.
+
+    Those of `kwargs` follow, sorted by the keywords.
+    """
     def names() -> list[str]:
         roots = parameter_names(function, len(args))
         chosen = range(len(args)) if positions is None else positions
-        return [name for position in chosen for name in tree.leaf_names(args[position], roots[position])]
+        named = [*((roots[position], args[position]) for position in chosen), *sorted(kwargs.items())]
+        return [name for root, value in named for name in tree.leaf_names(value, root)]
     return names

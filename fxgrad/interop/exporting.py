@@ -54,8 +54,7 @@ def to_jax(fn: Callable[..., Any]) -> Callable[..., Any]:
             return fn(*again, **keywords)
 
         def names() -> list[str]:
-            every = [*indexed_names(fn, args)(), *(name for key in sorted(kwargs)
-                                                   for name in tree.leaf_names(kwargs[key], key))]
+            every = indexed_names(fn, args, kwargs=kwargs)()
             return [name for name, aval in zip(every, avals, strict=True) if aval is not None]
 
         traced = trace_flat(call, [aval for aval in avals if aval is not None], "to_jax", fn, mode=SHARED, names=names)
