@@ -47,6 +47,8 @@ def sugared(form: Form, equation: Equation, operands: Sequence[Shown], given: Ma
 def _with_integers(spans: Sequence[Item], shape: Shape, part: Shape, result: Shape) -> tuple[Item, ...] | None:
     """The items of one index for a range of an array of `shape` that gives `part`, reshaped to `result`."""
     spans = (*spans, *[FULL] * (len(shape) - len(spans)))
+    if all(span == FULL for span in spans):
+        return None  # would be read as the reshape alone
     single = [span != FULL and size == 1 for span, size in zip(spans, part, strict=True)]
     dropped = tuple(size for size, gone in zip(part, single, strict=True) if not gone)
     added = new_axes(dropped, result) if dropped != result else (FULL,) * len(result)

@@ -286,3 +286,9 @@ def test_an_operation_that_shares_one_program_has_all_under_where() -> None:
     assert equal(parse(shown), program)
     assert "  y: f32 = while(x, condition=body, body=body_1, num_condition_consts=0, num_body_consts=0)\n" in shown
     assert shown.count("where body") == 3
+
+
+def test_a_whole_range_is_kept_beside_a_new_axis() -> None:
+    read = parse("program f(x: f32[3]): return x[:][None]")
+    assert [equation.primitive.name for equation in read.equations] == ["slice", "reshape"]
+    assert equal(parse(program_text(read)), read)
