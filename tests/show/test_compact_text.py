@@ -288,7 +288,8 @@ def test_an_operation_that_shares_one_program_has_all_under_where() -> None:
     assert shown.count("where body") == 3
 
 
-def test_a_whole_range_is_kept_beside_a_new_axis() -> None:
-    read = parse("program f(x: f32[3]): return x[:][None]")
-    assert [equation.primitive.name for equation in read.equations] == ["slice", "reshape"]
-    assert equal(parse(program_text(read)), read)
+def test_a_range_of_everything_is_not_lost() -> None:
+    program = parse("program f(x: f32[3]): return x[:][None], x[:][:, None] + x[0:3:1][None]")
+    assert [equation.primitive.name for equation in program.equations] == ["slice", "reshape"] * 3 + ["add"]
+    assert equal(parse(program_text(program)), program)
+    assert program_text(program).endswith("return x[:][None], x[:][:, None] + x[:][None]")
