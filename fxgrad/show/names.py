@@ -147,10 +147,14 @@ def wanted_names(program: Program, sources: Sources) -> dict[Var, Name]:
             names.setdefault(var, Name(text, is_shared=var in captured))
     for var in program.inputs:
         _name_by_origins(var, getattr(var, "origins", ()), names, sources)
+    returned = {*program.outputs}
     for equation in program.equations:
-        origins = None if equation.source is None else equation.source.origins
+        source = equation.source
         for number, var in enumerate(equation.outputs):
-            _name_by_origins(var, origins[number] if origins else getattr(var, "origins", ()), names, sources)
+            origins = source.origins[number] if source is not None and source.origins else getattr(var, "origins", ())
+            if var in returned:  # what is returned is called after the argument that it belongs to, if it can be
+                origins = sorted(origins, key=lambda origin: origin.var not in origin.program.inputs)
+            _name_by_origins(var, origins, names, sources)
     return names
 
 
