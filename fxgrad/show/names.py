@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fxgrad.core.facts import Slot
 from fxgrad.core.program import PRIMAL, TANGENT, TRANSPOSED, Atom, Equation, Origin, Program, Source, Var
 from fxgrad.derivation.simplify import MERGED
-from fxgrad.show.sources import Assigned, Sources, Targets
+from fxgrad.show.sources import Assigned, Places, Sources, Targets, placed
 from fxgrad.tracing.provenance import CALLED
 
 STRING = r'"(?:[^"\\\n]|\\.)*"'
@@ -136,7 +136,7 @@ def wanted_names(program: Program, sources: Sources) -> dict[Var, Name]:
     if called is not None and not called.is_library:
         for var, text in zip(program.inputs[program.captured:], called.input_names, strict=False):
             if text:
-                names.setdefault(var, Name(text))
+                names.setdefault(var, Name(text if called.code is None else sources.called_inside(called.code, text)))
     if program.base is not None:
         merged = MERGED.of(program) or ()
         for var, name in wanted_names(program.base, sources).items():
@@ -246,7 +246,7 @@ def _results(run: list[Equation], assigned: Assigned, used: set[Var]) -> Iterato
     noted = [equation for equation in run if equation.source is not None and equation.source.results]
     if noted:
         for equation in noted:
-            yield from _at_places(equation, assigned.names)
+            yield from _at_places(equation, assigned.places)
         return
     found = [equation for equation in run if not used.isdisjoint(equation.outputs)] or run[-1:]
     alike = [equation for equation in run if _is_called(equation, assigned.operation)]
@@ -268,18 +268,13 @@ def _is_called(equation: Equation, operation: str) -> bool:
     return equation.primitive.name == operation or equation.params.get("name") == operation
 
 
-def _at_places(equation: Equation, targets: Targets) -> Iterator[tuple[Var, str]]:
+def _at_places(equation: Equation, places: Places) -> Iterator[tuple[Var, str]]:
     """Outputs whose places in the value of the expression are known."""
     assert equation.source is not None
     for var, place in zip(equation.outputs, equation.source.results, strict=True):
-        if place is not None and len(targets) == 1:
-            if targets[0] is not None:
-                yield var, targets[0] + place
-        elif place is not None:
-            index, _, rest = place[1:].partition("]")
-            target = targets[int(index)] if place[0] == "[" and index.isdigit() and int(index) < len(targets) else None
-            if target is not None:
-                yield var, target + rest
+        name = None if place is None else placed(places, place)
+        if name is not None:
+            yield var, name
 
 
 def _taken_apart(found: Sequence[Equation], targets: Targets) -> Iterator[tuple[Var, str]]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 import linecache
 import os
-from collections.abc import Iterator
-from types import CodeType
+from collections.abc import Iterator, Mapping
+from types import CodeType, MappingProxyType
 from typing import Any, NamedTuple
 
 from fxgrad.caches import cached
@@ -21,17 +21,20 @@ Span = tuple[int | None, int | None, int | None, int | None]
 """First line, last line, first column, last column, as `co_positions` gives them."""
 Targets = tuple[str | None, ...]
 """The names that an expression is assigned to: one, or one for each element; None where there is no plain name."""
+Places = Mapping[str, str]
 
 
 class Assigned(NamedTuple):
     """An assignment: the names, and what the expression calls the operation that makes its value ("" if unknown).
 
-    A call may make many values to get at its own; an operator is one operation.
+    A call may make many values to get at its own; an operator is one operation. `places` has the names by where they
+    stand in the value, such as `[0][1]`.
     """
 
     names: Targets
     operation: str
     is_call: bool = False
+    places: Places = MappingProxyType({})
 
 
 OPERATORS: dict[type[ast.AST], str] = {
@@ -40,10 +43,14 @@ OPERATORS: dict[type[ast.AST], str] = {
 
 
 class Spans(NamedTuple):
-    """What stands in a file, by position: targets of assigned expressions, and names among direct operands."""
+    """What stands in a file, by position: targets of assigned expressions, and names among direct operands.
+
+    And by the name of a function and its first line: what it takes its arguments apart into, by the path of each part.
+    """
 
     targets: dict[Span, Assigned]
     operands: dict[Span, list[str]]
+    parts: dict[tuple[str, int], dict[str, str]]
 
 
 class Sources:
@@ -74,6 +81,11 @@ class Sources:
         """The names that the value of the expression is assigned to, or None."""
         return self._spans(source.code).targets.get(self.span(source))
 
+    def called_inside(self, code: CodeType, path: str) -> str:
+        """What a function calls a part of an argument: `h` for `carry[0]`, if it says `h, c = carry`; else `path`."""
+        parts = self._spans(code).parts.get((code.co_name, code.co_firstlineno), {})
+        return placed(parts, path) or path
+
     def free_operand(self, source: Source) -> str | None:
         """The one direct operand of the expression that is not local to the function: a global or of a closure."""
         code = source.code
@@ -98,7 +110,7 @@ def content(filename: str) -> str:
 
 @cached("names in source texts", 64)
 def _read(text: str) -> Spans:
-    spans = Spans({}, {})
+    spans = Spans({}, {}, {})
     module = parse(text)
     if module is None:
         return spans
@@ -108,6 +120,9 @@ def _read(text: str) -> Spans:
     for node in nodes:
         for target, value in _assignments(node):
             _enter(spans.targets, target, value)
+        if isinstance(node, ast.FunctionDef):
+            begin = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            spans.parts[node.name, begin] = _taken_apart(node)
         if isinstance(node, ast.AugAssign):
             # The instruction that adds has the position of the whole statement.
             spans.targets.setdefault(_span(node), Assigned(_names(node.target), OPERATORS.get(type(node.op), "")))
@@ -147,9 +162,42 @@ def _enter(targets: dict[Span, Assigned], target: ast.expr, value: ast.expr) -> 
         # Taking an array apart into variables happens at the position of the variables.
         targets.setdefault(_span(target), Assigned(_names(target), ""))
     names = _names(target)
-    if any(names):
+    if any(names) or _places(target):
         for span in _call_spans(value) if isinstance(value, ast.Call) else [_span(value)]:
-            targets.setdefault(span, Assigned(names, _operation(value), isinstance(value, ast.Call)))
+            targets.setdefault(span, Assigned(names, _operation(value), isinstance(value, ast.Call), _places(target)))
+
+
+def _places(target: ast.expr, path: str = "") -> dict[str, str]:
+    """The names in a target, by where they stand in the value."""
+    if not isinstance(target, ast.Tuple | ast.List):
+        name = _path(target)
+        return {} if name is None else {path: name}
+    places: dict[str, str] = {}
+    for number, element in enumerate(target.elts):
+        if isinstance(element, ast.Starred):
+            break  # what follows is counted from the end
+        places |= _places(element, f"{path}[{number}]")
+    return places
+
+
+def placed(places: Places, path: str) -> str | None:
+    """What is at `path`, by the names of places: that of the place itself, or of the one that it is a part of."""
+    for end in range(len(path), -1, -1):
+        if path[:end] in places and (end == len(path) or path[end] in "[."):
+            return places[path[:end]] + path[end:]
+    return None
+
+
+def _taken_apart(function: ast.FunctionDef) -> dict[str, str]:
+    """The names of parts of arguments, by their paths, from the first assignments of each argument to several names."""
+    arguments = {argument.arg for argument in (*function.args.posonlyargs, *function.args.args)}
+    parts: dict[str, str] = {}
+    for statement in function.body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name) and \
+                statement.value.id in arguments and isinstance(statement.targets[0], ast.Tuple | ast.List):
+            arguments.discard(statement.value.id)
+            parts |= _places(statement.targets[0], statement.value.id)
+    return parts
 
 
 def _operation(value: ast.expr) -> str:

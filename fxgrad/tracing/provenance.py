@@ -8,6 +8,7 @@ shown, and cost others nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fxgrad.core.facts import Slot
@@ -53,6 +54,7 @@ class Called(NamedTuple):
     name: str
     input_names: tuple[str, ...]
     is_library: bool = False
+    code: CodeType | None = None
 
 
 CALLED: Slot[Called] = Slot("called")
@@ -121,10 +123,11 @@ def note_called(tape: Tape, program: Program) -> None:
     names = tape.parameters or tape.input_names
     if names is None or not is_shown(tape):
         return
-    called = Called(tape.name, tuple(names()))
+    called = Called(tape.name, tuple(names()), code=getattr(tape.function, "__code__", None))
     known = CALLED.of(program)
     if known is not None and known != called:
+        both = zip(called.input_names, known.input_names, strict=True)
         called = Called(called.name if called.name == known.name else "",
-                        tuple(one if one == other else "" for one, other in
-                              zip(called.input_names, known.input_names, strict=True)))
+                        tuple(one if one == other else "" for one, other in both),
+                        code=called.code if called.code is known.code else None)
     CALLED.put(program, called)

@@ -150,7 +150,7 @@ class Tape:
             self.scope = {**parent.scope, **axes} if axes else parent.scope
         self.root = self.node = root
         self.staging, self.values = staging, values
-        self._function, self.input_names = function, input_names
+        self.function, self.input_names = function, input_names
         self.nodes: list[interning.Step] = []
         self.captured: list[Any] = []
         self._identified: dict[int, tuple[Var, Any, Any]] = {}
@@ -183,7 +183,7 @@ class Tape:
     @property
     def name(self) -> str:
         """What messages call the function that is traced."""
-        return errors.function_name(self._function)
+        return errors.function_name(self.function)
 
     def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any],
                source: Source | None = None) -> list[Any]:
