@@ -107,7 +107,8 @@ def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
            [1., 0.]])
     """
     first = jacrev(fun, argnums, has_aux, holomorphic, chunk_size)
-    return jacfwd(first, argnums, has_aux, holomorphic, chunk_size)
+    second = jacfwd(first, argnums, has_aux, holomorphic, chunk_size)
+    return transformation("hessian", fun, argnums)(second)
 
 
 def hvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], argnums: Argnums = 0) -> Any:

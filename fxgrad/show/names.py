@@ -96,9 +96,12 @@ def own_names(program: Program, sources: Sources) -> dict[Var, str]:
     wanted = wanted_names(program, sources)
     called = CALLED.of(program)
     if called is not None and called.is_library:  # outside of the definition these names say nothing
-        wanted = {**dict(zip(program.inputs, map(Name, called.input_names), strict=False)), **wanted}
-    for variables in [[var] for var in program.inputs] + [equation.outputs for equation in program.equations]:
-        found = [(var, wanted[var].text) for var in variables if var in wanted and var not in names]
+        own = {var: Name(text, var) for var, text in zip(program.inputs, called.input_names, strict=False)}
+        wanted = {**own, **wanted}
+    variables = [[var] for var in program.inputs] + [equation.outputs for equation in program.equations]
+    for together in variables:
+        found = [(var, wanted[var].text) for var in together
+                 if var in wanted and var not in names and not wanted[var].prefix]
         roots = {name.partition("[")[0] for _, name in found}
         if len(found) > 1 and len(roots) == 1:  # `q[0]` and `q[1]`, counted together
             root, = roots
@@ -106,19 +109,31 @@ def own_names(program: Program, sources: Sources) -> dict[Var, str]:
             found = [(var, other + name[len(root):]) for var, name in found]
         for var, name in found:
             names[var] = unique(name)
+    shown = {wanted[var].root: names[var] for var in reversed(names) if var in wanted and not wanted[var].prefix}
+    for var in itertools.chain(*variables):  # the cotangent of `h_1` is `d_h_1`
+        if var in wanted and var not in names:
+            prefix, base = wanted[var].prefix, wanted[var].base
+            names[var] = unique(prefix + shown.get(wanted[var].root, base))
     return names
 
 
 class Name(NamedTuple):
-    """What a variable should be called, and, if it is the tangent of something, what that is called.
+    """What a variable should be called: `base`, after `d_` for a cotangent and `t_` for a tangent.
 
-    If it `is_shared`, by several variables of the user's that are equal or by the code around that it is captured from,
-    its cotangent is not all of the cotangent of what has that name.
+    `root` is the variable that has the name without a prefix. If it `is_shared`, by several variables of the user's
+    that are equal or by the code around that it is captured from, its cotangent is not all of the cotangent of what has
+    that name.
     """
 
-    text: str
-    tangent_of: str = ""
+    base: str
+    root: Var
+    prefix: str = ""
     is_shared: bool = False
+
+    @property
+    def text(self) -> str:
+        """The whole name."""
+        return self.prefix + self.base
 
 
 def wanted_names(program: Program, sources: Sources) -> dict[Var, Name]:
@@ -128,15 +143,16 @@ def wanted_names(program: Program, sources: Sources) -> dict[Var, Name]:
         return known
     names: dict[Var, Name] = {}
     sources.names[id(program)] = names
-    names |= {var: Name(text) for var, text in (NAMES.of(program) or {}).items()}
+    names |= {var: Name(text, var) for var, text in (NAMES.of(program) or {}).items()}
     if program.signature is not None:
         for var, text in zip(program.inputs[program.captured:], program.signature.input_names, strict=False):
-            names.setdefault(var, Name(text))
+            names.setdefault(var, Name(text, var))
     called = CALLED.of(program)
     if called is not None and not called.is_library:
         for var, text in zip(program.inputs[program.captured:], called.input_names, strict=False):
             if text:
-                names.setdefault(var, Name(text if called.code is None else sources.called_inside(called.code, text)))
+                inside = text if called.code is None else sources.called_inside(called.code, text)
+                names.setdefault(var, Name(inside, var))
     if program.base is not None:
         merged = MERGED.of(program) or ()
         for var, name in wanted_names(program.base, sources).items():
@@ -144,7 +160,7 @@ def wanted_names(program: Program, sources: Sources) -> dict[Var, Name]:
     else:
         captured = {*program.inputs[:program.captured]}
         for var, text in assigned_names(program, sources):
-            names.setdefault(var, Name(text, is_shared=var in captured))
+            names.setdefault(var, Name(text, var, is_shared=var in captured))
     for var in program.inputs:
         _name_by_origins(var, getattr(var, "origins", ()), names, sources)
     returned = {*program.outputs}
@@ -179,8 +195,9 @@ def _named_as(role: str, name: Name) -> Name:
     if role == PRIMAL:
         return name
     if role == TANGENT:
-        return Name(f"t_{name.text}", name.text, name.is_shared)
-    return Name(f"d_{name.tangent_of if role == TRANSPOSED and name.tangent_of else name.text}")
+        return name._replace(prefix="t_" + name.prefix)
+    is_of_tangent = role == TRANSPOSED and name.prefix.startswith("t_")
+    return name._replace(prefix="d_" + name.prefix[2 * is_of_tangent:], is_shared=False)
 
 
 def assigned_names(program: Program, sources: Sources) -> Iterator[tuple[Var, str]]:

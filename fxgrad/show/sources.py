@@ -115,8 +115,6 @@ def _read(text: str) -> Spans:
     if module is None:
         return spans
     nodes = [*ast.walk(module)]
-    imported = {alias.asname or alias.name.split(".")[0] for node in nodes
-                if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}
     for node in nodes:
         for target, value in _assignments(node):
             _enter(spans.targets, target, value)
@@ -130,11 +128,9 @@ def _read(text: str) -> Spans:
         elif isinstance(node, ast.BinOp):
             spans.operands[_span(node)] = [*_paths([node.left, node.right])]
         elif isinstance(node, ast.Call):
-            # Before a method stands an array, and before a function its module.
-            receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-            names = [name for name in _paths(receiver) if name.split(".")[0] not in imported]
+            # What stands before a dot may be an array, or a module under any name.
             for span in _call_spans(node):
-                spans.operands[span] = [*names, *_paths(node.args)]
+                spans.operands[span] = [*_paths(node.args)]
     return spans
 
 

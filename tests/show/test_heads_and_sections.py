@@ -33,7 +33,7 @@ TITLES = {
     "grad(loss, [weights, bias])": grad(loss, argnums=(0, 1)), "grad(loss, -2)": grad(loss, argnums=-2),
     "vmap(grad(loss, [bias]))": vmap(grad(loss, argnums=(1,))),
     "value_and_grad(loss, x)": fxgrad.value_and_grad(loss, argnums=2),
-    "jacfwd(jacrev(loss))": fxgrad.hessian(loss), "jit(loss)": jit(loss), "checkpoint(loss)": fxgrad.checkpoint(loss),
+    "hessian(loss)": fxgrad.hessian(loss), "jit(loss)": jit(loss), "checkpoint(loss)": fxgrad.checkpoint(loss),
     "grad(function)": grad(lambda w, b, x: loss(w, b, x)), "partial": functools.partial(loss),
 }
 

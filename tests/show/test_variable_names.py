@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fxgrad.numpy
 from fxgrad.api.programs import make_program
 from fxgrad.api.reverse import grad
 from fxgrad.control.call import named
@@ -16,6 +17,8 @@ from fxgrad.core.program import Program, Signature, Var
 from fxgrad.ops.arithmetic import add, mul, neg
 from fxgrad.ops.trigonometric import sin, tanh
 from fxgrad.show import parse
+from fxgrad.show.names import own_names
+from fxgrad.show.sources import Sources
 from fxgrad.tracing.tape import bind
 from tests.support.show_programs import SCALAR, equations_text, keep_p, user_primitive
 
@@ -273,3 +276,25 @@ def test_names_inside_library_calls_are_those_of_the_library() -> None:
 
     text = equations_text(make_program(lambda x: inside(x))(1.0), source=False)
     assert "  middle: f64*[] = sin(x)" in text
+
+
+def test_cotangents_are_counted_as_what_they_are_of() -> None:
+    def function(x: Any) -> Any:
+        h = sin(x)
+        h = tanh(mul(h, h))
+        h = sin(mul(h, x))
+        return mul(h, h)
+
+    program = make_program(grad(function))(1.0)
+    found = own_names(program, Sources())
+    made = {name: number for number, name in enumerate(found.values())}
+    assert {"h", "h_1", "d_h", "d_h_1"} <= made.keys()
+    assert made["d_h"] > made["d_h_1"]  # backwards
+
+
+def test_modules_are_no_names_of_arrays() -> None:
+    library = fxgrad.numpy
+    level = np.array([1.0, 2.0])
+    program = make_program(lambda x: library.add(x, level))(np.ones(2))
+    assert "level" in own_names(program, Sources()).values()
+    assert "library" not in own_names(program, Sources()).values()
