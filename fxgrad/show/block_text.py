@@ -34,6 +34,8 @@ class BlockText:
         self.order = [*block.lead, *block.shared.get(*SHARED), *own]
         self._texts: dict[int, str] = {}
         self._labels: dict[str, str] = {}
+        for var in equation.outputs:
+            scope.bind(var)  # first, so that no input gets the same letter
         self._names = self._input_names()
 
     def head(self, given: Mapping[Var, Pending]) -> str:
@@ -58,7 +60,7 @@ class BlockText:
         result: list[Statement] = []
         for part, region in zip(self._block.parts, self._equation.regions, strict=True):
             names = [self._names[link.place] for link in region.inputs]
-            statements = self._writer.block(part.program, names)
+            statements = self._writer.block(part.program, names, self._scope)
             if not part.label:
                 result += [statement.indented(INDENT) for statement in statements]
                 continue
@@ -116,7 +118,7 @@ class BlockText:
         names: dict[int, str] = {}
         for place, name in wanted.items():
             names[place] = _free(name, [taken[id(program)] for link, _, program in links if link.place == place])
-        letters = Unique([*names.values()]).letters()
+        letters = self._scope.letters_inside(Unique([*names.values()]))
         for link, _, _ in links:
             if link.place not in names:
                 names[link.place] = next(letters)

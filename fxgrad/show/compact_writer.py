@@ -67,9 +67,9 @@ class CompactWriter:
         first, *rest = wrapped(f"{head}({', '.join(inputs)}){tail}", self.width, 2 * INDENT, len(head))
         return self._commented([(first, file), *((line, "") for line in rest), *self._marked(body)])
 
-    def block(self, program: Program, names: Sequence[str]) -> list[Statement]:
-        """The statements of a program whose inputs have names already."""
-        scope = Scope(program, self.sources, dict(zip(program.inputs, names, strict=True)))
+    def block(self, program: Program, names: Sequence[str], around: Scope) -> list[Statement]:
+        """The statements of a program whose inputs have names already, in the text of another one."""
+        scope = Scope(program, self.sources, dict(zip(program.inputs, names, strict=True)), around)
         return Body(self, scope, program).statements()
 
     def _marked(self, statements: Sequence[Statement]) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from fxgrad import dtypes
 from fxgrad.caches import cached
@@ -20,9 +20,13 @@ UNTYPED: Slot[frozenset[Var]] = Slot("names without types")
 
 
 class Scope:
-    """The names of one program that is being written; `given` are those of inputs that the text around it gives."""
+    """The names of one program that is being written; `given` are those of inputs that the text around it gives.
 
-    def __init__(self, program: Program, sources: Sources, given: Mapping[Var, str]) -> None:
+    A letter is none that stands for something else in the text `around`.
+    """
+
+    def __init__(self, program: Program, sources: Sources, given: Mapping[Var, str],
+                 around: Scope | None = None) -> None:
         self.names = dict(given)
         self._unique = Unique([*given.values()])
         for var, name in own_names(program, sources).items():
@@ -32,7 +36,9 @@ class Scope:
                 self._unique.taken.add(self.names[var])
         self.named = frozenset(self.names)
         self._untyped = UNTYPED.of(program) or frozenset()
-        self._letters = self._unique.letters()
+        self._around: frozenset[str] = frozenset() if around is None else around.letters_used()
+        self._used: set[str] = set()
+        self._letters = self._unique.letters() if around is None else around.letters_inside(self._unique)
         paths = {name for name in self.names.values() if "." in name or "[" in name}
         self._longer = {name[:at] for name in paths for at in range(1, len(name)) if name[at] in ".["}
         self._shown: dict[Var, Shown] = {}
@@ -41,7 +47,17 @@ class Scope:
         """The name of a variable as it is written, a letter if it has none."""
         if var not in self.names:
             self.names[var] = next(self._letters)
+            self._used.add(self.names[var])
         return quoted_name(self.names[var])
+
+    def letters_used(self) -> frozenset[str]:
+        """The letters that stand for something here, or around."""
+        return self._around | self._used
+
+    def letters_inside(self, unique: Unique) -> Iterator[str]:
+        """Letters for a program in the text of this one."""
+        used = self.letters_used()
+        return (letter for letter in unique.letters() if letter not in used)
 
     def shown(self, var: Var) -> Shown:
         """A variable where it is used."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 EXPLAINED: dict[tuple[str, str, str], str] = {
     ("_whole_pow_numpy", 'y.dtype.kind == "u"', "False"):
         "Equal answers: unsigned exponents are never negative, so that the longer way chooses the same power.",
-    ("rewired", "positions == tuple(range(len(avals))) and program.captured == 0", "False"):
-        "Equal answers: a program that needs no rewiring is copied where it could be used as it is.",
     ("jvp_program", '("jvp", wrt)', "(wrt,)"):
         "Equal answers: all other keys of derived programs begin with a word, so that none is equal to this one.",
     ("_is_of_floats", "len(program.inputs) + 2 * len(program.outputs)",
