@@ -11,7 +11,7 @@ from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.regions import Link
 from fxgrad.show.blocks import CHOICE, TRUTH, Block, Roles
 from fxgrad.show.literals import shown_literal
-from fxgrad.show.names import Unique, own_names, quoted_name
+from fxgrad.show.names import Unique, called_name, own_names, quoted_name
 from fxgrad.show.scope import Scope, type_text
 from fxgrad.show.sugar import Ready
 from fxgrad.show.values import INDENT
@@ -54,6 +54,11 @@ class BlockText:
         outputs = ", ".join(self._scope.bindings(self._equation.outputs))
         call = f"{self._equation.primitive.name}({', '.join(arguments)}):"
         return f"{outputs} = {call}" if outputs else call
+
+    def called(self) -> str:
+        """The user's functions that the programs are of, for the margin."""
+        names = [called_name(part.program) for part in self._block.parts]
+        return ", ".join(dict.fromkeys(name for name in names if name))
 
     def parts(self) -> list[Statement]:
         """The programs, indented; one that only returns something stands behind its label."""

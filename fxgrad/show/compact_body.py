@@ -102,7 +102,8 @@ class Body:
             atoms = [equation.inputs[place] for place in text.order]
             inside = self._take(self._inside(atoms, line), atoms)
             self._flush(len(self._ready))
-            self._statement(text.head({pending.var: pending for pending in inside}), line, text.parts())
+            head = text.head({pending.var: pending for pending in inside})
+            self._statement(head, line, text.parts(), text.called())
             return
         form, order = self._writer.written(equation) if plain else self._writer.call(equation)
         pending = self._result(equation, form, [equation.inputs[place] for place in order], line)

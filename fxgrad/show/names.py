@@ -117,6 +117,18 @@ def own_names(program: Program, sources: Sources) -> dict[Var, str]:
     return names
 
 
+def called_name(program: Program) -> str:
+    """What the user calls the function that a program is of, or that it was derived from; "" if that is not known."""
+    called = CALLED.of(program)
+    if called is not None:
+        return "" if called.is_library or called.name == "function" else called.name
+    if program.base is not None:
+        return called_name(program.base)
+    origins = (origin for var in program.inputs for origin in getattr(var, "origins", ()))
+    first = next(origins, None)
+    return "" if first is None else called_name(first.program)
+
+
 class Name(NamedTuple):
     """What a variable should be called: `base`, after `d_` for a cotangent and `t_` for a tangent.
 

@@ -13,8 +13,9 @@ from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Signature, Source, Var, inner_first
 from fxgrad.errors import UnsupportedError
-from fxgrad.show.names import NAMES, own_names
+from fxgrad.show.names import NAMES, called_name, own_names
 from fxgrad.show.sources import Sources
+from fxgrad.tracing.provenance import CALLED, Called
 from fxgrad.tracing.tracer import Tracer
 
 
@@ -75,6 +76,7 @@ class _Kept(NamedTuple):
     constants: list[Any]
     signature: Signature | None
     names: dict[int, str]
+    called: str
 
 
 def _kept(program: Program, held: dict[int, _Held], sources: Sources, codes: dict[int, RecordedCode]) -> _Kept:
@@ -100,7 +102,8 @@ def _kept(program: Program, held: dict[int, _Held], sources: Sources, codes: dic
                                [var.aval for var in equation.outputs], place(equation.source))
                  for equation in program.equations]
     return _Kept(program.in_avals, equations, atoms(program.outputs), program.captured, program.constants,
-                 program.signature, {numbers[var]: name for var, name in names.items() if var in numbers})
+                 program.signature, {numbers[var]: name for var, name in names.items() if var in numbers},
+                 called_name(program))
 
 
 def _variables(inputs: Sequence[Var], equations: Sequence[Equation]) -> list[Var]:
@@ -132,6 +135,8 @@ def _remade(kept: _Kept, held: Sequence[Program]) -> Program:
         variables += outputs
     program = Program(inputs, equations, atoms(kept.outputs), kept.captured, kept.constants, kept.signature)
     NAMES.put(program, {variables[number]: name for number, name in kept.names.items()})
+    if kept.called:
+        CALLED.put(program, Called(kept.called, ()))
     return program
 
 
