@@ -98,7 +98,7 @@ def _compute(program: Program, needed: Sequence[Var], environment: dict[Var, Any
         if not wanted.isdisjoint(equation.outputs):
             equations.append(equation)
             wanted.update(atom for atom in equation.inputs if type(atom) is Var and atom not in environment)
-    with sources() as at:
+    with sources("") as at:
         for equation in reversed(equations):
             at(equation)
             outputs = bind(equation.primitive, *(read(environment, atom) for atom in equation.inputs),

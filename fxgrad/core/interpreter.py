@@ -44,7 +44,7 @@ class Interpreter:
         if len(given) != len(program.inputs):
             raise ValueError(f"the program takes {len(program.inputs) - len(program.constants)} inputs, "
                              f"got {len(inputs)}")
-        with sources() as at:
+        with sources("") as at:
             def step(equation: Equation, values: list[Any]) -> Sequence[Any]:
                 at(equation)
                 return self.equation(equation, values)

@@ -48,7 +48,9 @@ def without_source() -> Iterator[None]:
 class sources:  # noqa: N801  (used as `with sources() as at: at(equation)`)
     """While a program is walked: `at(equation)` gives what is recorded next the place of that equation.
 
-    `part` is what is made, "forward" or "backward"; by default what is made around, or else what that equation is of.
+    `part` is what is made, "forward" or "backward", or "" for what that equation is of; by default what is made around.
+    If that is nothing either, the source is handed on as it is, as if the user's line had recorded what is made: for
+    programs that nobody reads.
     """
 
     __slots__ = ("_outer", "_part")
@@ -58,11 +60,11 @@ class sources:  # noqa: N801  (used as `with sources() as at: at(equation)`)
 
     def __enter__(self) -> Callable[[Equation], None]:
         outer = self._outer = equation_source.get()
-        part = self._part or (None if outer is None else outer.part)
+        part = self._part or (None if outer is None else outer.part) or self._part
 
         def at(equation: Equation) -> None:
             source = equation.source
-            equation_source.set(outer if source is None else source.derived(part))
+            equation_source.set(source or outer if part is None or source is None else source.derived(part))
         return at
 
     def __exit__(self, *_: object) -> None:

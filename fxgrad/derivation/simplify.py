@@ -117,7 +117,7 @@ def _simplified(program: Program, as_written: bool) -> Program:
     changed: dict[Atom, Atom] = {}
     token = current.set(tape)
     try:
-        with sources() as at:
+        with sources("" if is_shown(tape) else None) as at:
             for equation in live_equations(program):
                 at(equation)
                 outputs = _take_written(tape, equation, changed) if as_written else _take(tape, equation, changed)

@@ -58,20 +58,24 @@ def joint(program: Program, primals: Sequence[Any], cotangents: Sequence[Any], w
     environment: dict[Atom, Any] = dict(zip(program.inputs, map(tape.atom, primals), strict=True))
     active: set[Atom] = {var for var, marked in zip(program.inputs, wrt, strict=True) if marked}
     sums: dict[Atom, Any] = {}
-    _note(tape, environment, PRIMAL, program, program.inputs)
-    with sources("forward") as at:
+    noting = tape.origins is not None
+    if noting:
+        _note(tape, environment, PRIMAL, program, program.inputs)
+    with sources("forward" if noting else None) as at:
         steps = _forward(tape, program, environment, active, at)
-    with sources("backward") as at:
+    with sources("backward" if noting else None) as at:
         reaching = [(atom, cotangent) for atom, cotangent in zip(program.outputs, cotangents, strict=True)
                     if atom in active]
         _accumulate(tape, sums, [atom for atom, _ in reaching], _bare(tape, [value for _, value in reaching]))
         for equation, way, residuals, operands in reversed(steps):
-            _note(tape, sums, COTANGENT, program, equation.outputs)
+            if noting:
+                _note(tape, sums, COTANGENT, program, equation.outputs)
             arriving = _arriving(sums, equation.outputs, way.reached)
             if arriving is not None:
                 at(equation)
                 _accumulate(tape, sums, operands, way.back(tape, residuals, arriving))
-    _note(tape, sums, COTANGENT, program, program.inputs)
+    if noting:
+        _note(tape, sums, COTANGENT, program, program.inputs)
     gradients = [instantiate(tape.value_of(sums.get(var, Zero(var.aval))))
                  for var, marked in zip(program.inputs, wrt, strict=True) if marked]
     return [tape.value_of(environment.get(atom, atom)) for atom in program.outputs], gradients
@@ -81,7 +85,7 @@ def _forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, An
              at: Callable[[Equation], None]) -> list[_Step]:
     """Records the equations of `program` and what their ways back need; those that cotangents go back through."""
     steps: list[_Step] = []
-    unrepeatable = batched_axis.get() is not None
+    unrepeatable, noting = batched_axis.get() is not None, tape.origins is not None
     way: Rules | _Once
     for equation in program.equations:
         at(equation)
@@ -106,17 +110,18 @@ def _forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, An
             environment[variables[0]] = outputs[0]
         else:
             environment.update(zip(variables, outputs))  # noqa: B905  (residuals may follow)
-        _note(tape, environment, PRIMAL, program, variables)
+        if noting:
+            _note(tape, environment, PRIMAL, program, variables)
     return steps
 
 
 def _note(tape: SimplifyingTape, values: Mapping[Atom, Any], role: str, program: Program, variables: list[Var]) -> None:
-    """As `note`, of variables of the tape; those of `variables` that have no value are passed over."""
-    if tape.origins is not None:
-        for variable in variables:
-            value = values.get(variable)
-            if type(value) is Var:
-                tape.origins.setdefault(value, []).append(Origin(role, program, variable))
+    """As `note`, of variables of a tape that takes notes; those of `variables` that have no value are passed over."""
+    assert tape.origins is not None
+    for variable in variables:
+        value = values.get(variable)
+        if type(value) is Var:
+            tape.origins.setdefault(value, []).append(Origin(role, program, variable))
 
 
 def _arriving(sums: dict[Atom, Any], variables: list[Var], reached: Sequence[bool]) -> list[Any] | None:
