@@ -163,7 +163,7 @@ def check_key_reuse(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 def _traced(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
     leaves, structure = tree.flatten((args, kwargs))
-    names = indexed_names(fun, [*args, *kwargs.values()])
+    names = indexed_names(fun, args, kwargs=kwargs)
     avals = [check_leaf(leaf, "check_key_reuse", nth(names, index)) for index, leaf in enumerate(leaves)]
 
     def call(*tracers: Any) -> Any:

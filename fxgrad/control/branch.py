@@ -8,6 +8,7 @@ from typing import Any
 
 from fxgrad import dtypes
 from fxgrad.analyses.cost import cost
+from fxgrad.caches import Bounded
 from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import are_linear, are_moving, cotangents_of, divided, joined, others, present
 from fxgrad.control.lanes import from_live_lanes, passed_through, refuse_actions, spread_over
@@ -30,7 +31,6 @@ from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.reductions import reduce_or
 from fxgrad.ops.space import convert, instantiate, zeros
 from fxgrad.tracing.apply import apply_equations
-from fxgrad.tracing.provenance import CALLED
 from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.transforms.batch import batched_program
 from fxgrad.transforms.forward import spread
@@ -218,28 +218,28 @@ def _used(program: Program) -> frozenset[int]:
     return frozenset(place for place, var in enumerate(program.inputs) if var in atoms)
 
 
-_NARROWED: Slot[dict[Any, Program]] = Slot("narrowed")
+_NARROWED: Slot[Bounded] = Slot("narrowed")
+_MOST_NARROWED = 64
+"""Ways in which one branch is kept with numbers in the place of operands."""
 
 
 def _narrowed(branch: Program, constants: tuple[tuple[int, Any], ...]) -> Program:
     """The branch without the inputs at the places of `constants`, for which these stand; None for those not used."""
-    known = _NARROWED.of(branch) or _NARROWED.put(branch, {})
-    if constants not in known:
+    known = _NARROWED.of(branch)
+    if known is None:
+        known = _NARROWED.put(branch, Bounded(_MOST_NARROWED))
+    narrowed: Program | None = known.get(constants)
+    if narrowed is None:
         places = dict(constants)
         instead: dict[Any, Any] = {branch.inputs[place]: constant for place, constant in constants}
         equations = [equation if instead.keys().isdisjoint(equation.inputs) else
                      equation.replace([instead.get(atom, atom) for atom in equation.inputs])
                      for equation in live_equations(branch)]
-        known[constants] = branch.replace(
+        narrowed = known.add(constants, branch.replace(
             inputs=[var for place, var in enumerate(branch.inputs) if place not in places], equations=equations,
             outputs=[instead.get(atom, atom) for atom in branch.outputs],
-            captured=sum(place not in places for place in range(branch.captured)))
-        called = CALLED.of(branch)
-        if called is not None:
-            names = called.input_names
-            CALLED.put(known[constants], called._replace(input_names=tuple(
-                name for place, name in enumerate(names, branch.captured) if place not in places)))
-    return known[constants]
+            captured=sum(place not in places for place in range(branch.captured))))
+    return narrowed
 
 
 cond_p = register(Primitive(name="cond", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,

@@ -21,13 +21,12 @@ from fxgrad.core.facts import needs_x64
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.regions import whole
-from fxgrad.core.sources import user_source
 from fxgrad.core.told import told
 from fxgrad.derivation.derive import Derived
 from fxgrad.errors import ProgramError
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
-from fxgrad.tracing.provenance import CALLED, Called
+from fxgrad.tracing.provenance import note_library
 from fxgrad.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.tracing.trace import WRITTEN, trace
 from fxgrad.transforms.batch import batched_program
@@ -166,9 +165,5 @@ def _library_program(function: Callable[..., Any], name: str, aval: Aval, args: 
                               name=name)
     if captured:
         raise ValueError(f"the library function {name} closes over an array; make it an argument, or leave out named")
-    caller = user_source()
-    for equation in program.equations:
-        if equation.source is not None and caller is not None and equation.source[:2] == caller[:2]:
-            equation.source = None  # others call it, too
-    CALLED.put(program, Called(name, tuple(inspect.signature(function).parameters)[:1], is_library=True))
+    note_library(program, name, tuple(inspect.signature(function).parameters)[:1])
     return program

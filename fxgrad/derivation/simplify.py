@@ -12,7 +12,7 @@ from fxgrad.core.sources import sources
 from fxgrad.core.told import param_key
 from fxgrad.derivation.simplifying import SimplifyingTape
 from fxgrad.tracing.interning import Node, Step
-from fxgrad.tracing.provenance import CALLED, enter_origins, is_shown
+from fxgrad.tracing.provenance import enter_origins, is_shown
 from fxgrad.tracing.tape import current
 
 MERGED: Slot[set[Var]] = Slot("merged")
@@ -85,9 +85,6 @@ def readable(program: Program) -> Program:
     known = _READABLE.of(program)
     if known is None:
         known = _READABLE.put(program, _simplified(program, as_written=True))
-        called = CALLED.of(program)
-        if called is not None:
-            CALLED.put(known, called)
     return known
 
 

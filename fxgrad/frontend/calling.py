@@ -12,7 +12,7 @@ from fxgrad.core.avals import plain
 from fxgrad.core.program import Program, Signature
 from fxgrad.derivation.simplify import readable
 from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
-from fxgrad.frontend.flat import Traced, described_aval, just, parameter_names, title_of, trace_flat, with_static
+from fxgrad.frontend.flat import Traced, described_aval, indexed_names, just, title_of, trace_flat, with_static
 from fxgrad.tracing.apply import apply_program
 from fxgrad.tracing.trace import SHOWN
 
@@ -69,12 +69,9 @@ def program_of_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], k
 def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                static: Collection[int] = ()) -> tuple[Traced, list[str], Any]:
     """Traces a call without values, as `jit` does: the traced call, names of inputs, tree of the arguments."""
-    dynamic = tuple(arg for position, arg in enumerate(args) if position not in static)
-    leaves, structure = tree.flatten((dynamic, kwargs))
-    roots = parameter_names(fun, len(args))
-    names = [name for position, arg in enumerate(args) if position not in static
-             for name in tree.leaf_names(arg, roots[position])]
-    names += [name for key in sorted(kwargs) for name in tree.leaf_names(kwargs[key], key)]
+    moving = [position for position in range(len(args)) if position not in static]
+    leaves, structure = tree.flatten((tuple([args[position] for position in moving]), kwargs))
+    names = indexed_names(fun, args, moving, kwargs)()
     avals = [described_aval(leaf, what, just(name)) for leaf, name in zip(leaves, names, strict=True)]
 
     def call(*tracers: Any) -> Any:

@@ -97,5 +97,5 @@ def _choose(what: str, index: Any, functions: Sequence[Callable[..., Any]], name
                            [traced[number] for number in order])
     programs = joined.programs[::-1] if what == "cond" else joined.programs
     outputs = bind(cond_p, index, *joined.captured, *given.leaves, branches=programs)
-    note_results(outputs, leaf_paths(joined.out_tree, ""))
+    note_results(outputs, lambda: leaf_paths(joined.out_tree, ""))
     return joined.out_tree.unflatten(outputs)

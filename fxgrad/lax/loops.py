@@ -75,7 +75,7 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
 
     test = trace_body("while_loop", cond_fun, asks, avals, init.names, [init.structure])
     outputs = bind_while(test.program, test.captured, step.program, step.captured, step.init)
-    note_results(outputs, leaf_paths(init.structure, ""))
+    note_results(outputs, lambda: leaf_paths(init.structure, ""))
     return init.rebuild(outputs)
 
 
@@ -129,7 +129,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
         length = max(math.ceil(upper - lower) if kind.kind == "f" else int(upper) - int(lower), 0)
         outputs = bind_scan(step.program, step.captured, step.init, [], length, False,
                             _unrolled("fori_loop", 1 if unroll is None else unroll, length))
-    note_results(outputs, [None, *leaf_paths(init.structure, "")])
+    note_results(outputs, lambda: [None, *leaf_paths(init.structure, "")])
     return init.rebuild(outputs[1:])
 
 
@@ -180,7 +180,7 @@ def scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any = No
                       [begin.structure, entries.structure])
     outputs = bind_scan(step.program, step.captured, step.init, entries.leaves, count, reverse,
                         _unrolled("scan", unroll, count))
-    note_results(outputs, leaf_paths(step.out_tree, ""))
+    note_results(outputs, lambda: leaf_paths(step.out_tree, ""))
     split = len(begin.leaves)
     return begin.rebuild(outputs[:split]), tree.unflatten(step.out_tree.children()[1], outputs[split:])
 

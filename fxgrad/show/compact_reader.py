@@ -7,7 +7,7 @@ from fxgrad.show.expression_reader import NUMBER_WORDS, ExpressionReader
 from fxgrad.show.expressions import BlockPart, Body, Call, CompactProgram, Node, Roles, StatementSyntax, Target
 from fxgrad.show.names import RESERVED
 from fxgrad.show.patterns import ARGUMENTS, Pattern
-from fxgrad.show.syntax import Constant, Definition, Document
+from fxgrad.show.syntax import Constant
 from fxgrad.show.text_reader import plain_name
 from fxgrad.show.tokens import Text
 
@@ -20,27 +20,12 @@ class CompactReader(ExpressionReader):
 
     # --- programs -----------------------------------------------------------------------------------------
 
-    def document(self) -> Document:
-        """The whole text."""
+    def _main(self) -> CompactProgram:
         at = self._expect("program", "at the beginning of a program").at
-        main = self._program(self._title(), at)
-        programs: dict[str, Definition] = {}
-        data: dict[str, Constant] = {}
-        while self._take("where"):
-            token = self._token
-            if token.text in programs or token.text in data:
-                self._text.fail(token.at, f"{token.text!r} is defined twice")
-            if token.kind == "data":
-                self._next()
-                self._expect("=", "after the name of an array")
-                data[token.text] = self._constant()
-            else:
-                label = self._word("the name of a program or of an array (@name) after 'where'")
-                name = self._string() if self._token.kind == "string" else label
-                programs[label] = Definition(name, self._program(None, token.at))
-        if self._token.kind != "end":
-            self._fail("'where' or the end of the text after a program")
-        return Document(main, programs, data)
+        return self._program(self._title(), at)
+
+    def _defined(self, at: int) -> CompactProgram:
+        return self._program(None, at)
 
     def _title(self) -> str | None:
         """What stands between `program` and the inputs, which are the last brackets of the head."""

@@ -188,10 +188,7 @@ class ExpressionReader(Reader):
             word = self._token
             if word.kind == "name" and self._tokens[self._index + 1].text == "=" and not (
                     inner and self._names_input(name)):
-                self._index += 2
-                if word.text in params:
-                    self._text.fail(word.at, f"the parameter {word.text!r} is given twice")
-                params[word.text] = self.value()
+                self._parameter(params)
             elif params:
                 self._fail("a parameter (name=value): operands stand before parameters")
             else:

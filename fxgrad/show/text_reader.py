@@ -76,7 +76,7 @@ class Reader:
 
     def document(self) -> Document:
         """The whole text."""
-        main = self.program()
+        main = self._main()
         programs: dict[str, Definition] = {}
         data: dict[str, Constant] = {}
         while self._take("where"):
@@ -90,11 +90,19 @@ class Reader:
             else:
                 label = self._word("the name of a program or of an array (@name) after 'where'")
                 name = self._string() if self._token.kind == "string" else label
-                self._expect("=", "after the name of a program")
-                programs[label] = Definition(name, self.program())
+                programs[label] = Definition(name, self._defined(token.at))
         if self._token.kind != "end":
             self._fail("'where' or the end of the text after a program")
         return Document(main, programs, data)
+
+    def _main(self) -> Any:
+        """The first program, with its head."""
+        return self.program()
+
+    def _defined(self, _: int) -> Any:
+        """A program that is defined behind a name, which stands at a place for messages."""
+        self._expect("=", "after the name of a program")
+        return self.program()
 
     def program(self) -> ProgramSyntax:
         """`program title(inputs) { captured values, equations, return }`."""
@@ -181,10 +189,7 @@ class Reader:
         while not self._take(")"):
             token = self._token
             if token.kind == "name" and self._tokens[self._index + 1].text == "=":
-                self._index += 2
-                if token.text in params:
-                    self._text.fail(token.at, f"the parameter {token.text!r} is given twice")
-                params[token.text] = self.value()
+                self._parameter(params)
             elif params:
                 self._fail("a parameter (name=value): operands stand before parameters")
             else:
@@ -192,6 +197,14 @@ class Reader:
             if not self._take(",") and not self._is(")"):
                 self._fail("',' or ')' after an argument")
         return EquationSyntax(outputs, primitive, called, operands, params, at)
+
+    def _parameter(self, params: dict[str, Any]) -> None:
+        """Reads `name=value` into `params`."""
+        token = self._next()
+        self._index += 1
+        if token.text in params:
+            self._text.fail(token.at, f"the parameter {token.text!r} is given twice")
+        params[token.text] = self.value()
 
     def _operand(self, what: str) -> Use | Literal:
         token = self._token

@@ -22,7 +22,7 @@ def apply_equations(program: Program, inputs: Sequence[Any]) -> list[Any]:
         if recorded is not None:
             return recorded
     # Not an `Interpreter`, whose hooks cost as much as recording an operation again does.
-    if tape is None or tape.interned:
+    if tape is None or tape.origins is None:
         return walk(program, [*program.constants, *inputs], bind_equation)
 
     def step(equation: Equation, values: list[Any]) -> list[Any]:

@@ -7,7 +7,7 @@ shown, and cost others nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,7 +69,7 @@ def note_partial(tape: Tape, value: Tracer) -> None:
     if is_shown(tape):
         source = current_source()
         if source is not None:
-            _disown((step.equation for step in value.tape.nodes[:-65:-1] if step.equation is not None), source)
+            _disown(recent_equations(value.tape), source)
 
 
 def note_around(program: Program, tape: Tape | None) -> None:
@@ -82,23 +82,46 @@ def note_around(program: Program, tape: Tape | None) -> None:
         _disown(program.equations, source)
 
 
+def note_library(program: Program, name: str, input_names: Sequence[str]) -> None:
+    """Notes that `program`, just traced, is of a function of the library: no equation is of the line that calls it."""
+    caller = current_source()
+    for equation in program.equations:
+        if caller is not None and _is_at(equation, caller):
+            equation.source = None
+    CALLED.put(program, Called(name, tuple(input_names), is_library=True))
+
+
+def _is_at(equation: Equation, source: Source) -> bool:
+    return equation.source is not None and equation.source[:2] == source[:2]
+
+
 def _disown(equations: Iterable[Equation], source: Source) -> None:
     """Takes from what was recorded at `source` that it may be the value of the expression there."""
     for equation in equations:
-        if equation.source is not None and equation.source[:2] == source[:2]:
+        if equation.source is not None and _is_at(equation, source):
             equation.source = equation.source.derived()
 
 
-def note_results(values: Sequence[Any], places: Sequence[str | None]) -> None:
+def note_results(values: Sequence[Any], places: Callable[[], Sequence[str | None]]) -> None:
     """Notes of `values`, all that an operation made, where they are in the container that the user's expression gives.
 
-    `places` are such as `[0].mean`, "" for the whole, and None for what is not in it.
+    `places()` are such as `[0].mean`, "" for the whole, and None for what is not in it.
     """
     first = values[0] if values else None
     if type(first) is Tracer and is_shown(first.tape):
-        maker = first.tape.recent_maker(first.variable)
+        maker = recent_maker(first)
         if maker is not None and maker.source is not None:
-            maker.source = maker.source._replace(results=tuple(places))
+            maker.source = maker.source._replace(results=tuple(places()))
+
+
+def recent_equations(tape: Tape) -> Iterator[Equation]:
+    """The last equations of a recording, from the end on."""
+    return (node.equation for node in tape.nodes[:-65:-1] if node.equation is not None)
+
+
+def recent_maker(value: Tracer) -> Equation | None:
+    """The equation that made `value`, if it is one of the last."""
+    return next((equation for equation in recent_equations(value.tape) if value.variable in equation.outputs), None)
 
 
 def shown_around(tape: Tape | None) -> Tape | None:

@@ -390,10 +390,6 @@ class Tape:
         names = self.input_names() if self.input_names else [f"input {i}" for i in range(len(self.root.outputs))]
         return [name for name, root in zip(names, self.root.outputs, strict=True) if root in wanted]
 
-    def recent_maker(self, var: Var) -> Equation | None:
-        """The equation that made `var`, if it is one of the last."""
-        return next((node.equation for node in self.nodes[:-65:-1] if var in node.outputs), None)
-
 
 def read(environment: dict[Var, Any], atom: Atom) -> Any:
     """The value of an atom: that of the variable, or the literal itself."""

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.facts import axes_of
 from fxgrad.core.interpreter import Interpreter
-from fxgrad.core.program import PRIMAL, Equation, Program
+from fxgrad.core.program import PRIMAL, Equation, Program, Var
 from fxgrad.derivation.consultation import batched_axis
 from fxgrad.derivation.derive import Derived, derive, rule_inputs
 from fxgrad.ops.space import broadcast_to, move_axis, reshape
-from fxgrad.tracing.provenance import note
-from fxgrad.tracing.tape import aval_of, bind
+from fxgrad.tracing.provenance import is_shown, note
+from fxgrad.tracing.tape import aval_of, bind, current
 
 __all__ = ["Batch", "Batched", "batch_aval", "batched_axis", "batched_program", "batching_over", "put_axis", "repeat"]
 
@@ -36,14 +36,19 @@ class Batch(Interpreter):
         self.size, self.name = size, batched_axis.get()
 
     def run(self, program: Program, inputs: Sequence[Batched]) -> list[Batched]:
-        """As any interpreter; what is made is noted to be what it is a batch of."""
-        self._program = program
-        note([item.value for item in inputs], PRIMAL, program, program.inputs[len(program.constants):])
+        """As any interpreter; of programs that are shown is noted what is a batch of what."""
+        self._program, self._notes = program, is_shown(current.get())
+        if self._notes:
+            self._note(inputs, program.inputs[len(program.constants):])
         return super().run(program, inputs)
+
+    def _note(self, items: Sequence[Batched], variables: Sequence[Var]) -> None:
+        note([item.value for item in items], PRIMAL, self._program, variables)
 
     def equation(self, equation: Equation, inputs: list[Batched]) -> list[Batched]:
         outputs = self._batched(equation, inputs)
-        note([item.value for item in outputs], PRIMAL, self._program, equation.outputs)
+        if self._notes:
+            self._note(outputs, equation.outputs)
         return outputs
 
     def _batched(self, equation: Equation, inputs: list[Batched]) -> list[Batched]:

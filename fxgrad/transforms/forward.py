@@ -12,13 +12,13 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.interpreter import Interpreter
 from fxgrad.core.primitive import NO_TANGENT
-from fxgrad.core.program import PRIMAL, TANGENT, Equation, Program
+from fxgrad.core.program import PRIMAL, TANGENT, Equation, Program, Var
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.derive import Derived, derive, rule_inputs
 from fxgrad.derivation.rewrites import is_literal
 from fxgrad.ops.space import broadcast_to_p, full, instantiate
-from fxgrad.tracing.provenance import note
-from fxgrad.tracing.tape import aval_of, bind
+from fxgrad.tracing.provenance import is_shown, note, recent_maker
+from fxgrad.tracing.tape import aval_of, bind, current
 from fxgrad.tracing.tracer import Tracer
 
 
@@ -30,15 +30,23 @@ class Dual(NamedTuple):
 
 
 class Forward(Interpreter):
-    """Applies the jvp rule of every equation of `program` that some tangent reaches."""
+    """Applies the jvp rule of every equation that some tangent reaches."""
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def run(self, program: Program, inputs: Sequence[Dual]) -> list[Dual]:
+        """As any interpreter; of programs that are shown is noted what is a primal and what a tangent."""
+        self._program, self._notes = program, is_shown(current.get())
+        if self._notes:
+            self._note(inputs, program.inputs)
+        return super().run(program, inputs)
+
+    def _note(self, duals: Sequence[Dual], variables: Sequence[Var]) -> None:
+        note([dual.primal for dual in duals], PRIMAL, self._program, variables)
+        note([dual.tangent for dual in duals], TANGENT, self._program, variables)
 
     def equation(self, equation: Equation, inputs: list[Dual]) -> list[Dual]:
         duals = self._duals(equation, inputs)
-        note([dual.primal for dual in duals], PRIMAL, self._program, equation.outputs)
-        note([dual.tangent for dual in duals], TANGENT, self._program, equation.outputs)
+        if self._notes:
+            self._note(duals, equation.outputs)
         return duals
 
     def _duals(self, equation: Equation, inputs: list[Dual]) -> list[Dual]:
@@ -63,9 +71,7 @@ def forward(program: Program, primals: Sequence[Any], tangents: Sequence[Any]) -
 
     `tangents` belong to all inputs, captured ones included, and may be `Zero`.
     """
-    note(primals, PRIMAL, program, program.inputs)
-    note(tangents, TANGENT, program, program.inputs)
-    duals = Forward(program).run(program, [*itertools.starmap(Dual, zip(primals, tangents, strict=True))])
+    duals = Forward().run(program, [*itertools.starmap(Dual, zip(primals, tangents, strict=True))])
     return [dual.primal for dual in duals], [dual.tangent for dual in duals]
 
 
@@ -94,7 +100,7 @@ def is_one(tangent: Any) -> bool:
     if type(tangent) is np.ndarray:
         return tangent.dtype.kind == "f" and tangent.size > 0 and bool((tangent == 1).all())
     if type(tangent) is Tracer:
-        maker = tangent.tape.recent_maker(tangent.variable)
+        maker = recent_maker(tangent)
         return maker is not None and maker.primitive is broadcast_to_p and is_literal(maker.inputs[0], 1)
     return type(tangent) in (int, float) and bool(tangent == 1)
 
