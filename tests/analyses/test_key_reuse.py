@@ -186,3 +186,8 @@ def test_words_of_many_keys_as_an_argument() -> None:
     check_key_reuse(lambda words: random.normal(words[0]) + random.normal(words[1]))(words)
     with pytest.raises(errors.KeyReuseError):
         check_key_reuse(lambda words: random.normal(words[1]) + random.normal(words[1]))(words)
+
+
+def test_messages_name_keyword_arguments() -> None:
+    with pytest.raises(errors.ArgumentError, match=r"^check_key_reuse: b is a str, where an array or a number is "):
+        check_key_reuse(lambda x, *, b, a: x)(1.0, b="no", a=2.0)
