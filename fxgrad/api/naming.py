@@ -8,8 +8,10 @@ from typing import Any
 
 from fxgrad import tree
 from fxgrad.control.call import named_call_p
+from fxgrad.core.sources import deeper
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.frontend.flat import indexed_names, leaf_aval, trace_flat, transformation
+from fxgrad.tracing.scopes import in_named_scope
 from fxgrad.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.tracing.trace import SHARED
 
@@ -17,13 +19,16 @@ from fxgrad.tracing.trace import SHARED
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
     """`fun` shown as one call of this name in programs; derivatives and batches look inside.
 
+    What they make of it is in the scope of that name (`fxgrad.named_scope`), and so is what XLA computes for it.
     Arguments are arrays, numbers or containers of them. In the function, as under `jit`, values are not known: with
-    those of other kinds, or without a transformation around it, `fun` is called as it is.
+    those of other kinds, or without a transformation around it, `fun` is called as it is, in the scope of its name.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> layer = fxgrad.named_call(lambda x: fnp.sin(x) * 2.0, name="layer")
     >>> [equation.params["name"] for equation in fxgrad.make_program(layer)(1.0).equations]
     ['layer']
+    >>> {equation.scope for equation in fxgrad.make_program(fxgrad.grad(layer))(1.0).equations}
+    {'layer'}
     """
     shown = name or function_name(fun)
 
@@ -31,7 +36,8 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
     def call(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = tree.flatten((args, kwargs))
         if any(leaf_aval(leaf) is None for leaf in leaves) or innermost_for(leaves) is None:
-            return fun(*args, **kwargs)
+            with named_scope(shown):
+                return fun(*args, **kwargs)
 
         def flat(*tracers: Any) -> Any:
             given, keywords = tree.unflatten(structure, tracers)
@@ -46,14 +52,24 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
 
 @contextmanager
 def named_scope(name: str) -> Iterator[None]:
-    """A context of a name, as jax's; programs show your own names and lines, so nothing is recorded of it.
+    """A name for the operations that are recorded in this block, or in a function that is decorated with it.
+
+    Scopes nest: in "attention" within "encoder", `equation.scope` is "encoder/attention". Derivatives and batches of an
+    operation stay in its scope, and `jit` hands it on to XLA, whose profiles and HLO texts show it as the `op_name`.
 
     Raises `ArgumentError` if `name` is not a string.
 
-    >>> import fxgrad
-    >>> with fxgrad.named_scope("encoder"):
-    ...     pass
+    >>> import fxgrad, numpy as np
+    >>> @fxgrad.named_scope("attention")
+    ... def attention(x):
+    ...     return np.tanh(x)
+    >>> def model(x):
+    ...     with fxgrad.named_scope("encoder"):
+    ...         return attention(x * 2.0)
+    >>> [(equation.primitive.name, equation.scope) for equation in fxgrad.make_program(model)(1.0).equations]
+    [('mul', 'encoder'), ('tanh', 'encoder/attention')]
     """
     if not isinstance(name, str):
         raise ArgumentError(at_user_line(f"named_scope: the name is a {type(name).__name__}, where a str is needed"))
-    yield
+    with deeper(name) or in_named_scope(name):
+        yield

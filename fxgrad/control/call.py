@@ -21,6 +21,7 @@ from fxgrad.core.facts import needs_x64
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.regions import whole
+from fxgrad.core.sources import in_place
 from fxgrad.core.told import told
 from fxgrad.derivation.derive import Derived
 from fxgrad.errors import ProgramError
@@ -90,10 +91,15 @@ def _emit_unit(lax: Any, *values: Any, program: Program, name: str) -> list[Any]
 
 def _inline_jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,
                 ) -> tuple[list[Any], list[Any]]:
-    return forward(program, primals, tangents)
+    with in_place(name):
+        return forward(program, primals, tangents)
 
 
-named_call_p = call_primitive("named_call", _inline_jvp, run_with_numpy, emit_inline, "inline")
+def _emit_named(lax: Any, *values: Any, program: Program, name: str) -> list[Any]:
+    return xla_executor.emit_named(program, values, name)
+
+
+named_call_p = call_primitive("named_call", _inline_jvp, run_with_numpy, _emit_named, "inline")
 """A library function shown as one line; differentiation looks inside."""
 
 

@@ -17,6 +17,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.regions import Region, whole
+from fxgrad.core.sources import in_place
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.core.told import Told
 from fxgrad.errors import LinearityError, UnsupportedError, at_user_line
@@ -82,7 +83,8 @@ def _regions(operands: Sequence[Any], *, program: Program, rule: Any) -> tuple[R
 
 def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, rule: Any) -> list[Any]:
     """A function that is linear itself is transposed through its own equations."""
-    return backward(program, inputs, cotangents)
+    with in_place():
+        return backward(program, inputs, cotangents)
 
 
 # --- custom_jvp -------------------------------------------------------------------------------------------
@@ -105,7 +107,8 @@ def _captured_apart(primals: list[Any], tangents: list[Any], program: Program, r
     if all(type(tangent) is Zero for tangent in tangents[:captured]):
         return tangents, [Zero(aval) for aval in program.out_avals]
     zeros = [Zero(aval_of(primal)) for primal in primals]
-    _, through = forward(program, primals, [*tangents[:captured], *zeros[captured:]])
+    with in_place():
+        _, through = forward(program, primals, [*tangents[:captured], *zeros[captured:]])
     return [*zeros[:captured], *tangents[captured:]], through
 
 

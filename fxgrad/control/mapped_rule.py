@@ -11,6 +11,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.regions import Region, whole
+from fxgrad.core.sources import in_place
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import move_axis
@@ -49,11 +50,13 @@ def _emit(lax: Any, *values: Any, program: Program, rule: BatchRule) -> list[Any
 
 
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: BatchRule) -> tuple[list[Any], list[Any]]:
-    return forward(program, primals, tangents)
+    with in_place():
+        return forward(program, primals, tangents)
 
 
 def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, rule: BatchRule) -> list[Any]:
-    return backward(program, inputs, cotangents)
+    with in_place():
+        return backward(program, inputs, cotangents)
 
 
 def _cost(*avals: Aval, program: Program, rule: BatchRule) -> Cost:

@@ -13,6 +13,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register
 from fxgrad.core.program import Program
 from fxgrad.core.regions import Links, Region
+from fxgrad.core.sources import in_place
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.derive import Derived
 from fxgrad.errors import LinearityError, at_user_line
@@ -89,7 +90,8 @@ def _jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, counts:
     solution, extra = makes.split(outputs)
     along = [Zero(aval_of(x)) for x in solution]
     if any(are_moving(moved.matvec)):
-        _, along = forward(programs[0], [*given.matvec, *solution], [*moved.matvec, *along])
+        with in_place():
+            _, along = forward(programs[0], [*given.matvec, *solution], [*moved.matvec, *along])
     if not any(are_moving([*along, *moved.rhs])):
         return outputs, [Zero(aval_of(output)) for output in outputs]
     right = [sub(instantiate(one), instantiate(other)) for one, other in zip(moved.rhs, along, strict=True)]
@@ -250,7 +252,8 @@ def _root_jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, co
     if not any(are_moving(theta_tangents)):
         return outputs, [Zero(aval_of(output)) for output in outputs]
     at = [*given.function, *root]
-    _, pushed = forward(function, at, [*theta_tangents, *(Zero(aval_of(x)) for x in root)])
+    with in_place():
+        _, pushed = forward(function, at, [*theta_tangents, *(Zero(aval_of(x)) for x in root)])
     matvec, vecmat = along_root(function, len(given.function))
     solved = _bind((matvec.program, solver, vecmat.program, transposed_solver), Inputs(
         [*matvec.captured, *at], [*given.tangent_solver, *at], [*vecmat.captured, *at], [*given.cotangent_solver, *at],

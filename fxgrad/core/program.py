@@ -55,7 +55,8 @@ class Source(NamedTuple):
 
     Of what a transformation made there, `part` is a word, and `origins` say of each output what it is, as far as is
     known; `part` is None for what the code recorded itself. `results` are the places of the outputs in the container
-    that the expression gives, such as `[0].mean`; None for those that are not in it.
+    that the expression gives, such as `[0].mean`; None for those that are not in it. `scope` has the names of
+    `fxgrad.named_scope` that the code was in, "encoder/attention", or is "".
     """
 
     code: CodeType
@@ -63,11 +64,18 @@ class Source(NamedTuple):
     part: str | None = None
     origins: tuple[tuple[Origin, ...], ...] = ()
     results: tuple[str | None, ...] = ()
+    scope: str = ""
 
     def derived(self, part: str | None = None) -> Source:
         """The place, for what a transformation makes of what was recorded there: of a part, by default the same."""
         part = part or self.part or ""
-        return self if part == self.part and not self.origins else Source(self.code, self.instruction, part)
+        if part == self.part and not self.origins:
+            return self
+        return Source(self.code, self.instruction, part, scope=self.scope)
+
+    def inside(self, scope: str) -> Source:
+        """The place, of an equation that takes its own scope along into that one."""
+        return self._replace(scope=join_scopes(scope, self.scope))
 
     @property
     def positions(self) -> tuple[int | None, int | None, int | None, int | None]:
@@ -86,6 +94,11 @@ class Source(NamedTuple):
     def filename(self) -> str:
         """The file of the code."""
         return self.code.co_filename
+
+
+def join_scopes(outer: str, inner: str) -> str:
+    """The scope of what is in the scope `inner` of something in the scope `outer`; "" is none."""
+    return f"{outer}/{inner}" if outer and inner else outer or inner
 
 
 class Equation:
@@ -110,6 +123,22 @@ class Equation:
                  source: Source | None = None) -> None:
         self.primitive, self.inputs, self.params = primitive, inputs, params
         self.outputs, self.source = outputs, source
+
+    @property
+    def scope(self) -> str:
+        """The names of `fxgrad.named_scope` around the operation, outermost first: "encoder/attention"; "" if none.
+
+        Those within its own program: an operation in the body of a loop is in the scopes of the loop as well.
+
+        >>> import fxgrad, numpy as np
+        >>> def model(x):
+        ...     with fxgrad.named_scope("encoder"):
+        ...         hidden = np.tanh(x)
+        ...     return hidden * 2.0
+        >>> [equation.scope for equation in fxgrad.make_program(model)(np.ones(3)).equations]
+        ['encoder', '']
+        """
+        return "" if self.source is None else self.source.scope
 
     @property
     def regions(self) -> tuple[Any, ...]:

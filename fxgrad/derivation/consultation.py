@@ -7,15 +7,15 @@ any function is, and the derived program holds while the rule records the same p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from fxgrad.core.avals import Literal, is_unchanged
-from fxgrad.core.program import Program
-from fxgrad.core.sources import equation_source
+from fxgrad.core.program import Equation, Program
+from fxgrad.core.sources import deeper, equation_source
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.walk import walk
 from fxgrad.errors import LeakedTracerError
@@ -71,10 +71,15 @@ class Consultation:
         program = self.program
         given = [Literal(value, var.aval) if isinstance(value, np.generic) and var.aval.dtype.names is None else value
                  for value, var in zip(self.captured, program.inputs, strict=False)]
-        walked = equation_source.get() is not None  # then what is recorded belongs to the line of the call
-        present = iter(walk(program, [*given, *inputs], bind_equation if not walked else lambda equation, values: bind(
-            equation.primitive, *values, **equation.params)))
+        walked = equation_source.get() is not None
+        present = iter(walk(program, [*given, *inputs], _bind_at_call if walked else bind_equation))
         return [None if kind is True else next(present) if kind is False else Zero(kind) for kind in self.extra[0]]
+
+
+def _bind_at_call(equation: Equation, values: Sequence[Any]) -> list[Any]:
+    """As `bind_equation`, for the line of the call, which an interpreter is at, and within its scope."""
+    with deeper(equation.scope) or nullcontext():
+        return bind(equation.primitive, *values, **equation.params)
 
 
 def _are_equal(value: Any, other: Any) -> bool:

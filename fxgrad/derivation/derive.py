@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from fxgrad import config
 from fxgrad.core.avals import Aval, Literal, plain
 from fxgrad.core.primitive import Primitive, library
 from fxgrad.core.program import Equation, Program, Var
-from fxgrad.core.sources import without_source
+from fxgrad.core.sources import without_scope, without_source
 from fxgrad.derivation.consultation import Consultation, batched_axis, consulting, forget, still_hold
 from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.derivation.simplifying import SimplifyingTape
@@ -98,7 +98,8 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
 
         # What is derived of a program without lines, such as the library's, serves more than one line as well.
         has_lines = any(equation.source is not None for equation in program.equations)
-        with nothing_collected(), nullcontext() if has_lines else without_source(), consulting() as consulted:
+        placed = without_scope() if has_lines else without_source()
+        with nothing_collected(), placed, consulting() as consulted:
             recorded, captured = trace(record, [*in_avals, *known_avals], mode=WRITTEN,
                                        name="a derived program", tape_class=SimplifyingTape)
             derived = Derived(without_dead_code(recorded), captured, extra[0], consulted)

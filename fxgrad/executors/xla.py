@@ -65,8 +65,17 @@ def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _emit_equation(equation: Equation, values: list[Any]) -> list[Any]:
+    if equation.scope:
+        with jax.named_scope(equation.scope):
+            return equation.primitive.xla(lax, *values, **equation.params)
     outputs: list[Any] = equation.primitive.xla(lax, *values, **equation.params)
     return outputs
+
+
+def emit_named(program: Program, inputs: Sequence[Any], name: str) -> list[Any]:
+    """`emit`, in the scope `name`."""
+    with jax.named_scope(name):
+        return emit(program, inputs)
 
 
 def emit_unit(program: Program, inputs: Sequence[Any], name: str) -> list[Any]:
@@ -77,7 +86,7 @@ def emit_unit(program: Program, inputs: Sequence[Any], name: str) -> list[Any]:
     """
     emission = _under_way.get()
     function = None if emission is None else emission.function(program, name)
-    return emit(program, inputs) if function is None else function(
+    return emit_named(program, inputs, f"jit({name})") if function is None else function(
         *(typed(value, var) for value, var in zip(inputs, program.inputs, strict=True)))
 
 

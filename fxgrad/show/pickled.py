@@ -58,12 +58,19 @@ class _Held(NamedTuple):
     number: int
 
 
+class _KeptSource(NamedTuple):
+    code: RecordedCode
+    instruction: int
+    part: str
+    scope: str
+
+
 class _KeptEquation(NamedTuple):
     primitive: Primitive
     inputs: list[int | Literal]
     params: dict[str, Any]
     outputs: list[Aval]
-    source: tuple[Any, int, str | None] | None
+    source: _KeptSource | None
 
 
 class _Kept(NamedTuple):
@@ -89,12 +96,12 @@ def _kept(program: Program, held: dict[int, _Held], sources: Sources, codes: dic
     def atoms(values: Sequence[Atom]) -> list[int | Literal]:
         return [value if isinstance(value, Literal) else numbers[value] for value in values]
 
-    def place(source: Source | None) -> tuple[Any, int, str | None] | None:
+    def place(source: Source | None) -> _KeptSource | None:
         if source is None:
             return None
         code = codes.get(id(source.code)) or RecordedCode(source.code)
         # The names are kept themselves: by its part it is known that a derivative is not what the line assigns.
-        return codes.setdefault(id(source.code), code), source.instruction, source.part or ""
+        return _KeptSource(codes.setdefault(id(source.code), code), source.instruction, source.part or "", source.scope)
 
     equations = [_KeptEquation(equation.primitive, atoms(equation.inputs),
                                {name: _replaced(value, _is_program, lambda inner: held[id(inner)])
@@ -130,7 +137,7 @@ def _remade(kept: _Kept, held: Sequence[Program]) -> Program:
         operands, outputs = atoms(equation.inputs), [Var(aval) for aval in equation.outputs]
         params = {name: _replaced(value, _is_held, lambda inner: held[inner.number])
                   for name, value in equation.params.items()}
-        source = None if equation.source is None else Source(*equation.source)
+        source = None if equation.source is None else Source(**equation.source._asdict())
         equations.append(Equation(equation.primitive, operands, params, outputs, source))
         variables += outputs
     program = Program(inputs, equations, atoms(kept.outputs), kept.captured, kept.constants, kept.signature)

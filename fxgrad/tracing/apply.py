@@ -8,6 +8,7 @@ from typing import Any
 from fxgrad.core import installed
 from fxgrad.core.facts import axes_used, has_effects
 from fxgrad.core.program import PRIMAL, Equation, Program
+from fxgrad.core.sources import equation_source, in_place
 from fxgrad.core.walk import walk
 from fxgrad.tracing.provenance import note
 from fxgrad.tracing.replay import inlined
@@ -16,6 +17,14 @@ from fxgrad.tracing.tape import Tape, bind_equation, current, innermost_for
 
 def apply_equations(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """Binds every equation in turn: computes them, or records them on the tapes concerned."""
+    source = equation_source.get()
+    if source is None or not source.scope:
+        return _applied(program, inputs)
+    with in_place():
+        return _applied(program, inputs)
+
+
+def _applied(program: Program, inputs: Sequence[Any]) -> list[Any]:
     tape = current.get()
     if tape is not None and type(tape) is Tape:
         recorded = inlined(tape, program, [*program.constants, *inputs])

@@ -29,7 +29,7 @@ class Node(Step):
     `children` are the prefixes one step longer. The key of an operation is a tuple of the primitive, its operands
     (variables, literals) and the items of its parameters; that of a captured value is its type. When
     `y = x * x; z = np.sin(y)` was recorded, the root of `x` has a child under `(mul_p, x, x)`, which owns `y` and has a
-    child under `(sin_p, y)`, which owns `z`.
+    child under `(sin_p, y)`, which owns `z`. Named scopes that begin or end have nodes too, which are not steps.
 
     `calls` has the steps of library functions called here, by their arguments: the nodes passed, the scalars captured
     on the way, and the variables of the result; or the one node passed, if the result is what that makes.
@@ -77,6 +77,16 @@ def extend(node: Node, key: Any, equation: Equation | None, outputs: list[Var]) 
     """The child of `node` under `key`, new unless another thread was faster."""
     _count()
     return node.children.setdefault(key, Node(equation, outputs))
+
+
+def in_scope(node: Node, scope: str) -> Node:
+    """The node at which recording goes on after `node` where the user's code enters or leaves a named scope.
+
+    It is no step: it tells what follows from the same operations in other scopes, which are equations of their own.
+    """
+    key = "scope", scope
+    found = node.children.get(key)
+    return extend(node, key, None, []) if found is None else found
 
 
 class Segment(NamedTuple):

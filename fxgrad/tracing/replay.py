@@ -162,7 +162,8 @@ def learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, .
     node, start, start_captured, forced = tape.node, len(tape.nodes), len(tape.captured), tape.times_forced
     result = function(*args, **options)
     captured = tape.captured[start_captured:]
-    if tape.interned and tape.times_forced == forced and len(node.calls) < _LIMIT and (not captured or (all(
+    if tape.interned and tape.times_forced == forced and len(node.calls) < _LIMIT and (
+            tape.node is (tape.nodes[-1] if len(tape.nodes) > start else node)) and (not captured or (all(
             isinstance(value, np.generic) for value in captured) and (number is None or _is_number(captured, number)))):
         outputs = _variables(tape, result)
         if outputs is not None:

@@ -126,6 +126,7 @@ class Tape:
     closed = False
     times_forced = 0
     interned, literals, shown, _collects = True, False, False, False
+    named_scope = ""  # the names that the function is in, of those that it entered itself
     refused: errors.Refused | None = None
     owns_inputs = False  # whether nobody but the function has its inputs, so that it may write over them
     axes: Mapping[str, int] = NO_AXES
@@ -196,18 +197,31 @@ class Tape:
                avals: Sequence[Aval] | None = None) -> list[Var]:
         """As `record`, of variables of this tape and literals; `avals` are the types of the outputs, if known."""
         if self.interned:
-            key = (primitive, *atoms, *param_key(primitive, params)) if params else (primitive, *atoms)
+            key: Any = (primitive, *atoms, *param_key(primitive, params)) if params else (primitive, *atoms)
+            if source is not None and source.scope:
+                key = key, source.scope  # of a program that is put here
             node = self.node.children.get(key)
             if node is not None or not self._is_too_long():
                 if node is None:
-                    equation = _equation(primitive, atoms, params, source, avals)
+                    equation = self._equation(primitive, atoms, params, source, avals)
                     node = interning.extend(self.node, key, equation, equation.outputs)
                 self.node = node
                 self.nodes.append(node)
                 return node.outputs
-        equation = _equation(primitive, atoms, params, source, avals)
+        equation = self._equation(primitive, atoms, params, source, avals)
         self.nodes.append(interning.Step(equation, equation.outputs))
         return equation.outputs
+
+    def _equation(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None,
+                  avals: Sequence[Aval] | None) -> Equation:
+        if avals is None:
+            avals = infer(primitive, [atom.aval for atom in atoms], params)
+        source = source or equation_source.get() or user_source()
+        if source is NOWHERE:
+            source = None
+        elif self.named_scope and source is not None:
+            source = source.inside(self.named_scope)
+        return Equation(primitive, atoms, params, [Var(aval) for aval in avals], source)
 
     def _is_too_long(self) -> bool:
         """Whether the table is not to remember what follows; from then on nothing is looked up there either."""
@@ -404,11 +418,3 @@ def infer(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -
         if "\n  at " in str(error):
             raise
         raise type(error)(errors.at_user_line(str(error))) from None
-
-
-def _equation(primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None,
-              avals: Sequence[Aval] | None) -> Equation:
-    if avals is None:
-        avals = infer(primitive, [atom.aval for atom in atoms], params)
-    source = source or equation_source.get() or user_source()
-    return Equation(primitive, atoms, params, [Var(aval) for aval in avals], None if source is NOWHERE else source)
