@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from fxgrad.core.avals import Literal
 from fxgrad.core.program import Equation, Program, Var
-from fxgrad.core.regions import Link
-from fxgrad.show.blocks import CHOICE, TRUTH, Block, Roles
+from fxgrad.show.blocks import CHOICE, INPUTS, OWN, TRUTH, Block, Roles
 from fxgrad.show.literals import shown_literal
 from fxgrad.show.names import Unique, called_name, own_names, quoted_name
 from fxgrad.show.scope import Scope, type_text
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from fxgrad.show.compact_body import Pending, Statement
     from fxgrad.show.compact_writer import CompactWriter
 
-OWN = ("captured", "consts")
-SHARED = ("carry", "over", "", *OWN)
+SHOWN = (*(role for role in INPUTS if role not in ("", *OWN)), "", *OWN)
 """The roles in the order of the text."""
 
 
@@ -30,8 +28,8 @@ class BlockText:
 
     def __init__(self, writer: CompactWriter, scope: Scope, equation: Equation, block: Block) -> None:
         self._writer, self._scope, self._equation, self._block = writer, scope, equation, block
-        own = [place for part in block.parts for place in part.own.get(*OWN)]
-        self.order = [*block.lead, *block.shared.get(*SHARED), *own]
+        own = [place for part in block.parts for place in part.own.get(*OWN) if place >= 0]
+        self.order = [*block.lead, *block.shared.get(*SHOWN), *own]
         self._texts: dict[int, str] = {}
         self._labels: dict[str, str] = {}
         for var in equation.outputs:
@@ -49,27 +47,30 @@ class BlockText:
             self._texts[place] = shown_literal(atom, None, ()).text if isinstance(atom, Literal) else \
                 self._scope.shown(atom).text if pending is None else pending.shown.text
         block = self._block
-        arguments = [*(self._texts[place] for place in block.lead), *self._roles(block.shared, block.parts[0].program),
+        arguments = [*(self._texts[place] for place in block.lead), *self._roles(block.shared),
                      *(f"{name}={self._writer.value(value)}" for name, value in block.params.items())]
         outputs = ", ".join(self._scope.bindings(self._equation.outputs))
         call = f"{self._equation.primitive.name}({', '.join(arguments)}):"
+        if not block.parts[0].label:
+            call = f"{call} {self._writer.reference(block.parts[0].program)}".rstrip()
         return f"{outputs} = {call}" if outputs else call
 
     def called(self) -> str:
         """The user's functions that the programs are of, for the margin."""
-        names = [called_name(part.program) for part in self._block.parts]
+        names = [called_name(part.program) for part in self._block.parts if part.program is not None]
         return ", ".join(dict.fromkeys(name for name in names if name))
 
     def parts(self) -> list[Statement]:
         """The programs, indented; one that only returns something stands behind its label."""
         result: list[Statement] = []
-        for part, region in zip(self._block.parts, self._equation.regions, strict=True):
-            names = [self._names[link.place] for link in region.inputs]
+        for part in self._block.parts:
+            names = [self._names[place] for place in part.inputs]
             statements = self._writer.block(part.program, names, self._scope)
             if not part.label:
-                result += [statement.indented(INDENT) for statement in statements]
+                below = not self._writer.reference(part.program)
+                result += [statement.indented(INDENT) for statement in statements if below]
                 continue
-            own = self._roles(part.own, part.program)
+            own = self._roles(part.own)
             shown = self._labels.get(part.label, part.label)
             label = f"{shown}({', '.join(own)}):" if own else f"{shown}:"
             if len(statements) == 1 and len(statements[0].lines) == 1 and len(label + statements[0].lines[0]) < 80:
@@ -86,48 +87,58 @@ class BlockText:
 
     # --- operands -----------------------------------------------------------------------------------------
 
-    def _roles(self, roles: Roles[int], program: Program) -> list[str]:
-        shown = {role: ", ".join(self._item(place, program) for place in roles.of[role]) for role in SHARED
-                 if roles.of.get(role)}
+    def _roles(self, roles: Roles[int]) -> list[str]:
+        shown = {role: ", ".join(map(self._item, roles.of[role])) for role in SHOWN if roles.of.get(role)}
         return [f"{role}({items})" if role else items for role, items in shown.items()]
 
-    def _item(self, place: int, program: Program) -> str:
+    def _item(self, place: int) -> str:
         """`name=operand`; `name` alone where the operand is called so too; with a type that is not the operand's."""
-        link, var = next((link, var) for link, var, held in self._links() if link.place == place and held is program)
-        aval = self._equation.inputs[place].aval
-        implied = aval.update(shape=aval.shape[1:]) if link.how == "entry" else aval
-        name, text = quoted_name(self._names[place]), self._texts[place]
-        if var.aval != implied:
-            return f"{name}: {type_text(var.aval)}={text}"
+        part = next(part for part in self._block.parts if place in part.inputs)
+        assert part.program is not None
+        aval = part.program.inputs[[*part.inputs].index(place)].aval
+        name = quoted_name(self._names[place])
+        if place < 0:
+            return f"{name}: {type_text(aval)}"
+        given, text = self._equation.inputs[place].aval, self._texts[place]
+        implied = given.update(shape=given.shape[1:]) if place in self._block.shared.get("over") else given
+        if aval != implied:
+            return f"{name}: {type_text(aval)}={text}"
         return name if text == name else f"{name}={text}"
 
-    def _links(self) -> list[tuple[Link, Var, Program]]:
-        return [(link, var, region.program) for region in self._equation.regions
-                for link, var in zip(region.inputs, region.program.inputs, strict=True)]
+    def _links(self) -> list[tuple[int, Var, Program]]:
+        return [(place, var, part.program) for part in self._block.parts if part.program is not None
+                for place, var in zip(part.inputs, part.program.inputs, strict=True)]
 
     def _input_names(self) -> dict[int, str]:
         """For each operand the name of the input that it is: in one of the programs, else its own, else a letter."""
         links = self._links()
         held = {id(program): program for _, _, program in links}
-        own = {key: own_names(program, self._writer.sources) for key, program in held.items()}
+        own = {key: self._own_names(program) for key, program in held.items()}
         wanted: dict[int, str] = {}
-        for link, var, program in reversed(links):
+        for place, var, program in reversed(links):
             if var in own[id(program)]:
-                wanted.setdefault(link.place, own[id(program)][var])
-        for link, _, _ in links:
-            atom = self._equation.inputs[link.place]
-            outer = self._scope.names.get(atom) if link.how == "same" and isinstance(atom, Var) else None
+                wanted.setdefault(place, own[id(program)][var])
+        moving = {*self._block.shared.get("state", "carry", "over")}
+        for place, _, _ in links:
+            atom = self._equation.inputs[place] if place >= 0 and place not in moving else None
+            outer = self._scope.names.get(atom) if isinstance(atom, Var) else None
             if outer is not None:
-                wanted.setdefault(link.place, outer)
+                wanted.setdefault(place, outer)
         taken: dict[int, set[str]] = {key: set() for key in held}
         names: dict[int, str] = {}
         for place, name in wanted.items():
-            names[place] = _free(name, [taken[id(program)] for link, _, program in links if link.place == place])
+            names[place] = _free(name, [taken[id(program)] for where, _, program in links if where == place])
         letters = self._scope.letters_inside(Unique([*names.values()]))
-        for link, _, _ in links:
-            if link.place not in names:
-                names[link.place] = next(letters)
+        for place, _, _ in links:
+            if place not in names:
+                names[place] = next(letters)
         return names
+
+    def _own_names(self, program: Program) -> dict[Var, str]:
+        """What the inputs of a program are called in it, as far as that is known; all of one that is defined below."""
+        if self._writer.definitions.has_label([program]):
+            return self._writer.defined_names(program)
+        return own_names(program, self._writer.sources)
 
 
 def _free(wanted: str, taken: Sequence[set[str]]) -> str:

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from fxgrad.control.branch import cond_p
 from fxgrad.control.loop import for_p
 from fxgrad.control.scan import scan_p
+from fxgrad.control.solve import linear_solve_p, root_p
+from fxgrad.control.sweep import sweep_p
 from fxgrad.control.while_loop import while_p
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program
-from fxgrad.core.regions import Region
+from fxgrad.core.regions import Link, Region
 from fxgrad.show.equality import same_parameters
 from fxgrad.show.forms import Form
 
 Value = TypeVar("Value")
 
-ROLES = {"carry": "carry", "entry": "over", "same": "consts"}
+ROLES = {"carry": "carry", "entry": "over", "same": "consts", "inside": "given"}
 """What operands are called by how they come to the program; `captured` are those that it captured."""
+ROLE_NAMES = ("captured", "consts", "given", "state", "carry", "over", "rhs", "guess")
+INPUTS = (*ROLE_NAMES[:3], "", *ROLE_NAMES[3:])
+"""The roles in the order of the inputs of a program."""
+OWN = ROLE_NAMES[:3]
+"""The roles of what one of several programs takes alone; `given` is what the operation makes for it, and no operand."""
+CONSTS = ("captured", "consts")
 
 
 class Roles(Generic[Value]):
-    """Operands by role: "captured", "consts", "carry", "over", and "" for those of branches."""
+    """Operands by role: "captured", "consts", "carry", "over" and others, and "" for those of branches."""
 
     def __init__(self) -> None:
         self.of: dict[str, list[Value]] = {}
@@ -38,11 +47,15 @@ class Roles(Generic[Value]):
 
 
 class Part(NamedTuple):
-    """One program of an operation: its label, and operands that it alone takes."""
+    """One program of an operation: its label, and operands that it alone takes; no program where there is none.
+
+    `inputs` are the operands that the inputs of the program are, in order.
+    """
 
     label: str
-    program: Program
+    program: Program | None
     own: Roles[Any]
+    inputs: Sequence[Any] = ()
 
 
 class Block(NamedTuple):
@@ -59,22 +72,33 @@ Rebuild = Callable[[Block, Callable[[Any], Aval]], "tuple[list[Any], dict[str, A
 
 blocks: Analysis[Rebuild | None] = Analysis("blocks", missing="conservative", default=None)
 """How equations are made of blocks; operations without an entry are written as calls, their programs under `where`."""
-NAMES = {"scan": scan_p, "while": while_p, "for": for_p, "cond": cond_p}
+NAMES = {"scan": scan_p, "while": while_p, "for": for_p, "cond": cond_p, "sweep": sweep_p,
+         "custom_linear_solve": linear_solve_p, "custom_root": root_p}
 """What blocks begin with."""
-LABELS = {"while": ("condition", "body")}
+LABELS = {"while": ("condition", "body"), "sweep": ("step", "back"),
+          "custom_linear_solve": ("matvec", "solve", "transposed_matvec", "transposed_solve"),
+          "custom_root": ("solve", "function", "tangent_solve", "cotangent_solve")}
 """The labels of programs where there are several of fixed roles; branches have numbers."""
+TAKES = {("sweep", "step"): ("state",),
+         **{(name, label): ("rhs", "guess") if label == "solve" else ()
+            for name in ("custom_linear_solve", "custom_root") for label in LABELS[name]}}
+"""The roles that a program takes beside its own, where these are not all."""
 TRUTH = ("False", "True")
 """The labels of two branches that a truth value chooses between."""
 CHOICE = Form("call", "i32", 1)
 """What makes the number of a branch of a truth value; it is not written there."""
-INPUTS = ("captured", "consts", "", "carry", "over")
-"""The roles in the order of the inputs of a program."""
+
+
+def inputs_of(name: str, label: str, own: Roles[Value], shared: Roles[Value]) -> list[Value]:
+    """What the inputs of a program are, in order, of an operation of this name."""
+    taken = TAKES.get((name, label), INPUTS)
+    return [value for role in INPUTS for value in (*own.get(role), *(shared.get(role) if role in taken else ()))]
 
 
 @blocks.register(scan_p)
 def _scan(block: Block, aval: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
     part, = block.parts
-    consts, carry, over = (block.shared.get(*roles) for roles in (("captured", "consts"), ("carry",), ("over",)))
+    consts, carry, over = (block.shared.get(*roles) for roles in (CONSTS, ("carry",), ("over",)))
     implied = {"length": aval(over[0]).shape[0]} if over and aval(over[0]).shape else {}
     return [*consts, *carry, *over], {
         "program": part.program, **implied, "reverse": False, "unroll": 1, **block.params,
@@ -84,18 +108,48 @@ def _scan(block: Block, aval: Callable[[Any], Aval]) -> tuple[list[Any], dict[st
 @blocks.register(for_p)
 def _for(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
     part, = block.parts
-    consts, carry = block.shared.get("captured", "consts"), block.shared.get("carry")
+    consts, carry = block.shared.get(*CONSTS), block.shared.get("carry")
     return [*block.lead, *consts, *carry], {"program": part.program, **block.params, "num_consts": len(consts)}
 
 
 @blocks.register(while_p)
 def _while(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
-    parts = {part.label: part for part in block.parts}
-    condition, body = parts["condition"], parts["body"]
-    before, inside = (part.own.get("captured", "consts") for part in (condition, body))
+    (condition, body), (before, inside) = _labelled(block, "while")
     return [*before, *inside, *block.shared.get("carry")], {
-        "condition": condition.program, "body": body.program, **block.params,
+        "condition": condition, "body": body, **block.params,
         "num_condition_consts": len(before), "num_body_consts": len(inside)}
+
+
+@blocks.register(sweep_p)
+def _sweep(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
+    (step, back), (ahead, behind) = _labelled(block, "sweep")
+    return [*block.lead, *ahead, *behind, *block.shared.get("state", "carry")], {
+        "step": step, "back": back, **block.params, "num_step_consts": len(ahead), "num_back_consts": len(behind)}
+
+
+@blocks.register(linear_solve_p)
+def _linear_solve(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
+    return _solver(block, "custom_linear_solve", "rhs")
+
+
+@blocks.register(root_p)
+def _root(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
+    return _solver(block, "custom_root", "guess")
+
+
+def _solver(block: Block, name: str, last: str) -> tuple[list[Any], dict[str, Any]]:
+    programs, consts = _labelled(block, name)
+    return [*itertools.chain(*consts), *block.shared.get(last)], {
+        "programs": programs, **block.params, "counts": tuple(map(len, consts))}
+
+
+def _labelled(block: Block, name: str) -> tuple[tuple[Program | None, ...], list[list[Any]]]:
+    """The programs in the order of their labels, and what is constant for each of them alone."""
+    parts = {part.label: part for part in block.parts}
+    if parts.keys() != {*LABELS[name]}:
+        raise ValueError(f"the programs have the labels {', '.join(parts)}; {', '.join(LABELS[name])} are needed")
+    ordered = [parts[label] for label in LABELS[name]]
+    return tuple(part.program for part in ordered), [part.own.get(*CONSTS) for part in ordered]
 
 
 @blocks.register(cond_p)
@@ -112,15 +166,20 @@ def _cond(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, 
 
 
 def block_of(equation: Equation) -> Block | None:
-    """An equation as a block, with the numbers of its inputs as values; None if it is to be written as a call."""
+    """An equation as a block, with the numbers of its inputs as values; None if it is to be written as a call.
+
+    What is no operand, but made by the operation, has numbers below 0.
+    """
     rebuild = blocks.of(equation.primitive)
     if rebuild is None:
         return None
     regions: Sequence[Region] = equation.regions
-    if any(region.program.constants for region in regions) or not _alike(regions):
+    if any(region.program.constants for region in regions):
         return None
     shared: Roles[int] = Roles()
-    parts = [_part(number, region, regions, Roles() if number else shared) for number, region in enumerate(regions)]
+    parts = _parts(equation, regions, shared)
+    if not _alike(parts):
+        return None
     linked = {link.place for region in regions for link in region.inputs}
     lead = [place for place in range(len(equation.inputs)) if place not in linked]
     programs = [value for value in equation.params.values() if isinstance(value, Program | tuple)]
@@ -133,26 +192,53 @@ def block_of(equation: Equation) -> Block | None:
     return block if same_block(equation, block, rebuild) else None
 
 
-def _alike(regions: Sequence[Region]) -> bool:
+def _parts(equation: Equation, regions: Sequence[Region], shared: Roles[int]) -> list[Part]:
+    """The programs with what each takes; what they share is put into `shared`."""
+    several = len(regions) > 1
+    made = itertools.count(-1, -1)
+    parts = []
+    for number, region in enumerate(regions):
+        own: Roles[int] = Roles()
+        places: list[int] = []
+        states = iter(shared.get("state"))
+        branches = region.role == "branch"
+        for input_place, link in enumerate(region.inputs):
+            role = "captured" if input_place < region.program.captured else "" if branches else \
+                _role(equation, region, link)
+            place = link.place if link.how != "inside" else next(states) if role == "state" else next(made)
+            places.append(place)
+            if several and not branches and role in OWN:
+                own.add(role, place)
+            elif place not in shared.get(role):
+                shared.add(role, place)
+        label = str(number) if branches else region.role.replace(" ", "_") if several else ""
+        parts.append(Part(label, region.program, own, places))
+    missing = {*LABELS.get(equation.primitive.name, ())} - {part.label for part in parts}
+    return parts + [Part(label, None, Roles()) for label in LABELS.get(equation.primitive.name, ()) if label in missing]
+
+
+def _role(equation: Equation, region: Region, link: Link) -> str:
+    """What the text calls an input of a program by."""
+    if region.role == "step" or (region.role == "back" and link.how == "inside"):
+        return "state" if link.how != "same" else "consts"
+    if link.how == "same" and equation.primitive in (linear_solve_p, root_p) and \
+            link.place >= sum(equation.params["counts"]):
+        return "rhs" if equation.primitive is linear_solve_p else "guess"
+    return ROLES[link.how]
+
+
+def _alike(parts: Sequence[Part]) -> bool:
     """Whether each operand has one type for all the programs that take it."""
     types: dict[int, Aval] = {}
-    return all(types.setdefault(link.place, var.aval) == var.aval for region in regions
-               for link, var in zip(region.inputs, region.program.inputs, strict=True))
-
-
-def _part(number: int, region: Region, regions: Sequence[Region], shared: Roles[int]) -> Part:
-    own: Roles[int] = Roles()
-    program = region.program
-    branches = region.role == "branch"
-    for place, link in enumerate(region.inputs):
-        role = "captured" if place < program.captured else "" if branches else ROLES[link.how]
-        alone = link.how == "same" and len(regions) > 1 and not branches
-        (own if alone else shared).add(role, link.place)
-    return Part(str(number) if branches else region.role if len(regions) > 1 else "", program, own)
+    return all(types.setdefault(place, var.aval) == var.aval for part in parts if part.program is not None
+               for place, var in zip(part.inputs, part.program.inputs, strict=True))
 
 
 def same_block(equation: Equation, block: Block, rebuild: Rebuild) -> bool:
     """Whether a block gives back the equation."""
     inputs, params = rebuild(block, lambda place: equation.inputs[place].aval)
+    name = equation.primitive.name
     return inputs == [*range(len(equation.inputs))] and same_parameters(params, equation.params) and \
-        len({part.program.captured for part in block.parts if not part.own.of}) <= 1
+        all([*part.inputs] == inputs_of(name, part.label, part.own, block.shared) for part in block.parts
+            if part.program is not None) and \
+        len({part.program.captured for part in block.parts if part.program is not None and not part.own.of}) <= 1

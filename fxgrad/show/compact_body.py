@@ -96,7 +96,7 @@ class Body:
     def _equation(self, equation: Equation) -> None:
         line = self._writer.margin.line(equation)
         plain = equation.primitive.regions is None
-        block = None if plain or self._writer.definitions.has_label(equation.programs) else block_of(equation)
+        block = None if plain else block_of(equation)
         if block is not None:
             text = BlockText(self._writer, self._scope, equation, block)
             atoms = [equation.inputs[place] for place in text.order]

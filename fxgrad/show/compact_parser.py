@@ -12,8 +12,7 @@ from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Signature, Var
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
 from fxgrad.show import indices, operators  # noqa: F401  (they fill the table)
-from fxgrad.show.blocks import CHOICE, INPUTS, NAMES, TRUTH, Block, Part, blocks
-from fxgrad.show.blocks import Roles as Operands
+from fxgrad.show.block_parser import block
 from fxgrad.show.expression_reader import steps
 from fxgrad.show.expressions import (
     Body,
@@ -56,7 +55,10 @@ class CompactBuilder(Builder):
         for statement in body.statements:
             yield from self._in_node(statement.expression)
             for part in statement.parts:
-                yield from self._in_body(part.body)
+                if isinstance(part.body, Body):
+                    yield from self._in_body(part.body)
+                elif part.body is not None and part.body.name in self._document.programs:
+                    yield Reference(part.body.name, part.body.at)
         for output in body.outputs:
             yield from self._in_node(output)
 
@@ -84,7 +86,7 @@ class CompactBuilder(Builder):
     # --- programs -----------------------------------------------------------------------------------------
 
     def _program(self, syntax: Any) -> Program:
-        body = _Maker(self, {}, [])
+        body = Maker(self, {}, [])
         captured = [body.bind(target.name, Var(self._typed(target)), target.at) for target, _ in syntax.captured]
         inputs = [body.bind(target.name, Var(self._typed(target)), target.at) for target in syntax.inputs]
         outputs = body.run(syntax.body)
@@ -145,10 +147,18 @@ class CompactBuilder(Builder):
             self._unknown_program(label, node.at)
         primitive = self._primitive(node.name, node.at) if node.called else named_call_p
         params = self.params(node.params)
+        if node.called and params.keys() - {"name"}:
+            return primitive, {"program": self._defined[label], **params}
         if params.keys() - {"name"} or not isinstance(params.get("name", ""), str):
             self._text.fail(node.at, f"a call of the program {label!r} has one parameter at most, name=\"...\"")
         name = params.get("name", self._document.programs[label].name)
         return primitive, {"program": self._defined[label], "name": name}
+
+    def defined(self, use: Use) -> Program:
+        """The program that is defined under `where` by this label."""
+        if use.name not in self._defined:
+            self._unknown_program(use.name, use.at)
+        return self._defined[use.name]
 
     def unknown(self, node: Call) -> None:
         """Raises for a call that nothing is known by the name of."""
@@ -156,18 +166,18 @@ class CompactBuilder(Builder):
             self._primitive(node.name, node.at)
 
 
-class _Maker:
+class Maker:
     """Makes the equations of one body."""
 
     def __init__(self, builder: CompactBuilder, scope: dict[str, Var], equations: list[Equation]) -> None:
-        self._builder, self.scope, self.equations = builder, scope, equations
+        self.builder, self.scope, self.equations = builder, scope, equations
         self._bound: set[Var] = set()
         self.untyped: set[Var] = set()
 
     def bind(self, name: str, var: Var, at: int) -> Var:
         """Gives a variable its name."""
         if name in self.scope:
-            self._fail(at, f"the name {name!r} is bound already")
+            self.fail(at, f"the name {name!r} is bound already")
         self.scope[name] = var
         self._bound.add(var)
         return var
@@ -181,28 +191,33 @@ class _Maker:
         """Makes all equations of a body; returns its outputs."""
         for statement in body.statements:
             self._statement(statement)
-        return [self._plain(node) for node in body.outputs]
+        return [self.plain(node) for node in body.outputs]
 
     def _statement(self, syntax: StatementSyntax) -> None:
-        outputs = self._block(syntax) if syntax.parts else self._equations(syntax.expression)
+        outputs = self.emit(*block(self, syntax)) if syntax.parts else self._equations(syntax.expression)
         if len(outputs) != len(syntax.targets):
-            self._fail(syntax.at, f"the number of results is {len(outputs)}, and that of the names before '=' is "
-                                  f"{len(syntax.targets)}")
+            self.fail(syntax.at, f"the number of results is {len(outputs)}, and that of the names before '=' is "
+                      f"{len(syntax.targets)}")
         for target, var in zip(syntax.targets, outputs, strict=True):
             if target.aval is not None and target.aval != var.aval:
-                self._fail(target.at, f"{target.name} is {var.aval} here, and the text says {target.aval}",
-                           ProgramError)
+                self.fail(target.at, f"{target.name} is {var.aval} here, and the text says {target.aval}",
+                          ProgramError)
             if not isinstance(var, Var) or self._is_named(var):
-                self._fail(syntax.at, "what no operation makes gets no second name; write the first where it is used")
+                self.fail(syntax.at, "what no operation makes gets no second name; write the first where it is used")
             self.bind(target.name, var, target.at)
             if target.aval is None:
                 self.untyped.add(var)
 
+    def inside(self) -> Maker:
+        """What makes a program that stands in this one."""
+        return Maker(self.builder, {}, [])
+
     def _is_named(self, var: Var) -> bool:
         return var in self._bound
 
-    def _fail(self, at: int, problem: str, error: type[FxgradError] = ProgramSyntaxError) -> NoReturn:
-        self._builder.text.fail(at, problem, error)
+    def fail(self, at: int, problem: str, error: type[FxgradError] = ProgramSyntaxError) -> NoReturn:
+        """Raises for what is wrong at a place of the text."""
+        self.builder.text.fail(at, problem, error)
 
     # --- expressions --------------------------------------------------------------------------------------
 
@@ -212,24 +227,24 @@ class _Maker:
             return self._atom(node.inner)
         if isinstance(node, Numeral):
             return node if node.aval is None else Literal(
-                converted(self._builder.text, [node.value], node.aval, node.at)[0], node.aval)
+                converted(self.builder.text, [node.value], node.aval, node.at)[0], node.aval)
         if isinstance(node, Use) and node.name in self.scope:
             return self.scope[node.name]
         if isinstance(node, Static):
-            self._fail(node.at, "a type, a tuple or a string is no operand here")
+            self.fail(node.at, "a type, a tuple or a string is no operand here")
         outputs = self._equations(node)
         if len(outputs) != 1:
-            self._fail(node.at, f"an operand must be one value, and this has {len(outputs)}")
+            self.fail(node.at, f"an operand must be one value, and this has {len(outputs)}")
         return outputs[0]
 
-    def _plain(self, node: Node) -> Atom:
+    def plain(self, node: Node) -> Atom:
         """The value of an expression that stands alone: numbers are Python's."""
         atom = self._atom(node)
         return self._typed(atom, ()) if isinstance(atom, Numeral) else atom
 
     def _typed(self, number: Numeral, beside: Sequence[Aval]) -> Literal:
         aval = implied(plain_kind(number.value), beside)
-        return Literal(converted(self._builder.text, [number.value], aval, number.at)[0], aval)
+        return Literal(converted(self.builder.text, [number.value], aval, number.at)[0], aval)
 
     def _all_typed(self, form: Form | None, found: Sequence[Atom | Numeral]) -> list[Atom]:
         known = neighbours(form, [None if isinstance(atom, Numeral | Literal) else atom.aval for atom in found])
@@ -250,8 +265,8 @@ class _Maker:
         if isinstance(node, Turned):
             return self._form(Form("turned", "T", 1), [node.base], node.at)
         if isinstance(node, Index):
-            return self._index(self._plain(node.base), node.items, node.at)
-        return self._fail(node.at, "an operation is needed here")
+            return self._index(self.plain(node.base), node.items, node.at)
+        return self.fail(node.at, "an operation is needed here")
 
     def _infix(self, node: Infix) -> list[Any]:
         left, right = node.left, node.right
@@ -272,16 +287,17 @@ class _Maker:
         return node, False
 
     def _form(self, form: Form, operands: Sequence[Node], at: int) -> list[Any]:
-        return self._meant(form, [self._atom(operand) for operand in operands], at)
+        return self.meant(form, [self._atom(operand) for operand in operands], at)
 
-    def _meant(self, form: Form, found: Sequence[Atom | Numeral], at: int) -> list[Any]:
+    def meant(self, form: Form, found: Sequence[Atom | Numeral], at: int) -> list[Any]:
+        """Makes what a form says of these operands; returns its results."""
         atoms = self._all_typed(form, found)
         avals = [atom.aval for atom in atoms]
-        meant = meaning(form, avals, self._builder.primitives)
+        meant = meaning(form, avals, self.builder.primitives)
         if meant is None:
             shown = ", ".join(map(repr, avals))
-            self._fail(at, f"{form.name} has no meaning here, with operands {shown}" if avals
-                       else f"{form.name} has no meaning here")
+            self.fail(at, f"{form.name} has no meaning here, with operands {shown}" if avals
+                      else f"{form.name} has no meaning here")
         return self.emit(meant.primitive, [atoms[place] for place in meant.order], meant.params, at)
 
     def emit(self, primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any], at: int) -> list[Var]:
@@ -289,7 +305,7 @@ class _Maker:
         try:
             avals = list(primitive.abstract(*(atom.aval for atom in atoms), **params))
         except (FxgradError, *WRONG_PARAMS) as error:
-            self._fail(at, f"{primitive.name} refuses its inputs: {error}", ProgramError)
+            self.fail(at, f"{primitive.name} refuses its inputs: {error}", ProgramError)
         outputs = [Var(aval) for aval in avals]
         self.equations.append(Equation(primitive, [*atoms], params, outputs))
         return outputs
@@ -298,17 +314,17 @@ class _Maker:
         operands: list[Node] = []
         for argument in node.arguments:
             if isinstance(argument, Roles | Given):
-                self._fail(argument.at, f"{node.name} with operands by role or name needs ':' and its programs")
+                self.fail(argument.at, f"{node.name} with operands by role or name needs ':' and its programs")
             if not isinstance(argument, Static):
                 operands.append(argument)
-        call = self._builder.call(node)
+        call = self.builder.call(node)
         if call is not None:
             atoms = self._all_typed(None, [self._atom(operand) for operand in operands])
             return self.emit(call[0], atoms, call[1], node.at)
         statics = tuple(argument.value for argument in node.arguments if isinstance(argument, Static))
-        params = tuple(self._builder.params(node.params).items())
+        params = tuple(self.builder.params(node.params).items())
         form = Form("quoted" if node.quoted else "call", node.name, len(operands), statics, params)
-        self._builder.unknown(node)
+        self.builder.unknown(node)
         return self._form(form, operands, node.at)
 
     # --- indices ------------------------------------------------------------------------------------------
@@ -319,87 +335,27 @@ class _Maker:
         ends = (at for at in range(len(name), 0, -1) if at == len(name) or name[at] in ".[")
         root = next((name[:at] for at in ends if name[:at] in self.scope), "")
         if not root:
-            self._fail(node.at, f"no input and no equation above has bound the name {name!r}"
-                       + nearest(name, self.scope))
+            self.fail(node.at, f"no input and no equation above has bound the name {name!r}"
+                      + nearest(name, self.scope))
         found: list[Any] = [self.scope[root]]
         for step in steps(name[len(root):]):
             if step == "T":
-                found = self._meant(Form("turned", "T", 1), found, node.at)
+                found = self.meant(Form("turned", "T", 1), found, node.at)
             elif isinstance(step, int):
                 found = self._index(found[0], (step,), node.at)
             else:
-                self._fail(node.at, f"no input and no equation above has bound the name {name!r}"
-                           + nearest(name, self.scope))
+                self.fail(node.at, f"no input and no equation above has bound the name {name!r}"
+                          + nearest(name, self.scope))
         return found
 
     def _index(self, base: Atom, items: Sequence[Any], at: int) -> list[Any]:
         shown: list[Item] = [item if item is None or isinstance(item, int | Span) else Entry() for item in items]
-        arrays = [self._plain(item) for item, each in zip(items, shown, strict=True) if isinstance(each, Entry)]
+        arrays = [self.plain(item) for item, each in zip(items, shown, strict=True) if isinstance(each, Entry)]
         parts = any(isinstance(item, Span) and item != Span() for item in shown)
         if not any(isinstance(item, int | Entry) for item in shown) and not (parts and None in shown):
-            return self._meant(Form("index", "[]", 1, tuple(shown)), [base], at)
-        return spread(shown, base, arrays, lambda form, atoms: self._meant(form, atoms, at)[0],
-                      lambda problem: self._fail(at, problem))
-
-    # --- loops and branches -------------------------------------------------------------------------------
-
-    def _block(self, syntax: StatementSyntax) -> list[Any]:
-        call: Any = syntax.expression
-        lead: list[Atom] = []
-        shared: Operands[Atom] = Operands()
-        inputs: Operands[tuple[Given, Aval]] = Operands()
-        first = True
-        for argument in call.arguments:
-            if isinstance(argument, Roles):
-                self._inputs(argument.role, argument.inputs, shared, inputs)
-            elif isinstance(argument, Given):
-                self._inputs("", [argument], shared, inputs)
-            elif not first and call.name == "cond" and isinstance(argument, Use):
-                self._inputs("", [Given(argument.name, None, argument, argument.at)], shared, inputs)
-            else:
-                atom = self._plain(argument)
-                if all(part.label in TRUTH for part in syntax.parts):
-                    atom, = self._meant(CHOICE, [atom], argument.at)
-                lead.append(atom)
-            first = False
-        parts = []
-        for part in syntax.parts:
-            own: Operands[Atom] = Operands()
-            own_inputs: Operands[tuple[Given, Aval]] = Operands()
-            for roles in part.roles:
-                self._inputs(roles.role, roles.inputs, own, own_inputs)
-            given = [each for role in INPUTS for each in (*own_inputs.get(role), *inputs.get(role))]
-            captured = len(own.get("captured")) + len(shared.get("captured"))
-            parts.append(Part(part.label, self._held(part.body, given, captured), own))
-        block = Block(lead, shared, parts, self._builder.params(call.params))
-        primitive = NAMES[call.name]
-        rebuild = blocks.of(primitive)
-        assert rebuild is not None
-        try:
-            atoms, params = rebuild(block, lambda atom: atom.aval)
-        except WRONG_PARAMS as error:
-            self._fail(call.at, f"{call.name}: {error}")
-        return self.emit(primitive, atoms, params, call.at)
-
-    def _inputs(self, role: str, given: Sequence[Given], operands: Operands[Atom],
-                inputs: Operands[tuple[Given, Aval]]) -> None:
-        for each in given:
-            atom = self._plain(each.operand)
-            aval = atom.aval
-            if role == "over":
-                if not aval.shape:
-                    self._fail(each.at, f"over({each.name}=...) needs an array with an axis to go along, got {aval}")
-                aval = aval.update(shape=aval.shape[1:])
-            operands.add(role, atom)
-            inputs.add(role, (each, each.aval or aval))
-
-    def _held(self, body: Body, given: Sequence[tuple[Given, Aval]], captured: int) -> Program:
-        maker = _Maker(self._builder, {}, [])
-        variables = [maker.bind(each.name, Var(aval), each.at) for each, aval in given]
-        outputs = maker.run(body)
-        program = Program(variables, maker.equations, outputs, captured)
-        maker.note(program)
-        return program
+            return self.meant(Form("index", "[]", 1, tuple(shown)), [base], at)
+        return spread(shown, base, arrays, lambda form, atoms: self.meant(form, atoms, at)[0],
+                      lambda problem: self.fail(at, problem))
 
 
 _made_of = re.compile(r"(?:\w+\()+(\w+)(?:, [\w., \[\]-]+)?\)+(?:, [\w., \[\]-]+\)+)*")

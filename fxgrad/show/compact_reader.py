@@ -7,7 +7,7 @@ from fxgrad.show.expression_reader import NUMBER_WORDS, ExpressionReader
 from fxgrad.show.expressions import BlockPart, Body, Call, CompactProgram, Node, Roles, StatementSyntax, Target
 from fxgrad.show.names import RESERVED
 from fxgrad.show.patterns import ARGUMENTS, Pattern
-from fxgrad.show.syntax import Constant
+from fxgrad.show.syntax import Constant, Use
 from fxgrad.show.text_reader import plain_name
 from fxgrad.show.tokens import Text
 
@@ -149,7 +149,7 @@ class CompactReader(ExpressionReader):
         if name in LABELS:
             return [self._labelled(self._word("the label of a program")) for _ in LABELS[name]]
         if self._token.kind != "number" and not self._is("True") and not self._is("False"):
-            return [BlockPart("", [], self._body(), self._token.at)]
+            return [BlockPart("", [], self._held(), self._token.at)]
         parts = []
         while (self._token.kind == "number" or self._is("True") or self._is("False")) and \
                 self._tokens[self._index + 1].text in (":", "("):
@@ -163,12 +163,19 @@ class CompactReader(ExpressionReader):
             while not self._take(")"):
                 given = self._argument()
                 if not isinstance(given, Roles):
-                    self._text.fail(given.at, "expected captured(...) or consts(...)")
+                    self._text.fail(given.at, "expected captured(...), consts(...) or given(...)")
                 roles.append(given)
                 if not self._take(",") and not self._is(")"):
                     self._fail("',' or ')' after operands")
         self._expect(":", "after the label of a program")
-        return BlockPart(label, roles, self._body(), at)
+        return BlockPart(label, roles, None if self._take("None") else self._held(), at)
+
+    def _held(self) -> Body | Use:
+        """A program of a block, or the label that it is defined by, which nothing follows that goes on with it."""
+        token, following = self._token, self._tokens[self._index + 1]
+        if token.kind == "name" and token.text not in RESERVED and following.text not in (":", ",", "=", "("):
+            return Use(self._next().text, token.at)
+        return self._body()
 
 
 def is_compact(text: Text) -> bool:

@@ -13,9 +13,9 @@ from typing import Any
 from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.told import told
 from fxgrad.show import indices, operators  # noqa: F401  (they fill the table)
-from fxgrad.show.blocks import block_of
+from fxgrad.show.blocks import ROLE_NAMES, block_of
 from fxgrad.show.compact_body import Body, Statement
-from fxgrad.show.definitions import Definitions, is_call
+from fxgrad.show.definitions import Definitions, is_applied, is_call
 from fxgrad.show.forms import Form, Shown, is_word
 from fxgrad.show.margin import COMMENT_COLUMN, Line, Margin
 from fxgrad.show.names import RESERVED
@@ -30,12 +30,14 @@ class CompactWriter:
 
     def __init__(self, program: Program, source: bool, limit: int, width: int) -> None:
         self.main, self.shows_source, self.width = program, source, width
-        self.definitions = Definitions(program, limit, width, call_names(), lambda each: block_of(each) is not None,
+        self.definitions = Definitions(program, limit, width, {*call_names(), *ROLE_NAMES},
+                                       lambda each: block_of(each) is not None,
                                        compact=True)
         self.sources = self.definitions.sources
         self.margin = Margin(program, self.sources)
         self.numbers: dict[Any, Shown] = {}
         self._forms: dict[Any, Written] = {}
+        self._inputs: dict[int, dict[Var, str]] = {}
 
     def lines(self) -> list[str]:
         """The whole text."""
@@ -67,10 +69,28 @@ class CompactWriter:
         first, *rest = wrapped(f"{head}({', '.join(inputs)}){tail}", self.width, 2 * INDENT, len(head))
         return self._commented([(first, file), *((line, "") for line in rest), *self._marked(body)])
 
-    def block(self, program: Program, names: Sequence[str], around: Scope) -> list[Statement]:
+    def block(self, program: Program | None, names: Sequence[str], around: Scope) -> list[Statement]:
         """The statements of a program whose inputs have names already, in the text of another one."""
+        if program is None or self.definitions.has_label([program]):
+            return [Statement([self.reference(program)])]
         scope = Scope(program, self.sources, dict(zip(program.inputs, names, strict=True)), around)
         return Body(self, scope, program).statements()
+
+    def reference(self, program: Program | None) -> str:
+        """What stands for a program that is defined under `where`, or for none; "" if it stands where it is used."""
+        if program is None:
+            return "None"
+        return self.definitions.label(program)[0] if self.definitions.has_label([program]) else ""
+
+    def defined_names(self, program: Program) -> dict[Var, str]:
+        """The names of the inputs of a program that is defined under `where`, as they stand there."""
+        known = self._inputs.get(id(program))
+        if known is None:
+            scope = Scope(program, self.sources, {})
+            for var in [*program.inputs[program.captured:], *program.inputs[:program.captured]]:
+                scope.bind(var)
+            known = self._inputs[id(program)] = {var: scope.names[var] for var in program.inputs}
+        return known
 
     def _marked(self, statements: Sequence[Statement]) -> list[tuple[str, str]]:
         """All lines with their comments; the user's line stands at the first of its statements."""
@@ -110,6 +130,10 @@ class CompactWriter:
         """How an operation is written that holds programs which stand under `where`."""
         straight = tuple(range(len(equation.inputs)))
         name = equation.primitive.name
+        if is_applied(equation):
+            rest = tuple((key, value) for key, value in equation.params.items() if key != "program")
+            label = self.definitions.label(equation.params["program"])[0]
+            return Form("call", f"{name}({label})", len(straight), (), rest), straight
         if not is_call(equation):
             left_out = optional_parameters(equation.primitive)
             given = tuple((key, value) for key, value in equation.params.items()

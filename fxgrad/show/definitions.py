@@ -11,7 +11,8 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import registry
 from fxgrad.core.program import Equation, Program, Var
-from fxgrad.show.names import Unique
+from fxgrad.core.regions import Link
+from fxgrad.show.names import Unique, called_name
 from fxgrad.show.patterns import pattern_text
 from fxgrad.show.sources import Sources
 from fxgrad.show.values import array_lines, is_uniform
@@ -23,7 +24,7 @@ NESTING_LIMIT = 4
 class Definitions:
     """The labels of one text. `taken` are words that none may be; `stands_inside` says which equations write their
     programs where they are, and not under a label. In the `compact` style arrays that have a pattern are written as
-    such, and all programs of an operation stand under a label if one does.
+    such.
     """
 
     def __init__(self, main: Program, limit: int, width: int, taken: Iterable[str] = (),
@@ -31,18 +32,18 @@ class Definitions:
         self.sources = Sources()
         self.data: list[tuple[str, np.ndarray[Any, Any]]] = []
         self._limit, self._width = limit, width
-        self._patterns = self._together = compact
+        self._patterns = compact
         self._labels: dict[int, tuple[str, str]] = {}  # what a program is called in the text, and by its equations
         self._defined: list[Program] = []
         self._data_names = Unique()
-        self._find(main, taken, stands_inside)
+        self._find(main, taken, stands_inside, compact)
 
-    def _find(self, main: Program, taken: Iterable[str], stands_inside: Callable[[Equation], bool]) -> None:
+    def _find(self, main: Program, taken: Iterable[str], stands_inside: Callable[[Equation], bool], compact: bool,
+              ) -> None:
         """Labels for programs that are called by name, that occur more than once, or that are nested deeply."""
         count: dict[int, int] = {}
         wanted: dict[int, tuple[Program, str]] = {}
         primitives = {*registry, *taken}
-        together: list[list[Program]] = []
         queue = [(main, 0)]
         for program, depth in queue:
             for equation in program.equations:
@@ -50,22 +51,14 @@ class Definitions:
                 if equation.primitive.regions is None:
                     continue
                 called = is_call(equation)
-                together.append(equation.programs)
-                for inner in together[-1]:
+                for inner in equation.programs:
                     count[id(inner)] = count.get(id(inner), 0) + 1
                     apart = called or depth == NESTING_LIMIT or not stands_inside(equation)
                     if apart or count[id(inner)] > 1:
-                        wanted.setdefault(id(inner), (inner, equation.params["name"] if called else "body"))
+                        own = equation.params["name"] if called else called_name(inner) if compact else ""
+                        wanted.setdefault(id(inner), (inner, own or "body"))
                     if count[id(inner)] == 1:
                         queue.append((inner, 0 if apart else depth + 1))
-        changed = self._together  # what stands under `where` with one program of an operation has the others there too
-        while changed:
-            changed = False
-            for programs in together:
-                missing = [inner for inner in programs if id(inner) not in wanted]
-                if missing and len(missing) < len(programs):
-                    wanted |= {id(inner): (inner, "body") for inner in missing}
-                    changed = True
         unique = Unique([*primitives, *map(dtypes.short_name, dtypes.SUPPORTED.values()), "float0"])
         for key, (program, name) in wanted.items():
             self._labels[key] = unique(name if name.isidentifier() else "function"), name
@@ -117,3 +110,11 @@ def is_call(equation: Equation) -> bool:
     """Whether an equation calls a program by name, and so prints as one line."""
     params = equation.params
     return len(params) == 2 and isinstance(params.get("program"), Program) and isinstance(params.get("name"), str)
+
+
+def is_applied(equation: Equation) -> bool:
+    """Whether an equation is another call of one program with all operands, such as of a function with a rule."""
+    regions = equation.regions
+    whole = len(regions) == 1 and regions[0].at == ("program",) and len(equation.params) > 1 and \
+        regions[0].inputs == tuple(Link("same", place) for place in range(len(equation.inputs)))
+    return whole and not is_call(equation)

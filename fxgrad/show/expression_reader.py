@@ -7,7 +7,7 @@ from typing import Any
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval
-from fxgrad.show.blocks import NAMES
+from fxgrad.show.blocks import NAMES, ROLE_NAMES
 from fxgrad.show.expressions import Call, Given, Group, Index, Infix, Node, Numeral, Prefix, Roles, Static, Turned
 from fxgrad.show.forms import COMPARISON, LEVELS, Span
 from fxgrad.show.names import RESERVED
@@ -17,7 +17,6 @@ from fxgrad.show.syntax import Use
 from fxgrad.show.text_reader import Reader, converted, plain_name, plain_number
 from fxgrad.show.tokens import Token
 
-ROLE_NAMES = ("carry", "over", "captured", "consts")
 NUMBER_WORDS = ("True", "False", "nan", "inf", "complex")
 SCALARS = frozenset(map(dtypes.short_name, dtypes.SUPPORTED.values()))
 """Dtypes, which stand for types of scalars."""

@@ -104,11 +104,11 @@ class Target(NamedTuple):
 
 
 class BlockPart(NamedTuple):
-    """One program of a block."""
+    """One program of a block: as it stands there, by the label that it is defined by, or none."""
 
     label: str
     roles: list[Roles]
-    body: Body
+    body: Body | Use | None
     at: int
 
 

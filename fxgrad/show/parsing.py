@@ -30,6 +30,7 @@ from fxgrad.show.syntax import (
 from fxgrad.show.text_reader import converted
 from fxgrad.show.tokens import Text
 from fxgrad.show.values import ValueClasses, is_named_tuple, optional_parameters
+from fxgrad.tracing.provenance import CALLED, Called
 
 WRONG_PARAMS = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 """What abstract rules raise when parameters are not of the kind that they expect."""
@@ -56,7 +57,9 @@ class Builder:
             if reference is None:
                 open_labels.pop(label)
                 if label:
-                    self._defined[label] = self._program(self._document.programs[label].program)
+                    definition = self._document.programs[label]
+                    self._defined[label] = self._program(definition.program)
+                    CALLED.put(self._defined[label], Called(definition.name, ()))
             elif reference.label in open_labels:
                 self._text.fail(reference.at, f"the program {reference.label!r} refers to itself")
             elif reference.label not in self._defined:

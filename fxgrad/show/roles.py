@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from fxgrad.show.blocks import ROLE_NAMES
 from fxgrad.show.tokens import COMPACT_KINDS, KINDS
 
 
@@ -229,7 +230,7 @@ class _Compact(_Scanner):
             self._uses(words, self.scopes[-1], is_head=False)
         else:
             scope = self.scopes[-1]
-            if texts[-1] == ":":
+            if texts[-1] == ":" or (texts[-2:-1] == [":"] and texts[-1] in self.functions):
                 self._block(words[equals:], False, column, end)
             else:
                 self._uses(words[equals:], scope, is_head=False)
@@ -319,7 +320,7 @@ class _Compact(_Scanner):
         elif whole is not None and following != "(":
             self.words.append(Word(*match.span(), whole.roles[name], whole.number))
         elif not self._attribute(match):
-            role = "literal" if name in _CONSTANTS else "keyword" if name in _ROLES_OF_OPERANDS and following == "(" \
+            role = "literal" if name in _CONSTANTS else "keyword" if name in ROLE_NAMES and following == "(" \
                 else "function" if name in self.functions else "primitive" if following == "(" else ""
             self.note(match, role)
 
@@ -337,4 +338,3 @@ class _Compact(_Scanner):
 
 
 _OPTIONS = ("reverse", "length", "unroll", "name", "linear", "policy")
-_ROLES_OF_OPERANDS = ("carry", "over", "captured", "consts")

@@ -87,6 +87,14 @@ TEXTS = [
                          "found the end of the text")),
     ("program f(x: f32[3]): return x +",
      ProgramSyntaxError, "line 1, column 33: expected an operand, found the end of the text"),
+    ("program f(x: f32): y = while(carry(x)): step: return x back: return x return y",
+     ProgramSyntaxError, ("line 1, column 24: while: the programs have the labels step, back; condition, body are "
+                         "needed")),
+    (("program f(x: f32): y = custom_root(guess(x)): solve: return x function(given(x)): return x "
+      "tangent_solve: None cotangent_solve: None return y"),
+     ProgramSyntaxError, "line 1, column 78: given(x) needs a type, as no operand has it: given(x: f32[3])"),
+    ("program f(x: f32): y = while(carry(x)): condition: far body: return x return y",
+     ProgramSyntaxError, "line 1, column 52: the program 'far' is not defined: where far(inputs): ... is needed"),
     ("program f(x: f32[3]): return sin(axis=0, x)",
      ProgramSyntaxError, ("line 1, column 42: expected a parameter (name=value): operands stand "
                          "before parameters, found 'x'")),

@@ -1,0 +1,142 @@
+"""Operations that hold programs in the compact style: each has its operands by role, and is read back as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad.control.call import named
+from fxgrad.core.primitive import registry
+from fxgrad.core.program import Program
+from fxgrad.show import equal, parse, program_text
+from fxgrad.show.blocks import NAMES, block_of
+from fxgrad.show.definitions import is_applied, is_call
+from fxgrad.tracing.tape import bind
+from fxgrad.tracing.trace import OWN, trace
+from tests.samples import all_samples
+
+
+def sample_programs() -> list[Program]:
+    """Every sample of an operation that holds programs, in a program of its own."""
+    programs = []
+    for primitive, samples in all_samples().items():
+        for sample in samples if primitive.regions is not None else ():
+            avals = [fxgrad.make_program(lambda value: value)(arg).in_avals[0] for arg in sample.args()]
+            programs.append(trace(lambda *given, sample=sample, primitive=primitive: bind(
+                primitive, *given, **sample.params), avals, mode=OWN)[0])
+    return programs
+
+
+def test_every_operation_that_holds_programs_has_its_operands_by_role() -> None:
+    seen = set()
+    for program in sample_programs():
+        equation = program.equations[-1]
+        name = equation.primitive.name
+        shown = program_text(program, source=False)
+        if is_call(equation) or is_applied(equation):  # a function and its arguments
+            assert "(x, y)" in shown or "(a, b" in shown, shown
+        else:
+            assert block_of(equation) is not None, name
+            assert "num_" not in shown, shown
+            assert "counts" not in shown, shown
+            assert "where" not in shown.replace("where(", "") or name.startswith("custom"), shown
+            assert equal(parse(shown), program), shown
+        seen.add(name)
+    assert seen == {name for name, primitive in registry.items() if primitive.regions is not None}
+    assert {*NAMES} <= seen
+
+
+def newton(x: Any) -> Any:
+    def far(state: Any) -> Any:
+        guess, count = state
+        return (abs(guess * guess - x) > 1e-4) & (count < 50)
+
+    def step(state: Any) -> Any:
+        guess, count = state
+        return 0.5 * (guess + x / guess), count + 1
+
+    return fxgrad.lax.while_loop(far, step, (x, 0))[0]
+
+
+def test_the_backward_pass_of_a_while_loop() -> None:
+    program = fxgrad.make_program(fxgrad.grad(newton))(2.0)
+    shown = program_text(program, source=False)
+    assert equal(parse(shown), program)
+    assert shown[shown.index("  d: f64, e"):] == """\
+  d: f64, e: f64* = sweep(a, state(guess=x, count: i64*=0:i64), carry(j=0.0:f64, k=1.0)):
+    step(consts(x, f=0.5, g: i64*=1:i64)): return f * (guess + x / guess), count + g
+    back(consts(x, h=0.5, i: i64*=1:i64)):
+      f = x / guess
+      g = h * k
+      l = g / guess
+      d_guess: f64* = g - f * l
+      return j + l, d_guess
+  d_x: f64 = d + e
+  return d_x"""
+
+
+def solved(a: Any, b: Any) -> Any:
+    def by_elimination(_: Any, right: Any) -> Any:
+        return fnp.linalg.solve(a, right)
+
+    return fxgrad.lax.custom_linear_solve(lambda v: a @ v, b, by_elimination)
+
+
+def test_a_solver_has_its_programs_by_what_they_are_for() -> None:
+    program = fxgrad.make_program(solved)(np.eye(2), np.ones(2))
+    shown = program_text(program, source=False)
+    assert equal(parse(shown), program)
+    assert shown == """\
+program solved(a: f64[2,2], b: f64[2]):
+  c: f64[2] = custom_linear_solve(rhs(b)):
+    matvec(captured(a), given(d: f64[2])): return a @ d
+    solve(captured(a)):
+      d: f64[2,1] = b[:, None]
+      e: f64[2,2], f, g: i32[2] = lu(stop_gradient(a))
+      return reshape(lu_solve(a, e, g, d), (2,))
+    transposed_matvec: None
+    transposed_solve: None
+  return c"""
+
+
+def root(a: Any) -> Any:
+    return fxgrad.lax.custom_root(lambda x: x * x - a, 1.0, lambda f, x: x - f(x) / (2 * x), lambda g, y: y / g(1.0))
+
+
+@pytest.mark.parametrize(("function", "args"), [
+    (fxgrad.grad(fxgrad.grad(newton)), (2.0,)), (fxgrad.vmap(fxgrad.grad(newton)), (np.ones(3),)),
+    (fxgrad.jacfwd(fxgrad.grad(newton)), (2.0,)), (fxgrad.jacfwd(solved), (np.eye(2), np.ones(2))),
+    (fxgrad.grad(root), (2.0,)), (fxgrad.vmap(root), (np.ones(3),))])
+def test_derivatives_and_batches_of_them_are_read_back(function: Any, args: Any) -> None:
+    program = fxgrad.make_program(function)(*args)
+    shown = program_text(program, constants=True)
+    assert equal(parse(shown), program)
+    assert "num_" not in shown
+    assert "counts" not in shown
+
+
+def test_functions_that_are_called_as_roles_are_calls() -> None:
+    @named
+    def over(x: Any) -> Any:
+        return x > 0.0
+
+    program = fxgrad.make_program(
+        lambda x: fxgrad.lax.cond(over(x), lambda each: each * 2.0, lambda each: each, x))(1.0)
+    shown = program_text(program, source=False)
+    assert equal(parse(shown), program)
+    assert "cond(over_1(x), each=x)" in shown
+
+
+def test_a_function_with_a_rule_is_called_by_its_name() -> None:
+    @fxgrad.custom_jvp
+    def gain(x: Any, y: Any) -> Any:
+        return np.sin(x) * y
+
+    gain.defjvp(lambda primals, tangents: (gain(*primals), tangents[0]))
+    shown = program_text(fxgrad.make_program(lambda x: gain(x, 2.0))(1.0), source=False)
+    assert "custom_jvp(gain)(x, 2.0, rule=<gain>)" in shown
+    assert "where gain(x, y: f64*)" in shown
