@@ -1,0 +1,13 @@
+"""The computational graph of a program as an object: its nodes, edges and paths, and the numbers on them."""
+
+from __future__ import annotations
+
+from fxgrad.graphs.explanation import Explanation, explain_backward, gradients_on_nodes
+from fxgrad.graphs.graph import Graph, graph
+from fxgrad.graphs.nodes import Edge, Node, Operation, Subgraph
+from fxgrad.graphs.paths import Path, PathCosts, path_costs, paths
+from fxgrad.graphs.proposals import Proposal, roles
+from fxgrad.graphs.roles import Param
+
+__all__ = ["Edge", "Explanation", "Graph", "Node", "Operation", "Param", "Path", "PathCosts", "Proposal", "Subgraph",
+           "explain_backward", "gradients_on_nodes", "graph", "path_costs", "paths", "roles"]

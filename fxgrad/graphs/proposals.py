@@ -1,0 +1,88 @@
+"""Guesses at what the arguments of a program are for, from how they are used: labels, biases, weights and inputs."""
+
+from __future__ import annotations
+
+import io
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from fxgrad.core.primitive import registry
+from fxgrad.core.program import Program
+from fxgrad.graphs.graph import Graph
+from fxgrad.graphs.nodes import Edge, Node
+
+PRODUCTS, SUMS, DIFFERENCES = ({registry[name] for name in names} for names in (
+    ("mul", "dot_general"), ("add",), ("sub",)))
+
+
+class Proposal(NamedTuple):
+    """What the arguments of a program seem to be, by name; `reasons` say why.
+
+    `pairs` are arguments that are multiplied with each other: either may be the weight, the program cannot tell.
+    """
+
+    labels: tuple[str, ...]
+    biases: tuple[str, ...]
+    weights: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
+    reasons: dict[str, str]
+
+    def __str__(self) -> str:
+        table = Table("argument", "seems to be", "because")
+        for name, reason in self.reasons.items():
+            kinds = ((self.labels, "a label"), (self.biases, "a bias"), (self.weights, "a weight"))
+            kind = next((word for names, word in kinds if name in names), "a weight or an input")
+            table.add_row(*(cell.replace("[", "\\[") for cell in (name, kind, reason)))
+        console = Console(file=io.StringIO(), width=100, color_system=None)
+        with console.capture() as captured:
+            console.print(table)
+        return captured.get()
+
+
+def roles(program: Program | Graph) -> Proposal:
+    """What the arguments of a model's loss seem to be, from the operations that they go into alone.
+
+    A label is subtracted from what was computed, or that from it; a bias is added to what was computed; what multiplies
+    a computed value is a weight; of two arguments that are multiplied with each other one is a weight and one an input,
+    and nothing in the graph says which.
+
+    >>> import fxgrad
+    >>> def loss(w1, w2, b, x1, x2, y):
+    ...     error = w1 * x1 + w2 * x2 + b - y
+    ...     return error ** 2
+    >>> found = fxgrad.roles(fxgrad.make_program(loss)(1.0, 1.0, 1.0, 1.0, 1.0, 1.0))
+    >>> found.labels, found.biases, found.pairs
+    (('y',), ('b',), (('w1', 'x1'), ('w2', 'x2')))
+    """
+    graph = program if isinstance(program, Graph) else Graph(program)
+    labels, biases, weights, pairs = [], [], [], []
+    reasons: dict[str, str] = {}
+    arguments = {*graph.inputs}
+    for node in graph.inputs:
+        for edge in node.uses:
+            other = _other(edge)
+            if other is None or node.name in reasons:
+                continue
+            primitive, expression = edge.operation.equation.primitive, edge.operation.expression
+            if primitive in DIFFERENCES and other.kind != "leaf":
+                labels.append(node.name)
+                reasons[node.name] = f"it is compared with what was computed: {expression}"
+            elif primitive in SUMS and other.kind != "leaf":
+                biases.append(node.name)
+                reasons[node.name] = f"it is added to what was computed: {expression}"
+            elif primitive in PRODUCTS and other.kind != "leaf":
+                weights.append(node.name)
+                reasons[node.name] = f"it multiplies what was computed: {expression}"
+            elif primitive in PRODUCTS and other in arguments:
+                if (other.name, node.name) not in pairs:
+                    pairs.append((node.name, other.name))
+                reasons[node.name] = f"it and {other.name} are multiplied: {expression}"
+    return Proposal(tuple(labels), tuple(biases), tuple(weights), tuple(pairs), reasons)
+
+
+def _other(edge: Edge) -> Node | None:
+    """The other operand of an operation of two."""
+    operands = edge.operation.inputs
+    return operands[1 - edge.position] if len(operands) == 2 else None
