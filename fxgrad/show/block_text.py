@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from fxgrad.core.avals import Literal
 from fxgrad.core.program import Equation, Program, Var
 from fxgrad.show.blocks import CHOICE, INPUTS, OWN, TRUTH, Block, Roles
+from fxgrad.show.gathers import Ready
 from fxgrad.show.literals import shown_literal
 from fxgrad.show.names import Unique, called_name, own_names, quoted_name
 from fxgrad.show.scope import Scope, type_text
-from fxgrad.show.sugar import Ready
 from fxgrad.show.values import INDENT
 
 if TYPE_CHECKING:

@@ -7,20 +7,22 @@ if reading the text from left to right gives the equations in their order. Until
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.dtypes import bool_
+from fxgrad.ops.indexing import gather_p
 from fxgrad.show.block_text import BlockText
 from fxgrad.show.blocks import block_of
 from fxgrad.show.forms import Form, Shown, render
+from fxgrad.show.gathers import IMPLIED, Ready, indices_key, short_form
 from fxgrad.show.literals import neighbours, shown_literal
 from fxgrad.show.margin import Line
 from fxgrad.show.scope import Scope
 from fxgrad.show.sections import sections
-from fxgrad.show.sugar import Ready, sugared
+from fxgrad.show.sugar import sugared
 from fxgrad.show.values import INDENT
 from fxgrad.show.wrapping import wrapped
 
@@ -73,6 +75,13 @@ class Body:
         self._uses = Counter(atom for atom in program.outputs if isinstance(atom, Var))
         for equation in program.equations:
             self._uses.update([atom for atom in equation.inputs if isinstance(atom, Var)])
+        self._gathers: dict[Atom, list[Equation]] = {}
+        for equation in program.equations:
+            if equation.primitive is gather_p:
+                self._gathers.setdefault(equation.inputs[1], []).append(equation)
+        self._indices: dict[Var, Ready] = {}  # arrays of indices, and how they were made of what has names
+        self._first: dict[Hashable, Var] = {}  # of equal ones
+        self._repeated: set[Var] = set()  # the others of them
         self._ready: list[Pending] = []
         self._numbers: dict[Atom, int] = {}  # places in the list, counting those that were at its front before
         self._named = 0
@@ -106,9 +115,13 @@ class Body:
             self._statement(head, line, text.parts(), text.called())
             return
         form, order = self._writer.written(equation) if plain else self._writer.call(equation)
-        pending = self._result(equation, form, [equation.inputs[place] for place in order], line)
-        if len(equation.outputs) == 1 and pending.var not in self._scope.named and self._uses[pending.var] == 1 and \
-                len(pending.shown.text) <= EXPRESSION_LIMIT:
+        atoms = [equation.inputs[place] for place in order]
+        implied = plain and self._is_implied(equation, form, atoms)
+        pending = self._result(equation, form, atoms, line)
+        if implied:
+            pending = pending._replace(called="indices")
+        if len(equation.outputs) == 1 and pending.var not in self._scope.named and \
+                (implied or self._uses[pending.var] == 1) and len(pending.shown.text) <= EXPRESSION_LIMIT:
             self._numbers[pending.var] = self._named + len(self._ready)
             self._ready.append(pending)
         else:
@@ -130,13 +143,45 @@ class Body:
             pending = given.get(atom)
             operands.append(self._scope.shown(atom) if pending is None else pending.shown)
             first = first or (atom.aval if pending is None else pending.first)
-        if given:
-            short = sugared(form, equation, operands, {var: pending.ready for var, pending in given.items()})
+        inner = {var: pending.ready for var, pending in given.items()}
+        if equation.primitive is gather_p:
+            self._indexed(equation, inner)
+        if inner:
+            short = sugared(form, equation, operands, inner)
             form, operands = (form, operands) if short is None else short
         shown = render(form, operands, self._writer.value)
         var = equation.outputs[0] if equation.outputs else _NOTHING
         ready = Ready(var, form, tuple(operands), tuple([atom.aval for atom in atoms]))
         return Pending(ready, shown, first, line, self._writer.margin.called(equation))
+
+    def _indexed(self, gather: Equation, ready: dict[Var, Ready]) -> None:
+        """Adds how the indices of a gather were made above; takes away what would be read as an array made before."""
+        indices = gather.inputs[1]
+        if not isinstance(indices, Var):
+            return
+        if indices in ready:
+            if indices in self._repeated:
+                del ready[indices]
+        elif indices in self._indices:
+            ready[indices] = self._indices[indices]
+
+    def _is_implied(self, equation: Equation, form: Form, atoms: Sequence[Atom]) -> bool:
+        """Notes what may be an array of indices; says whether all that use it are indices that imply it."""
+        key = indices_key(equation.primitive, equation.inputs, equation.params)
+        if key is None or not self._gathers:
+            return False
+        var = equation.outputs[0]
+        bound = all(isinstance(atom, Var) and atom in self._scope.names for atom in atoms)
+        if self._first.setdefault(key, var) is not var:
+            self._repeated.add(var)
+            return False
+        if not bound or (var in self._scope.named and var not in (IMPLIED.of(self._program) or ())):
+            return False
+        operands = tuple([self._scope.shown(atom) for atom in atoms if isinstance(atom, Var)])
+        made = self._indices[var] = Ready(var, form, operands, tuple([atom.aval for atom in atoms]))
+        gathers = self._gathers.get(var, [])
+        return len(gathers) == self._uses[var] and all(
+            short_form(self._writer.written(gather)[0], gather.inputs[0].aval, made) for gather in gathers)
 
     def _number(self, literal: Literal, form: Form, atoms: Sequence[Atom]) -> Shown:
         beside = tuple([None if isinstance(atom, Literal) else atom.aval for atom in atoms])

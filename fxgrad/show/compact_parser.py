@@ -31,9 +31,10 @@ from fxgrad.show.expressions import (
     Turned,
 )
 from fxgrad.show.forms import Entry, Form, Item, Span
+from fxgrad.show.gathers import IMPLIED, gathered, indices_key
 from fxgrad.show.literals import implied, neighbours, plain_kind
 from fxgrad.show.names import NAMES as VARIABLE_NAMES
-from fxgrad.show.notations import call_names, meaning
+from fxgrad.show.notations import SEVERAL, call_names, meaning
 from fxgrad.show.parsing import WRONG_PARAMS, Builder, nearest
 from fxgrad.show.patterns import Pattern, array_of
 from fxgrad.show.scope import UNTYPED
@@ -172,6 +173,8 @@ class Maker:
     def __init__(self, builder: CompactBuilder, scope: dict[str, Var], equations: list[Equation]) -> None:
         self.builder, self.scope, self.equations = builder, scope, equations
         self._bound: set[Var] = set()
+        self._implied: set[Var] = set()
+        self._indices: dict[Any, Var] = {}  # arrays that may be such of indices, each the first of those that are equal
         self.untyped: set[Var] = set()
 
     def bind(self, name: str, var: Var, at: int) -> Var:
@@ -186,6 +189,7 @@ class Maker:
         """Has a program be printed with the names of its text."""
         VARIABLE_NAMES.put(program, {var: name for name, var in self.scope.items()})
         UNTYPED.put(program, frozenset(self.untyped))
+        IMPLIED.put(program, frozenset(self._implied))
 
     def run(self, body: Body) -> list[Atom]:
         """Makes all equations of a body; returns its outputs."""
@@ -308,6 +312,9 @@ class Maker:
             self.fail(at, f"{primitive.name} refuses its inputs: {error}", ProgramError)
         outputs = [Var(aval) for aval in avals]
         self.equations.append(Equation(primitive, [*atoms], params, outputs))
+        key = indices_key(primitive, atoms, params)
+        if key is not None:
+            self._indices.setdefault(key, outputs[0])
         return outputs
 
     def _call(self, node: Call) -> list[Any]:
@@ -325,6 +332,8 @@ class Maker:
         params = tuple(self.builder.params(node.params).items())
         form = Form("quoted" if node.quoted else "call", node.name, len(operands), statics, params)
         self.builder.unknown(node)
+        if node.name in SEVERAL and not node.quoted:
+            return self._taken(node, operands)
         return self._form(form, operands, node.at)
 
     # --- indices ------------------------------------------------------------------------------------------
@@ -355,7 +364,28 @@ class Maker:
         if not any(isinstance(item, int | Entry) for item in shown) and not (parts and None in shown):
             return self.meant(Form("index", "[]", 1, tuple(shown)), [base], at)
         return spread(shown, base, arrays, lambda form, atoms: self.meant(form, atoms, at)[0],
-                      lambda problem: self.fail(at, problem))
+                      lambda form, atoms: self._once(form, atoms, at), lambda problem: self.fail(at, problem))
+
+    def _once(self, form: Form, atoms: list[Any], at: int) -> Any:
+        """The array of indices that a form says; it is made if no equation above has."""
+        meant = meaning(form, [atom.aval for atom in atoms], self.builder.primitives)
+        known = None if meant is None else self._indices.get(indices_key(meant.primitive, atoms, meant.params))
+        if known is None:
+            return self.meant(form, atoms, at)[0]
+        self._implied.add(known)
+        return known
+
+    def _taken(self, node: Call, operands: Sequence[Node]) -> list[Any]:
+        """`take(x, i, axis=1)` and `take_along_axis(x, i, axis=1)`."""
+        params = self.builder.params(node.params)
+        axis = params.pop("axis", None)
+        atoms = [self.plain(operand) for operand in operands]
+        if len(atoms) != 2 or type(axis) is not int or not 0 <= axis < atoms[0].aval.ndim:
+            self.fail(node.at, f"{node.name} takes an array, indices and an axis of the array: "
+                               f"{node.name}(x, i, axis=0)")
+        return [gathered(atoms[0], atoms[1:], [axis], lambda form, given: self.meant(form, given, node.at)[0],
+                         lambda form, given: self._once(form, given, node.at), node.name == "take_along_axis",
+                         tuple(params.items()))]
 
 
 _made_of = re.compile(r"(?:\w+\()+(\w+)(?:, [\w., \[\]-]+)?\)+(?:, [\w., \[\]-]+\)+)*")

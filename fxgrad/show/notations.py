@@ -49,6 +49,8 @@ notations: Analysis[Notation | None] = Analysis("notations", missing="conservati
 """How operations are written that have a way of their own."""
 defaults: Analysis[Defaults] = Analysis("default parameters", missing="conservative", default=lambda avals, given: {})
 """Parameters that calls leave out where they are these; those that may be None are so by default."""
+SEVERAL = ("take", "take_along_axis")
+"""Calls that stand for several equations."""
 _readers: dict[tuple[str, str], list[tuple[Primitive, Read]]] = {}
 
 
@@ -62,7 +64,7 @@ def enter(notation: Notation, *primitives: Primitive) -> None:
 
 def call_names() -> set[str]:
     """What stands before parentheses and is no program's name: primitives and notations."""
-    return {*registry, *(name for kind, name in _readers if kind == "call")}
+    return {*registry, *SEVERAL, *(name for kind, name in _readers if kind == "call")}
 
 
 def meaning(form: Form, avals: Sequence[Aval], primitives: Mapping[str, Primitive]) -> Meaning | None:
@@ -73,7 +75,7 @@ def meaning(form: Form, avals: Sequence[Aval], primitives: Mapping[str, Primitiv
             params, order = found if isinstance(found, tuple) else (found, tuple(range(form.arity)))
             return Meaning(primitive, order, params)
     named = primitives.get(form.name) if form.kind in ("call", "quoted") and not form.statics else None
-    if named is None:
+    if named is None or (form.kind == "call" and form.name in SEVERAL):
         return None
     given = dict(form.params)
     return Meaning(named, tuple(range(form.arity)), {**_left_out(named, avals, given), **given})

@@ -1,4 +1,4 @@
-"""Short forms of two equations in a row: `x[0]`, a range and a reshape; `x[i]`, a reshape of `i` and a gather.
+"""Short forms of two equations in a row: `x[0]`, a range and a reshape; `x[i]` and its like, indices and a gather.
 
 `sugared` writes them, `spread` reads them, by the same rule.
 """
@@ -6,21 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
-from fxgrad.core.avals import Aval, Shape
+from fxgrad.core.avals import Shape
 from fxgrad.core.program import Atom, Equation, Var
 from fxgrad.show.forms import Entry, Form, Item, Shown, Span
+from fxgrad.show.gathers import Make, Ready, gathered, short_form
 from fxgrad.show.indices import FULL, indexed_shape, new_axes, trimmed
-
-
-class Ready(NamedTuple):
-    """An expression that may stand inside another: its value, its form, and the texts and types of its operands."""
-
-    var: Var
-    form: Form
-    operands: tuple[Shown, ...]
-    avals: tuple[Aval, ...]
 
 
 def sugared(form: Form, equation: Equation, operands: Sequence[Shown], given: Mapping[Var, Ready],
@@ -37,11 +29,8 @@ def sugared(form: Form, equation: Equation, operands: Sequence[Shown], given: Ma
     if len(operands) == 1 and ranges and _is_reshape(form):
         items = _with_integers(ready.form.statics, ready.avals[0].shape, ready.var.aval.shape, equation.params["shape"])
         return None if items is None else (Form("index", "[]", 1, items), [*ready.operands])
-    axis = _gathered_axis(form) if len(operands) == 2 else None
-    if axis is not None and len(ready.operands) == 1 and ready.var.aval.shape == (*ready.avals[0].shape, 1) and \
-            _is_reshape(ready.form) and ready.avals[0].dtype.kind in "iu":
-        return Form("index", "[]", 2, (*[FULL] * axis, Entry())), [operands[0], ready.operands[0]]
-    return None
+    short = short_form(form, equation.inputs[0].aval, ready) if len(operands) == 2 else None
+    return None if short is None else (short, [operands[0], *ready.operands])
 
 
 def _with_integers(spans: Sequence[Item], shape: Shape, part: Shape, result: Shape) -> tuple[Item, ...] | None:
@@ -76,32 +65,21 @@ def _is_reshape(form: Form) -> bool:
     return (form.kind == "index" and None in form.statics) or (form.kind, form.name) == ("call", "reshape")
 
 
-def _gathered_axis(form: Form) -> int | None:
-    """The axis along which a gather takes entries where NumPy's index would, if that is all that it does."""
-    if (form.kind, form.name) != ("call", "gather"):
-        return None
-    given = dict(form.params)
-    mapped = given.pop("start_index_map", (0,))
-    return mapped[0] if not given and len(mapped) == 1 else None
-
-
-def spread(items: Sequence[Item], base: Atom, arrays: Sequence[Atom], make: Callable[[Form, list[Any]], Any],
+def spread(items: Sequence[Item], base: Atom, arrays: Sequence[Atom], make: Make, once: Make,
            fail: Callable[[str], NoReturn]) -> list[Any]:
-    """Makes the equations of an index with integers or with an array; returns the result."""
+    """Makes the equations of an index with integers or with arrays; returns the result."""
     shape = base.aval.shape
     used = sum(item is not None for item in items)
     if used > len(shape):
         fail(f"an index with {used} items of an array with {len(shape)} {'axis' if len(shape) == 1 else 'axes'}")
     if arrays:
-        axis = len(items) - 1
-        if items != [*[FULL] * axis, Entry()]:
-            fail("one array stands in an index, after full ranges alone: x[i], x[:, i]; for others write "
+        if any(item not in (FULL, Entry()) for item in items):
+            fail("arrays stand in an index beside full ranges alone: x[i], x[:, i, j]; for others write "
                  "gather(x, indices)")
-        rows = make(Form("call", "reshape", 1, ((*arrays[0].aval.shape, 1),)), [arrays[0]])
-        params = (("start_index_map", (axis,)),) if axis else ()
-        return [make(Form("call", "gather", 2, (), params), [base, rows])]
-    axes = iter(shape)
-    spans = [_one(item, next(axes), fail) if item is not None else None for item in items]
+        axes = [axis for axis, item in enumerate(items) if item == Entry()]
+        return [gathered(base, arrays, axes, make, once)]
+    sizes_left = iter(shape)
+    spans = [_one(item, next(sizes_left), fail) if item is not None else None for item in items]
     part = make(Form("index", "[]", 1, trimmed([span for span in spans if span is not None])), [base])
     sizes = indexed_shape(part.aval.shape, [1 if type(item) is int else item for item in items])
     return [make(Form("call", "reshape", 1, (sizes,)), [part])]

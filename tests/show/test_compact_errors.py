@@ -41,8 +41,11 @@ TEXTS = [
      ProgramError, ("line 1, column 31: gather refuses its inputs: gather (indices): not defined for "
                    "float32; it takes integer dtypes. Convert first, for example x.astype('float32')")),
     ("program f(x: f32[3], i: i32[2]): return x[i, None]",
-     ProgramSyntaxError, ("line 1, column 42: one array stands in an index, after full ranges alone: "
-                         "x[i], x[:, i]; for others write gather(x, indices)")),
+     ProgramSyntaxError, ("line 1, column 42: arrays stand in an index beside full ranges alone: "
+                         "x[i], x[:, i, j]; for others write gather(x, indices)")),
+    ("program f(x: f32[3], i: i32[2]): return take(x, i, axis=1)",
+     ProgramSyntaxError, ("line 1, column 41: take takes an array, indices and an axis of the array: "
+                         "take(x, i, axis=0)")),
     ("program f(x: f32[3]): return x[0:i]",
      ProgramSyntaxError, "line 1, column 34: expected a whole number, ':', ',' or ']', found 'i'"),
     ("program f(x: f32[3]): return x @ x.T",
