@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.core.analysis import Analysis
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.core.symbolic import Zero
@@ -65,6 +66,9 @@ def is_same(value: Any, other: Any) -> bool:
         return value.variable is other.variable
     return type(value) is Literal and value == other
 
+
+acts_on_each: Analysis[bool] = Analysis("acts on each element", missing="conservative", default=False)
+"""Whether each element of the output is made of one element of each operand by the same operation on scalars."""
 
 Tangent = Callable[..., Any]
 """(tangent, output, *inputs, **params) -> this input's part of the output tangent (may be a symbolic zero)."""
@@ -141,6 +145,7 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: str | 
         jvp=NO_TANGENT if tangents is None else jvp, transpose=transpose, batch=batch, cost=cost,
         commutative=commutative, exactly_rounded=exactly_rounded))
 
+    acts_on_each.enter(True, primitive)
     if arity > 1:
         _leave_out_broadcasts(primitive)
     return primitive

@@ -33,7 +33,7 @@ LAYERS = [
     ["scipy"],
     ["checkpoint_policies", "debug", "show", "interop", "testing"],
     ["api", "custom_batching", "custom_derivatives"],
-    ["graphs"],
+    ["graphs", "granularity"],
     ["__init__", "__main__", "cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

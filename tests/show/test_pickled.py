@@ -178,7 +178,7 @@ def test_every_field_is_kept() -> None:
 
     `memo` and `slots` are derived; of `base`, `part`, `origins` and `results` come names, and these are kept.
     """
-    assert {*Source._fields} == {"code", "instruction", "part", "origins", "results"}
+    assert {*Source._fields} == {"code", "instruction", "part", "origins", "results", "scope"}
     assert {*Program.__slots__} == {"__weakref__", "base", "captured", "constants", "equations", "inputs", "memo",
                                     "outputs", "signature", "slots"}
     assert {*Equation.__slots__} == {"inputs", "outputs", "params", "primitive", "source"}
