@@ -17,9 +17,10 @@ from fxgrad.frontend.calling import program_of_call
 from fxgrad.graphs.nodes import Edge, Node, Operation, Subgraph
 from fxgrad.graphs.roles import Roles, roles_of, tagged
 from fxgrad.graphs.run import Run
-from fxgrad.show.names import own_names, variable_names
+from fxgrad.show.scope import Scope
 from fxgrad.show.short import expression
 from fxgrad.show.sources import Sources
+from fxgrad.show.text_writer import shown_scopes
 from fxgrad.show.values import literal_text
 from fxgrad.transforms.forward import has_tangent
 from fxgrad.transforms.linearize import linearized
@@ -43,9 +44,11 @@ class Graph:
     """
 
     def __init__(self, program: Program, roles: Roles | None = None, *, leaves: Sequence[Any] | None = None,
-                 sources: Sources | None = None) -> None:
+                 scopes: Mapping[int, Scope] | None = None) -> None:
         self.program = program
-        self._sources = sources or Sources()
+        self._scopes = shown_scopes(program) if scopes is None else scopes
+        known = self._scopes.get(id(program))
+        self._names = Scope(program, Sources(), {}) if known is None else known
         self._roles: dict[str, str] | None = None
         self._asked = dict(roles or {})
         self._leaves = leaves
@@ -53,7 +56,6 @@ class Graph:
         self._subgraphs: dict[int, tuple[Subgraph, ...]] = {}
         self._links: dict[Node, Node] | None = None
         self._of: dict[Var, Node] = {}
-        self._names = variable_names(program, self._sources)
         self.nodes: tuple[Node, ...]
         self.operations: tuple[Operation, ...]
         self._build()
@@ -62,22 +64,22 @@ class Graph:
     # --- how it is built ----------------------------------------------------------------------------------
 
     def _build(self) -> None:
-        program, named = self.program, own_names(self.program, self._sources)
+        program = self.program
         nodes: list[Node] = []
 
         def add(atom: Atom, role: str) -> Node:
             is_number = isinstance(atom, Literal)
-            name = literal_text(atom) if isinstance(atom, Literal) else self._names[atom]
-            node = Node(self, len(nodes), atom, name, is_number or atom in named, role)
+            name = literal_text(atom) if isinstance(atom, Literal) else self.name_of(atom)
+            node = Node(self, len(nodes), atom, name, is_number or atom in self._names.named, role)
             nodes.append(node)
             if isinstance(atom, Var):
                 self._of[atom] = node
             return node
 
         arguments = program.inputs[program.captured:]
-        wanted = roles_of(self.title, [self._names[var] for var in arguments], self._asked)
+        wanted = roles_of(self.title, [self.name_of(var) for var in arguments], self._asked)
         for var in arguments:
-            add(var, wanted.get(self._names[var], "input"))
+            add(var, wanted.get(self.name_of(var), "input"))
         for var in program.inputs[:program.captured]:
             add(var, "constant")
         operations: list[Operation] = []
@@ -170,8 +172,9 @@ class Graph:
         return (self[names],) if isinstance(names, str | Node) else tuple([self[name] for name in names])
 
     def name_of(self, var: Var) -> str:
-        """The name of a variable of the program."""
-        return self._names[var]
+        """The name of a variable of the program, as the printed text has it; other letters for what has none there."""
+        self._names.bind(var)
+        return self._names.names[var]
 
     def node_of(self, var: Var) -> Node:
         """The node of a variable of the program. Raises `ArgumentError` if it is of another program."""
@@ -193,7 +196,7 @@ class Graph:
         known = self._subgraphs.get(operation.index)
         if known is None:
             known = self._subgraphs[operation.index] = tuple([
-                Subgraph.of(operation, region, Graph(region.program, sources=self._sources))
+                Subgraph.of(operation, region, Graph(region.program, scopes=self._scopes))
                 for region in operation.equation.regions])
         return known
 
@@ -302,7 +305,7 @@ class Graph:
             return ()
         primal = linearized(Program(variables, [equation], equation.outputs), wrt).program
         given = zip([*primal.inputs[primal.captured:], *primal.outputs], [*variables, *equation.outputs], strict=False)
-        names = {atom: self._names[var] for atom, var in given if isinstance(atom, Var)}
+        names = {atom: self.name_of(var) for atom, var in given if isinstance(atom, Var)}
         for each in primal.equations:
             for var in each.outputs:
                 if var not in names:

@@ -36,6 +36,7 @@ class CompactWriter:
         self.sources = self.definitions.sources
         self.margin = Margin(program, self.sources)
         self.numbers: dict[Any, Shown] = {}
+        self.scopes: dict[int, Scope] = {}
         self._forms: dict[Any, Written] = {}
         self._inputs: dict[int, dict[Var, str]] = {}
 
@@ -58,7 +59,7 @@ class CompactWriter:
 
     def _program(self, head: str, program: Program, file: str = "") -> list[str]:
         """The lines of a program with a head of its own."""
-        scope = Scope(program, self.sources, {})
+        scope = self.scopes[id(program)] = Scope(program, self.sources, {})
         inputs = scope.bindings(program.inputs[program.captured:])
         bindings = [f"captured {scope.bind(var)}: {type_text(var.aval)}" for var in program.inputs[:program.captured]]
         body = [Statement([line]) for line in self.definitions.captured(program, bindings, scope.names)]
@@ -73,7 +74,8 @@ class CompactWriter:
         """The statements of a program whose inputs have names already, in the text of another one."""
         if program is None or self.definitions.has_label([program]):
             return [Statement([self.reference(program)])]
-        scope = Scope(program, self.sources, dict(zip(program.inputs, names, strict=True)), around)
+        given = dict(zip(program.inputs, names, strict=True))
+        scope = self.scopes[id(program)] = Scope(program, self.sources, given, around)
         return Body(self, scope, program).statements()
 
     def reference(self, program: Program | None) -> str:
@@ -151,6 +153,13 @@ class CompactWriter:
     def value(self, value: Any) -> str:
         """A static or a parameter."""
         return " ".join(value_lines(value, self.definitions.reference))
+
+
+def scopes_of(program: Program, limit: int, width: int) -> dict[int, Scope]:
+    """The names that the text gives, by the `id` of each program in it; what stands inside an expression has none."""
+    writer = CompactWriter(program, False, limit, width)
+    writer.lines()
+    return writer.scopes
 
 
 def is_title(text: str) -> bool:

@@ -12,10 +12,11 @@ from typing import NamedTuple
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.show.color import ansi, names_of
-from fxgrad.show.compact_writer import CompactWriter
+from fxgrad.show.compact_writer import CompactWriter, scopes_of
 from fxgrad.show.definitions import Definitions, is_call
 from fxgrad.show.margin import COMMENT_COLUMN
 from fxgrad.show.names import quoted_name, variable_names
+from fxgrad.show.scope import Scope
 from fxgrad.show.unfolding import unfold as unfold_calls
 from fxgrad.show.values import (
     INDENT,
@@ -70,6 +71,11 @@ def program_text(program: Program, *, style: Style = "compact", source: bool = T
     writer = _WRITERS[style](shown, source, limit, width)
     result = "\n".join(writer.lines())
     return ansi(result, names_of(shown)) if color else result
+
+
+def shown_scopes(program: Program) -> dict[int, Scope]:
+    """The names of variables as `program_text` writes them, by the `id` of each program in the text."""
+    return scopes_of(program, CONSTANT_LIMIT, WIDTH)
 
 
 class _Line(NamedTuple):

@@ -34,6 +34,7 @@ LAYERS = [
     ["checkpoint_policies", "debug", "show", "interop", "testing"],
     ["api", "custom_batching", "custom_derivatives"],
     ["graphs", "granularity"],
+    ["explorer"],
     ["__init__", "__main__", "cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -1,0 +1,7 @@
+"""The explorer: a graph, its text and how it came about in one HTML file that needs no server and no network."""
+
+from __future__ import annotations
+
+from fxgrad.explorer.page import Page, explore
+
+__all__ = ["Page", "explore"]

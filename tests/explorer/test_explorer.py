@@ -1,0 +1,259 @@
+"""The explorer: its data, and the page in a headless browser, used as a person would."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad import explore
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync",
+         "--disable-component-update"]
+RNG = np.random.default_rng(0)
+
+
+def block(w, x):
+    with fxgrad.named_scope("attention"):
+        q, k, v = x @ w["q"], x @ w["k"], x @ w["v"]
+        weights = fxgrad.nn.softmax(q @ k.T)
+        mixed = weights @ v
+    with fxgrad.named_scope("mlp"):
+        h = fnp.maximum(mixed @ w["up"], 0)
+        return x + h @ w["down"]
+
+
+def model(params, x, y):
+    with fxgrad.named_scope("encoder"):
+        x = block(params, x)
+
+    def step(c, r):
+        c = fnp.tanh(c + r)
+        return c, fnp.sum(c)
+
+    c, ys = fxgrad.scan(step, np.zeros(8), x)
+    c = fxgrad.cond(fnp.sum(c) > 0, lambda c: c * 2, lambda c: -c, c)
+    loss = fnp.mean((c - y) ** 2) + fnp.sum(ys)
+    return loss
+
+
+PARAMS = {name: RNG.normal(size=size) * 0.1 for name, size in {
+    "q": (8, 8), "k": (8, 8), "v": (8, 8), "up": (8, 16), "down": (16, 8)}.items()}
+ARGS = PARAMS, RNG.normal(size=(5, 8)), np.ones(8)
+
+
+def data_of(page: fxgrad.explorer.Page) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.html, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_data_has_every_operation_once_in_its_scope() -> None:
+    forward = data_of(explore(model)(*ARGS))["graphs"][0]
+    made = fxgrad.graph(model)(*ARGS)
+    items = forward["items"]
+    outer = [item for item in items if item["kind"] == "op" and _scopes(items, item) is not None]
+    assert [item["op"] for item in outer] == [operation.op for operation in made.operations]
+    assert [_scopes(items, item) for item in outer] == [operation.equation.scope for operation in made.operations]
+    assert {item["label"] for item in items if item["kind"] == "region"} >= {"body × 5", "branch 0", "branch 1"}
+
+
+def _scopes(items: list[Any], item: Any) -> str | None:
+    """The path of scopes around an item; None inside of regions."""
+    names = []
+    while item["in"] >= 0:
+        item = items[item["in"]]
+        if item["kind"] == "region":
+            return None
+        if item["kind"] == "scope":
+            names.append(item["label"])
+    return "/".join(reversed(names))
+
+
+def test_data_has_values_gradients_and_lines() -> None:
+    forward = data_of(explore(lambda x: np.sum(np.sin(x)))(np.array([1.0, 2.0])))["graphs"][0]
+    x, sine, total = forward["items"]
+    assert (x["value"], x["grad"]) == ("[1., 2.]", "[ 0.5403, -0.4161]")
+    assert np.isclose(x["norm"], np.hypot(np.cos(1), np.cos(2)))
+    assert (sine["label"], sine["flops"] > 0, total["returns"]) == ("sin(x)", True, [0])
+    file, line = sine["line"]
+    assert "np.sum(np.sin(x))" in forward["sources"][file][str(line)]
+
+
+def test_the_graph_of_the_gradient_links_forward_and_backward() -> None:
+    _, backward = data_of(explore(model)(*ARGS))["graphs"]
+    items = backward["items"]
+    links = {item["name"]: items[item["of"]] for item in items if "of" in item and item["kind"] == "op"}
+    assert links["d_h"]["name"] == "h"
+    assert links["d_params.q"]["label"] == "params.q"
+    assert {item["label"] for item in items if item["kind"] == "scope"} >= {"encoder", "encoder, backward"}
+
+
+def test_the_film_has_every_stage() -> None:
+    stages = data_of(explore(model)(*ARGS))["stages"]
+    assert [stage["name"] for stage in stages] == [
+        "recorded", "simplified", "gradient", "gradient, simplified", "NumPy", "XLA"]
+    assert all(stage["lines"] for stage in stages)
+    gone, added = ([text for mark, text in stages[3]["lines"] if mark == sign] for sign in "-+")
+    assert gone
+    assert added
+    assert any("test_explorer.py:" in text for _, text in stages[5]["lines"])  # XLA's operations by the user's line
+
+
+def test_functions_without_a_gradient_and_programs() -> None:
+    page = data_of(explore(lambda x: x * 2)(np.arange(3)))
+    assert ([graph["name"] for graph in page["graphs"]], [stage["name"] for stage in page["stages"]]) == (
+        ["function"], ["recorded", "simplified", "NumPy", "XLA"])
+    page = data_of(explore(fxgrad.make_program(model)(*ARGS)))
+    assert [graph["name"] for graph in page["graphs"]] == ["program"]
+    assert "value" not in page["graphs"][0]["items"][0]
+
+
+def test_shapes_alone_and_text_that_looks_like_html(tmp_path: Path) -> None:
+    def closing(x):
+        return x + 1  # </script><!--
+
+    page = explore(closing)(fxgrad.ShapeDtypeStruct((3,), np.float32))
+    assert page.html.count("</script>") == 3
+    assert "# </script><!--" in data_of(page)["graphs"][0]["sources"]["test_explorer.py"].popitem()[1]
+    assert page.save(tmp_path / "page.html").read_text(encoding="utf-8") == page.html
+    assert "srcdoc" in page._repr_html_()
+
+
+# --- in a browser -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+class Opened:
+    """A page in the browser: what went wrong on it, and what it asked the network for."""
+
+    def __init__(self, browser: Any, path: Path) -> None:
+        self.page = browser.new_page(viewport={"width": 1300, "height": 850})
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+
+    def ask(self, script: str) -> Any:
+        return self.page.evaluate(script)
+
+    def click(self, name: str, count: int = 1) -> None:
+        """Clicks the box of a name, where it stands."""
+        self.ask(f"explorer.select(explorer.find({name!r}), true)")
+        place = self.ask(f"explorer.position(explorer.find({name!r}))")
+        self.page.mouse.click(place["x"], place["y"], click_count=count)
+
+    def shot(self, name: str) -> bytes:
+        """A picture of the page, kept under the folder that FXGRAD_SCREENSHOTS names, if it does."""
+        self.page.wait_for_timeout(120)
+        folder = os.environ.get("FXGRAD_SCREENSHOTS")
+        return self.page.screenshot(**({"path": f"{folder}/{name}.png"} if folder else {}))
+
+
+@pytest.fixture
+def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
+    made = Opened(browser, explore(model)(*ARGS).save(tmp_path / "model.html"))
+    yield made
+    assert made.errors == []
+    assert [url for url in made.requests if not url.startswith("file:")] == []
+    made.page.close()
+
+
+@pytest.mark.slow
+def test_a_person_explores(opened: Opened) -> None:
+    blank = opened.shot("explorer-function")
+    names = [box["name"] for box in opened.ask("explorer.boxes()")]
+    assert any(name.startswith("h = maximum(") for name in names)
+
+    # A click says what a value is, of which line.
+    opened.click("h")
+    panel = opened.page.inner_text("#node")
+    assert "f64[5,16]" in panel
+    assert "h = fnp.maximum(mixed @ w[\"up\"], 0)" in panel
+    assert "gradient" in panel
+    assert opened.shot("explorer-value") != blank
+
+    # A double click folds a scope, and unfolds a loop.
+    before = len(opened.ask("explorer.boxes()"))
+    opened.ask("explorer.toggle(explorer.find('mlp'))")
+    assert len(opened.ask("explorer.boxes()")) < before
+    opened.click("c, ys", count=2)
+    assert any(box["name"].startswith("c_1 = tanh") for box in opened.ask("explorer.boxes()"))
+
+    # Searching goes there, and unfolds what is around it.
+    opened.page.keyboard.press("/")
+    opened.page.keyboard.type("maximum")
+    opened.page.keyboard.press("Enter")
+    assert "made by max" in opened.page.inner_text("#node")
+    assert any(name["name"].startswith("h = maximum(") for name in opened.ask("explorer.boxes()"))
+
+    # The wheel zooms, and dragging pans.
+    view = opened.ask("explorer.view()")
+    opened.page.mouse.move(400, 400)
+    opened.page.mouse.wheel(0, -300)
+    opened.page.wait_for_function("scale => explorer.view().scale > scale", arg=view["scale"])
+    view = opened.ask("explorer.view()")
+    opened.page.mouse.down()
+    opened.page.mouse.move(460, 380, steps=3)
+    opened.page.mouse.up()
+    moved = opened.ask("explorer.view()")
+    assert (round(moved["x"] - view["x"]), round(moved["y"] - view["y"])) == (60, -20)
+
+
+@pytest.mark.slow
+def test_forward_and_backward_heat_and_film(opened: Opened) -> None:
+    opened.page.click("#graphs button:nth-child(2)")
+    opened.click("d_h")
+    assert "cotangent of" in opened.page.inner_text("#node")
+    opened.page.click("#node a:text-is('h')")
+    assert "made by max" in opened.page.inner_text("#node")
+    plain = opened.shot("explorer-gradient")
+    opened.page.select_option("#heat", "norm")
+    assert opened.shot("explorer-heat") != plain
+    opened.page.click("#tabs button:nth-child(2)")
+    seen = []
+    for _ in range(6):
+        seen.append(opened.page.inner_text("#note"))
+        opened.page.click("#forward")
+    assert [text[:6] for text in seen] == [f"{number} of 6" for number in range(1, 7)]
+    assert opened.page.inner_text("#note") == seen[0]  # and begins again
+    opened.page.select_option("#stages", "3")
+    assert opened.page.locator("#text .gone").count() > 0
+    assert "h: f64[5,16] = maximum(" in opened.page.locator("#text .on").first.inner_text()  # of what is selected
+    opened.shot("explorer-film")
+
+
+@pytest.mark.bench
+def test_ten_thousand_nodes_open_within_two_seconds(browser: Any, tmp_path: Path) -> None:
+    def long(x):
+        for _ in range(5000):
+            x = np.sin(x) * 1.5
+        return x
+
+    opened = Opened(browser, explore(fxgrad.make_program(long)(0.3)).save(tmp_path / "long.html"))
+    assert len(opened.ask("explorer.boxes()")) == 10_001
+    assert opened.ask("performance.now()") < 2000
+    assert max(opened.ask("explorer.frame()") for _ in range(10)) < 16
+    assert opened.errors == []
