@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fxgrad.graphs.explanation import Explanation, explain_backward, gradients_on_nodes
+from fxgrad.graphs.explanation import Explanation, explain_backward, gradients_on_nodes, short
 from fxgrad.graphs.graph import Graph, graph
 from fxgrad.graphs.nodes import Edge, Node, Operation, Subgraph
 from fxgrad.graphs.paths import Path, PathCosts, path_costs, paths
@@ -10,4 +10,4 @@ from fxgrad.graphs.proposals import Proposal, roles
 from fxgrad.graphs.roles import Param
 
 __all__ = ["Edge", "Explanation", "Graph", "Node", "Operation", "Param", "Path", "PathCosts", "Proposal", "Subgraph",
-           "explain_backward", "gradients_on_nodes", "graph", "path_costs", "paths", "roles"]
+           "explain_backward", "gradients_on_nodes", "graph", "path_costs", "paths", "roles", "short"]

@@ -167,7 +167,7 @@ def test_functions_are_short() -> None:
 def test_only_tracing_knows_the_keys_of_the_table_of_recordings() -> None:
     of_tapes = {"node", "nodes"}
     others = [path for path in FILES if not is_within(module_name(path), [
-        "tracing", "derivation", "graphs", "granularity", "pictures", "explorer"])]  # where nodes are those of a graph
+        "tracing", "derivation", "graphs", "granularity", "pictures", "explorer", "cli"])]  # nodes of a graph
     found = [f"{path}:{each.lineno} reads .{each.attr}" for path in others
              for each in ast.walk(tree_of(path)) if isinstance(each, ast.Attribute) and each.attr in of_tapes]
     assert not found, "\n".join(found) + "\nask `Tape.recall`, or the functions of `tracing/recall.py`"

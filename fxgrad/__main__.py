@@ -1,0 +1,7 @@
+"""`python -m fxgrad`: the command line."""
+
+from __future__ import annotations
+
+from fxgrad.cli import main
+
+raise SystemExit(main())

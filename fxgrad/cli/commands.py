@@ -1,0 +1,179 @@
+"""The commands: each takes what was asked for and a console, and returns the exit status."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+import fxgrad
+from fxgrad.cli.arguments import CommandError
+from fxgrad.cli.targets import Target, read_program
+from fxgrad.core.program import inner_first
+from fxgrad.errors import FxgradError, file_name
+from fxgrad.show.display import fitting, render
+
+DIFFERENT, FAILED = 1, 2
+
+
+def show(options: Namespace, console: Console) -> int:
+    """Prints a program."""
+    program = Target(options.target, options).program
+    if options.style == "json":
+        _give(options, console, fxgrad.show.to_json(program, indent=2))
+        return 0
+    chosen: dict[str, Any] = {"style": options.style, "source": not options.no_source, "unfold": options.unfold}
+    if options.width:
+        chosen["width"] = options.width
+    if options.output:
+        _give(options, console, fxgrad.show.program_text(program, **chosen))
+        return 0
+    if console.is_terminal and not options.width:
+        chosen = fitting(program, console.width, **chosen)
+    console.print(render(program, color=console.is_terminal and not console.no_color, **chosen), soft_wrap=True)
+    return 0
+
+
+def python(options: Namespace, console: Console) -> int:
+    """Writes the file of NumPy that computes a program."""
+    _give(options, console, Target(options.target, options).program.to_python(source=not options.no_source))
+    return 0
+
+
+def diff(options: Namespace, console: Console) -> int:
+    """Prints what the second program does differently; the status is 1 if there is anything."""
+    first, second = (Target(text, options).program for text in (options.first, options.second))
+    found = first.diff(second)
+    if not found:
+        console.print(f"{options.first} and {options.second} are the same program")
+        return 0
+    console.print(found)
+    return DIFFERENT
+
+
+def check(options: Namespace, console: Console) -> int:
+    """Reads and verifies files of programs; the status is 1 if one of them is wrong."""
+    wrong: list[tuple[str, str]] = []
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        for path in progress.track(options.files, description="checking"):
+            try:
+                read_program(Path(path)).check()
+            except (FxgradError, CommandError, ValueError) as error:
+                wrong.append((path, str(error)))
+    for path, problem in wrong:
+        console.print(Text(f"{path}: {problem}", style="red"), soft_wrap=True)
+    good = len(options.files) - len(wrong)
+    console.print(f"{good} of {len(options.files)} programs are right")
+    return DIFFERENT if wrong else 0
+
+
+def cost(options: Namespace, console: Console) -> int:
+    """Prints floating-point operations and bytes, by line of the user's or by operation."""
+    program = Target(options.target, options).program
+    flops: Counter[str] = Counter()
+    moved: Counter[str] = Counter()
+    times: Counter[str] = Counter()
+    for equation in program.equations:
+        found = equation.primitive.cost(*(atom.aval for atom in equation.inputs), **equation.params)
+        key = str(equation.params.get("name", equation.primitive)) if options.by == "operation" else _line(equation)
+        flops[key] += found.flops
+        moved[key] += found.bytes
+        times[key] += 1
+    total = fxgrad.cost(program)
+    if options.json:
+        rows = [{options.by: key, "flops": flops[key], "bytes": moved[key], "operations": times[key]} for key in times]
+        console.print_json(json.dumps({"flops": total.flops, "bytes": total.bytes, "rows": rows}))
+        return 0
+    table = Table(show_footer=True)
+    table.add_column(options.by, "total")
+    for head, footer in (("operations", len(program.equations)), ("flops", total.flops), ("bytes moved", total.bytes)):
+        table.add_column(head, f"{footer:,}", justify="right")
+    table.add_column("share of flops")
+    for key, count in flops.most_common(options.most):
+        share = count / total.flops if total.flops else 0.0
+        bar = "█" * round(20 * share)
+        table.add_row(Text(key), f"{times[key]:,}", f"{count:,}", f"{moved[key]:,}", f"{bar} {share:.1%}")
+    console.print(table)
+    if len(flops) > options.most:
+        console.print(f"and {len(flops) - options.most} more; --most shows them")
+    return 0
+
+
+def _line(equation: Any) -> str:
+    source = equation.source
+    return "?" if source is None else f"{file_name(source.filename)}:{source.line}"
+
+
+def graph(options: Namespace, console: Console) -> int:
+    """Prints what a computational graph is like; with --nodes every node."""
+    made = Target(options.target, options).call(fxgrad.graph, roles=_roles(options))
+    facts = {"nodes": len(made.nodes), "edges": len(made.edges), "operations": len(made.operations),
+             "depth": made.depth, "width": made.width, "acyclic": made.is_acyclic(),
+             "programs": len(inner_first(made.program)),
+             "inputs": [node.name for node in made.inputs if node.role != "parameter"],
+             "parameters": [node.name for node in made.inputs if node.role == "parameter"],
+             "outputs": [node.name for node in made.outputs],
+             "operations by kind": dict(Counter(operation.op for operation in made.operations).most_common())}
+    if options.json:
+        nodes = [{"name": node.name, "kind": node.kind, "role": node.role, "op": node.op, "type": str(node.aval),
+                  "inputs": [source.name for source in node.inputs]} for node in made.nodes]
+        console.print_json(json.dumps({**facts, "nodes": nodes}))
+        return 0
+    table = Table("", f"graph of {made.title or options.target}")
+    for name, value in facts.items():
+        shown = ", ".join(f"{each} {count}" for each, count in value.items()) if isinstance(value, dict) else \
+            ", ".join(value) or "none" if isinstance(value, list) else str(value)
+        table.add_row(name, Text(shown))
+    console.print(table)
+    if options.nodes:
+        _nodes(made, console)
+    return 0
+
+
+def _nodes(made: Any, console: Console) -> None:
+    table = Table("node", "kind", "role", "type", "is", *(["value", "gradient"] if made.has_values else []))
+    for node in made.nodes:
+        if not node.is_number:
+            expression = "" if node.producer is None else node.producer.expression
+            row = [node.name, node.kind, node.role, str(node.aval), expression]
+            if made.has_values:
+                row += [fxgrad.graphs.short(node.value), _gradient(node)]
+            table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def _gradient(node: Any) -> str:
+    try:
+        return fxgrad.graphs.short(node.grad)
+    except FxgradError:  # an integer, or a graph without a scalar result
+        return ""
+
+
+def explore(options: Namespace, console: Console) -> int:
+    """Writes the page of the explorer."""
+    target = Target(options.target, options)
+    with console.status("making the page"):
+        page = target.call(fxgrad.explore)
+    path = page.save(options.output or f"{target.name}.html")
+    console.print(f"wrote {path}: open it in a browser", soft_wrap=True)
+    return 0
+
+
+def _roles(options: Namespace) -> dict[str, list[str]] | None:
+    return {"params": options.params} if options.params else None
+
+
+def _give(options: Namespace, console: Console, text: str) -> None:
+    """Writes the result of a command to the file that was asked for, or prints it as it is."""
+    if options.output:
+        Path(options.output).write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
+        console.print(f"wrote {options.output}", soft_wrap=True)
+    else:
+        console.print(Text(text.rstrip("\n")), soft_wrap=True)

@@ -1,0 +1,121 @@
+"""`main`: what stands on the command line, the help that teaches it, and errors without tracebacks."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+import fxgrad
+from fxgrad.cli import commands
+from fxgrad.cli.arguments import CommandError
+from fxgrad.cli.targets import TRANSFORMATIONS, raised_at
+from fxgrad.errors import FxgradError
+
+TARGET = "MODULE:FUNCTION, FILE.py:FUNCTION, or a file with a program (its printed text, or JSON)"
+EPILOG = """\
+a first look:
+  fxgrad show model.py:loss --args "f32[100,20], f32[20]"             the program, with your names and lines
+  fxgrad show model.py:loss --args "f32[100,20], f32[20]" -t grad     its gradient
+  fxgrad cost model.py:loss --args "f32[100,20], f32[20]"             which line takes the time
+  fxgrad explore model.py:loss --args "f32[100,20], f32[20]" --random 0   a page to click through
+
+arguments are types (f32[100,20], i32, bool[3]), numbers, and lists, tuples and dicts of them:
+  --args '{"W": f32[20,3], "b": f32[3]}, f32[100,20], 0.1'
+
+programs go to files and come back:
+  fxgrad show model.py:loss --args "f32[3]" -o loss.txt && fxgrad check loss.txt && fxgrad python loss.txt
+
+status: 0 done; 1 diff found a difference, or check a wrong program; 2 it could not be done, and says why.
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="fxgrad", description="Programs, graphs and pictures of Python functions.",
+                                     epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action="version", version=f"fxgrad {fxgrad.__version__}")
+    parser.add_argument("--color", choices=["auto", "always", "never"], default="auto",
+                        help="colours; auto: on a terminal, unless NO_COLOR is set")
+    _add_commands(parser.add_subparsers(dest="command", required=True, metavar="COMMAND"))
+    return parser
+
+
+def _add_commands(subparsers: Any) -> None:
+    def command(name: str, text: str, example: str, target: bool = True) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = subparsers.add_parser(
+            name, help=text, description=text[0].upper() + text[1:] + ".", epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter)
+        made.set_defaults(run=getattr(commands, name))
+        if target:
+            made.add_argument("target", help=TARGET)
+        return made
+
+    shown = command("show", "print the program of a function", 'fxgrad show model.py:loss --args "f32[3], f32"')
+    shown.add_argument("--style", choices=["compact", "equations", "json"], default="compact",
+                       help="expressions as the code has them, one operation a line, or JSON")
+    shown.add_argument("--unfold", action="store_true", help="library functions with their own equations")
+    shown.add_argument("--no-source", action="store_true", help="without the user's lines at the margin")
+    shown.add_argument("--width", type=int, help="where lines are broken; by default the width of the terminal")
+    written = command("python", "print the file of plain NumPy that computes it",
+                      'fxgrad python model.py:loss --args "f32[3]" -t grad -o gradient.py')
+    written.add_argument("--no-source", action="store_true", help="without the user's lines in it")
+    costs = command("cost", "print floating-point operations and bytes by line",
+                    'fxgrad cost model.py:loss --args "f32[100,20]" -t grad --by operation')
+    costs.add_argument("--by", choices=["line", "operation"], default="line", help="what the rows are")
+    costs.add_argument("--most", type=int, default=20, help="rows that are shown (20)")
+    graphed = command("graph", "print what the computational graph is like",
+                      'fxgrad graph model.py:loss --args "f32[3], f32" --params "w*" --nodes')
+    graphed.add_argument("--nodes", action="store_true", help="every node, with values if there are any")
+    graphed.add_argument("--params", nargs="+", metavar="PATTERN",
+                         help="which inputs are parameters: 'w*', 'layers[*].W'")
+    pages = command("explore", "write a page on which the graph is looked at",
+                    'fxgrad explore model.py:loss --args "f32[3], f32" --random 0 -o loss.html')
+    for each in (shown, written, pages):
+        each.add_argument("-o", "--output", help="the file to write")
+    for each in (costs, graphed):
+        each.add_argument("--json", action="store_true", help="as JSON")
+
+    compared = command("diff", "print what a second program does differently", "fxgrad diff before.txt after.txt",
+                       target=False)
+    compared.add_argument("first", metavar="A", help=TARGET)
+    compared.add_argument("second", metavar="B", help="the same")
+    checked = command("check", "read and verify files of programs", "fxgrad check *.txt", target=False)
+    checked.add_argument("files", nargs="+", metavar="FILE", help="printed programs, or JSON")
+    for each in (shown, written, costs, graphed, pages, compared):
+        _function_options(each)
+
+
+def _function_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("of functions")
+    group.add_argument("--args", metavar="TYPES", help="what the arguments are like: 'f32[100,20], i32, 0.1'")
+    group.add_argument("-t", "--transform", action="append", choices=TRANSFORMATIONS, metavar="NAME",
+                       help=f"the function transformed, the first innermost: {', '.join(TRANSFORMATIONS)}")
+    group.add_argument("--argnums", type=lambda text: [int(each) for each in text.split(",")], metavar="N,N",
+                       help="the arguments that gradients are in (0)")
+    group.add_argument("--random", type=int, metavar="SEED",
+                       help="random arrays for the types, so that there are values")
+
+
+def main(argv: Sequence[str] | None = None, console: Console | None = None) -> int:
+    """Runs the command line `argv`, by default the process's own; returns the exit status.
+
+    Mistakes are told in a sentence on the standard error, with status 2.
+    """
+    options = _parser().parse_args(argv)
+    settings: dict[str, Any] = {"always": {"force_terminal": True}, "never": {"no_color": True, "color_system": None}}
+    shown = console or Console(highlight=False, **settings.get(options.color, {}))
+    try:
+        status: int = options.run(options, shown)
+    except (FxgradError, CommandError, OSError) as error:
+        return _fail(str(error))
+    except Exception as error:  # noqa: BLE001  (what a function of the user's raised while it was traced)
+        return _fail(f"{type(error).__name__}: {error}\n  at {raised_at(error)}")
+    return status
+
+
+def _fail(message: str) -> int:
+    print(f"fxgrad: {message}", file=sys.stderr)  # noqa: T201  (the standard error is not the console's)
+    return commands.FAILED

@@ -1,0 +1,201 @@
+"""The command line, on files as users write them: what it prints, what it writes, its status and its messages."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import fxgrad
+from fxgrad.cli import main
+from fxgrad.cli.arguments import CommandError, read_arguments
+
+MODEL = '''\
+import numpy as np
+
+
+def loss(w, x):
+    h = np.tanh(x @ w)
+    return np.mean(h ** 2)
+
+
+def trees(params, rate=0.1):
+    return params["W"][0] * rate + params["b"]
+
+
+def wrong(w):
+    return w.shape_of
+
+
+def branch(x):
+    if x > 0:
+        return x
+    return -x
+
+
+number = 3
+'''
+TYPES = ["--args", "f32[3], f32[5,3]"]
+
+
+class Result(NamedTuple):
+    """What a command printed, said of mistakes, and returned."""
+
+    output: str
+    error: str
+    status: int
+
+
+class Commands:
+    """Runs commands in a folder with a model."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *argv: str) -> Result:
+        file = io.StringIO()
+        status = main(argv, Console(file=file, width=100, highlight=False))
+        return Result(file.getvalue(), self._capsys.readouterr().err, status)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Commands:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "model", raising=False)
+    (tmp_path / "model.py").write_text(MODEL, encoding="utf-8")
+    return Commands(capsys)
+
+
+def test_show(run: Commands) -> None:
+    assert run("show", "model.py:loss", *TYPES).output == """\
+program loss(w: f32[3], x: f32[5,3]) -> f32:  # model.py
+  h: f32[5] = tanh(x @ w)                     # 5
+  return mean(h ** 2)                         # 6
+
+where mean(x: f32[5]) -> f32:
+  return sum(x) / 5.0
+"""
+    assert "tanh(a)" in run("show", "model.py:loss", *TYPES, "--style", "equations").output
+    gradient = run("show", "model:loss", *TYPES, "-t", "grad", "--argnums", "0,1", "--no-source").output
+    assert gradient.startswith("program grad(loss, [w, x])(w: f32[3], x: f32[5,3]):\n")
+    assert run("show", "model.py:trees", "--args", '{"W": f32[3], "b": f32}', "-t", "vmap").status == 2  # b has no axis
+    assert "params.W: f32[3]" in run("show", "model.py:trees", "--args", '{"W": f32[3], "b": f32}').output
+
+
+def test_programs_go_to_files_and_come_back(run: Commands, tmp_path: Path) -> None:
+    assert run("show", "model.py:loss", *TYPES, "-o", "a.txt") == ("wrote a.txt\n", "", 0)
+    assert run("show", "model.py:loss", *TYPES, "--style", "json", "-o", "a.json").status == 0
+    assert run("check", "a.txt", "a.json") == ("2 of 2 programs are right\n", "", 0)
+    assert run("diff", "a.txt", "a.json") == ("a.txt and a.json are the same program\n", "", 0)
+    assert run("diff", "a.txt", "model.py:loss", *TYPES).status == 0
+    other = run("diff", "a.txt", "model.py:loss", "--args", "f32[3], f32[6,3]")
+    assert (other.status, "+ x: f32[6,3]" in other.output) == (1, True)
+    assert run("python", "a.txt", "-o", "made.py").status == 0
+    names: dict[str, object] = {}
+    exec(compile((tmp_path / "made.py").read_text(), "made.py", "exec"), names)
+    w, x = np.ones(3, np.float32), np.ones((5, 3), np.float32)
+    assert names["loss"](w, x) == fxgrad.parse((tmp_path / "a.txt").read_text())(w, x)  # type: ignore[operator]
+
+
+def test_check_says_what_is_wrong(run: Commands, tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_text("program f(x: f32[3]) { y: f32[2] = sin(x) return y }")
+    (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\x00")
+    found = run("check", "bad.txt", "bytes.txt", "absent.txt")
+    assert found.status == 1
+    assert "bad.txt: line 1, column" in found.output
+    assert "bytes.txt: bytes.txt is not a file of text, so no program" in found.output
+    assert "absent.txt: absent.txt cannot be read: No such file or directory" in found.output
+    assert found.output.endswith("0 of 3 programs are right\n")
+
+
+def test_cost(run: Commands) -> None:
+    shown = run("cost", "model.py:loss", *TYPES).output
+    assert "model.py:5" in shown
+    program = fxgrad.make_program(lambda w, x: np.mean(np.tanh(x @ w) ** 2))(
+        np.ones(3, np.float32), np.ones((5, 3), np.float32))
+    total = json.loads(run("cost", "model.py:loss", *TYPES, "--by", "operation", "--json").output)
+    assert (total["flops"], total["bytes"]) == fxgrad.cost(program)
+    assert sum(row["flops"] for row in total["rows"]) == total["flops"]
+    assert {row["operation"] for row in total["rows"]} == {"dot_general", "tanh", "integer_pow", "mean"}
+
+
+def test_graph(run: Commands) -> None:
+    shown = run("graph", "model.py:loss", *TYPES, "--params", "w", "--nodes", "--random", "0").output
+    assert "parameters         │ w" in shown
+    assert "gradient" in shown
+    found = json.loads(run("graph", "model.py:loss", *TYPES, "--json").output)
+    assert (found["acyclic"], found["operations"], found["inputs"]) == (True, 4, ["w", "x"])
+    assert [node["name"] for node in found["nodes"] if node["kind"] == "leaf"] == ["w", "x"]
+
+
+def test_explore(run: Commands, tmp_path: Path) -> None:
+    assert run("explore", "model.py:loss", *TYPES, "--random", "0").output == "wrote loss.html: open it in a browser\n"
+    assert (tmp_path / "loss.html").read_text().startswith("<!doctype html>")
+
+
+MISTAKES = {
+    "no arguments": (["show", "model.py:loss"],
+                     "model.py:loss takes w, x: say what they are like, such as --args 'f32[3], f32[3]'"),
+    "no such function": (["show", "model.py:los"],
+                         "model.py has no 'los'; its functions are branch, loss, trees, wrong"),
+    "no function": (["show", "model.py:number"], "model.py:number is a int, where a function is needed"),
+    "no such module": (["show", "nowhere:loss"],
+                       ("nowhere cannot be imported: there is no module 'nowhere'. Run this where it is installed, or "
+                       "write the path of a file, such as model.py:loss")),
+    "no such file": (["show", "nowhere.py:loss"], "there is no file nowhere.py"),
+    "no target": (["show", "loss"],
+                  ("'loss' names no function and no file. Write MODULE:FUNCTION or FILE.py:FUNCTION, such as "
+                  "model.py:loss, or the path of a printed program")),
+    "no types": (["show", "model.py:loss", "--args", "f33"],
+                 ("--args 'f33' cannot be read. Write types such as f32[100,20] or i32, numbers, and lists, tuples and "
+                 "dicts of them: --args 'f32[100,20], {\"W\": f32[20,3], \"b\": f32[3]}, 0.1'")),
+    "needs values": (["show", "model.py:branch", "--args", "f32"],
+                     ("bool() needs the value of a traced array (bool[]) in branch, which is traced without values. It "
+                     "depends on: x. Write fxgrad.numpy.where(condition, a, b) to choose between values, "
+                     "fxgrad.lax.cond, while_loop or fori_loop to choose or repeat pieces of code, or make the "
+                     "argument static (static_argnums)\n  at model.py:18 (in branch)")),
+    "raises": (["show", "model.py:wrong", "--args", "f32"],
+               "AttributeError: 'Tracer' object has no attribute 'shape_of'\n  at model.py:14"),
+    "not a program": (["python", "model.py"],
+                      ("line 1, column 1: expected 'program' at the beginning of a program, found 'import'\n"
+                      "  import numpy as np\n  ^")),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_are_a_sentence(case: str, run: Commands) -> None:
+    argv, text = MISTAKES[case]
+    assert run(*argv) == ("", f"fxgrad: {text}\n", 2)
+
+
+def test_a_module_that_fails(run: Commands, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import numpy\n1 / 0\n")
+    assert run("show", "broken.py:f").error == (
+        "fxgrad: broken.py cannot be imported: ZeroDivisionError: division by zero\n  at broken.py:2\n")
+
+
+def test_arguments() -> None:
+    types = read_arguments("f32[2,3], [i8, bool[4]], {'name': 'f32', 'x': c64[0]}, 1.5, None, bf16[2]")
+    assert [str(leaf) for leaf in fxgrad.tree.leaves(types)] == [
+        "ShapeDtypeStruct(shape=(2, 3), dtype=float32)", "ShapeDtypeStruct(shape=(), dtype=int8)",
+        "ShapeDtypeStruct(shape=(4,), dtype=bool)", "f32", "ShapeDtypeStruct(shape=(0,), dtype=complex64)", "1.5",
+        "ShapeDtypeStruct(shape=(2,), dtype=bfloat16)"]
+    for text in ("f32[", "x", "f32[-1]", "__import__('os')"):
+        with pytest.raises(CommandError, match="cannot be read"):
+            read_arguments(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [[], ["show"], ["python"], ["cost"], ["graph"], ["explore"], ["diff"], ["check"]])
+def test_help_teaches_by_examples(command: list[str]) -> None:
+    found = subprocess.run([sys.executable, "-m", "fxgrad", *command, "--help"], capture_output=True, text=True,
+                           check=True, timeout=120)
+    assert f"fxgrad {command[0] if command else 'show'} " in found.stdout.split("example", 1)[-1]
