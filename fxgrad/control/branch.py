@@ -8,20 +8,18 @@ from typing import Any
 
 from fxgrad import dtypes
 from fxgrad.analyses.cost import cost
-from fxgrad.caches import Bounded
 from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import are_linear, are_moving, cotangents_of, divided, joined, others, present
 from fxgrad.control.lanes import from_live_lanes, passed_through, refuse_actions, spread_over
+from fxgrad.control.narrowing import kept, narrowed, used_places
 from fxgrad.control.partition import keep_by_cost, partition
 from fxgrad.control.wiring import apart, dual_outputs, dual_program, rewired
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.facts import Slot, fact
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program, Var
 from fxgrad.core.regions import Region, whole
 from fxgrad.derivation.derive import Derived, derive
 from fxgrad.derivation.rewrites import Definitions, rewrites
-from fxgrad.derivation.simplify import live_equations
 from fxgrad.errors import DTypeError, ProgramError
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
@@ -211,37 +209,6 @@ def _regions(operands: Sequence[Any], *, branches: Branches) -> tuple[Region, ..
     return tuple([whole("branch", branch, ("branches", number), 1, None) for number, branch in enumerate(branches)])
 
 
-@fact
-def _used(program: Program) -> frozenset[int]:
-    """The places of the inputs that the program does something with."""
-    atoms = {*program.outputs, *(atom for equation in live_equations(program) for atom in equation.inputs)}
-    return frozenset(place for place, var in enumerate(program.inputs) if var in atoms)
-
-
-_NARROWED: Slot[Bounded] = Slot("narrowed")
-_MOST_NARROWED = 64
-"""Ways in which one branch is kept with numbers in the place of operands."""
-
-
-def _narrowed(branch: Program, constants: tuple[tuple[int, Any], ...]) -> Program:
-    """The branch without the inputs at the places of `constants`, for which these stand; None for those not used."""
-    known = _NARROWED.of(branch)
-    if known is None:
-        known = _NARROWED.put(branch, Bounded(_MOST_NARROWED))
-    narrowed: Program | None = known.get(constants)
-    if narrowed is None:
-        places = dict(constants)
-        instead: dict[Any, Any] = {branch.inputs[place]: constant for place, constant in constants}
-        equations = [equation if instead.keys().isdisjoint(equation.inputs) else
-                     equation.replace([instead.get(atom, atom) for atom in equation.inputs])
-                     for equation in live_equations(branch)]
-        narrowed = known.add(constants, branch.replace(
-            inputs=[var for place, var in enumerate(branch.inputs) if place not in places], equations=equations,
-            outputs=[instead.get(atom, atom) for atom in branch.outputs],
-            captured=sum(place not in places for place in range(branch.captured))))
-    return narrowed
-
-
 cond_p = register(Primitive(name="cond", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
                             transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
 """One of several programs; an index out of range means the nearest branch."""
@@ -252,12 +219,11 @@ def _cond_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any])
     """Operands that no branch uses are left out, and numbers stand in the branches."""
     index, *operands = inputs
     branches = params["branches"]
-    used = frozenset().union(*map(_used, branches))
+    used = frozenset().union(*map(used_places, branches))
     constants = tuple((place, operand if place in used else None) for place, operand in enumerate(operands)
                       if place not in used or (type(operand) is Literal and all(
                           branch.inputs[place].aval == operand.aval for branch in branches)))
     if not constants:
         return None
-    left_out = {place for place, _ in constants}
-    return bind(cond_p, index, *(operand for place, operand in enumerate(operands) if place not in left_out),
-                branches=tuple(_narrowed(branch, constants) for branch in branches))
+    return bind(cond_p, index, *kept(operands, constants), branches=tuple(narrowed(branch, constants)
+                                                                          for branch in branches))

@@ -38,6 +38,7 @@ from fxgrad.control.lanes import (
     refuse_actions,
     where_live,
 )
+from fxgrad.control.narrowing import kept, left_out, narrowed, wanted_outputs, with_fewer_outputs, with_wanted
 from fxgrad.control.sweep import sweep
 from fxgrad.control.wiring import (
     added,
@@ -52,11 +53,13 @@ from fxgrad.control.wiring import (
 )
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Cost, Primitive, register
-from fxgrad.core.program import Program
+from fxgrad.core.program import Equation, Program
 from fxgrad.core.regions import Region
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.derivation.derive import Derived
 from fxgrad.derivation.effects import without_effects
+from fxgrad.derivation.rewrites import Definitions, rewrites
+from fxgrad.derivation.simplify import partial_use
 from fxgrad.errors import DTypeError, LinearityError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
@@ -250,3 +253,21 @@ def _for_regions(operands: Sequence[Any], *, program: Program, num_consts: int) 
 for_p = register(Primitive(name="for", abstract=_for_abstract, numpy=_for_numpy, xla=_for_emit, jvp=_for_jvp,
                            transpose=_for_transpose, batch=_for_batch, cost=_for_cost, regions=_for_regions))
 """(number of steps, constants, carry) -> carry. Its cost is that of one step."""
+
+
+@rewrites.register(for_p)
+def _for_rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """Constants that the body does not use or gets twice are left out, and numbers stand in it."""
+    program = params["program"]
+    (count,), consts, carry = _groups(program, params["num_consts"]).split(inputs)
+    fixed = left_out(program, consts)
+    return for_loop(count, narrowed(program, fixed), kept(consts, fixed), carry) if fixed else None
+
+
+@partial_use.register(for_p)
+def _for_in_part(equation: Equation, used: Sequence[bool]) -> Equation:
+    program, num_consts = equation.params["program"], equation.params["num_consts"]
+    wanted = wanted_outputs(program, used, num_consts, len(used))
+    count, consts, carry = _groups(program, num_consts).split(equation.inputs)
+    return with_fewer_outputs(equation, wanted, [*count, *consts, *chosen(carry, wanted)], {
+        **equation.params, "program": with_wanted(program, wanted, num_consts, len(used))})

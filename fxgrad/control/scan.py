@@ -25,6 +25,15 @@ from fxgrad.control.groups import (
     with_zeros,
 )
 from fxgrad.control.lanes import fronted, lane_axes
+from fxgrad.control.narrowing import (
+    kept,
+    left_out,
+    narrowed,
+    repeated,
+    wanted_outputs,
+    with_fewer_outputs,
+    with_wanted,
+)
 from fxgrad.control.partition import Partition, keep_by_cost, partition
 from fxgrad.control.wiring import (
     added,
@@ -40,10 +49,12 @@ from fxgrad.control.wiring import (
 from fxgrad.core.avals import Aval
 from fxgrad.core.facts import is_effectful
 from fxgrad.core.primitive import Cost, Primitive, register
-from fxgrad.core.program import Program, Var
+from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.regions import Region
 from fxgrad.derivation import consultation
 from fxgrad.derivation.derive import Derived, holds_tracers
+from fxgrad.derivation.rewrites import Definitions, rewrites
+from fxgrad.derivation.simplify import partial_use
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import instantiate, move_axis, zeros
@@ -368,3 +379,32 @@ def _regions(operands: Sequence[Any], *, program: Program, **params: Any) -> tup
 scan_p = register(Primitive(name="scan", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
                             transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
 """(constants, carry, stacked inputs) -> (carry, stacked outputs), one step for each entry."""
+
+
+@rewrites.register(scan_p)
+def _scan_rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """What the body does not use, gets twice or makes twice is left out; numbers among its constants stand in it."""
+    program = params["program"]
+    loop = Loop(**{name: value for name, value in params.items() if name != "program"})
+    consts, carry, xs = loop.takes(program).split(inputs)
+    behind = loop.num_consts + loop.num_carry
+    fixed, entries = left_out(program, consts), left_out(program, xs, behind)
+    stacks = repeated(program, loop.num_carry)
+    firsts = [place == stacks.index(number) for place, number in enumerate(stacks)]
+    if not (fixed or entries) and all(firsts):
+        return None
+    body = with_outputs(narrowed(program, fixed + entries), [*[True] * loop.num_carry, *firsts])
+    results = loop.again(body, kept(consts, fixed), carry, kept(xs, entries, behind))
+    return [*results[:loop.num_carry], *(results[loop.num_carry + number] for number in stacks)]
+
+
+@partial_use.register(scan_p)
+def _scan_in_part(equation: Equation, used: Sequence[bool]) -> Equation:
+    program = equation.params["program"]
+    loop = Loop(**{name: value for name, value in equation.params.items() if name != "program"})
+    wanted = wanted_outputs(program, used, loop.num_consts, loop.num_carry)
+    consts, carry, xs = loop.takes(program).split(equation.inputs)
+    kept_carry = chosen(carry, wanted[:loop.num_carry])
+    body = with_wanted(program, wanted, loop.num_consts, loop.num_carry)
+    return with_fewer_outputs(equation, wanted, [*consts, *kept_carry, *xs],
+                              {**equation.params, "program": body, "num_carry": len(kept_carry)})

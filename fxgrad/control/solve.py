@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import Groups, are_linear, are_moving, cotangents_of, groups_of, joined
+from fxgrad.control.narrowing import kept, left_out, narrowed
 from fxgrad.control.wiring import dual_program, with_outputs
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register
@@ -16,6 +17,7 @@ from fxgrad.core.regions import Links, Region
 from fxgrad.core.sources import in_place
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.derive import Derived
+from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import LinearityError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
@@ -302,3 +304,30 @@ root_p = register(Primitive(name="custom_root", abstract=_root_abstract, numpy=_
                             jvp=_root_jvp, transpose=NOT_LINEAR, batch=_root_batch, cost=_root_cost,
                             regions=_root_regions))
 """(constants of each of the programs, guess) -> (root, further outputs of the solver)."""
+
+
+@rewrites.register(linear_solve_p)
+def _solve_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """Constants that a program does not use or gets twice are left out of it, and numbers stand in it."""
+    takes, _ = _groups(params["programs"], params["counts"])
+    return _narrowed_parts(linear_solve_p, takes, inputs, params["programs"], range(4))
+
+
+@rewrites.register(root_p)
+def _root_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """As for linear systems, but for the constants of the function, which the solvers of tangents take too."""
+    takes, _ = _root_groups(params["programs"], params["counts"])
+    return _narrowed_parts(root_p, takes, inputs, params["programs"], (0, 2, 3))
+
+
+def _narrowed_parts(primitive: Primitive, takes: Groups[Any], inputs: list[Any], programs: Programs,
+                    places: Sequence[int]) -> list[Any] | None:
+    *constants, last = takes.split(inputs)
+    instead = [left_out(program, given) if number in places and program is not None else ()
+               for number, (program, given) in enumerate(zip(programs, constants, strict=True))]
+    if not any(instead):
+        return None
+    fewer = [kept(given, each) for given, each in zip(constants, instead, strict=True)]
+    return bind(primitive, *joined(fewer), *last, counts=tuple(map(len, fewer)), programs=tuple(
+        program if program is None else narrowed(program, each)
+        for program, each in zip(programs, instead, strict=True)))

@@ -33,6 +33,7 @@ from fxgrad.control.groups import (
     step_groups,
 )
 from fxgrad.control.lanes import batched_marks, fronted, lane_axes
+from fxgrad.control.narrowing import kept, left_out, narrowed
 from fxgrad.control.wiring import apart, closed_marks, dual_grouped, dual_outputs, reached_by
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Cost, Primitive, register, registry
@@ -40,6 +41,7 @@ from fxgrad.core.program import Program
 from fxgrad.core.regions import Links, Region
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.derivation.derive import Derived, derive
+from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import DTypeError
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
@@ -368,3 +370,15 @@ def _regions(operands: Sequence[Any], *, step: Program, back: Program, **counts:
 sweep_p = register(Primitive(name="sweep", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
                              transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
 """(number of steps, constants of the step, constants of the step back, state, carry) -> carry."""
+
+
+@rewrites.register(sweep_p)
+def _sweep_rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """Constants that a program does not use or gets twice are left out of it, and numbers stand in it."""
+    step, back = params["step"], params["back"]
+    (count,), ahead, behind, state, carry = _groups(**params).split(inputs)
+    before, inside = left_out(step, ahead), left_out(back, behind)
+    if not before and not inside:
+        return None
+    return sweep(count, narrowed(step, before), kept(ahead, before), narrowed(back, inside), kept(behind, inside),
+                 state, carry)

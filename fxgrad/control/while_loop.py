@@ -38,14 +38,25 @@ from fxgrad.control.loop import (
     tangents_of_carry,
     transpose_steps,
 )
+from fxgrad.control.narrowing import (
+    kept,
+    left_out,
+    narrowed,
+    used_places,
+    wanted_outputs,
+    with_fewer_outputs,
+    with_wanted,
+)
 from fxgrad.control.wiring import apart, closed_marks, dependent, dual_grouped, dual_outputs, primal_step, with_outputs
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Cost, Primitive, register
-from fxgrad.core.program import Program
+from fxgrad.core.program import Equation, Program
 from fxgrad.core.regions import Links, Region
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.derivation.derive import derive
 from fxgrad.derivation.effects import without_effects
+from fxgrad.derivation.rewrites import Definitions, rewrites
+from fxgrad.derivation.simplify import partial_use
 from fxgrad.errors import LinearityError, ProgramError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
@@ -232,3 +243,28 @@ while_p = register(Primitive(name="while", abstract=_while_abstract, numpy=_whil
                              jvp=_while_jvp, transpose=_while_transpose, batch=_while_batch, cost=_while_cost,
                              regions=_while_regions))
 """(constants of the condition, constants of the body, carry) -> carry. Its cost is that of one step."""
+
+
+@rewrites.register(while_p)
+def _while_rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """Constants that a program does not use or gets twice are left out of it, and numbers stand in it."""
+    condition, body = params["condition"], params["body"]
+    asked, given, carry = _groups(body, params["num_condition_consts"], params["num_body_consts"]).split(inputs)
+    before, inside = left_out(condition, asked), left_out(body, given)
+    if not before and not inside:
+        return None
+    return bind_while(narrowed(condition, before), kept(asked, before), narrowed(body, inside), kept(given, inside),
+                      carry)
+
+
+@partial_use.register(while_p)
+def _while_in_part(equation: Equation, used: Sequence[bool]) -> Equation:
+    condition, body = equation.params["condition"], equation.params["body"]
+    before, inside = equation.params["num_condition_consts"], equation.params["num_body_consts"]
+    asked = {place - before for place in used_places(condition)}
+    wanted = wanted_outputs(body, used, inside, len(used), asked)
+    fixed, given, carry = _groups(body, before, inside).split(equation.inputs)
+    dropped = tuple((before + number, None) for number, mark in enumerate(wanted) if not mark)
+    return with_fewer_outputs(equation, wanted, [*fixed, *given, *chosen(carry, wanted)], {
+        **equation.params, "condition": narrowed(condition, dropped),
+        "body": with_wanted(body, wanted, inside, len(used))})

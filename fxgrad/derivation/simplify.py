@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad import config, dtypes
+from fxgrad.core.analysis import Analysis
 from fxgrad.core.facts import Slot, is_effectful
 from fxgrad.core.program import PRIMAL, Atom, Equation, Origin, Program, Var
 from fxgrad.core.regions import replaced
@@ -15,6 +17,9 @@ from fxgrad.tracing.interning import Node, Step
 from fxgrad.tracing.provenance import enter_origins, is_shown
 from fxgrad.tracing.tape import current
 
+partial_use: Analysis[Callable[[Equation, Sequence[bool]], Equation] | None] = Analysis(
+    "partial use", missing="conservative", default=None)
+"""Of an equation some of whose outputs are not used: one that makes those that `used` marks, and what these need."""
 MERGED: Slot[set[Var]] = Slot("merged")
 """Variables of a simplified program that stand for several that were equal before."""
 _LIVE: Slot[list[Equation]] = Slot("live equations")
@@ -89,7 +94,8 @@ def readable(program: Program) -> Program:
 
 
 _READABLE: Slot[Program] = Slot("readable")
-_WRITTEN_ROLES = {"branch", "body", "condition"}
+_WRITTEN_ROLES = {"branch", "body", "condition", "step", "back", "solve", "function", "matvec", "transposed matvec",
+                  "transposed solve", "tangent solve", "cotangent solve"}
 """Roles of programs in a program whose equations are lines of the user's too."""
 
 
@@ -115,7 +121,8 @@ def _simplified(program: Program, as_written: bool) -> Program:
     token = current.set(tape)
     try:
         with sources("" if is_shown(tape) else None) as at:
-            for equation in live_equations(program):
+            live = live_equations(program)
+            for equation in _as_used(live, program.outputs) if as_written else live:
                 at(equation)
                 outputs = _take_written(tape, equation, changed) if as_written else _take(tape, equation, changed)
                 if outputs is not equation.outputs:
@@ -134,6 +141,18 @@ def _simplified(program: Program, as_written: bool) -> Program:
     if config.check_level:
         simple.check()
     return simple
+
+
+def _as_used(equations: Sequence[Equation], outputs: Sequence[Atom]) -> list[Equation]:
+    """The equations without what loops make and nothing uses."""
+    used: set[Atom] = {*outputs}
+    result = []
+    for equation in reversed(equations):
+        part = None if equation.primitive.regions is None else partial_use.of(equation.primitive)
+        marks = [] if part is None else [var in used for var in equation.outputs]
+        result.append(equation if part is None or all(marks) else part(equation, marks))
+        used.update(result[-1].inputs)
+    return result[::-1]
 
 
 def _note_changes(simple: Program, program: Program, tape: SimplifyingTape, changed: dict[Atom, Atom]) -> None:

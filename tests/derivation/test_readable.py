@@ -143,6 +143,91 @@ def test_operands_of_branches_in_derivatives_and_batches() -> None:
         assert len(cond_of(read).inputs) < len(cond_of(recorded).inputs)
 
 
+def loop_of(program: Program, name: str) -> Any:
+    equation, = [each for each in program.equations if each.primitive.name == name]
+    return equation
+
+
+def test_what_a_scan_does_not_use_or_gets_twice_is_left_out() -> None:
+    def scanned(x: Any, w: Any) -> Any:
+        unused = w * 2.0
+
+        def step(carry: Any, entries: Any) -> Any:
+            state, total, count = carry
+            one, other, _ = entries
+            new = np.tanh(w * state + one * other)
+            return (new, total + unused, count + 1), (new, total, new)
+
+        (final, _, _), (seen, _, again) = lax.scan(step, (x[0], w, 0), (x, x, x * 3.0))
+        return final, seen, again
+
+    recorded, read = both(scanned, np.arange(3.0), 0.5)
+    scan, before = loop_of(read, "scan"), loop_of(recorded, "scan")
+    assert (len(before.inputs), len(before.outputs)) == (8, 6)
+    assert scan.params["num_consts"] == 1
+    assert scan.params["num_carry"] == 1
+    assert (len(scan.inputs), len(scan.outputs)) == (3, 2)
+    assert operations(read) == {"slice": 1, "reshape": 1, "scan": 1}
+    assert read.outputs[1] is read.outputs[2]
+    recorded, read = both(fxgrad.grad(lambda x, w: np.sum(scanned(x, w)[1])), np.arange(3.0), 0.5)
+    assert sum(len(equation.inputs) for equation in read.equations) < sum(
+        len(equation.inputs) for equation in recorded.equations)
+
+
+def test_numbers_stand_in_loops() -> None:
+    def counted(x: Any, k: Any) -> Any:
+        return lax.while_loop(lambda state: state[1] < 5, lambda state: (
+            state[0] * k + state[2], state[1] + 1, state[2] + 1.0), (x, 0, 0.0))[0]
+
+    recorded, read = both(fxgrad.grad(lambda x: counted(x, 0.5)), 2.0)
+    for name in ("while", "sweep"):
+        assert len(loop_of(read, name).inputs) < len(loop_of(recorded, name).inputs), name
+
+    def steps(n: Any, x: Any) -> Any:
+        return lax.fori_loop(0, n, lambda i, state: (state[0] * 0.5, state[1] + i), (x, x))[0]
+
+    for number in (0, 3):
+        both(fxgrad.grad(steps, argnums=1), number, 2.0)
+        assert fxgrad.make_program(steps)(number, 2.0)(number, 2.0) == 2.0 * 0.5 ** number
+
+
+def test_a_value_carried_for_the_condition_alone_stays() -> None:
+    def bounded(x: Any) -> Any:
+        return lax.while_loop(lambda state: state[1] < 5, lambda state: (state[0] * 2.0, state[1] + 1, state[2] - x),
+                              (x, 0, x))[0]
+
+    recorded, read = both(bounded, 1.5)
+    assert len(loop_of(recorded, "while").outputs) == 3
+    assert len(loop_of(read, "while").outputs) == 2
+    assert loop_of(read, "while").params["num_body_consts"] == 0
+
+
+def test_effects_in_loops_keep_what_they_need(capsys: Any) -> None:
+    def loud(x: Any) -> Any:
+        def step(carry: Any, entry: Any) -> Any:
+            value, count = carry
+            fxgrad.debug.print("{}", count)
+            return (value + entry, count + 1), None
+
+        return lax.scan(step, (0.0, 0), x)[0][0]
+
+    read = fxgrad.make_program(loud)(np.ones(2))
+    assert len(loop_of(read, "scan").outputs) == 2
+    read(np.ones(2))
+    assert capsys.readouterr().out == "0\n1\n"
+
+
+def test_numbers_stand_in_solvers() -> None:
+    def root(a: Any) -> Any:
+        return lax.custom_root(lambda x: x * x - a, 1.0, lambda f, x: x - f(x) / (2.0 * x), lambda g, y: y / g(1.0))
+
+    recorded, read = both(fxgrad.grad(root), 2.0)
+    for name in ("custom_root", "custom_linear_solve"):
+        assert len(loop_of(read, name).inputs) < len(loop_of(recorded, name).inputs), name
+    both(fxgrad.grad(fxgrad.grad(root)), 2.0)
+    both(fxgrad.vmap(fxgrad.grad(root)), np.array([2.0, 3.0]))
+
+
 def test_effects_stay_and_keep_their_order() -> None:
     def loud(x: Any) -> Any:
         fxgrad.debug.print("first {}", x)

@@ -276,6 +276,11 @@ def layouts(primitive: Primitive) -> Iterator[tuple[dict[str, Any], list[Operand
     """The samples, with literals for whole scalars, and with an operand made by what the rewrites look for."""
     for sample in samples_of(primitive):
         avals = [Aval(arg.shape, arg.dtype) for arg in sample.args()]
+        if runs_long(primitive, sample):
+            few = [Made([aval]) if aval.shape or aval.dtype.kind not in "iu" else Literal(arg, aval)
+                   for aval, arg in zip(avals, sample.args(), strict=True)]
+            yield sample.params, few
+            continue
         yield sample.params, [Made([aval]) for aval in avals]
         yield sample.params, [Made([aval]) if aval.shape or aval.dtype.kind not in "iu" else
                               Literal(1, aval) for aval in avals]
@@ -285,6 +290,12 @@ def layouts(primitive: Primitive) -> Iterator[tuple[dict[str, Any], list[Operand
                 aval = gives(maker, made.avals, inner.params)
                 if aval is not None and avals and gives(primitive, [aval, *avals[1:]], sample.params) is not None:
                     yield sample.params, [made, *(Made([other]) for other in avals[1:])]
+
+
+def runs_long(primitive: Primitive, sample: Any) -> bool:
+    """Whether it is a loop whose number of steps the values decide, which must not be any number then."""
+    regions = () if primitive.regions is None else primitive.regions([None] * len(sample.specs), **sample.params)
+    return any(region.times is None and region.role != "branch" for region in regions)
 
 
 @pytest.mark.slow

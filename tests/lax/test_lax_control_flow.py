@@ -337,7 +337,7 @@ def test_what_is_passed_on_is_the_same_for_all_lanes(function: Any) -> None:
 
 def test_zeros_are_not_propagated_through_counters() -> None:
     tangent = fxgrad.make_program(lambda x: fxgrad.jvp(lambda x: lax.fori_loop(0, 3, lambda i, c: c * 2.0, x),
-                                                       (x,), (x,)))(1.0)
+                                                       (x,), (x,)), as_recorded=True)(1.0)
     scan = next(equation for equation in tangent.equations if equation.primitive.name == "scan")
     assert len(scan.outputs) == 3  # the counter, the value, the value's tangent
     assert jnp.ndim(tangent(1.0)[0]) == 0

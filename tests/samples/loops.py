@@ -67,6 +67,10 @@ def scans() -> list[Sample]:
                 Draw(shape, dtype), Draw(shape, dtype), Draw((length, *shape), dtype), without=without(dtype),
                 slow=unroll == 2, params={"program": body, "length": length, "reverse": reverse, "unroll": unroll,
                                           "num_consts": 1, "num_carry": 1}))
+    one = aval((2,), "float64")  # with a constant that the body does not use
+    samples.append(Sample(*[Draw((2,), "float64") for _ in range(3)], Draw((3, 2), "float64"), without={}, params={
+        "program": program(lambda unused, w, h, x: [mul(w, h), mul(h, x)], one, one, one, one), "length": 3,
+        "reverse": False, "unroll": 1, "num_consts": 2, "num_carry": 1}))
     return samples
 
 
@@ -78,6 +82,9 @@ def fors() -> list[Sample]:
         samples += [Sample(np.array(count, INDEX), *[Draw(shape, dtype) for _ in range(3)],
                            params={"program": body, "num_consts": 1}, without=without(dtype), slow=count == 0)
                     for count in (3, 0)]
+    one = aval((2,), "float64")
+    samples.append(Sample(np.array(2, INDEX), *[Draw((2,), "float64") for _ in range(3)], without={}, params={
+        "program": program(lambda unused, w, x: [mul(sin(x), w)], one, one, one), "num_consts": 2}))
     return samples
 
 
@@ -96,6 +103,12 @@ def whiles() -> list[Sample]:
         "condition": program(lambda x: [lt(reduce_max(x, (0,)), scalar_like(5, x))], one),
         "body": program(lambda x: [add(mul(x, x), scalar_like(1, x))], one),
         "num_condition_consts": 0, "num_body_consts": 0}))
+    counter = Aval((), INDEX)
+    samples.append(Sample(
+        np.array(3, INDEX), Draw((2,), "float64"), np.array(0, INDEX), Draw((2,), "float64"), without={}, params={
+            "condition": program(lambda limit, number, x: [lt(number, limit)], counter, counter, one),
+            "body": program(lambda unused, number, x: [add(number, scalar_like(1, number)), sin(x)], one, counter, one),
+            "num_condition_consts": 1, "num_body_consts": 1}))
     return samples
 
 
@@ -108,6 +121,10 @@ def sweeps() -> list[Sample]:
         samples += [Sample(
             np.array(count, INDEX), *[Draw(shape, dtype) for _ in range(4)], without=without(dtype), slow=count == 0,
             params={"step": step, "back": back, "num_step_consts": 1, "num_back_consts": 1}) for count in (3, 0)]
+    one = aval((2,), "float64")
+    samples.append(Sample(np.array(2, INDEX), *[Draw((2,), "float64") for _ in range(4)], without={}, params={
+        "step": program(lambda unused, x: [sin(x)], one, one), "num_step_consts": 1, "num_back_consts": 1,
+        "back": program(lambda w, x, carry: [mul(mul(x, carry), w)], one, one, one)}))
     return samples
 
 
@@ -123,6 +140,9 @@ def solves() -> list[Sample]:
                   "second": "the constants of the solver, which have no derivative, would move as well"}
         samples.append(Sample(d, d, d, d, Draw(shape, dtype), without=without(dtype) | reason, params={
             "programs": (times, over, times, over), "counts": (1, 1, 1, 1)}))
+    wider = program(lambda unused, d, x: [mul(d, x)], one, one, one)
+    samples.append(Sample(d, d, d, d, d, Draw(shape, dtype), without=without(dtype) | reason, params={
+        "programs": (wider, over, times, over), "counts": (2, 1, 1, 1)}))
     return samples
 
 
@@ -140,6 +160,9 @@ def roots() -> list[Sample]:
                   "second": "the constants of the solver, which have no derivative, would move as well"}
         samples.append(Sample(*[Draw(shape, dtype) for _ in range(3)], without=without(dtype) | reason, params={
             "programs": (solver, function, tangent, tangent), "counts": (1, 1, 0, 0)}))
+    wider = program(lambda unused, a, x: [add(x, sub(a, x))], one, one, one)
+    samples.append(Sample(*[Draw(shape, dtype) for _ in range(4)], without=without(dtype) | reason, params={
+        "programs": (wider, function, tangent, tangent), "counts": (2, 1, 0, 0)}))
     return samples
 
 
