@@ -34,7 +34,7 @@ LAYERS = [
     ["checkpoint_policies", "debug", "show", "interop", "testing"],
     ["api", "custom_batching", "custom_derivatives"],
     ["graphs", "granularity"],
-    ["explorer"],
+    ["pictures", "explorer"],
     ["__init__", "__main__", "cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -44,7 +44,7 @@ MAY_IMPORT_JAX = ["dtypes", "tree", "tree_util",
                   "core.avals", "ops.xla_kernels", "executors", "frontend", "interop", "numpy", "testing", "api"]
 
 # Slow to import or not always there, so imported where they are used.
-MAY_HIDE = {"rich", "matplotlib", "graphviz", "networkx", "IPython", "scipy", "torch", "autograd"}
+MAY_HIDE = {"rich", "matplotlib", "graphlay", "graphviz", "networkx", "IPython", "scipy", "torch", "autograd"}
 
 FILE_LIMIT = 420
 FUNCTION_LIMIT = 44  # lines, without the docstring

@@ -1,0 +1,202 @@
+"""`draw`: the picture of a function, a program or a graph, and the object that it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path as File
+from typing import Any, Literal
+
+from fxgrad.api.arguments import transformation
+from fxgrad.core.program import Program
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.graphs.graph import Graph
+from fxgrad.graphs.graph import graph as graph_of
+from fxgrad.graphs.nodes import Edge, Node
+from fxgrad.graphs.paths import Path
+from fxgrad.graphs.roles import Roles
+from fxgrad.pictures.ascii import ascii_text
+from fxgrad.pictures.dot import dot_text, mermaid_text
+from fxgrad.pictures.html import html_text
+from fxgrad.pictures.joint import has_backward, with_backward
+from fxgrad.pictures.network import network_view
+from fxgrad.pictures.picture import Picture
+from fxgrad.pictures.svg import svg_text
+from fxgrad.pictures.theme import Theme, painted
+from fxgrad.pictures.views import Wishes, bipartite, marks, op_view, value_view
+from fxgrad.pictures.words import listed
+
+View = Literal["bipartite", "value", "op", "network"]
+Show = Literal["forward", "backward", "joint"]
+Style = Literal["ascii", "svg", "dot", "mermaid", "html"]
+
+VIEWS = {"bipartite": bipartite, "value": value_view, "op": op_view, "network": network_view}
+SHOWS = ("forward", "backward", "joint")
+STYLES = {"ascii": lambda picture, _: ascii_text(picture), "svg": svg_text, "dot": dot_text,
+          "mermaid": mermaid_text, "html": html_text}
+ENDINGS = {".svg": "svg", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid", ".html": "html",
+           ".htm": "html", ".txt": "ascii"}
+
+
+class Drawing:
+    r"""A picture in one style: `print` and `str` give its text, notebooks show it, `save` writes it.
+
+    `picture` has the boxes and lines, without places on the page. In notebooks it is shown as SVG, where that can be.
+
+    >>> import fxgrad
+    >>> print(fxgrad.draw(lambda x, y, w: (x + y) * w)(2.0, 3.0, 4.0))
+    x   y
+     \ /
+     [+]
+      |
+    [x+y]   w
+       \   /
+        \ /
+        [*]
+         |
+         b
+    """
+
+    def __init__(self, make: Callable[[str], Picture], style: str, theme: Theme | None) -> None:
+        self._make, self.style, self._theme = make, style, theme
+        self.picture = make(style)
+
+    def text(self, style: str | None = None) -> str:
+        """The picture in a style, by default its own.
+
+        Raises `ArgumentError` for a style that there is not; `UnsupportedError` for SVG and HTML without graphlay.
+        """
+        chosen: str = _one_of("style", style or self.style, STYLES)
+        picture = self.picture if chosen == self.style else self._make(chosen)
+        return STYLES[chosen](picture, self._theme)
+
+    def save(self, path: str | File) -> None:
+        """Writes the picture to a file, in the style of its ending: .svg, .html, .dot, .mmd, .txt.
+
+        Raises `ArgumentError` for other endings; as `text` does.
+        """
+        file = File(path)
+        if file.suffix not in ENDINGS:
+            raise ArgumentError(at_user_line(
+                f"draw: a file that ends with {file.suffix!r} is none of a picture; "
+                f"save it as {listed([*ENDINGS], str)}"))
+        file.write_text(self.text(ENDINGS[file.suffix]) + ("\n" if ENDINGS[file.suffix] == "ascii" else ""),
+                        encoding="utf-8")
+
+    def __str__(self) -> str:
+        return self.text()
+
+    __repr__ = __str__
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        """What notebooks show: SVG if it was not asked for as text, else the text itself."""
+        try:
+            return {"image/svg+xml": self.text("svg"), "text/plain": self.text("ascii")}
+        except UnsupportedError:
+            return {"text/plain": self.text("ascii")}
+
+    def _repr_svg_(self) -> str:
+        return self.text("svg")
+
+    def _repr_html_(self) -> str:
+        return self.text("svg")
+
+
+def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite", show: Show = "forward",
+         style: Style = "ascii", roles: Roles | None = None, argnums: int | Sequence[int] | None = None,
+         types: bool = True, values: bool = False, derivatives: bool = False,
+         expand: bool | str | Collection[str] | None = None, highlight: Any = None, theme: Theme | None = None) -> Any:
+    r"""The picture of a program or a graph; of a function, the function that traces it and returns the picture.
+
+    | `view` | boxes are | lines are |
+    |---|---|---|
+    | "bipartite" | values and operations | what goes into an operation, and what comes out |
+    | "value" | values | operations |
+    | "op" | operations, between leaves and results | values |
+    | "network" | layers | what flows between them |
+
+    With `show="joint"` the backward pass stands beside the forward one, each gradient beside its value, and with
+    "backward" alone. `style` is "ascii", "svg", "dot", "mermaid" or "html". `roles` and `argnums` say which arguments
+    are parameters, as for `fxgrad.graph`; gradients are drawn of those. `types` and `values` stand below names,
+    `derivatives` (the local ones) at lines. `expand` are names of the operations and layers that are opened: True for
+    all, False for none, by default loops and branches. `highlight` is a node, a path of `fxgrad.paths`, or several,
+    nodes by name. `theme` changes colours by role, {"input": "#cfe8ff"}.
+
+    Raises `ArgumentError` for a view, style, show, role or node that there is not, and for values of a graph that has
+    none; `UnsupportedError` for SVG and HTML where graphlay is not installed (`pip install 'fxgrad[draw]'`).
+
+    >>> import fxgrad
+    >>> print(fxgrad.draw(lambda w, x: w * x, view="value")(2.0, 3.0))
+    w   x
+    |   |
+    *   *
+     \ /
+    [w*x]
+    """
+    chosen = _one_of("view", view, VIEWS)
+    _one_of("show", show, SHOWS)
+    _one_of("style", style, STYLES)
+    painted(theme)
+    wishes = Wishes(types, values, derivatives, (expand,) if isinstance(expand, str) else expand)
+
+    def drawn(graph: Graph) -> Drawing:
+        if (values or derivatives) and not graph.has_values:
+            raise ArgumentError(at_user_line(
+                f"draw: {'values' if values else 'derivatives'}=True needs the numbers of {graph!r}, which was made of "
+                "a program, or of shapes alone. Write fxgrad.draw(f, ...)(*arrays), or fxgrad.draw(graph.with_values("
+                "*arrays), ...)"))
+        return Drawing(lambda wanted: _picture(graph, chosen, show, wanted, wishes, highlight), style, theme)
+
+    if isinstance(fun, Graph | Program):
+        if isinstance(fun, Program):
+            return drawn(graph_of(fun, argnums, roles=roles))
+        leaves = [node.value for node in fun.inputs] if fun.has_values else None
+        return drawn(Graph(fun.program, roles, leaves=leaves) if roles else fun)
+
+    @transformation("draw", fun)
+    def traced(*args: Any, **kwargs: Any) -> Drawing:
+        return drawn(graph_of(fun, argnums, roles=roles)(*args, **kwargs))
+
+    return traced
+
+
+def _one_of(name: str, value: Any, known: Iterable[str]) -> Any:
+    if value not in known:
+        raise ArgumentError(at_user_line(
+            f"draw: there is no {name} {value!r}; take {name}={listed([*known])}"))
+    return value
+
+
+def _picture(graph: Graph, view: str, show: str, style: str, wishes: Wishes, highlight: Any) -> Picture:
+    """The picture in words, as the style wants it: text has regions beside the picture, not in it."""
+    if style == "ascii" and wishes.expand is None and view != "network":
+        wishes = wishes._replace(inset=True)
+    if show == "forward" and not has_backward(graph):
+        nodes, edges = marks(graph, highlight)
+        return VIEWS[view](graph, wishes._replace(marked=nodes, path=edges))
+    if wishes.expand is None and view != "network":  # two passes are enough for one picture
+        wishes = wishes._replace(expand=False)
+    both = with_backward(graph)
+    nodes, edges = _marks_in(both.graph, graph, highlight)
+    picture = VIEWS[view](both.graph, wishes._replace(
+        marked=nodes, path=edges, backward=both.backward, twins=both.twins, names=both.names))
+    return picture if show == "joint" else _part(picture, show)
+
+
+def _marks_in(both: Graph, graph: Graph, highlight: Any) -> tuple[frozenset[Node], frozenset[Edge]]:
+    """What to highlight in the graph of both passes: what is of the forward graph is found again by its name."""
+    if highlight is None or both is graph:
+        return marks(both, highlight)
+    items = [highlight] if isinstance(highlight, str | Node | Path) else [*highlight]
+    nodes = [node for item in items for node in (item.nodes if isinstance(item, Path) else [item])]
+    return marks(both, [node.name if isinstance(node, Node) and node.graph is graph else node for node in nodes])
+
+
+def _part(picture: Picture, show: str) -> Picture:
+    """One pass of a picture of both; what the backward pass takes from the forward one is its leaves."""
+    kept = {box.key for box in picture.boxes if box.part == show}
+    lines = [line for line in picture.lines if line.target in kept]
+    kept.update(line.source for line in lines)
+    if show == "backward":  # values that are kept, and nothing of how they were made
+        lines = [line for line in lines if line.kind in ("gradient", "saved")]
+    boxes = [box._replace(twin="" if box.twin not in kept else box.twin) for box in picture.boxes if box.key in kept]
+    return picture._replace(boxes=tuple(boxes), lines=tuple(lines))

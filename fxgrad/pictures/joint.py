@@ -1,0 +1,180 @@
+"""Forward and backward in one graph: the program with its pullback, and which gradient belongs to which value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.core.avals import struct_of
+from fxgrad.core.program import Program, Signature
+from fxgrad.core.symbolic import Zero
+from fxgrad.derivation.derive import derive
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.frontend.calling import program_of_call
+from fxgrad.graphs.graph import Graph
+from fxgrad.graphs.nodes import Node, Operation
+from fxgrad.pictures.words import is_expression, value_label
+from fxgrad.tracing.apply import apply_program
+from fxgrad.transforms.forward import has_tangent
+from fxgrad.transforms.joint import joint
+
+
+class Both(NamedTuple):
+    """A graph of both passes: what is of the backward one, and the forward item that each of it belongs to.
+
+    `names` are those of gradients: `d_x, d_y` of one that is both.
+    """
+
+    graph: Graph
+    backward: frozenset[Node | Operation]
+    twins: Mapping[Node | Operation, Node | Operation]
+    names: Mapping[Node, str]
+
+
+def with_backward(graph: Graph) -> Both:
+    """The graph with its backward pass: as it is if it has one, else with that of its program.
+
+    Gradients are those of the parameters, or of all floating-point arguments where none is a parameter. Raises
+    `ArgumentError` if there are none.
+    """
+    return linked(graph, {}) if has_backward(graph) else linked(*_derived(graph))
+
+
+def has_backward(graph: Graph) -> bool:
+    """Whether a graph is a gradient's, which tells what of it is the backward pass."""
+    return any(operation.part == "backward" for operation in graph.operations)
+
+
+def _derived(graph: Graph) -> tuple[Graph, dict[Node, list[Node]]]:
+    """The graph of a program and its pullback, whose further arguments are the gradients in the results.
+
+    And the arguments that each of its further results is the gradient in.
+    """
+    program = graph.program
+    wrt = _wrt(graph)
+    results = [node for node in graph.outputs if has_tangent(node.aval)]
+    if not any(wrt) or not results:
+        raise ArgumentError(at_user_line(
+            f"draw: show='joint' needs an argument and a result with derivatives, and {graph.title or 'the program'} "
+            f"takes {', '.join(f'{node.name}: {node.aval}' for node in graph.inputs) or 'nothing'} and returns "
+            f"{', '.join(str(node.aval) for node in graph.outputs) or 'nothing'}; draw it with show='forward'"))
+    made = _joint_program(program, wrt)
+    names = [node.name for node in graph.inputs]
+    taken = {*names}
+    for node in results:
+        name = f"d_{node.name if node.is_named else 'out'}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        names.append(name)
+    signature = Signature(graph.title, tuple(names), None, None)
+    leaves = None
+    if graph.has_values:
+        given = [node.value for node in graph.inputs]
+        leaves = [*given, *(np.ones(node.shape, node.dtype)[()] for node in results)]
+    roles = {node.name: node.role for node in graph.inputs}
+    both = Graph(made.replace(signature=signature), {}, leaves=leaves)
+    for node in both.inputs:
+        node.role = roles.get(node.name, "gradient")
+    found: dict[Node, list[Node]] = {}
+    moving = [node for node, moves in zip(both.inputs, wrt[program.captured:], strict=False) if moves]
+    for node, gradient in zip(moving, both.outputs[len(graph.outputs):], strict=True):
+        found.setdefault(gradient, []).append(node)
+    return both, found
+
+
+def _wrt(graph: Graph) -> tuple[bool, ...]:
+    """Which inputs of the program gradients are drawn of, the captured ones first."""
+    chosen = any(node.role == "parameter" for node in graph.inputs)
+    return (*[False] * graph.program.captured, *[
+        has_tangent(node.aval) and (not chosen or node.role == "parameter") for node in graph.inputs])
+
+
+def _joint_program(program: Program, wrt: tuple[bool, ...]) -> Program:
+    count = len(program.inputs)
+    moving = [has_tangent(atom.aval) for atom in program.outputs]
+    avals = [*program.in_avals, *(aval for aval, moves in zip(program.out_avals, moving, strict=True) if moves)]
+
+    def build(*given: Any) -> tuple[list[Any], None]:
+        arriving = iter(given[count:])
+        cotangents = [next(arriving) if moves else Zero(atom.aval)
+                      for moves, atom in zip(moving, program.outputs, strict=True)]
+        outputs, gradients = joint(program, given[:count], cotangents, wrt)
+        return [*outputs, *gradients], None
+
+    def together(*given: Any) -> Sequence[Any]:
+        derived = derive(program, ("with its pullback", wrt), build, avals)
+        return apply_program(derived.program, [*derived.captured, *program.constants, *given])
+
+    structs = tuple([struct_of(aval) for aval in avals[program.captured:]])
+    return program_of_call("draw", together, structs, {})
+
+
+def linked(graph: Graph, gradients: Mapping[Node, Sequence[Node]]) -> Both:
+    """What of a gradient's graph is the backward pass, and what each of it belongs to, as far as `gradients` say it.
+
+    An operation belongs to that which the same place of the user's code recorded, or if that is gone, since it became
+    a part of another, the same line; a gradient to the value that it is of, or to the result of the operation that its
+    own belongs to.
+    """
+    backward: set[Node | Operation] = set()
+    for operation in graph.operations:
+        if operation.part == "backward":
+            backward.add(operation)
+            backward.update(operation.outputs)
+    backward.update(node for node in graph.nodes if node.producer is None and (
+        node.role == "gradient" or (node.is_number and node.uses and all(
+            edge.operation in backward for edge in node.uses))))
+    forward = [operation for operation in graph.operations if operation not in backward]
+    places: dict[tuple[int, int, str], Operation] = {}
+    for operation in forward:
+        for place in _places(operation):
+            places.setdefault(place, operation)
+    twins: dict[Node | Operation, Node | Operation] = {}
+    for operation in graph.operations:
+        if operation in backward:
+            twin = next((places[place] for place in _places(operation) if place in places), None)
+            if twin is not None:
+                twins[operation] = twin
+    links = {**graph.gradient_links(), **{node: values[0] for node, values in gradients.items()}}
+    for node in graph.nodes:
+        if node in backward and not node.is_number:
+            value = links.get(node) or _made_beside(node, twins) or _named_result(graph, node)
+            if value is not None and value not in backward:
+                twins[node] = value
+    names = _letters(links, backward)
+    names |= {node: ", ".join(f"d_{value.name}" for value in values) for node, values in gradients.items()
+              if len(values) > 1 and node in backward}
+    return Both(graph, frozenset(backward), twins, names)
+
+
+def _places(operation: Operation) -> list[tuple[int, int, str]]:
+    """Where an operation was recorded: the instruction, and the line."""
+    source = operation.source
+    return [] if source is None else [(id(source.code), source.instruction, "instruction"),
+                                      (id(source.code), source.line, "line")]
+
+
+def _letters(links: Mapping[Node, Node], backward: set[Node | Operation]) -> dict[Node, str]:
+    """`d_b` of the gradient of a value without a name that stands in the picture as b, if it is the only one."""
+    shares = [*links.values()]
+    found = {}
+    for node, primal in links.items():
+        if node in backward and not node.is_named and not primal.is_named and shares.count(primal) == 1:
+            label = value_label(primal)
+            found[node] = f"d({label})" if is_expression(primal) else f"d_{label}"
+    return found
+
+
+def _made_beside(node: Node, twins: Mapping[Any, Any]) -> Node | None:
+    """The result of the operation that the maker of a gradient belongs to."""
+    twin = twins.get(node.producer)
+    return None if twin is None else twin.outputs[0]
+
+
+def _named_result(graph: Graph, node: Node) -> Node | None:
+    """The result that a gradient, given as an argument, is of: it is called so."""
+    return next((each for each in graph.outputs if node.producer is None and f"d_{each.name}" == node.name), None) or (
+        graph.outputs[0] if node.producer is None and node.role == "gradient" else None)

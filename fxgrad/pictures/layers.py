@@ -1,0 +1,228 @@
+"""Layers for pictures made of characters: who stands in which row, in which order, and at which column."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+Arc = tuple[str, str]
+GAP = 3
+"""Columns between boxes."""
+SWEEPS = 12
+MOST_TRANSPOSED = 400
+"""Boxes and rails up to which neighbours are exchanged in search of fewer crossings."""
+
+
+class Layers:
+    """Rows of boxes and of rails, which are the places where lines from above pass through a row.
+
+    A rail is called by the box that it comes from and its row; `down` and `up` are the neighbours in the row below and
+    above, `columns` the places of the middles.
+    """
+
+    def __init__(self, rows: list[list[str]], down: dict[str, list[str]]) -> None:
+        self.rows, self.down = rows, down
+        self.columns: dict[str, int] = {}
+        self.up: dict[str, list[str]] = {name: [] for row in rows for name in row}
+        for name, below in down.items():
+            for other in below:
+                self.up[other].append(name)
+
+
+def layered(names: Sequence[str], arcs: Sequence[Arc], widths: Mapping[str, int], step: int = 1) -> Layers:
+    """The layers of an acyclic graph, in order and placed; an arc goes from the box above to the box below.
+
+    The middles of boxes stand at multiples of `step`. Names have no spaces, which those of rails have.
+
+    >>> found = layered(["x", "y", "add"], [("x", "add"), ("y", "add")], {"x": 1, "y": 1, "add": 3})
+    >>> found.rows, found.columns
+    ([['x', 'y'], ['add']], {'x': 0, 'y': 4, 'add': 2})
+    """
+    layers = _with_rails(names, arcs, ranked(names, arcs))
+    _order(layers)
+    _place(layers, widths, step)
+    return layers
+
+
+def ranked(names: Sequence[str], arcs: Sequence[Arc]) -> dict[str, int]:
+    """The row of each box: as high as can be, but what depends on no other part stands just above its first use."""
+    above: dict[str, list[str]] = {name: [] for name in names}
+    below: dict[str, list[str]] = {name: [] for name in names}
+    for first, second in arcs:
+        above[second].append(first)
+        below[first].append(second)
+    ranks: dict[str, int] = {}
+    missing = {name: len(above[name]) for name in names}
+    ready = [name for name in names if not missing[name]]
+    for name in ready:
+        ranks[name] = 1 + max([ranks[other] for other in above[name]], default=-1)
+        for other in below[name]:
+            missing[other] -= 1
+            if not missing[other]:
+                ready.append(other)
+    loose = set()
+    for name in ready:
+        if all(other in loose and len(below[other]) == 1 for other in above[name]):
+            loose.add(name)
+    for name in reversed(ready):
+        if name in loose and below[name]:
+            ranks[name] = min(ranks[other] for other in below[name]) - 1
+    return ranks
+
+
+def _with_rails(names: Sequence[str], arcs: Sequence[Arc], ranks: Mapping[str, int]) -> Layers:
+    """The rows, with a rail in each row that lines from a box pass through; all lines from a box share its rail."""
+    rows: list[list[str]] = [[] for _ in range(1 + max(ranks.values(), default=-1))]
+    for name in names:
+        rows[ranks[name]].append(name)
+    down: dict[str, list[str]] = {}
+    rails: dict[tuple[str, int], str] = {}
+    for first, second in arcs:
+        at = first
+        for row in range(ranks[first] + 1, ranks[second]):
+            rail = rails.get((first, row))
+            if rail is None:
+                rail = rails[first, row] = f"{first} {row}"
+                rows[row].append(rail)
+                down.setdefault(at, []).append(rail)
+            at = rail
+        down.setdefault(at, []).append(second)
+    return Layers(rows, down)
+
+
+# --- order ------------------------------------------------------------------------------------------------------
+
+
+def _order(layers: Layers) -> None:
+    """Orders the rows so that few lines cross: by the mean place of neighbours, then by exchanging neighbours."""
+    _first_order(layers)
+    best, fewest = [[*row] for row in layers.rows], _crossings(layers)
+    for sweep in range(SWEEPS):
+        if not fewest:
+            break
+        downwards = sweep % 2 == 0
+        beside = layers.up if downwards else layers.down
+        rows = layers.rows[1:] if downwards else layers.rows[-2::-1]
+        for row in rows:
+            _sort(layers, row, beside)
+        if len(layers.up) <= MOST_TRANSPOSED:
+            _transpose(layers)
+        found = _crossings(layers)
+        if found < fewest:
+            best, fewest = [[*row] for row in layers.rows], found
+    layers.rows[:] = best
+
+
+def _first_order(layers: Layers) -> None:
+    """As a walk from the last boxes upwards meets them, operand after operand."""
+    met: dict[str, int] = {}
+    stack = [name for row in layers.rows for name in reversed(row) if name not in layers.down]
+    while stack:
+        name = stack.pop()
+        if name not in met:
+            met[name] = len(met)
+            stack.extend(reversed(layers.up[name]))
+    for row in layers.rows:
+        row.sort(key=lambda name: met.get(name, len(met)))
+
+
+def _sort(layers: Layers, row: list[str], beside: Mapping[str, list[str]]) -> None:
+    places = {name: place for each in layers.rows for place, name in enumerate(each)}
+
+    def wanted(name: str) -> float:
+        near = beside.get(name)
+        return sum(places[other] for other in near) / len(near) if near else places[name]
+
+    row.sort(key=wanted)
+
+
+def _crossings(layers: Layers) -> int:
+    return sum(_crossings_below(layers, number) for number in range(len(layers.rows) - 1))
+
+
+def _crossings_below(layers: Layers, number: int) -> int:
+    if not 0 <= number < len(layers.rows) - 1:
+        return 0
+    places = {name: place for place, name in enumerate(layers.rows[number + 1])}
+    ends = [sorted(places[other] for other in layers.down.get(name, ())) for name in layers.rows[number]]
+    flat = [*itertools.chain.from_iterable(ends)]
+    return sum(1 for index, place in enumerate(flat) for other in flat[index + 1:] if other < place)
+
+
+def _transpose(layers: Layers) -> None:
+    """Exchanges neighbours in a row as long as that takes crossings away."""
+    for number, row in enumerate(layers.rows):
+        for index in range(len(row) - 1):
+            before = _crossings_below(layers, number - 1) + _crossings_below(layers, number)
+            row[index], row[index + 1] = row[index + 1], row[index]
+            if _crossings_below(layers, number - 1) + _crossings_below(layers, number) >= before:
+                row[index], row[index + 1] = row[index + 1], row[index]
+
+
+# --- columns ----------------------------------------------------------------------------------------------------
+
+
+def _place(layers: Layers, widths: Mapping[str, int], step: int) -> None:
+    """Gives each box and rail the column of its middle, a multiple of `step`: as near its neighbours as has room.
+
+    Of steps of four, rows stand in turns between the columns of those above.
+    """
+    columns = layers.columns
+    for row in layers.rows:
+        at = 0.0
+        for name in row:
+            columns[name] = round(at + widths.get(name, 1) / 2)
+            at += widths.get(name, 1) + GAP
+    for sweep in range(SWEEPS + 1):  # the last goes down, so that boxes stand below what they are computed from
+        downwards = sweep % 2 == 0
+        for row in layers.rows if downwards else layers.rows[::-1]:
+            _move(layers, row, [_wanted(layers, name, downwards) for name in row], widths, step)
+    for row in layers.rows[::-1]:  # at last chains become straight, as far as there is room
+        _move(layers, row, [_straight(layers, name) for name in row], widths, step)
+    left = min((columns[name] - widths.get(name, 1) // 2 for name in columns), default=0)
+    for name in columns:
+        columns[name] -= left - left % step
+
+
+LIGHT, HEAVY = 0.01, 4.0
+STAGGERED = 4
+
+
+def _wanted(layers: Layers, name: str, downwards: bool) -> tuple[float, float]:
+    """The middle of the neighbours above, or below, and how much that counts.
+
+    Where there are none a box gives way, and stays near those of the other side. A rail is to be straight.
+    """
+    near = (layers.up[name], layers.down.get(name, ()))
+    chosen = near[not downwards]
+    weight = HEAVY if " " in name else 1.0
+    if not chosen:
+        chosen, weight = near[downwards], LIGHT
+    return sum(layers.columns[other] for other in chosen) / len(chosen) if chosen else layers.columns[name], weight
+
+
+def _straight(layers: Layers, name: str) -> tuple[float, float]:
+    """The place of the only neighbour below, if a box is that one's only neighbour above; else its own place."""
+    below = layers.down.get(name, ())
+    if len(below) == 1 and len(layers.up[below[0]]) == 1:
+        return layers.columns[below[0]], 1.0
+    return layers.columns[name], HEAVY
+
+
+def _move(layers: Layers, row: list[str], wanted: Sequence[tuple[float, float]], widths: Mapping[str, int], step: int,
+          ) -> None:
+    """Places a row as near to `wanted` as leaves room between neighbours: blocks that meet are moved together."""
+    unit = max(step, 2)
+    shift = 2 * (layers.rows.index(row) % 2) if step == STAGGERED else 0
+    offsets = [0]
+    for first, second in itertools.pairwise(row):
+        gap = (widths.get(first, 1) + widths.get(second, 1)) / 2 + GAP
+        offsets.append(offsets[-1] + unit * -int(-gap // unit))  # even, so that there is a middle between them
+    blocks: list[tuple[float, float, int]] = []  # the mean of what is wanted, its weight, and how many
+    for (column, weight), offset in zip(wanted, offsets, strict=False):
+        blocks.append((column - offset, weight, 1))
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            (mean, light, few), (before, heavy, many) = blocks.pop(), blocks.pop()
+            blocks.append(((before * heavy + mean * light) / (heavy + light), heavy + light, many + few))
+    starts = [step * round((mean - shift) / step) + shift for mean, _, count in blocks for _ in range(count)]
+    layers.columns.update((name, start + offset) for name, start, offset in zip(row, starts, offsets, strict=False))
