@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -77,13 +77,28 @@ class Aval:
                     self.weak and dtype is None)
 
 
-class Literal:
-    """A scalar constant that is part of a program's identity, made by rules (not by user code)."""
+class Folded(NamedTuple):
+    """How a number was computed that a program has in the place of an operation on numbers.
 
-    __slots__ = ("_hash", "_key", "aval", "value")
+    `source` is the place in the user's code, as equations have it, or the name of the function that was called there.
+    """
+
+    operation: str
+    operands: tuple[Literal, ...]
+    source: Any
+
+
+class Literal:
+    """A scalar constant that is part of a program's identity, made by rules (not by user code).
+
+    `made_of`, which is no part of it, says of some how they were computed; it is set for those alone.
+    """
+
+    __slots__ = ("_hash", "_key", "aval", "made_of", "value")
 
     value: np.generic
     aval: Aval
+    made_of: Folded
 
     def __init__(self, value: Any, aval: Aval) -> None:
         self.value = np.asarray(value).astype(aval.dtype).reshape(-1)[0]
@@ -98,7 +113,9 @@ class Literal:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Literal, (self.value, self.aval)
+        made_of = getattr(self, "made_of", None)
+        kept = {"made_of": made_of} if made_of is not None and isinstance(made_of.source, str) else None
+        return Literal, (self.value, self.aval), kept and (None, kept)
 
     def __repr__(self) -> str:
         return f"{self.value!s}:{self.aval}"

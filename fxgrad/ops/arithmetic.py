@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.avals import Aval, Folded, Literal
 from fxgrad.core.primitive import Primitive
+from fxgrad.core.sources import equation_source
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.rewrites import Definitions, is_literal, rewrites
 from fxgrad.ops.choose import where
@@ -42,7 +43,9 @@ def folded(primitive: Primitive, inputs: list[Any]) -> list[Any] | None:
         return None
     aval = primitive.abstract(*(literal.aval for literal in inputs))[0]
     with np.errstate(all="ignore"):
-        return [Literal(primitive.numpy(*(literal.value for literal in inputs))[0], aval)]
+        result = Literal(primitive.numpy(*(literal.value for literal in inputs))[0], aval)
+    result.made_of = Folded(primitive.name, tuple(inputs), equation_source.get())
+    return [result]
 
 
 def keeps_type(value: Any, other: Any) -> bool:

@@ -333,7 +333,10 @@ def convert(x: Any, dtype: DType, weak: bool = False) -> Any:
         return x
     if type(x) is Literal:
         with np.errstate(all="ignore"):
-            return Literal(_convert_numpy(x.value, dtype=dtype, weak=weak), Aval((), dtype, weak))
+            number = Literal(_convert_numpy(x.value, dtype=dtype, weak=weak), Aval((), dtype, weak))
+            if hasattr(x, "made_of"):
+                number.made_of = x.made_of
+            return number
     return bind(convert_element_type_p, x, dtype=dtype, weak=weak)[0]
 
 

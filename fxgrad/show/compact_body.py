@@ -18,7 +18,7 @@ from fxgrad.show.block_text import BlockText
 from fxgrad.show.blocks import block_of
 from fxgrad.show.forms import Form, Shown, render
 from fxgrad.show.gathers import IMPLIED, Ready, indices_key, short_form
-from fxgrad.show.literals import neighbours, shown_literal
+from fxgrad.show.literals import neighbours, origin_of, shown_literal
 from fxgrad.show.margin import Line
 from fxgrad.show.scope import Scope
 from fxgrad.show.sections import sections
@@ -38,13 +38,17 @@ EXPRESSION_LIMIT = 76
 
 
 class Pending(NamedTuple):
-    """A value that is ready: how it is written, the type of the first variable there, the line of the user's."""
+    """A value that is ready: how it is written, the type of the first variable there, the line of the user's.
+
+    `origins` say where numbers in it come from.
+    """
 
     ready: Ready
     shown: Shown
     first: Aval | None
     line: Line | None
     called: str
+    origins: tuple[str, ...] = ()
 
     @property
     def var(self) -> Var:
@@ -53,14 +57,15 @@ class Pending(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """The lines of one statement, the line of the user's that it comes from, whether it has such a line at all, and the
-    function called there whose operations it shows.
+    """The lines of one statement, the line of the user's that it comes from, whether it has such a line at all, the
+    function called there whose operations it shows, and where numbers in it come from.
     """
 
     lines: list[str]
     line: Line | None = None
     recorded: bool = False
     called: str = ""
+    origins: tuple[str, ...] = ()
 
     def indented(self, by: str) -> Statement:
         """The same further to the right."""
@@ -136,9 +141,11 @@ class Body:
         given = {pending.var: pending for pending in self._take(inside, atoms)}
         first: Aval | None = None
         operands: list[Shown] = []
+        origins = [each for pending in given.values() for each in pending.origins]
         for atom in atoms:
             if isinstance(atom, Literal):
                 operands.append(self._number(atom, form, atoms))
+                origins.append(origin_of(atom, self._writer.margin.called_at))
                 continue
             pending = given.get(atom)
             operands.append(self._scope.shown(atom) if pending is None else pending.shown)
@@ -152,7 +159,7 @@ class Body:
         shown = render(form, operands, self._writer.value)
         var = equation.outputs[0] if equation.outputs else _NOTHING
         ready = Ready(var, form, tuple(operands), tuple([atom.aval for atom in atoms]))
-        return Pending(ready, shown, first, line, self._writer.margin.called(equation))
+        return Pending(ready, shown, first, line, self._writer.margin.called(equation), tuple(filter(None, origins)))
 
     def _indexed(self, gather: Equation, ready: dict[Var, Ready]) -> None:
         """Adds how the indices of a gather were made above; takes away what would be read as an array made before."""
@@ -233,11 +240,12 @@ class Body:
         target = self._scope.target(outputs[0], pending.first) if len(outputs) == 1 else \
             ", ".join(self._scope.bindings(outputs))
         text = f"{target} = {pending.shown.text}" if outputs else pending.shown.text
-        self._statement(text, pending.line, called=pending.called)
+        self._statement(text, pending.line, called=pending.called, origins=pending.origins)
 
-    def _statement(self, text: str, line: Line | None, more: Sequence[Statement] = (), called: str = "") -> None:
+    def _statement(self, text: str, line: Line | None, more: Sequence[Statement] = (), called: str = "",
+                   origins: tuple[str, ...] = ()) -> None:
         lines = wrapped(text, self._writer.width - len(INDENT), 2 * INDENT, text.find(" = ") + 3)
-        self._statements += [Statement(lines, line, True, "" if f"{called}(" in text else called), *more]
+        self._statements += [Statement(lines, line, True, "" if f"{called}(" in text else called, origins), *more]
 
     def _return(self) -> None:
         outputs = self._program.outputs
@@ -247,7 +255,8 @@ class Body:
         texts = [given[atom].shown.text if isinstance(atom, Var) and atom in given else self._alone(atom)
                  for atom in outputs]
         lines = wrapped(f"return {', '.join(texts) or '()'}", self._writer.width - len(INDENT), 2 * INDENT, 7)
-        self._statements.append(Statement(lines, line, bool(given)))
+        origins = tuple([each for pending in given.values() for each in pending.origins])
+        self._statements.append(Statement(lines, line, bool(given), origins=origins))
 
     def _alone(self, atom: Atom) -> str:
         return self._scope.shown(atom).text if isinstance(atom, Var) else shown_literal(atom, None, ()).text

@@ -107,6 +107,8 @@ class CompactWriter:
             elif self.shows_source and statement.recorded and now[0] is None and before[0] is not None:
                 comment = self.margin.comment(None)
                 before = (None, "")
+            if self.shows_source and statement.origins:
+                comment = "; ".join(filter(None, [comment, *dict.fromkeys(statement.origins)]))
             first, *rest = statement.lines
             result += [(INDENT + first, comment), *((INDENT + line, "") for line in rest)]
         return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,3 +77,53 @@ def plain_kind(number: Number) -> str:
     """The kind of a number as it was read; the bits of a NaN are those of a float."""
     return "f" if isinstance(number, NanBits) else number_kind(number)
 
+
+_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_LONGEST = 32
+
+
+def origin_of(literal: Literal, called: Callable[[Any], str]) -> str:
+    """How a number was computed that stands for an operation: `0.01 = 1/100 of mean`; "" if that says nothing.
+
+    `called` gives the function that the user called at a source.
+    """
+    made_of = getattr(literal, "made_of", None)
+    if made_of is None or made_of.operation not in _SYMBOLS:
+        return ""
+    formula = _formula(literal)
+    name = next(filter(None, map(called, _sources(literal))), "")
+    if formula == _number(literal) or len(formula) > _LONGEST:
+        return ""
+    return f"{_number(literal)} = {formula}{name and f' of {name}'}"
+
+
+def _sources(literal: Literal) -> Iterator[Any]:
+    """The places of the operations that a number stands for, the last one first."""
+    made_of = getattr(literal, "made_of", None)
+    if made_of is not None:
+        yield made_of.source
+        for operand in made_of.operands:
+            yield from _sources(operand)
+
+
+def _formula(literal: Literal) -> str:
+    made_of = getattr(literal, "made_of", None)
+    if made_of is None:
+        return _number(literal)
+    if made_of.operation == "mul":
+        kept = [operand for operand in made_of.operands if operand.value != 1]
+        if len(kept) < len(made_of.operands):
+            return "1" if not kept else _formula(kept[0])
+    if made_of.operation not in _SYMBOLS:
+        return f"-{_within(made_of.operands[0])}" if made_of.operation == "neg" else _number(literal)
+    left, right = map(_within, made_of.operands)
+    return f"{left}{_SYMBOLS[made_of.operation]}{right}"
+
+
+def _within(literal: Literal) -> str:
+    formula = _formula(literal)
+    return formula if formula == _number(literal) and not formula.startswith("-") else f"({formula})"
+
+
+def _number(literal: Literal) -> str:
+    return (kind_of(literal.dtype) == "f" and _whole_text(literal.value)) or number_text(literal.value)

@@ -67,6 +67,12 @@ class Margin:
             known = self._called[key] = _called(source.filename, self._sources.span(source))
         return known
 
+    def called_at(self, source: Source | str | None) -> str:
+        """The function that the user called at a source; a text is its name."""
+        if source is None or isinstance(source, str):
+            return source or ""
+        return _called(source.filename, self._sources.span(source))
+
     @property
     def head(self) -> str:
         """The comment of the program's head: the file."""

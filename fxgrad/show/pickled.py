@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.avals import Aval, Folded, Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Signature, Source, Var, inner_first
 from fxgrad.errors import UnsupportedError
+from fxgrad.show.margin import Margin
 from fxgrad.show.names import NAMES, called_name, own_names
 from fxgrad.show.sources import Sources
 from fxgrad.tracing.provenance import CALLED, Called
@@ -90,11 +91,11 @@ def _kept(program: Program, held: dict[int, _Held], sources: Sources, codes: dic
     if any(isinstance(value, Tracer) for value in program.constants):
         raise UnsupportedError("pickle: a constant of the program is a traced array, which has no elements yet. Pickle "
                                "the program outside of the transformation that traces it")
-    names = own_names(program, sources)
+    names, margin = own_names(program, sources), Margin(program, sources)
     numbers = {var: number for number, var in enumerate(_variables(program.inputs, program.equations))}
 
     def atoms(values: Sequence[Atom]) -> list[int | Literal]:
-        return [value if isinstance(value, Literal) else numbers[value] for value in values]
+        return [_told(value, margin) if isinstance(value, Literal) else numbers[value] for value in values]
 
     def place(source: Source | None) -> _KeptSource | None:
         if source is None:
@@ -111,6 +112,17 @@ def _kept(program: Program, held: dict[int, _Held], sources: Sources, codes: dic
     return _Kept(program.in_avals, equations, atoms(program.outputs), program.captured, program.constants,
                  program.signature, {numbers[var]: name for var, name in names.items() if var in numbers},
                  called_name(program))
+
+
+def _told(literal: Literal, margin: Margin) -> Literal:
+    """The number, with the name of the function that it comes from and not the place."""
+    made_of = getattr(literal, "made_of", None)
+    if made_of is None:
+        return literal
+    result = Literal(literal.value, literal.aval)
+    result.made_of = Folded(made_of.operation, tuple([_told(each, margin) for each in made_of.operands]),
+                            margin.called_at(made_of.source))
+    return result
 
 
 def _variables(inputs: Sequence[Var], equations: Sequence[Equation]) -> list[Var]:

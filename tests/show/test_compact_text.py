@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from typing import Any
 
 import numpy as np
@@ -308,3 +309,26 @@ def test_a_range_of_everything_is_not_lost() -> None:
     assert [equation.primitive.name for equation in program.equations] == ["slice", "reshape"] * 3 + ["add"]
     assert equal(parse(program_text(program)), program)
     assert program_text(program).endswith("return x[:][None], x[:][:, None] + x[:][None]")
+
+
+def test_a_number_that_stands_for_operations_says_where_it_comes_from() -> None:
+    def loss(w: Any, x: Any, y: Any) -> Any:
+        error = x @ w - y
+        return fnp.mean(error * error)
+
+    args = np.ones(3), np.ones((100, 3)), np.ones(100)
+    shown = text(fxgrad.grad(loss), *args, source=True)
+    assert f"# {inspect.getsourcelines(loss)[1] + 2}; 0.02 = (1/100)+(1/100) of mean\n" in shown
+    squares = text(fxgrad.grad(lambda w: 0.5 * np.sum(w ** 2) / 100), args[0], source=True)
+    assert "; 0.005 = 0.5*(1/100)" in squares
+    plain = program_text(fxgrad.make_program(lambda w: w * 0.01)(args[0]))
+    assert "=" not in plain.partition("return")[2]
+
+
+def test_numbers_are_equal_however_they_were_computed() -> None:
+    program = fxgrad.make_program(fxgrad.grad(lambda w: fnp.mean(w * 3.0)))(np.ones(4))
+    again = pickle.loads(pickle.dumps(program))
+    assert equal(again, program)
+    assert program_text(again) == program_text(program)
+    assert "; 0.75 = (1/4)*3 of mean\n" in program_text(program)
+    assert equal(parse(program_text(program)), program)
