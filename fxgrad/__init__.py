@@ -59,6 +59,7 @@ from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
 from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.regions import Links, Region
 from fxgrad.derivation.simplify import simplify
+from fxgrad.editing.rewriting import rewrite
 from fxgrad.explorer import explore
 from fxgrad.granularity.comparison import granularities
 from fxgrad.granularity.scalarize import scalarize
@@ -77,19 +78,19 @@ remat = checkpoint
 __version__ = "0.1.0"
 
 __all__ = [
-    "Array", "Cost", "Equation", "Interpreter", "Links", "NOT_LINEAR", "NO_TANGENT", "Param", "Primitive", "Program",
-    "Region", "ShapeDtypeStruct", "TODO", "Var", "associative_scan", "bind", "block_until_ready", "checkpoint",
-    "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config", "cost",
-    "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_infs",
-    "debug_nans", "default_backend", "default_dtype", "device_count", "device_get", "device_put", "devices",
-    "disable_jit", "draw", "dtypes", "errors", "eval_shape", "executors", "explain_backward", "explore",
+    "Array", "Cost", "Equation", "Interpreter", "Links", "NOT_LINEAR", "NO_TANGENT", "Param", "Primitive",
+    "Program", "Region", "ShapeDtypeStruct", "TODO", "Var", "associative_scan", "bind", "block_until_ready",
+    "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config",
+    "cost", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug",
+    "debug_infs", "debug_nans", "default_backend", "default_dtype", "device_count", "device_get", "device_put",
+    "devices", "disable_jit", "draw", "dtypes", "errors", "eval_shape", "executors", "explain_backward", "explore",
     "flatten_util", "float0", "fori_loop", "from_jax", "grad", "gradients_on_nodes", "granularities", "graph",
-    "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev",
-    "jit", "jvp", "lax", "linear_transpose", "linearize", "local_device_count", "local_devices", "make_jaxpr",
-    "make_program", "map", "named_call", "named_scope", "nn", "numpy", "parse", "path_costs", "paths",
-    "print_saved_residuals", "pure_callback", "random", "remat", "roles", "saved_residuals", "scalarize", "scan",
-    "scipy", "segment", "set_default_dtype", "show", "simplify", "stop_gradient", "switch", "testing", "to_jax",
-    "tree", "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
+    "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian",
+    "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "local_device_count", "local_devices",
+    "make_jaxpr", "make_program", "map", "named_call", "named_scope", "nn", "numpy", "parse", "path_costs", "paths",
+    "print_saved_residuals", "pure_callback", "random", "remat", "rewrite", "roles", "saved_residuals", "scalarize",
+    "scan", "scipy", "segment", "set_default_dtype", "show", "simplify", "stop_gradient", "switch", "testing",
+    "to_jax", "tree", "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
 
 
 def __dir__() -> list[str]:

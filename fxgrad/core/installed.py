@@ -30,6 +30,9 @@ class Executor(Protocol):
 class Presenter(Protocol):
     """What a program is to its user: text, a picture in colour, a function, something to keep."""
 
+    def edit(self, program: Program) -> Any:
+        """An editor of a copy."""
+
     def text(self, program: Program) -> str:
         """What `print` shows."""
 

@@ -296,6 +296,18 @@ class Program:
         """
         return installed.presenter.python(self, source)
 
+    def edit(self) -> Any:
+        """An editor of a copy of the program, to insert, replace and erase equations (`fxgrad/editing/editor.py`).
+
+        >>> import fxgrad, numpy as np
+        >>> editor = fxgrad.make_program(lambda x: np.sin(x) + 1.0)(0.0).edit()
+        >>> sine, = editor.find("sin")
+        >>> editor.replace(sine, np.cos)
+        >>> editor.program()(0.0)
+        np.float64(2.0)
+        """
+        return installed.presenter.edit(self)
+
     def check(self) -> Program:
         """Verifies the program: bindings, types, outputs, nested programs; returns the program.
 

@@ -36,6 +36,12 @@ def equal(first: Program, second: Program) -> bool:
     return True
 
 
+def same_value(value: Any, other: Any) -> bool:
+    """Whether two parameters are the same, programs among them compared as programs."""
+    pending: Pending = []
+    return _same_value(value, other, pending) and all(equal(*pair) for pair in pending)
+
+
 Pending = list[tuple[Program, Program]]
 """Pairs of nested programs that are still to be compared."""
 

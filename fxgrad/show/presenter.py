@@ -7,6 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from fxgrad.core.program import Program
+from fxgrad.editing.editor import Editor
 from fxgrad.frontend.calling import call_program
 from fxgrad.show.checking import checked
 from fxgrad.show.difference import Difference, difference
@@ -40,6 +41,9 @@ class Presenter:
 
     def python(self, program: Program, source: bool) -> str:
         return python_text(program, source=source)
+
+    def edit(self, program: Program) -> Editor:
+        return Editor(program)
 
     def reduce(self, program: Program) -> Any:
         return reduced(program)

@@ -31,7 +31,7 @@ LAYERS = [
     ["lax"],
     ["nn", "random", "image", "segment", "flatten_util"],
     ["scipy"],
-    ["checkpoint_policies", "debug", "show", "interop", "testing"],
+    ["checkpoint_policies", "debug", "editing", "show", "interop", "testing"],
     ["api", "custom_batching", "custom_derivatives"],
     ["graphs", "granularity"],
     ["pictures", "explorer"],

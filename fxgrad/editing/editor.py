@@ -1,0 +1,381 @@
+"""`Editor`: a program under change, and what it is when the changes are done."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import tree
+from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.primitive import Primitive
+from fxgrad.core.program import Atom, Equation, Program, Var
+from fxgrad.core.regions import replaced
+from fxgrad.core.walk import walk
+from fxgrad.derivation.simplify import without_dead_code
+from fxgrad.editing.pieces import piece
+from fxgrad.errors import ArgumentError, at_user_line, file_name
+from fxgrad.ops.space import convert
+from fxgrad.show.names import NAMES, variable_names
+from fxgrad.show.short import operation_name
+from fxgrad.show.sources import Sources
+from fxgrad.tracing.tape import aval_of
+
+Value = str | Var
+"""A value of a program: its name, as printed, or the variable."""
+
+
+class Editor:
+    """A copy of a program that can be changed, as `program.edit()` gives it; `program()` is the result.
+
+    Values are referred to by name, as they are printed, or by variable; equations are found by `find` and `maker`.
+    The program that was given stays what it is. What no output needs any more is left out of the result.
+
+    >>> import fxgrad, numpy as np
+    >>> def model(x):
+    ...     h = np.sin(x)
+    ...     return h * 2.0
+    >>> editor = fxgrad.make_program(model)(1.0).edit()
+    >>> editor.replace(editor.maker("h"), np.cos)
+    >>> print(fxgrad.show.program_text(editor.program(), source=False))
+    program model(x: f64*) -> f64*:
+      h: f64* = cos(x)
+      return h * 2.0
+    """
+
+    def __init__(self, program: Program, *, is_held: bool = False) -> None:
+        self._before, self._is_held = program, is_held
+        self._equations = [*program.equations]
+        self._outputs = [*program.outputs]
+        self._inputs, self._constants = [*program.inputs], [*program.constants]
+        self._signature = program.signature
+        self._names = variable_names(program, Sources())
+        self._given: dict[Var, str] = {}
+        self._held: list[tuple[list[Var], int, Editor]] = []
+        self._exchanged: dict[Var, Atom] = {}
+
+    def __repr__(self) -> str:
+        signature = self._before.signature
+        return f"<editor of {signature.name if signature else 'a program'}: {len(self._equations)} equations>"
+
+    # --- finding --------------------------------------------------------------------------------------------
+
+    @property
+    def equations(self) -> tuple[Equation, ...]:
+        """The equations as they are now, in order."""
+        return tuple(self._equations)
+
+    @property
+    def names(self) -> dict[str, Var]:
+        """The values by name: inputs, what equations make, and what was inserted under a name."""
+        return {name: var for var, name in {**self._names, **self._given}.items()}
+
+    def value(self, name: Value) -> Var:
+        """The variable of a name; raises `ArgumentError`, with names that are similar, if there is none."""
+        if isinstance(name, Var):
+            return name
+        names = self.names
+        if name in names:
+            return names[name]
+        near = ", ".join(difflib.get_close_matches(str(name), names, 3))
+        raise ArgumentError(at_user_line(
+            f"edit: the program has no value {name!r}. " + (f"Did you mean {near}?" if near else
+                                                            f"It has {', '.join([*names][:12])}")))
+
+    def maker(self, value: Value) -> Equation:
+        """The equation that makes a value; raises `ArgumentError` if it is an argument."""
+        var = self.value(value)
+        for equation in self._equations:
+            if var in equation.outputs:
+                return equation
+        raise ArgumentError(at_user_line(f"edit: {self._name(var)} is an argument, which no equation makes"))
+
+    def find(self, operation: str | Primitive | None = None, *, line: int | None = None, scope: str | None = None,
+             ) -> list[Equation]:
+        """The equations of an operation (its name, that of the function called, or the primitive), line or scope."""
+        return [equation for equation in self._equations if
+                (operation is None or operation in (equation.primitive, equation.primitive.name,
+                                                    operation_name(equation)))
+                and (line is None or (equation.source is not None and equation.source.line == line))
+                and (scope is None or equation.scope == scope or equation.scope.startswith(scope + "/"))]
+
+    def users(self, value: Value) -> list[Equation]:
+        """The equations that use a value."""
+        var = self.value(value)
+        return [equation for equation in self._equations if var in equation.inputs]
+
+    # --- changing -------------------------------------------------------------------------------------------
+
+    def insert(self, function: Callable[..., Any], *operands: Value | Any, name: str | None = None,
+               after: Value | Equation | None = None) -> Any:
+        """Adds what `function` does on `operands` (values, numbers or arrays); returns its results as variables.
+
+        The equations stand `after` that value or equation, by default after the last of the operands. What nothing
+        uses is left out of the program in the end: let other equations use it (`substitute`), or return it (`returns`).
+        `name` is that of a single result.
+
+        >>> import fxgrad, numpy as np
+        >>> editor = fxgrad.make_program(lambda x: np.sin(x) * 2.0)(1.0).edit()
+        >>> clipped = editor.insert(lambda x: np.clip(x, -1.0, 1.0), "x", name="clipped")
+        >>> editor.substitute("x", clipped)
+        >>> editor.program()(3.0)
+        np.float64(1.682941969615793)
+        """
+        atoms = [self._atom(operand) for operand in operands]
+        made = piece("edit", function, [atom.aval for atom in atoms])
+        place = 1 + (self._index(after) if isinstance(after, Equation) else max(
+            (self._made_at(atom) for atom in ([self.value(after)] if after is not None else atoms)), default=-1))
+        results, equations = self._copied(made.program, [*map(self.constant, made.captured), *atoms])
+        self._equations[place:place] = equations
+        if name is not None:
+            single = results[0] if len(results) == 1 else None
+            if not isinstance(single, Var):
+                raise ArgumentError(at_user_line(f"edit: name={name!r} is for one computed result; the function has "
+                                                 f"{len(results)} results"))
+            self._rename(single, name)
+        return tree.unflatten(made.out_tree, results)
+
+    def replace(self, equation: Equation, function: Callable[..., Any]) -> None:
+        """Puts what `function` does on the operands of `equation` in its place; names of its values are kept.
+
+        Raises `ArgumentError` if the results are not of the same types.
+        """
+        place = self._index(equation)
+        equation = self._equations[place]
+        made = piece("edit", function, [atom.aval for atom in equation.inputs],
+                     [var.aval for var in equation.outputs], self._described(equation))
+        inputs = [*map(self.constant, made.captured), *equation.inputs]
+        self.put([equation], made.program, inputs, equation.outputs)
+
+    def erase(self, equation: Equation) -> None:
+        """Takes an equation out; raises `ArgumentError` that says who uses its values, if somebody does."""
+        place = self._index(equation)
+        for var in self._equations[place].outputs:
+            used = [f"used by {self._described(user)}" for user in self.users(var)]
+            used += [f"output {number} of the program" for number, atom in enumerate(self._outputs) if atom is var]
+            if used:
+                name = self._name(var)
+                raise ArgumentError(at_user_line(
+                    f"edit: {self._described(equation)} makes {name}, which is {' and '.join(used)}. Let another value "
+                    f"be used first: editor.substitute({name!r}, other)"))
+        del self._equations[place]
+
+    def substitute(self, value: Value, other: Value | Any, *, only: Sequence[Equation] | None = None) -> None:
+        """Lets all that uses `value`, or `only` some equations, use `other`, a value or a number.
+
+        What `other` is computed from itself keeps its operands, but for what is given as `only`. Raises `ArgumentError`
+        if the two differ in shape or dtype.
+        """
+        var = self.value(value)
+        is_number = isinstance(other, bool | int | float | complex) and not var.aval.shape
+        atom = Literal(other, var.aval) if is_number else self._atom(other)
+        if (var.aval.shape, var.aval.dtype) != (atom.aval.shape, atom.aval.dtype):
+            raise ArgumentError(at_user_line(
+                f"edit: {self._name(var)} is {var.aval}, and what is {atom.aval} cannot stand in its place. Make a "
+                "value of its shape and dtype first: editor.insert(function, ...)"))
+        if atom.aval != var.aval:
+            atom = self.insert(lambda x: convert(x, var.aval.dtype, var.aval.weak), atom)
+        chosen = None if only is None else {self._index(equation) for equation in only}
+        behind = {id(equation) for equation in self._needed_by(atom)} if only is None else set()
+        for place, equation in enumerate(self._equations):
+            if var in equation.inputs and id(equation) not in behind and (chosen is None or place in chosen):
+                self._equations[place] = equation.replace([atom if each is var else each for each in equation.inputs])
+        if only is None:
+            self._outputs = [atom if each is var else each for each in self._outputs]
+
+    def returns(self, results: Any) -> None:
+        """Lets the program return other values: a value, or a container of values, which the results come in.
+
+        >>> import fxgrad, numpy as np
+        >>> def model(x):
+        ...     h = np.sin(x)
+        ...     return h * 2.0
+        >>> editor = fxgrad.make_program(model)(1.0).edit()
+        >>> editor.returns({"hidden": "h"})
+        >>> editor.program()(0.0)
+        {'hidden': np.float64(0.0)}
+        """
+        if self._is_held:
+            raise ArgumentError(at_user_line("edit: what an operation holds returns what the operation needs. Change "
+                                             "the operation itself: editor.replace(equation, function)"))
+        leaves, structure = tree.flatten(results)
+        self._outputs = [self._atom(leaf) for leaf in leaves]
+        if self._signature is not None:
+            self._signature = self._signature._replace(out_tree=structure)
+
+    def inside(self, equation: Equation, role: str | None = None) -> Editor:
+        """The editor of the program that an equation holds, such as the body of a loop: it changes this one too.
+
+        `role` says which, where it holds several: "body", "condition", "branch" (the first).
+        """
+        place = self._index(equation)
+        regions = self._equations[place].regions
+        roles = [region.role for region in regions]
+        if not regions or (role is None and len(regions) > 1) or (role is not None and role not in roles):
+            held = f"holds {', '.join(roles)}" if roles else "holds no program"
+            raise ArgumentError(at_user_line(
+                f"edit: {self._described(equation)} {held}" + (f", and not {role!r}" if role else "") +
+                (f". Say which: editor.inside(equation, {roles[0]!r})" if roles else "")))
+        number = 0 if role is None else roles.index(role)
+        for outputs, at, editor in self._held:
+            if outputs is self._equations[place].outputs and at == number:
+                return editor
+        editor = Editor(regions[number].program, is_held=True)
+        self._held.append((self._equations[place].outputs, number, editor))
+        return editor
+
+    # --- the result -----------------------------------------------------------------------------------------
+
+    def program(self) -> Program:
+        """The program as it is now, checked. The editor may be used further.
+
+        Raises `ArgumentError` if a value needs itself, and `ProgramError` for whatever breaks the rules of programs.
+        """
+        made = without_dead_code(self._before.replace(
+            inputs=self._inputs, equations=[*self._in_order()], outputs=self._outputs, signature=self._signature,
+            captured=self._before.captured + len(self._constants) - len(self._before.constants),
+            constants=self._constants))
+        if self._given:
+            NAMES.put(made, {**(NAMES.of(self._before) or {}), **self._given})
+        return made.check()
+
+    def _in_order(self) -> Iterator[Equation]:
+        """The equations with what they hold, each after those that make what it uses."""
+        maker = {var: equation for equation in self._equations for var in equation.outputs}
+        state: dict[int, str] = {}
+        for top in self._equations:
+            stack = [top]
+            while stack:
+                equation = stack[-1]
+                waiting = [maker[atom] for atom in equation.inputs
+                           if isinstance(atom, Var) and atom in maker and state.get(id(maker[atom])) != "done"]
+                if state.get(id(equation)) == "done":
+                    stack.pop()
+                elif not waiting:
+                    state[id(stack.pop())] = "done"
+                    yield self._with_held(equation)
+                elif any(state.get(id(each)) == "open" for each in waiting):
+                    raise ArgumentError(at_user_line(
+                        f"edit: {self._described(equation)} needs a value that is computed from its own result"))
+                else:
+                    state[id(equation)] = "open"
+                    stack.extend(waiting)
+
+    def _with_held(self, equation: Equation) -> Equation:
+        changed = {number: editor.program() for outputs, number, editor in self._held if outputs is equation.outputs}
+        if not changed:
+            return equation
+        regions = equation.regions
+        programs = [changed.get(number, region.program) for number, region in enumerate(regions)]
+        return equation.replace(equation.inputs, replaced(equation.params, regions, programs))
+
+    # --- parts ----------------------------------------------------------------------------------------------
+
+    def put(self, instead: Sequence[Equation], program: Program, inputs: Sequence[Atom], outputs: Sequence[Var],
+            ) -> None:
+        """Puts the equations of `program`, of `inputs`, in the place of `instead`, to make `outputs`.
+
+        What is computed anew has the variables, and so the names, of before, and the line of the last of them.
+        """
+        place = self._index(instead[-1])
+        inputs = [*map(self._now, inputs)]
+        made, equations = self._copied(program, inputs)
+        fresh = {var: number for number, equation in enumerate(equations) for var in equation.outputs}
+        renamed: dict[Var, Var] = {}
+        for var, atom in zip(outputs, made, strict=True):
+            if isinstance(atom, Var) and atom in fresh and atom not in renamed:
+                renamed[atom] = var
+        before = instead[-1].source  # it stands for what was written there
+        source = None if before is None else before._replace(origins=(), results=())
+        equations = [Equation(each.primitive, [renamed.get(atom, atom) for atom in each.inputs],  # type: ignore[arg-type]
+                              each.params, [renamed.get(var, var) for var in each.outputs], source or each.source)
+                     for each in equations]
+        gone = {id(self._equations[self._index(equation)]) for equation in instead}
+        self._equations[place:place] = equations
+        self._equations = [each for each in self._equations if id(each) not in gone]
+        for var, atom in zip(outputs, made, strict=True):
+            kept = renamed.get(atom, atom) if isinstance(atom, Var) else atom
+            if kept is not var:
+                self._exchange(var, kept)
+
+    def _exchange(self, var: Var, atom: Atom) -> None:
+        self._exchanged[var] = atom
+        self._equations = [each.replace([atom if one is var else one for one in each.inputs])
+                           if var in each.inputs else each for each in self._equations]
+        self._outputs = [atom if one is var else one for one in self._outputs]
+
+    def _now(self, atom: Atom) -> Atom:
+        """What stands for a value after what was put in the place of its equation."""
+        while isinstance(atom, Var) and atom in self._exchanged:
+            atom = self._exchanged[atom]
+        return atom
+
+    def _copied(self, program: Program, inputs: Sequence[Atom]) -> tuple[list[Atom], list[Equation]]:
+        """The outputs and the equations of `program` with new variables."""
+        equations: list[Equation] = []
+
+        def step(equation: Equation, operands: list[Atom]) -> list[Var]:
+            outputs = [Var(var.aval) for var in equation.outputs]
+            equations.append(Equation(equation.primitive, operands, equation.params, outputs, equation.source))
+            return outputs
+
+        return walk(program, inputs, step), equations
+
+    def _needed_by(self, atom: Atom) -> list[Equation]:
+        """The equations that a value is computed from, its own among them."""
+        wanted, found = {atom}, []
+        for equation in reversed(self._equations):
+            if not wanted.isdisjoint(equation.outputs):
+                found.append(equation)
+                wanted.update(equation.inputs)
+        return found
+
+    def _atom(self, operand: Any) -> Atom:
+        if isinstance(operand, str | Var):
+            var = self.value(operand)
+            if var not in self._inputs and self._made_at(var) < 0:
+                raise ArgumentError(at_user_line("edit: that variable is not of this program"))
+            return var
+        if isinstance(operand, Literal):
+            return operand
+        aval = aval_of(operand)
+        return self.constant(operand) if aval.shape else Literal(operand, aval)
+
+    def constant(self, value: Any) -> Var:
+        """The variable of an array that is a new constant of the program."""
+        before = self._before
+        if self._is_held or len(before.constants) != before.captured:
+            raise ArgumentError(at_user_line(
+                f"edit: an array ({aval_of(value)}) cannot be added to a program that an operation holds. Compute it "
+                "of numbers and of values there"))
+        var = Var(Aval(np.shape(value), aval_of(value).dtype))
+        self._inputs.insert(len(self._constants), var)
+        self._constants.append(np.array(value))
+        return var
+
+    def _index(self, equation: Equation) -> int:
+        for place, each in enumerate(self._equations):
+            if each is equation or (each.outputs and each.outputs is equation.outputs):
+                return place
+        raise ArgumentError(at_user_line(
+            f"edit: {self._described(equation)} is not an equation of this program, or not any more. Find it again: "
+            "editor.find(...)"))
+
+    def _made_at(self, atom: Atom) -> int:
+        return next((place for place, equation in enumerate(self._equations) if atom in equation.outputs), -1)
+
+    def _rename(self, var: Var, name: str) -> None:
+        if name in self.names:
+            raise ArgumentError(at_user_line(f"edit: the program has a value {name!r} already"))
+        self._given[var] = name
+
+    def _name(self, atom: Atom) -> str:
+        return repr(atom) if isinstance(atom, Literal) else self._given.get(atom) or self._names.get(
+            atom, f"a value of type {atom.aval}")
+
+    def _described(self, equation: Equation) -> str:
+        source = equation.source
+        where = "" if source is None else f" at {file_name(source.filename)}:{source.line}"
+        return f"{operation_name(equation)}{where}"
