@@ -18,11 +18,11 @@ from fxgrad.pictures.ascii import ascii_text
 from fxgrad.pictures.dot import dot_text, mermaid_text
 from fxgrad.pictures.html import html_text
 from fxgrad.pictures.joint import has_backward, with_backward
-from fxgrad.pictures.network import network_view
+from fxgrad.pictures.network import layer_names, network_view
 from fxgrad.pictures.picture import Picture
 from fxgrad.pictures.svg import svg_text
 from fxgrad.pictures.theme import Theme, painted
-from fxgrad.pictures.views import Wishes, bipartite, marks, op_view, value_view
+from fxgrad.pictures.views import Wishes, bipartite, marks, op_view, opened_names, value_view
 from fxgrad.pictures.words import listed
 
 View = Literal["bipartite", "value", "op", "network"]
@@ -121,8 +121,8 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
     all, False for none, by default loops and branches. `highlight` is a node, a path of `fxgrad.paths`, or several,
     nodes by name. `theme` changes colours by role, {"input": "#cfe8ff"}.
 
-    Raises `ArgumentError` for a view, style, show, role or node that there is not, and for values of a graph that has
-    none; `UnsupportedError` for SVG and HTML where graphlay is not installed (`pip install 'fxgrad[draw]'`).
+    Raises `ArgumentError` for a view, style, show, role, node or layer that there is not, and for values of a graph
+    that has none; `UnsupportedError` for SVG and HTML where graphlay is not installed (`pip install 'fxgrad[draw]'`).
 
     >>> import fxgrad
     >>> print(fxgrad.draw(lambda w, x: w * x, view="value")(2.0, 3.0))
@@ -170,6 +170,7 @@ def _picture(graph: Graph, view: str, show: str, style: str, wishes: Wishes, hig
     """The picture in words, as the style wants it: text has regions beside the picture, not in it."""
     if style == "ascii" and wishes.expand is None and view != "network":
         wishes = wishes._replace(inset=True)
+    _check_expand(graph, view, wishes)
     if show == "forward" and not has_backward(graph):
         nodes, edges = marks(graph, highlight)
         return VIEWS[view](graph, wishes._replace(marked=nodes, path=edges))
@@ -180,6 +181,18 @@ def _picture(graph: Graph, view: str, show: str, style: str, wishes: Wishes, hig
     picture = VIEWS[view](both.graph, wishes._replace(
         marked=nodes, path=edges, backward=both.backward, twins=both.twins, names=both.names))
     return picture if show == "joint" else _part(picture, show)
+
+
+def _check_expand(graph: Graph, view: str, wishes: Wishes) -> None:
+    if wishes.expand is None or isinstance(wishes.expand, bool):
+        return
+    known = layer_names(graph) if view == "network" else opened_names(graph)
+    for name in wishes.expand:
+        if name not in known:
+            what = "layer" if view == "network" else "operation that holds a program"
+            raise ArgumentError(at_user_line(
+                f"draw: {graph.title or 'the program'} has no {what} called {name!r} to expand; "
+                f"{f'take {listed(known)}' if known else 'it has none'}"))
 
 
 def _marks_in(both: Graph, graph: Graph, highlight: Any) -> tuple[frozenset[Node], frozenset[Edge]]:

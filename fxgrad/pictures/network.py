@@ -62,6 +62,11 @@ def _layers(graph: Graph) -> dict[str, tuple[str, list[Operation]]]:
     return found
 
 
+def layer_names(graph: Graph) -> list[str]:
+    """What the layers of a graph are called, each once."""
+    return [*dict.fromkeys(title for title, _ in _layers(graph).values())]
+
+
 def _main_code(graph: Graph) -> object:
     """The code of the traced function: that of the operation recorded outside of all others, the last one."""
     codes = [operation.source.code for operation in graph.operations if operation.source is not None]

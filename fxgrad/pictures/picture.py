@@ -15,8 +15,8 @@ class Box(NamedTuple):
     """What stands for a value, an operation or a layer.
 
     `label` is its name and `details` the lines below it: type, value, gradient. `role` decides the colour, `note` is
-    what hovering tells. Of a value without a name, the label is the expression that makes it. A box of a backward pass
-    has the key of the forward one that it belongs to, its `twin`.
+    what hovering tells. Of a value without a name, the label is the expression that makes it, or a letter.
+    A box of a backward pass has the key of the forward one that it belongs to, its `twin`.
     """
 
     key: str
@@ -30,6 +30,7 @@ class Box(NamedTuple):
     note: str = ""
     twin: str = ""
     is_expression: bool = False
+    has_name: bool = True
     is_marked: bool = False
 
 

@@ -96,8 +96,9 @@ def of_operations(picture: Picture) -> Picture:
 
 
 def _on_line(box: Box, _: Line) -> str:
-    """A value in the words of a line: its type if it has one, and its number."""
-    return " ".join(box.details[:2]) or ("" if box.is_expression else box.label)
+    """A value in the words of a line: its name if it has one of its own, its type, its number."""
+    name = "" if box.is_expression or not box.has_name else box.label
+    return ": ".join(filter(None, [name, " ".join(box.details)]))
 
 
 # --- how the picture of values and operations is built ----------------------------------------------------------------
@@ -151,7 +152,8 @@ class _Builder:
             "circle" if node.producer is None and role in CIRCLES else "pill", role,
             self._part(node), cluster, note(node.name, node.aval, node.source, self._sources),
             _key(wishes.twins[node], prefix) if node in wishes.twins else "",
-            is_expression(node) and node not in wishes.names, node in wishes.marked)
+            is_expression(node) and node not in wishes.names, node.is_named or node in wishes.names,
+            node in wishes.marked)
 
     def _part(self, item: Node | Operation) -> Any:
         return "backward" if self._is_backward or item in self._wishes.backward else "forward"
@@ -261,6 +263,18 @@ class _Builder:
                 if (_key(node, within), target) not in sent:
                     sent.add((_key(node, within), target))
                     self._line(_key(node, within), target, self._flow(operation, operation.outputs[link.place]))
+
+
+def opened_names(graph: Graph) -> list[str]:
+    """The operations of a graph that hold programs, and those in these: what they are called, each once."""
+    found: dict[str, None] = {}
+    stack = [graph]
+    while stack:
+        for operation in stack.pop().operations:
+            if operation.equation.programs:
+                found.update(dict.fromkeys((operation.op, operation.name)))
+                stack.extend(subgraph.graph for subgraph in operation.subgraphs)
+    return [*found]
 
 
 def _stands_alone(number: Node) -> bool:
