@@ -190,7 +190,7 @@ def _name_by_origins(var: Var, origins: Sequence[Origin], names: dict[Var, Name]
     """Names `var`, if it has no name yet, by the first of what it is. A primal value is called nobody's derivative."""
     if var in names:
         return
-    is_primal = any(origin.role == PRIMAL for origin in origins)
+    is_primal = any(origin.role == PRIMAL and not _is_residual(origin) for origin in origins)
     for origin in origins:
         if is_primal and origin.role != PRIMAL:
             continue
@@ -201,6 +201,13 @@ def _name_by_origins(var: Var, origins: Sequence[Origin], names: dict[Var, Name]
                         for other in origins)
             names[var] = named._replace(is_shared=named.is_shared or equal)
             return
+
+
+def _is_residual(origin: Origin) -> bool:
+    """Whether a value is only known to go into a program of tangents, which is of no function of the user's."""
+    program, var = origin.program, origin.var
+    return program.signature is None and program.base is None and CALLED.of(program) is None and \
+        not getattr(var, "origins", ()) and any(each is var for each in program.inputs)
 
 
 def _named_as(role: str, name: Name) -> Name:

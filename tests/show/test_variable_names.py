@@ -16,7 +16,7 @@ from fxgrad.control.call import named
 from fxgrad.core.program import Program, Signature, Var
 from fxgrad.ops.arithmetic import add, mul, neg
 from fxgrad.ops.trigonometric import sin, tanh
-from fxgrad.show import parse
+from fxgrad.show import parse, program_text
 from fxgrad.show.names import own_names
 from fxgrad.show.sources import Sources
 from fxgrad.tracing.tape import bind
@@ -298,3 +298,14 @@ def test_modules_are_no_names_of_arrays() -> None:
     program = make_program(lambda x: library.add(x, level))(np.ones(2))
     assert "level" in own_names(program, Sources()).values()
     assert "library" not in own_names(program, Sources()).values()
+
+
+def test_the_derivative_of_a_call_is_named() -> None:
+    for function, made in ((fxgrad.nn.softplus, "logistic(z)"), (fxgrad.nn.sigmoid, "a * (1 - a)")):
+        def loss(v: Any, function: Any = function) -> Any:
+            z = v * 2.0
+            s = function(z)
+            return np.sum(s)
+
+        shown = program_text(fxgrad.make_program(fxgrad.grad(loss))(np.ones(3)), source=False)
+        assert f"  d_z: f64[3] = {made}\n" in shown

@@ -406,3 +406,11 @@ def annotated(x: Any) -> Any:
     area: Any = x * x
     other = area + 1.0
     return np.sum(other * area)
+
+
+@case(X)
+def activated(x: Any) -> Any:
+    doubled = x * 2.0
+    smooth = nn.softplus(doubled)
+    gated = nn.sigmoid(smooth)
+    return np.sum(gated)
