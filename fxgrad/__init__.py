@@ -19,6 +19,7 @@ from fxgrad import (
     lax,
     nn,
     numpy,
+    optim,
     random,
     scipy,
     segment,
@@ -87,10 +88,11 @@ __all__ = [
     "flatten_util", "float0", "fori_loop", "from_jax", "grad", "gradients_on_nodes", "granularities", "graph",
     "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian",
     "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "local_device_count", "local_devices",
-    "make_jaxpr", "make_program", "map", "named_call", "named_scope", "nn", "numpy", "parse", "path_costs", "paths",
-    "print_saved_residuals", "pure_callback", "random", "remat", "rewrite", "roles", "saved_residuals", "scalarize",
-    "scan", "scipy", "segment", "set_default_dtype", "show", "simplify", "stop_gradient", "switch", "testing",
-    "to_jax", "tree", "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
+    "make_jaxpr", "make_program", "map", "named_call", "named_scope", "nn", "numpy", "optim", "parse", "path_costs",
+    "paths", "print_saved_residuals", "pure_callback", "random", "remat", "rewrite", "roles", "saved_residuals",
+    "scalarize", "scan", "scipy", "segment", "set_default_dtype", "show", "simplify", "stop_gradient", "switch",
+    "testing", "to_jax", "tree", "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap",
+    "while_loop"]
 
 
 def __dir__() -> list[str]:

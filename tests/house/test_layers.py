@@ -29,7 +29,7 @@ LAYERS = [
     ["frontend"],
     ["numpy"],
     ["lax"],
-    ["nn", "random", "image", "segment", "flatten_util"],
+    ["nn", "random", "image", "segment", "flatten_util", "optim"],
     ["scipy"],
     ["checkpoint_policies", "debug", "editing", "show", "interop", "testing"],
     ["api", "custom_batching", "custom_derivatives"],
