@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from io import StringIO
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,15 +50,25 @@ def run(test: doctest.DocTest) -> None:
 
 
 def run_page(path: Path) -> None:
-    """Runs the blocks of a page in order, as one session: those with prompts are compared, others only run."""
+    """Runs the blocks of a page in order, as one session: those with prompts are compared, others only run.
+
+    Blocks with prompts are one test, as long as no other comes between, so that functions of earlier ones have a source.
+    """
     session: dict[str, Any] = {"__name__": "__main__"}
-    for line, code in blocks(path.read_text(encoding="utf-8")):
-        if re.search(r"^>>> ", code, re.MULTILINE):
-            test = doctest.DocTestParser().get_doctest(code, session, path.name, str(path), line)
-            test.globs = session  # the parser made a copy
+    found = blocks(path.read_text(encoding="utf-8"))
+    for prompts, together in groupby(found, lambda block: re.search(r"^>>> ", block.code, re.MULTILINE) is not None):
+        examples: list[doctest.Example] = []
+        for line, code in together:
+            if not prompts:
+                exec(compile(ast.increment_lineno(ast.parse(code), line), str(path), "exec"), session)
+                continue
+            for example in doctest.DocTestParser().get_examples(code, path.name):
+                example.lineno += line
+                examples.append(example)
+        if prompts:
+            test = doctest.DocTest(examples, session, path.name, str(path), 0, None)
+            test.globs = session  # which is copied there
             run(test)
-        else:
-            exec(compile(ast.increment_lineno(ast.parse(code), line), str(path), "exec"), session)
 
 
 def isolated(function: Callable[..., None], *args: Any) -> None:

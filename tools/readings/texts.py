@@ -86,7 +86,7 @@ def page(found: Sequence[Reading]) -> str:
     return f"""# What there is to read
 
 Made by `tools/reading --page` with jax {jax.__version__}. The same functions
-([their source](../tools/readings/functions.py)), traced by both libraries: what `print` shows of
+(`tools/readings/functions.py`), traced by both libraries: what `print` shows of
 `fxgrad.make_program(f)` and of `jax.make_jaxpr(f)`. Tokens are words and marks (`\\w+|[^\\w\\s]`), comments included;
 the text of fxgrad is read back by `parse` to the same program.
 
