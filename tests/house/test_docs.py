@@ -52,7 +52,7 @@ def run(test: doctest.DocTest) -> None:
 def run_page(path: Path) -> None:
     """Runs the blocks of a page in order, as one session: those with prompts are compared, others only run.
 
-    Blocks with prompts are one test, as long as no other comes between, so that functions of earlier ones have a source.
+    Blocks with prompts in a row are one test, so that functions of earlier ones have a source.
     """
     session: dict[str, Any] = {"__name__": "__main__"}
     found = blocks(path.read_text(encoding="utf-8"))
