@@ -301,7 +301,7 @@ def test_modules_are_no_names_of_arrays() -> None:
 
 
 def test_the_derivative_of_a_call_is_named() -> None:
-    for function, made in ((fxgrad.nn.softplus, "logistic(z)"), (fxgrad.nn.sigmoid, "a * (1 - a)")):
+    for function, made in ((fxgrad.nn.softplus, "logistic(z)"), (fxgrad.nn.sigmoid, "s * (1 - s)")):
         def loss(v: Any, function: Any = function) -> Any:
             z = v * 2.0
             s = function(z)
