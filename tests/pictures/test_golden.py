@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.pictured import EXAMPLES
+from tests.support.pictured import EXAMPLES, LAID_OUT_BY
 
 GOLDEN = Path(__file__).parent / "golden"
-LAID_OUT_BY = "0.3.1"
-"""The version of graphlay that the places in the SVG are of."""
 WEIGHTS = {"params": ["W*", "b*"]}
 PICTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "product": ("product", {}),

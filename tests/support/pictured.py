@@ -84,6 +84,10 @@ def network(params, x, y):
     return np.mean((h - y) ** 2)
 
 
+LAID_OUT_BY = "0.3.1"
+"""The version of graphlay that the places in golden pictures are of."""
+
+
 class Example(NamedTuple):
     """A function with arguments."""
 
