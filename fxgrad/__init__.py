@@ -64,6 +64,7 @@ from fxgrad.editing.rewriting import rewrite
 from fxgrad.explorer import explore
 from fxgrad.granularity.comparison import granularities
 from fxgrad.granularity.scalarize import scalarize
+from fxgrad.granularity.summary import summary
 from fxgrad.graphs import Param, explain_backward, gradients_on_nodes, graph, path_costs, paths, roles
 from fxgrad.interop import from_jax, import_jaxpr, to_jax
 from fxgrad.lax import associative_scan, cond, fori_loop, map, scan, switch, while_loop  # noqa: A004  (jax's name)
@@ -90,9 +91,9 @@ __all__ = [
     "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "local_device_count", "local_devices",
     "make_jaxpr", "make_program", "map", "named_call", "named_scope", "nn", "numpy", "optim", "parse", "path_costs",
     "paths", "print_saved_residuals", "pure_callback", "random", "remat", "rewrite", "roles", "saved_residuals",
-    "scalarize", "scan", "scipy", "segment", "set_default_dtype", "show", "simplify", "stop_gradient", "switch",
-    "testing", "to_jax", "tree", "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap",
-    "while_loop"]
+    "scalarize", "scan", "scipy", "segment", "set_default_dtype", "show", "simplify", "stop_gradient", "summary",
+    "switch", "testing", "to_jax", "tree", "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp",
+    "vmap", "while_loop"]
 
 
 def __dir__() -> list[str]:

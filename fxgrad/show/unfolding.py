@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
 from fxgrad.core.avals import Literal
@@ -17,8 +17,8 @@ from fxgrad.show.names import NAMES, called_name, own_names
 from fxgrad.show.sources import Sources
 from fxgrad.tracing.tape import infer
 
-Choice = bool | str | Sequence[str]
-"""All, none, or those whose name or scope matches a pattern, such as `"attention"` or `"encoder/*"`."""
+Choice = bool | str | Sequence[str] | Callable[[Equation], bool]
+"""All, none, those whose name or scope matches a pattern, such as `"encoder/*"`, or those that a function says."""
 
 
 def unfold(program: Program, *, calls: Choice = True, loops: Choice = False, limit: int = 100_000) -> Program:
@@ -26,7 +26,7 @@ def unfold(program: Program, *, calls: Choice = True, loops: Choice = False, lim
 
     - `calls`: by default named calls (library functions, and those of `named_call`), at every depth. Patterns choose by
       name or scope, and from all calls: jitted functions, checkpoints and functions with rules of their own too, which
-      lose their rules. `"*"` is every call.
+      lose their rules. `"*"` is every call. A function of the equation may choose as well.
     - `loops`: whether to unroll loops that run a known number of times, or which. By default they stay.
 
     What was a call is in the scope of its name. Raises `ArgumentError` where more than `limit` equations would be made.
@@ -85,7 +85,7 @@ class _Choices:
             return False
         if isinstance(self._calls, bool):
             return self._calls and equation.regions[0].role == "inline"
-        return _matches(self._calls, call_name(equation), equation.scope)
+        return _is_chosen(self._calls, equation, call_name(equation))
 
     def takes_loop(self, equation: Equation) -> bool:
         """Whether an equation is a loop that is chosen and runs a known number of times."""
@@ -93,14 +93,16 @@ class _Choices:
         if len(regions) != 1 or regions[0].role != "body" or regions[0].times is None or any(
                 link.how == "inside" for link in (*regions[0].inputs, *regions[0].outputs)):
             return False
-        return self._loops if isinstance(self._loops, bool) else _matches(
-            self._loops, called_name(regions[0].program), equation.scope)
+        return self._loops if isinstance(self._loops, bool) else _is_chosen(
+            self._loops, equation, called_name(regions[0].program))
 
 
-def _matches(patterns: str | Sequence[str], name: str, scope: str) -> bool:
-    texts = {name, scope, join_scopes(scope, name)}
+def _is_chosen(choice: str | Sequence[str] | Callable[[Equation], bool], equation: Equation, name: str) -> bool:
+    if callable(choice):
+        return choice(equation)
+    texts = {name, equation.scope, join_scopes(equation.scope, name)}
     return any(fnmatchcase(text, pattern) for text in texts
-               for pattern in ([patterns] if isinstance(patterns, str) else patterns))
+               for pattern in ([choice] if isinstance(choice, str) else choice))
 
 
 class _Unfolding:
