@@ -156,6 +156,21 @@ def _gradient(node: Any) -> str:
         return ""
 
 
+def draw(options: Namespace, console: Console) -> int:
+    """Prints a picture of a graph, or writes it to a file in the style of its ending."""
+    if options.values and options.random is None and ":" in options.target:
+        raise CommandError("draw --values needs arrays in the place of types: --random 0")
+    drawing = Target(options.target, options).call(
+        fxgrad.draw, view=options.view, show=options.show, style=options.style, values=options.values,
+        roles=_roles(options), expand=options.expand or None)
+    if options.output:
+        drawing.save(options.output)
+        console.print(f"wrote {options.output}", soft_wrap=True)
+    else:
+        console.print(Text(str(drawing)), soft_wrap=True)
+    return 0
+
+
 def explore(options: Namespace, console: Console) -> int:
     """Writes the page of the explorer."""
     target = Target(options.target, options)

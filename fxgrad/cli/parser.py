@@ -69,11 +69,22 @@ def _add_commands(subparsers: Any) -> None:
     graphed = command("graph", "print what the computational graph is like",
                       'fxgrad graph model.py:loss --args "f32[3], f32" --params "w*" --nodes')
     graphed.add_argument("--nodes", action="store_true", help="every node, with values if there are any")
-    graphed.add_argument("--params", nargs="+", metavar="PATTERN",
-                         help="which inputs are parameters: 'w*', 'layers[*].W'")
+    drawn = command("draw", "draw the computational graph",
+                    'fxgrad draw model.py:loss --args "f32[3], f32" --params "w*" -o loss.svg')
+    drawn.add_argument("--view", choices=["bipartite", "value", "op", "network"], default="bipartite",
+                       help="boxes for values and operations, for values, for operations, or for layers")
+    drawn.add_argument("--show", choices=["forward", "backward", "joint"], default="forward",
+                       help="the function, its backward pass, or both side by side")
+    drawn.add_argument("--style", choices=["ascii", "svg", "dot", "mermaid", "html"], default="ascii",
+                       help="what is printed; a file is written in the style of its ending")
+    drawn.add_argument("--values", action="store_true", help="with values and gradients; wants --random")
+    drawn.add_argument("--expand", nargs="+", metavar="NAME", help="operations and layers that are opened")
     pages = command("explore", "write a page on which the graph is looked at",
                     'fxgrad explore model.py:loss --args "f32[3], f32" --random 0 -o loss.html')
-    for each in (shown, written, pages):
+    for each in (graphed, drawn):
+        each.add_argument("--params", nargs="+", metavar="PATTERN",
+                          help="which inputs are parameters: 'w*', 'layers[*].W'")
+    for each in (shown, written, drawn, pages):
         each.add_argument("-o", "--output", help="the file to write")
     for each in (costs, graphed):
         each.add_argument("--json", action="store_true", help="as JSON")
@@ -84,7 +95,7 @@ def _add_commands(subparsers: Any) -> None:
     compared.add_argument("second", metavar="B", help="the same")
     checked = command("check", "read and verify files of programs", "fxgrad check *.txt", target=False)
     checked.add_argument("files", nargs="+", metavar="FILE", help="printed programs, or JSON")
-    for each in (shown, written, costs, graphed, pages, compared):
+    for each in (shown, written, costs, graphed, drawn, pages, compared):
         _function_options(each)
 
 

@@ -136,6 +136,18 @@ def test_graph(run: Commands) -> None:
     assert [node["name"] for node in found["nodes"] if node["kind"] == "leaf"] == ["w", "x"]
 
 
+def test_draw(run: Commands, tmp_path: Path) -> None:
+    layers = run("draw", "model.py:loss", *TYPES, "--view", "network", "--params", "w").output
+    assert all(name in layers for name in ("[tanh]", "[mean]", "f32[5,3]"))
+    joint = run("draw", "model.py:loss", *TYPES, "--show", "joint", "--values", "--random", "0", "-o", "loss.svg")
+    assert joint.output == "wrote loss.svg\n"
+    assert (tmp_path / "loss.svg").read_text().startswith("<svg")
+    assert run("draw", "model.py:loss", *TYPES, "--values").error == (
+        "fxgrad: draw --values needs arrays in the place of types: --random 0\n")
+    assert run("draw", "model.py:loss", *TYPES, "-o", "loss.jpg").error.startswith(
+        "fxgrad: draw: a file that ends with '.jpg' is none of a picture")
+
+
 def test_explore(run: Commands, tmp_path: Path) -> None:
     assert run("explore", "model.py:loss", *TYPES, "--random", "0").output == "wrote loss.html: open it in a browser\n"
     assert (tmp_path / "loss.html").read_text().startswith("<!doctype html>")
@@ -194,7 +206,8 @@ def test_arguments() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [[], ["show"], ["python"], ["cost"], ["graph"], ["explore"], ["diff"], ["check"]])
+@pytest.mark.parametrize("command", [
+    [], ["show"], ["python"], ["cost"], ["graph"], ["draw"], ["explore"], ["diff"], ["check"]])
 def test_help_teaches_by_examples(command: list[str]) -> None:
     found = subprocess.run([sys.executable, "-m", "fxgrad", *command, "--help"], capture_output=True, text=True,
                            check=True, timeout=120)
