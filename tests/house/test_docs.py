@@ -101,7 +101,8 @@ def test_docstrings(path: Path) -> None:
         isolated(run, test)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
+@pytest.mark.parametrize("path", [pytest.param(path, marks=pytest.mark.slow) if path.parent.name == "gallery" else path
+                                  for path in PAGES], ids=name_of)
 def test_pages(path: Path) -> None:
     isolated(run_page, path)
 
