@@ -44,59 +44,69 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_commands(subparsers: Any) -> None:
-    def command(name: str, text: str, example: str, target: bool = True) -> argparse.ArgumentParser:
+    def command(name: str, text: str, example: str) -> argparse.ArgumentParser:
         made: argparse.ArgumentParser = subparsers.add_parser(
             name, help=text, description=text[0].upper() + text[1:] + ".", epilog=f"example:\n  {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter)
         made.set_defaults(run=getattr(commands, name))
-        if target:
-            made.add_argument("target", help=TARGET)
         return made
 
-    shown = command("show", "print the program of a function", 'fxgrad show model.py:loss --args "f32[3], f32"')
-    shown.add_argument("--style", choices=["compact", "equations", "json"], default="compact",
-                       help="expressions as the code has them, one operation a line, or JSON")
-    shown.add_argument("--unfold", action="store_true", help="library functions with their own equations")
-    shown.add_argument("--no-source", action="store_true", help="without the user's lines at the margin")
-    shown.add_argument("--width", type=int, help="where lines are broken; by default the width of the terminal")
-    written = command("python", "print the file of plain NumPy that computes it",
-                      'fxgrad python model.py:loss --args "f32[3]" -t grad -o gradient.py')
-    written.add_argument("--no-source", action="store_true", help="without the user's lines in it")
-    costs = command("cost", "print floating-point operations and bytes by line",
-                    'fxgrad cost model.py:loss --args "f32[100,20]" -t grad --by operation')
-    costs.add_argument("--by", choices=["line", "operation"], default="line", help="what the rows are")
-    costs.add_argument("--most", type=int, default=20, help="rows that are shown (20)")
-    graphed = command("graph", "print what the computational graph is like",
-                      'fxgrad graph model.py:loss --args "f32[3], f32" --params "w*" --nodes')
-    graphed.add_argument("--nodes", action="store_true", help="every node, with values if there are any")
-    drawn = command("draw", "draw the computational graph",
-                    'fxgrad draw model.py:loss --args "f32[3], f32" --params "w*" -o loss.svg')
-    drawn.add_argument("--view", choices=["bipartite", "value", "op", "network"], default="bipartite",
-                       help="boxes for values and operations, for values, for operations, or for layers")
-    drawn.add_argument("--show", choices=["forward", "backward", "joint"], default="forward",
-                       help="the function, its backward pass, or both side by side")
-    drawn.add_argument("--style", choices=["ascii", "svg", "dot", "mermaid", "html"], default="ascii",
-                       help="what is printed; a file is written in the style of its ending")
-    drawn.add_argument("--values", action="store_true", help="with values and gradients; wants --random")
-    drawn.add_argument("--expand", nargs="+", metavar="NAME", help="operations and layers that are opened")
-    pages = command("explore", "write a page on which the graph is looked at",
-                    'fxgrad explore model.py:loss --args "f32[3], f32" --random 0 -o loss.html')
-    for each in (graphed, drawn):
-        each.add_argument("--params", nargs="+", metavar="PATTERN",
-                          help="which inputs are parameters: 'w*', 'layers[*].W'")
-    for each in (shown, written, drawn, pages):
+    show = command("show", "print the program of a function", 'fxgrad show model.py:loss --args "f32[3], f32"')
+    python = command("python", "print the file of plain NumPy that computes it",
+                     'fxgrad python model.py:loss --args "f32[3]" -t grad -o gradient.py')
+    cost = command("cost", "print floating-point operations and bytes by line",
+                   'fxgrad cost model.py:loss --args "f32[100,20]" -t grad --by operation')
+    graph = command("graph", "print what the computational graph is like",
+                    'fxgrad graph model.py:loss --args "f32[3], f32" --params "w*" --nodes')
+    draw = command("draw", "draw the computational graph",
+                   'fxgrad draw model.py:loss --args "f32[3], f32" --params "w*" -o loss.svg')
+    explore = command("explore", "write a page on which the graph is looked at",
+                      'fxgrad explore model.py:loss --args "f32[3], f32" --random 0 -o loss.html')
+    for each in (show, python, cost, graph, draw, explore):
+        each.add_argument("target", help=TARGET)
+    _text_options(show, python)
+    _number_options(cost, graph)
+    _picture_options(graph, draw)
+    for each in (show, python, draw, explore):
         each.add_argument("-o", "--output", help="the file to write")
-    for each in (costs, graphed):
+    diff = command("diff", "print what a second program does differently", "fxgrad diff before.txt after.txt")
+    diff.add_argument("first", metavar="A", help=TARGET)
+    diff.add_argument("second", metavar="B", help="the same")
+    for each in (show, python, cost, graph, draw, explore, diff):
+        _function_options(each)
+    check = command("check", "read and verify files of programs", "fxgrad check *.txt")
+    check.add_argument("files", nargs="+", metavar="FILE", help="printed programs, or JSON")
+
+
+def _text_options(show: argparse.ArgumentParser, python: argparse.ArgumentParser) -> None:
+    show.add_argument("--style", choices=["compact", "equations", "json"], default="compact",
+                      help="expressions as the code has them, one operation a line, or JSON")
+    show.add_argument("--unfold", action="store_true", help="library functions with their own equations")
+    show.add_argument("--width", type=int, help="where lines are broken; by default the width of the terminal")
+    for each in (show, python):
+        each.add_argument("--no-source", action="store_true", help="without the user's lines at the margin")
+
+
+def _number_options(cost: argparse.ArgumentParser, graph: argparse.ArgumentParser) -> None:
+    cost.add_argument("--by", choices=["line", "operation"], default="line", help="what the rows are")
+    cost.add_argument("--most", type=int, default=20, help="rows that are shown (20)")
+    graph.add_argument("--nodes", action="store_true", help="every node, with values if there are any")
+    for each in (cost, graph):
         each.add_argument("--json", action="store_true", help="as JSON")
 
-    compared = command("diff", "print what a second program does differently", "fxgrad diff before.txt after.txt",
-                       target=False)
-    compared.add_argument("first", metavar="A", help=TARGET)
-    compared.add_argument("second", metavar="B", help="the same")
-    checked = command("check", "read and verify files of programs", "fxgrad check *.txt", target=False)
-    checked.add_argument("files", nargs="+", metavar="FILE", help="printed programs, or JSON")
-    for each in (shown, written, costs, graphed, drawn, pages, compared):
-        _function_options(each)
+
+def _picture_options(graph: argparse.ArgumentParser, draw: argparse.ArgumentParser) -> None:
+    for each in (graph, draw):
+        each.add_argument("--params", nargs="+", metavar="PATTERN",
+                          help="which inputs are parameters: 'w*', 'layers[*].W'")
+    draw.add_argument("--view", choices=["bipartite", "value", "op", "network"], default="bipartite",
+                      help="boxes for values and operations, for values, for operations, or for layers")
+    draw.add_argument("--show", choices=["forward", "backward", "joint"], default="forward",
+                      help="the function, its backward pass, or both side by side")
+    draw.add_argument("--style", choices=["ascii", "svg", "dot", "mermaid", "html"], default="ascii",
+                      help="what is printed; a file is written in the style of its ending")
+    draw.add_argument("--values", action="store_true", help="with values and gradients; wants --random")
+    draw.add_argument("--expand", nargs="+", metavar="NAME", help="operations and layers that are opened")
 
 
 def _function_options(parser: argparse.ArgumentParser) -> None:
