@@ -12,6 +12,7 @@ from fxgrad.core.program import PRIMAL, Atom, Equation, Origin, Program, Var
 from fxgrad.core.regions import replaced
 from fxgrad.core.sources import sources
 from fxgrad.core.told import param_key
+from fxgrad.derivation.ordering import line_by_line
 from fxgrad.derivation.simplifying import SimplifyingTape
 from fxgrad.tracing.interning import Node, Step
 from fxgrad.tracing.provenance import enter_origins, is_shown
@@ -132,6 +133,8 @@ def _simplified(program: Program, as_written: bool) -> Program:
         tape.closed = True
     assert not tape.captured, "simplify made a constant: rewrites may use literals only"
     equations = [step.equation for step in tape.nodes if step.equation is not None]
+    if as_written:
+        equations = line_by_line(equations, [changed.get(atom, atom) for atom in program.outputs])
     if not changed and equations == live_equations(program):
         return without_dead_code(program)
     simple = without_dead_code(program.replace(

@@ -95,9 +95,8 @@ program solved(a: f64[2,2], b: f64[2]):
   c: f64[2] = custom_linear_solve(rhs(b)):
     matvec(captured(a), given(d: f64[2])): return a @ d
     solve(captured(a)):
-      d: f64[2,1] = b[:, None]
-      e: f64[2,2], f, g: i32[2] = lu(stop_gradient(a))
-      return reshape(lu_solve(a, e, g, d), (2,))
+      d: f64[2,2], e, f: i32[2] = lu(stop_gradient(a))
+      return reshape(lu_solve(a, d, f, b[:, None]), (2,))
     transposed_matvec: None
     transposed_solve: None
   return c"""
