@@ -8,6 +8,8 @@ from fxgrad.graphs.nodes import Edge, Node, Operation, Subgraph
 from fxgrad.graphs.paths import Path, PathCosts, path_costs, paths
 from fxgrad.graphs.proposals import Proposal, roles
 from fxgrad.graphs.roles import Param
+from fxgrad.graphs.viewers import to_model_explorer, to_model_explorer_data, write_model_explorer, write_tensorboard
 
 __all__ = ["Edge", "Explanation", "Graph", "Node", "Operation", "Param", "Path", "PathCosts", "Proposal", "Subgraph",
-           "explain_backward", "gradients_on_nodes", "graph", "path_costs", "paths", "roles", "short"]
+           "explain_backward", "gradients_on_nodes", "graph", "path_costs", "paths", "roles", "short",
+           "to_model_explorer", "to_model_explorer_data", "write_model_explorer", "write_tensorboard"]

@@ -44,7 +44,8 @@ MAY_IMPORT_JAX = ["dtypes", "tree", "tree_util",
                   "core.avals", "ops.xla_kernels", "executors", "frontend", "interop", "numpy", "testing", "api"]
 
 # Slow to import or not always there, so imported where they are used.
-MAY_HIDE = {"rich", "matplotlib", "graphlay", "graphviz", "networkx", "IPython", "scipy", "torch", "autograd"}
+MAY_HIDE = {"rich", "matplotlib", "graphlay", "graphviz", "networkx", "tensorboard", "IPython",
+            "scipy", "torch", "autograd"}
 
 FILE_LIMIT = 420
 FUNCTION_LIMIT = 44  # lines, without the docstring
