@@ -244,7 +244,7 @@ class Body:
 
     def _statement(self, text: str, line: Line | None, more: Sequence[Statement] = (), called: str = "",
                    origins: tuple[str, ...] = ()) -> None:
-        lines = wrapped(text, self._writer.width - len(INDENT), 2 * INDENT, text.find(" = ") + 3)
+        lines = wrapped(text, self._writer.width - len(INDENT), 2 * INDENT, text.find(" = ") + 3, True)
         self._statements += [Statement(lines, line, True, "" if f"{called}(" in text else called, origins), *more]
 
     def _return(self) -> None:

@@ -7,11 +7,14 @@ import re
 _breaks = re.compile(r'"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`|[(\[]|[)\]]|, | (?=[-+*/@&|^<>=!]+ )')
 
 
-def wrapped(text: str, width: int, indent: str, start: int = 0) -> list[str]:
-    """`text` on lines of at most `width` where that can be, the further ones indented; not broken before `start`."""
+def wrapped(text: str, width: int, indent: str, start: int = 0, beyond: bool = False) -> list[str]:
+    """`text` on lines of at most `width` where that can be, the further ones indented; not broken before `start`.
+
+    Where all that may be broken is beyond `width`, it is broken there if `beyond` says so.
+    """
     lines = []
     while len(text) > width:
-        place = _place(text, width, max(start, len(indent) + 8))
+        place = _place(text, width, max(start, len(indent) + 8), beyond)
         if not place:
             break
         lines.append(text[:place].rstrip())
@@ -19,7 +22,7 @@ def wrapped(text: str, width: int, indent: str, start: int = 0) -> list[str]:
     return [*lines, text]
 
 
-def _place(text: str, width: int, start: int) -> int:
+def _place(text: str, width: int, start: int, beyond: bool) -> int:
     """Where to break: at the least depth of brackets in the later part of the line, as late as can be."""
     best, least, depth = 0, 1000, 0
     for match in _breaks.finditer(text):
@@ -31,7 +34,7 @@ def _place(text: str, width: int, start: int) -> int:
         elif word[0] in '"`' or match.start() < start:
             continue
         elif match.start() + len(word.rstrip()) > width:
-            break
+            return match.end() if beyond and not best else best
         elif depth <= least or best < width // 2:
             best, least = match.end(), depth
     return best

@@ -139,3 +139,8 @@ def test_a_function_with_a_rule_is_called_by_its_name() -> None:
     shown = program_text(fxgrad.make_program(lambda x: gain(x, 2.0))(1.0), source=False)
     assert "custom_jvp(gain)(x, 2.0, rule=<gain>)" in shown
     assert "where gain(x, y: f64*)" in shown
+
+
+def test_lines_that_begin_with_many_names_are_broken_behind_them() -> None:
+    program = fxgrad.make_program(fxgrad.vmap(fxgrad.grad(newton)))(np.ones(3))
+    assert max(map(len, program_text(program, source=False).splitlines())) < 125
