@@ -28,7 +28,8 @@ def ascii_text(picture: Picture) -> str:
       |
       z
     """
-    parts = [_drawn(_with_labels(picture)), picture.caption]
+    between = [line for line in picture.lines if line.source != line.target]
+    parts = [_drawn(_with_labels(picture._replace(lines=tuple(between)))), picture.caption]
     for title, inset in picture.insets:
         inner = ascii_text(inset).splitlines()
         parts.append("\n".join([f"{title}:", *(f"  {line}".rstrip() for line in inner)]))

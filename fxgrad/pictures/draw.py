@@ -180,7 +180,9 @@ def _picture(graph: Graph, view: str, show: str, style: str, wishes: Wishes, hig
     nodes, edges = _marks_in(both.graph, graph, highlight)
     picture = VIEWS[view](both.graph, wishes._replace(
         marked=nodes, path=edges, backward=both.backward, twins=both.twins, names=both.names))
-    return picture if show == "joint" else _part(picture, show)
+    picture = picture if show == "joint" else _part(picture, show)
+    keys = {box.key for box in picture.boxes}  # views leave some of them out
+    return picture._replace(boxes=tuple([box if box.twin in keys else box._replace(twin="") for box in picture.boxes]))
 
 
 def _check_expand(graph: Graph, view: str, wishes: Wishes) -> None:
@@ -211,5 +213,5 @@ def _part(picture: Picture, show: str) -> Picture:
     kept.update(line.source for line in lines)
     if show == "backward":  # values that are kept, and nothing of how they were made
         lines = [line for line in lines if line.kind in ("gradient", "saved")]
-    boxes = [box._replace(twin="" if box.twin not in kept else box.twin) for box in picture.boxes if box.key in kept]
+    boxes = [box for box in picture.boxes if box.key in kept]
     return picture._replace(boxes=tuple(boxes), lines=tuple(lines))

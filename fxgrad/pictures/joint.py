@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,27 +127,41 @@ def linked(graph: Graph, gradients: Mapping[Node, Sequence[Node]]) -> Both:
     backward.update(node for node in graph.nodes if node.producer is None and (
         node.role == "gradient" or (node.is_number and node.uses and all(
             edge.operation in backward for edge in node.uses))))
-    forward = [operation for operation in graph.operations if operation not in backward]
-    places: dict[tuple[int, int, str], Operation] = {}
-    for operation in forward:
-        for place in _places(operation):
-            places.setdefault(place, operation)
+    made = _twins_of_operations(graph, backward)
     twins: dict[Node | Operation, Node | Operation] = {}
-    for operation in graph.operations:
-        if operation in backward:
-            twin = next((places[place] for place in _places(operation) if place in places), None)
-            if twin is not None:
-                twins[operation] = twin
+    twins.update(made)
     links = {**graph.gradient_links(), **{node: values[0] for node, values in gradients.items()}}
     for node in graph.nodes:
-        if node in backward and not node.is_number:
-            value = links.get(node) or _made_beside(node, twins) or _named_result(graph, node)
+        if node in backward:
+            value = links.get(node) if not node.is_number else None
+            value = value or _made_beside(node, made) or _named_result(graph, node)
             if value is not None and value not in backward:
                 twins[node] = value
     names = _letters(links, backward)
     names |= {node: ", ".join(f"d_{value.name}" for value in values) for node, values in gradients.items()
               if len(values) > 1 and node in backward}
     return Both(graph, frozenset(backward), twins, names)
+
+
+def _twins_of_operations(graph: Graph, backward: Collection[Node | Operation]) -> dict[Operation, Operation]:
+    """The operations of the forward pass that those of the backward pass belong to."""
+    places: dict[tuple[int, int, str], Operation] = {}
+    for operation in graph.operations:
+        if operation not in backward:
+            for place in _places(operation):
+                places.setdefault(place, operation)
+    twins: dict[Operation, Operation] = {}
+    for operation in graph.operations:
+        if operation in backward:
+            twin = next((places[place] for place in _places(operation) if place in places), None)
+            for node in operation.inputs if twin is None else ():  # a sum of what arrives has no line of its own
+                maker = node.producer or _maker_of_result(graph, node)
+                if node in backward and maker is not None:
+                    twin = twins.get(maker, None if maker in backward else maker)
+                    break
+            if twin is not None:
+                twins[operation] = twin
+    return twins
 
 
 def _places(operation: Operation) -> list[tuple[int, int, str]]:
@@ -168,13 +182,21 @@ def _letters(links: Mapping[Node, Node], backward: set[Node | Operation]) -> dic
     return found
 
 
-def _made_beside(node: Node, twins: Mapping[Any, Any]) -> Node | None:
-    """The result of the operation that the maker of a gradient belongs to."""
-    twin = twins.get(node.producer)
+def _maker_of_result(graph: Graph, node: Node) -> Operation | None:
+    """The operation that makes the result that a gradient, given as an argument, is of."""
+    result = _named_result(graph, node)
+    return None if result is None else result.producer
+
+
+def _made_beside(node: Node, twins: Mapping[Operation, Operation]) -> Node | None:
+    """The result of what the operation that makes a gradient belongs to; of a number, that of one which uses it."""
+    makers = [edge.operation for edge in node.uses] if node.producer is None else [node.producer]
+    twin = next((twins[maker] for maker in makers if maker in twins and (node.producer or node.is_number)), None)
     return None if twin is None else twin.outputs[0]
 
 
 def _named_result(graph: Graph, node: Node) -> Node | None:
     """The result that a gradient, given as an argument, is of: it is called so."""
-    return next((each for each in graph.outputs if node.producer is None and f"d_{each.name}" == node.name), None) or (
-        graph.outputs[0] if node.producer is None and node.role == "gradient" else None)
+    if node.producer is not None or node.role != "gradient":
+        return None
+    return next((each for each in graph.outputs if f"d_{each.name}" == node.name), graph.outputs[0])

@@ -96,12 +96,14 @@ class Picture(NamedTuple):
 
 
 def _flow(first: Line, second: Line) -> Flow:
-    """What a line is that goes through a box: it begins as the first and ends as the second."""
-    return first.kind if first.kind == "saved" else second.kind
+    """What a line is that goes through a box: from one round to the next, kept, or as it ends."""
+    kinds = first.kind, second.kind
+    return "carry" if "carry" in kinds else "saved" if first.kind == "saved" else second.kind
 
 
 def _is_upward(first: Line, second: Line) -> bool:
-    return first.is_upward and second.is_upward
+    carried = [line for line in (first, second) if line.kind == "carry"]
+    return carried[0].is_upward if carried else first.is_upward and second.is_upward
 
 
 def _position(box: Box, first: Line, second: Line) -> int:

@@ -12,6 +12,7 @@ import pytest
 
 import fxgrad
 from fxgrad.pictures.picture import Picture
+from tests.support.named_functions import CASES
 from tests.support.pictured import EXAMPLES
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -164,6 +165,24 @@ def test_v8_both_passes_in_one_picture(name: str) -> None:
                         "saved": ("forward", "backward")}[line.kind]
     valued = [box for box in drawn.boxes if box.kind == "value"]
     assert all(box.details[-1].startswith("= ") for box in valued)
+
+
+@pytest.mark.slow
+def test_v8_every_gradient_belongs_to_something() -> None:
+    """Of functions of many kinds: each box of the backward pass has one of the forward pass, and all can be drawn."""
+    for function, args in CASES:
+        if function.__name__ in ("branch_of_python", "conditional_expression"):  # which need values to be traced
+            continue
+        for view in ("bipartite", "value", "op", "network"):
+            drawing = fxgrad.draw(function, view=view, show="joint")(*args)
+            boxes = {box.key: box for box in drawing.picture.boxes}
+            if view == "bipartite":
+                alone = [box.label for box in boxes.values() if box.part == "backward" and box.twin not in boxes]
+                assert not alone, function.__name__
+            assert all(line.source in boxes and line.target in boxes for line in drawing.picture.lines)
+            assert str(drawing).isascii()
+            opened = fxgrad.draw(function, view=view, expand=True, style="svg")(*args)
+            ET.fromstring(str(opened))
 
 
 def test_v8_the_numbers_of_the_product() -> None:
