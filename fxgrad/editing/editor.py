@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,15 @@ from fxgrad.tracing.tape import aval_of
 
 Value = str | Var
 """A value of a program: its name, as printed, or the variable."""
+
+
+class Instead(NamedTuple):
+    """A program of `inputs` that makes `outputs`, to stand where the last of `equations` does, which are left out."""
+
+    equations: Sequence[Equation]
+    program: Program
+    inputs: Sequence[Atom]
+    outputs: Sequence[Var]
 
 
 class Editor:
@@ -78,7 +87,8 @@ class Editor:
             return name
         names = self.names
         if name in names:
-            return names[name]
+            now = self._now(names[name])
+            return now if isinstance(now, Var) else names[name]
         near = ", ".join(difflib.get_close_matches(str(name), names, 3))
         raise ArgumentError(at_user_line(
             f"edit: the program has no value {name!r}. " + (f"Did you mean {near}?" if near else
@@ -142,12 +152,11 @@ class Editor:
 
         Raises `ArgumentError` if the results are not of the same types.
         """
-        place = self._index(equation)
-        equation = self._equations[place]
+        equation = self._equations[self._index(equation)]
         made = piece("edit", function, [atom.aval for atom in equation.inputs],
                      [var.aval for var in equation.outputs], self._described(equation))
         inputs = [*map(self.constant, made.captured), *equation.inputs]
-        self.put([equation], made.program, inputs, equation.outputs)
+        self.put([Instead([equation], made.program, inputs, equation.outputs)])
 
     def erase(self, equation: Equation) -> None:
         """Takes an equation out; raises `ArgumentError` that says who uses its values, if somebody does."""
@@ -273,38 +282,38 @@ class Editor:
 
     # --- parts ----------------------------------------------------------------------------------------------
 
-    def put(self, instead: Sequence[Equation], program: Program, inputs: Sequence[Atom], outputs: Sequence[Var],
-            ) -> None:
-        """Puts the equations of `program`, of `inputs`, in the place of `instead`, to make `outputs`.
+    def put(self, pieces: Sequence[Instead]) -> None:
+        """Puts the equations of programs in the place of others, all at once.
 
         What is computed anew has the variables, and so the names, of before, and the line of the last of them.
         """
-        place = self._index(instead[-1])
-        inputs = [*map(self._now, inputs)]
-        made, equations = self._copied(program, inputs)
-        fresh = {var: number for number, equation in enumerate(equations) for var in equation.outputs}
-        renamed: dict[Var, Var] = {}
-        for var, atom in zip(outputs, made, strict=True):
-            if isinstance(atom, Var) and atom in fresh and atom not in renamed:
-                renamed[atom] = var
-        before = instead[-1].source  # it stands for what was written there
-        source = None if before is None else before._replace(origins=(), results=())
-        equations = [Equation(each.primitive, [renamed.get(atom, atom) for atom in each.inputs],  # type: ignore[arg-type]
-                              each.params, [renamed.get(var, var) for var in each.outputs], source or each.source)
-                     for each in equations]
-        gone = {id(self._equations[self._index(equation)]) for equation in instead}
-        self._equations[place:place] = equations
-        self._equations = [each for each in self._equations if id(each) not in gone]
-        for var, atom in zip(outputs, made, strict=True):
-            kept = renamed.get(atom, atom) if isinstance(atom, Var) else atom
-            if kept is not var:
-                self._exchange(var, kept)
+        gone = {id(equation) for each in pieces for equation in each.equations}
+        copies = {id(each.equations[-1]): self._copied_in_place(each) for each in pieces}
+        made: list[Equation] = []
+        for equation in self._equations:
+            made += copies.get(id(equation), ())
+            if id(equation) not in gone:
+                made.append(equation)
+        if self._exchanged:
+            made = [each if self._exchanged.keys().isdisjoint(each.inputs) else
+                    each.replace([*map(self._now, each.inputs)]) for each in made]
+            self._outputs = [*map(self._now, self._outputs)]
+        self._equations = made
 
-    def _exchange(self, var: Var, atom: Atom) -> None:
-        self._exchanged[var] = atom
-        self._equations = [each.replace([atom if one is var else one for one in each.inputs])
-                           if var in each.inputs else each for each in self._equations]
-        self._outputs = [atom if one is var else one for one in self._outputs]
+    def _copied_in_place(self, piece: Instead) -> list[Equation]:
+        """The equations of a piece; what they do not compute anew is noted to be exchanged."""
+        results, equations = self._copied(piece.program, piece.inputs)
+        fresh = {var for equation in equations for var in equation.outputs}
+        renamed: dict[Atom, Var] = {}
+        for var, atom in zip(piece.outputs, results, strict=True):
+            if atom in fresh and atom not in renamed:
+                renamed[atom] = var
+            else:
+                self._exchanged[var] = renamed.get(atom, atom)
+        before = piece.equations[-1].source  # it stands for what was written there
+        source = None if before is None else before._replace(origins=(), results=())
+        return [Equation(each.primitive, [renamed.get(atom, atom) for atom in each.inputs], each.params,
+                         [renamed.get(var, var) for var in each.outputs], source or each.source) for each in equations]
 
     def _now(self, atom: Atom) -> Atom:
         """What stands for a value after what was put in the place of its equation."""

@@ -13,9 +13,9 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.program import Atom, Program
 from fxgrad.core.regions import replaced
 from fxgrad.derivation.simplify import simplify
-from fxgrad.editing.editor import Editor
+from fxgrad.editing.editor import Editor, Instead
 from fxgrad.editing.patterns import Match, Places
-from fxgrad.editing.pieces import piece
+from fxgrad.editing.pieces import Piece, piece
 from fxgrad.errors import ArgumentError, FxgradError, at_user_line, function_name
 from fxgrad.frontend.flat import described_aval, just
 from fxgrad.show.equality import equal
@@ -65,6 +65,7 @@ class _Rewriting:
         self._where, self._shared, self._inside = where, shared, inside
         self._types = None if types is None else [
             described_aval(value, "rewrite", just(f"types[{number}]")) for number, value in enumerate(types)]
+        self._replacements: dict[tuple[Aval, ...], Piece] = {}
         self._traced: dict[tuple[Aval, ...], list[Program]] = {}
         self._failure = ""
         self._done: dict[int, Program] = {}
@@ -79,8 +80,7 @@ class _Rewriting:
         if not chosen:
             return before if program is before else program.check()
         editor = Editor(program, is_held=is_held)
-        for match in chosen:
-            self._put(editor, match)
+        editor.put([self._instead(editor, match) for match in chosen])
         return editor.program()
 
     def _with_held(self, program: Program) -> Program:
@@ -114,13 +114,16 @@ class _Rewriting:
                 return chosen
             wanted = [match for match in wanted if match not in needed]
 
-    def _put(self, editor: Editor, match: Match) -> None:
-        avals = [atom.aval for atom in match.operands]
-        made = piece("rewrite", self._replacement, avals, [var.aval for var in match.outputs], "the pattern")
+    def _instead(self, editor: Editor, match: Match) -> Instead:
+        avals = tuple(atom.aval for atom in match.operands)
+        made = self._replacements.get(avals)
+        if made is None:
+            made = self._replacements[avals] = piece(
+                "rewrite", self._replacement, avals, [var.aval for var in match.outputs], "the pattern")
         captured = [editor.constant(value) for value in made.captured]
         # What only the results are made of is left out in the end, if nothing else needs it.
         gone = [equation for equation in match.equations if not {*match.outputs}.isdisjoint(equation.outputs)]
-        editor.put(gone, made.program, [*captured, *match.operands], match.outputs)
+        return Instead(gone, made.program, [*captured, *match.operands], match.outputs)
 
     # --- the pattern ----------------------------------------------------------------------------------------
 

@@ -123,7 +123,8 @@ def summary(fun: Callable[..., Any], *, argnums: int | Sequence[int] | None = No
         parameters = [var for var, is_parameter in zip(arguments, marked, strict=True) if is_parameter]
         user = _first_users(parts)
         saved = _saved(opened, parts, user)
-        rows = [_row(opened, part, [var.aval for var in parameters if user.get(var) == number],
+        leaving = _leaving(opened, parts)
+        rows = [_row(part, leaving[number], [var.aval for var in parameters if user.get(var) == number],
                      None if saved is None else saved[number]) for number, part in enumerate(parts)]
         assert program.signature is not None
         return Summary(program.signature.title or program.signature.name, rows, [var.aval for var in parameters])
@@ -157,11 +158,18 @@ def _first_users(parts: Sequence[Part]) -> dict[Var, int]:
     return users
 
 
-def _row(program: Program, part: Part, parameters: Sequence[Aval], saved: int | None) -> Layer:
-    own = {id(equation) for equation in part.equations}
-    used = {atom for equation in program.equations if id(equation) not in own for atom in equation.inputs}
-    used.update(program.outputs)
-    leaving = [var.aval for equation in part.equations for var in equation.outputs if var in used]
+def _leaving(program: Program, parts: Sequence[Part]) -> list[list[Aval]]:
+    """For each layer the types of those of its values that others use, or that are results."""
+    users: dict[Any, set[int]] = {atom: {-1} for atom in program.outputs}
+    for number, part in enumerate(parts):
+        for equation in part.equations:
+            for atom in equation.inputs:
+                users.setdefault(atom, set()).add(number)
+    return [[var.aval for equation in part.equations for var in equation.outputs if users.get(var, {number}) - {number}]
+            for number, part in enumerate(parts)]
+
+
+def _row(part: Part, leaving: Sequence[Aval], parameters: Sequence[Aval], saved: int | None) -> Layer:
     cost = part.cost
     return Layer(part.name, tuple(part.operations), tuple(dict.fromkeys(leaving)),
                  sum(aval.size for aval in parameters), sum(aval.nbytes for aval in parameters), cost.flops, cost.bytes,
@@ -177,8 +185,8 @@ def _saved(program: Program, parts: Sequence[Part], user: dict[Var, int]) -> lis
     if not any(wrt) or not any(has_tangent(atom.aval) for atom in program.outputs):
         return None
     number_of = {id(equation): number for number, part in enumerate(parts) for equation in part.equations}
-    numbered = program.replace(equations=[_numbered(equation, number_of[id(equation)])
-                                          for equation in program.equations])
+    numbered = program.replace(constants=(), equations=[_numbered(equation, number_of[id(equation)])
+                                                        for equation in program.equations])
     primal = linearized(numbered, wrt).program
     makers = {var: equation for equation in primal.equations for var in equation.outputs}
     places = dict(zip(primal.inputs, program.inputs, strict=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -104,3 +106,45 @@ def test_w11_a_fused_primitive_against_its_parts() -> None:
     table = fxgrad.granularities(lambda z: log_softmax_cross_entropy(z, label), repeat=1)(logits)
     assert table["fused"].saved == 1
     assert table["fused"].saved < table["tensor"].saved < table["scalar"].saved
+
+
+def unrolled(x: Any, W: Any, layers: int) -> Any:
+    """As many layers of four operations, as a Python loop records them."""
+    for _ in range(layers):
+        x = np.tanh(x @ W + x * 0.5)
+    return np.sum(x)
+
+
+@pytest.mark.slow
+def test_g22_nothing_recurses_into_long_programs() -> None:
+    layers, x, W = 1200, np.ones((2, 4)), np.eye(4) * 0.1
+    program = fxgrad.make_program(unrolled, static_argnums=2)(x, W, layers)
+    gradient = fxgrad.make_program(fxgrad.grad(unrolled), static_argnums=2)(x, W, layers)
+    assert len(program.equations) == 4 * layers + 1
+    for each in (program, gradient):
+        each.check()
+        assert len(str(each).splitlines()) > layers
+        assert fxgrad.unfold(each, calls="*") is each
+    assert len(fxgrad.graph(program).nodes) > len(program.equations)
+    assert len(fxgrad.rewrite(program, np.tanh, np.sin).edit().find("sin")) == layers
+    assert fxgrad.summary(lambda x: unrolled(x, W, layers))(x).cost == fxgrad.cost(program)
+    scalars = fxgrad.scalarize(program)
+    assert len(scalars.equations) == layers * 8 * (7 + 1 + 1 + 1) + 7
+
+
+@pytest.mark.bench
+def test_g22_seconds_for_50_000_equations() -> None:
+    x, W = np.ones((2, 4)), np.eye(4) * 0.1
+
+    def seconds(make: Callable[[], fxgrad.Program], at_least: int) -> float:
+        begin = time.perf_counter()
+        program = make()
+        assert len(program.equations) >= at_least
+        return time.perf_counter() - begin
+
+    def best(function: Any, at_least: int) -> float:
+        return min(seconds(lambda: fxgrad.make_program(function, static_argnums=2)(x, W, 12_500), at_least)
+                   for _ in range(2))
+
+    assert best(unrolled, 50_000) < 2.0
+    assert best(fxgrad.grad(unrolled), 100_000) < 6.0

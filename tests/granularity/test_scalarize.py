@@ -82,7 +82,7 @@ def is_same(one: Any, other: Any, to_the_bit: bool) -> bool:
 def test_every_primitive_is_the_same_in_scalars() -> None:
     differing, refused = [], set()
     for primitive, samples in all_samples().items():
-        for sample in samples[:6]:
+        for sample in samples[:4]:
             try:
                 with np.errstate(all="ignore"):
                     kernel, made = in_scalars(primitive, sample)

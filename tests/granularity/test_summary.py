@@ -94,6 +94,7 @@ def recurrent(params: Any, x: Any) -> Any:
 @pytest.mark.parametrize(("function", "args"), [
     (mlp, (PARAMS, X)), (scoped, (PARAMS, X)), (convolutions, (CONVOLUTIONS, IMAGES)), (recurrent, (PARAMS, X)),
     (lambda params, x: fxgrad.nn.log_softmax(fxgrad.named_call(mlp)(params, x)), (PARAMS, X)),
+    (lambda params, x: mlp(params, x * np.arange(4.0)) * np.ones(3), (PARAMS, X)),  # closes over arrays
     (fxgrad.grad(lambda params, x: np.sum(mlp(params, x))), (PARAMS, X))])
 def test_totals_are_those_of_the_program(function: Any, args: Any) -> None:
     found = fxgrad.summary(function)(*args)
