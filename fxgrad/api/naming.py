@@ -56,6 +56,7 @@ def named_scope(name: str) -> Iterator[None]:
 
     Scopes nest: in "attention" within "encoder", `equation.scope` is "encoder/attention". Derivatives and batches of an
     operation stay in its scope, and `jit` hands it on to XLA, whose profiles and HLO texts show it as the `op_name`.
+    Equal operations, where they are computed once, are in the scope of the first.
 
     Raises `ArgumentError` if `name` is not a string.
 

@@ -24,10 +24,12 @@ from fxgrad.ops import (
     creation,
     cumulative,
     dynamic,
+    exponential,
     indexing,
     joining,
     parts,
     pointwise,
+    pool,
     products,
     reductions,
     shaping,
@@ -198,9 +200,31 @@ for _whole, _on_the_way, _binary in (
         (space.reduce_sum_p, cumulative.cumsum_p, pointwise.add_p)):
     scalar_rules.enter(_reduction(_binary), _whole)
     scalar_rules.enter(_running(_binary), _on_the_way)
+scalar_rules.enter(_running(exponential.logaddexp_p), cumulative.cumlogsumexp_p)
 scalar_rules.enter(_reduction(comparison.and_p), reductions.reduce_and_p)
 scalar_rules.enter(_reduction(comparison.or_p), reductions.reduce_or_p)
 scalar_rules.enter(_reduction(comparison.xor_p), reductions.reduce_xor_p)
+
+
+def _windowed(name: str, combine: Primitive) -> Rule:
+    """Elements of each window combined, without the padding."""
+    def rule(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+        operand, out = operands[0], equation.outputs[0].aval
+        parts = pool.elements_of_windows(operand.shape, pool.Sliding(**equation.params))
+        scalars.reserve(out.size * max(len(parts) - 1, 0))
+        of_none = Literal(pool.identity_of(name, out.dtype), Aval((), out.dtype, out.weak))
+        narrow = name == "sum" and out.dtype.itemsize == 2 and dtypes.is_floating(out.dtype)
+        dtype = dtypes.float32 if narrow else out.dtype
+        flat = _converted(scalars, operand, equation.inputs[0].aval, dtype).ravel()
+        made = [scalars.folded(combine, [flat[place] for place in places if place >= 0] or [of_none])
+                for places in zip(*(part.flat for part in parts), strict=True)]
+        return [_converted(scalars, elements(made, out.shape), Aval(out.shape, dtype), out.dtype)]
+    return rule
+
+
+scalar_rules.enter(_windowed("sum", pointwise.add_p), pool.reduce_window_sum_p)
+scalar_rules.enter(_windowed("max", arithmetic.max_p), pool.reduce_window_max_p)
+scalar_rules.enter(_windowed("min", arithmetic.min_p), pool.reduce_window_min_p)
 
 
 # --- products -------------------------------------------------------------------------------------------------------

@@ -97,6 +97,17 @@ def _places(windows: Sliding, counts: Shape, axis: int) -> list[tuple[Any, ...]]
             for at in range(windows.window_dimensions[axis])]
 
 
+def elements_of_windows(shape: Shape, windows: Sliding) -> list[Any]:
+    """For each place in a window: where in the flat array its element is, of every window; -1 where it is padding."""
+    counts = windows.result_shape(shape)
+    if 0 in counts:
+        return []
+    parts = [_filled(np.arange(math.prod(shape)).reshape(shape), np.int64(-1), windows)]
+    for axis in range(len(shape)):
+        parts = [part[place] for part in parts for place in _places(windows, counts, axis)]
+    return parts
+
+
 def _window_kernel(name: str, combine: np.ufunc) -> Callable[..., Any]:
     """One axis is reduced after the other, by as many passes as the window has elements along it."""
     def kernel(x: Any, **params: Any) -> Any:
