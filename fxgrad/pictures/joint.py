@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from fxgrad.frontend.calling import program_of_call
 from fxgrad.graphs.graph import Graph
 from fxgrad.graphs.nodes import Node, Operation
 from fxgrad.pictures.words import is_expression, value_label
+from fxgrad.show.names import Unique
 from fxgrad.tracing.apply import apply_program
 from fxgrad.transforms.forward import has_tangent
 from fxgrad.transforms.joint import joint
@@ -60,26 +62,19 @@ def _derived(graph: Graph) -> tuple[Graph, dict[Node, list[Node]]]:
             f"draw: show='joint' needs an argument and a result with derivatives, and {graph.title or 'the program'} "
             f"takes {', '.join(f'{node.name}: {node.aval}' for node in graph.inputs) or 'nothing'} and returns "
             f"{', '.join(str(node.aval) for node in graph.outputs) or 'nothing'}; draw it with show='forward'"))
-    made = _joint_program(program, wrt)
-    names = [node.name for node in graph.inputs]
-    taken = {*names}
-    for node in results:
-        name = f"d_{node.name if node.is_named else 'out'}"
-        while name in taken:
-            name += "_"
-        taken.add(name)
-        names.append(name)
-    signature = Signature(graph.title, tuple(names), None, None)
+    given = [graph.node_of(var) for var in program.inputs]
+    unique = Unique([node.name for node in given])
+    names = [node.name for node in given]
+    names += [unique(f"d_{node.name if node.is_named and not node.is_number else 'out'}") for node in results]
+    made = _joint_program(program, wrt).replace(signature=Signature(graph.title, tuple(names), None, None))
     leaves = None
     if graph.has_values:
-        given = [node.value for node in graph.inputs]
-        leaves = [*given, *(np.ones(node.shape, node.dtype)[()] for node in results)]
-    roles = {node.name: node.role for node in graph.inputs}
-    both = Graph(made.replace(signature=signature), {}, leaves=leaves)
-    for node in both.inputs:
-        node.role = roles.get(node.name, "gradient")
+        leaves = [*(node.value for node in given), *(np.ones(node.shape, node.dtype)[()] for node in results)]
+    both = Graph(made, {}, leaves=leaves)
+    for node, before in itertools.zip_longest(both.inputs, given):
+        node.role = "gradient" if before is None else before.role
     found: dict[Node, list[Node]] = {}
-    moving = [node for node, moves in zip(both.inputs, wrt[program.captured:], strict=False) if moves]
+    moving = [node for node, moves in zip(both.inputs, wrt, strict=False) if moves]
     for node, gradient in zip(moving, both.outputs[len(graph.outputs):], strict=True):
         found.setdefault(gradient, []).append(node)
     return both, found
@@ -106,10 +101,9 @@ def _joint_program(program: Program, wrt: tuple[bool, ...]) -> Program:
 
     def together(*given: Any) -> Sequence[Any]:
         derived = derive(program, ("with its pullback", wrt), build, avals)
-        return apply_program(derived.program, [*derived.captured, *program.constants, *given])
+        return apply_program(derived.program, [*derived.captured, *given])
 
-    structs = tuple([struct_of(aval) for aval in avals[program.captured:]])
-    return program_of_call("draw", together, structs, {})
+    return program_of_call("draw", together, tuple([struct_of(aval) for aval in avals]), {})
 
 
 def linked(graph: Graph, gradients: Mapping[Node, Sequence[Node]]) -> Both:
@@ -119,18 +113,17 @@ def linked(graph: Graph, gradients: Mapping[Node, Sequence[Node]]) -> Both:
     a part of another, the same line; a gradient to the value that it is of, or to the result of the operation that its
     own belongs to.
     """
-    backward: set[Node | Operation] = set()
+    backward: set[Node | Operation] = {node for node in graph.nodes if node.producer is None and (
+        node.role == "gradient" or (node.is_number and node in gradients))}
     for operation in graph.operations:
-        if operation.part == "backward":
+        if operation.part == "backward" or not backward.isdisjoint(operation.inputs):
             backward.add(operation)
             backward.update(operation.outputs)
-    backward.update(node for node in graph.nodes if node.producer is None and (
-        node.role == "gradient" or (node.is_number and node.uses and all(
-            edge.operation in backward for edge in node.uses))))
-    made = _twins_of_operations(graph, backward)
-    twins: dict[Node | Operation, Node | Operation] = {}
-    twins.update(made)
+    backward.update(node for node in graph.nodes if node.is_number and node.uses and all(
+        edge.operation in backward for edge in node.uses))
     links = {**graph.gradient_links(), **{node: values[0] for node, values in gradients.items()}}
+    made = _twins_of_operations(graph, backward, links)
+    twins: dict[Any, Any] = dict(made)
     for node in graph.nodes:
         if node in backward:
             value = links.get(node) if not node.is_number else None
@@ -138,22 +131,27 @@ def linked(graph: Graph, gradients: Mapping[Node, Sequence[Node]]) -> Both:
             if value is not None and value not in backward:
                 twins[node] = value
     names = _letters(links, backward)
-    names |= {node: ", ".join(f"d_{value.name}" for value in values) for node, values in gradients.items()
-              if len(values) > 1 and node in backward}
+    for node, values in gradients.items():
+        if node in backward and (len(values) > 1 or node.is_number):
+            names[node] = ", ".join(f"d_{value.name}" for value in values) + (f" = {node.name}" * node.is_number)
     return Both(graph, frozenset(backward), twins, names)
 
 
-def _twins_of_operations(graph: Graph, backward: Collection[Node | Operation]) -> dict[Operation, Operation]:
+def _twins_of_operations(graph: Graph, backward: Collection[Node | Operation], links: Mapping[Node, Node],
+                         ) -> dict[Operation, Operation]:
     """The operations of the forward pass that those of the backward pass belong to."""
-    places: dict[tuple[int, int, str], Operation] = {}
+    places: dict[tuple[int, int, str], list[Operation]] = {}
     for operation in graph.operations:
         if operation not in backward:
             for place in _places(operation):
-                places.setdefault(place, operation)
+                places.setdefault(place, []).append(operation)
     twins: dict[Operation, Operation] = {}
     for operation in graph.operations:
         if operation in backward:
-            twin = next((places[place] for place in _places(operation) if place in places), None)
+            left = [links[node] for node in operation.outputs if node in links]
+            arrived = [links.get(node) or _named_result(graph, node) for node in operation.inputs if node in backward]
+            twin = next((_likeliest(places[place], left, arrived)
+                         for place in _places(operation) if place in places), None)
             for node in operation.inputs if twin is None else ():  # a sum of what arrives has no line of its own
                 maker = node.producer or _maker_of_result(graph, node)
                 if node in backward and maker is not None:
@@ -162,6 +160,17 @@ def _twins_of_operations(graph: Graph, backward: Collection[Node | Operation]) -
             if twin is not None:
                 twins[operation] = twin
     return twins
+
+
+def _likeliest(candidates: Sequence[Operation], left: Sequence[Node], arrived: Sequence[Node | None]) -> Operation:
+    """Of the operations that one place recorded, the one through which a gradient goes back.
+
+    It leaves that in an operand (`left`), and arrives in a result (`arrived`). Where that is not known it is one that
+    the user wrote: others were added by the derivative, to be kept for the backward pass.
+    """
+    return max(candidates, key=lambda operation: (
+        any(value in operation.inputs for value in left) + any(value in operation.outputs for value in arrived),
+        operation.source is not None and any(operation.source.origins)))
 
 
 def _places(operation: Operation) -> list[tuple[int, int, str]]:

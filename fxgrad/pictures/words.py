@@ -19,6 +19,8 @@ from fxgrad.show.sources import Sources
 
 LONGEST = 18
 """Characters of a label; longer ones are shortened."""
+LONGEST_NAME = 22
+"""Those of the name of an operation."""
 HOLE = "·"
 """Stands for an operand where an operation is written without its operands."""
 
@@ -55,10 +57,10 @@ def operation_label(operation: Operation) -> str:
 def equation_label(equation: Equation) -> str:
     """As `operation_label`."""
     if equation.programs:
-        return shortened(operation_name(equation))
+        return shortened(operation_name(equation), LONGEST_NAME)
     text = _short_numbers(expression(equation, lambda _: HOLE))
     if text.startswith('"'):
-        return shortened(operation_name(equation))
+        return shortened(operation_name(equation), LONGEST_NAME)
     bare = " ".join(text.replace(HOLE, "").split())
     if not re.search(r"\w\(", text):  # an operator
         return shortened(bare or operation_name(equation))

@@ -224,3 +224,12 @@ def test_w12_the_path_of_the_first_weights() -> None:
                                                                             names[f"v{node.index}"]
                                                                             for node in path.nodes]
     assert [line.label for line in way] == ["@", "+", "maximum(·, 0.0)", "@", "+", "-", "** 2", "mean"]
+
+
+def test_v8_operations_of_one_line_are_told_apart() -> None:
+    """`np.mean((y - y_hat) ** 2)` is a sum and a division; what is kept for its gradient is neither."""
+    drawn = EXAMPLES["perceptron"].draw(show="joint", view="op").picture
+    labels = {box.key: box.label for box in drawn.boxes}
+    found = {(box.label, labels[box.twin]) for box in drawn.boxes if box.part == "backward" and box.kind == "operation"}
+    assert found == {("/ 5", "/ 5"), ("*", "** 2"), ("-", "-"), ("sum(axis=0)", "+"), (".T @", "@"), ("@ .T", "@"),
+                     ("*", "maximum(·, 0.0)")}
