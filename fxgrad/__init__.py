@@ -71,6 +71,7 @@ from fxgrad.lax import associative_scan, cond, fori_loop, map, scan, switch, whi
 from fxgrad.ops.space import instantiate
 from fxgrad.pictures import draw
 from fxgrad.show import parse, unfold
+from fxgrad.stable import lint, stabilize
 from fxgrad.tracing.tape import bind
 
 float0 = dtypes.float0
@@ -88,12 +89,12 @@ __all__ = [
     "devices", "disable_jit", "draw", "dtypes", "errors", "eval_shape", "executors", "explain_backward", "explore",
     "flatten_util", "float0", "fori_loop", "from_jax", "grad", "gradients_on_nodes", "granularities", "graph",
     "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian",
-    "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "local_device_count", "local_devices",
+    "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "local_device_count", "local_devices",
     "make_jaxpr", "make_program", "map", "named_call", "named_scope", "nn", "numpy", "optim", "parse", "path_costs",
     "paths", "print_saved_residuals", "pure_callback", "random", "remat", "rewrite", "roles", "saved_residuals",
-    "scalarize", "scan", "scipy", "segment", "set_default_dtype", "show", "simplify", "stop_gradient", "summary",
-    "switch", "testing", "to_jax", "tree", "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp",
-    "vmap", "while_loop"]
+    "scalarize", "scan", "scipy", "segment", "set_default_dtype", "show", "simplify", "stabilize", "stop_gradient",
+    "summary", "switch", "testing", "to_jax", "tree", "tree_util", "unfold", "value_and_grad", "value_and_jacobian",
+    "vjp", "vmap", "while_loop"]
 
 
 def __dir__() -> list[str]:

@@ -111,6 +111,17 @@ def _line(equation: Any) -> str:
     return "?" if source is None else f"{file_name(source.filename)}:{source.line}"
 
 
+def lint(options: Namespace, console: Console) -> int:
+    """Prints forms that overflow or lose digits, by line; the status is 1 if there are any."""
+    target = Target(options.target, options)
+    found = target.call(fxgrad.lint)
+    if found:
+        console.print(found)
+        return DIFFERENT
+    console.print(str(found))
+    return 0
+
+
 def graph(options: Namespace, console: Console) -> int:
     """Prints what a computational graph is like; with --nodes every node."""
     made = Target(options.target, options).call(fxgrad.graph, roles=_roles(options))

@@ -29,7 +29,8 @@ arguments are types (f32[100,20], i32, bool[3]), numbers, and lists, tuples and 
 programs go to files and come back:
   fxgrad show model.py:loss --args "f32[3]" -o loss.txt && fxgrad check loss.txt && fxgrad python loss.txt
 
-status: 0 done; 1 diff found a difference, or check a wrong program; 2 it could not be done, and says why.
+status: 0 done; 1 diff found a difference, check a wrong program, lint a form to change;
+2 it could not be done, and says why.
 """
 
 
@@ -62,7 +63,9 @@ def _add_commands(subparsers: Any) -> None:
                    'fxgrad draw model.py:loss --args "f32[3], f32" --params "w*" -o loss.svg')
     explore = command("explore", "write a page on which the graph is looked at",
                       'fxgrad explore model.py:loss --args "f32[3], f32" --random 0 -o loss.html')
-    for each in (show, python, cost, graph, draw, explore):
+    lint = command("lint", "find forms that overflow or lose digits, by line",
+                   'fxgrad lint model.py:loss --args "f32[3]"')
+    for each in (show, python, cost, graph, draw, explore, lint):
         each.add_argument("target", help=TARGET)
     _text_options(show, python)
     _number_options(cost, graph)
@@ -72,7 +75,7 @@ def _add_commands(subparsers: Any) -> None:
     diff = command("diff", "print what a second program does differently", "fxgrad diff before.txt after.txt")
     diff.add_argument("first", metavar="A", help=TARGET)
     diff.add_argument("second", metavar="B", help="the same")
-    for each in (show, python, cost, graph, draw, explore, diff):
+    for each in (show, python, cost, graph, draw, explore, lint, diff):
         _function_options(each)
     check = command("check", "read and verify files of programs", "fxgrad check *.txt")
     check.add_argument("files", nargs="+", metavar="FILE", help="printed programs, or JSON")

@@ -53,14 +53,17 @@ def rewrite(program: Program, pattern: Callable[..., Any], replacement: Callable
     >>> stable(1000.0)
     np.float64(2000.0)
     """
-    return _Rewriting(pattern, replacement, types, where, shared, inside).of(program)
+    rewriting = Rewriting(pattern, replacement, types, where, shared, inside)
+    result = rewriting.of(program)
+    rewriting.check()
+    return result
 
 
-class _Rewriting:
+class Rewriting:
     """A pattern, what is to stand in its place, and which matches are meant."""
 
-    def __init__(self, pattern: Callable[..., Any], replacement: Callable[..., Any], types: Sequence[Any] | None,
-                 where: Callable[[Match], bool] | None, shared: bool, inside: bool) -> None:
+    def __init__(self, pattern: Callable[..., Any], replacement: Callable[..., Any], types: Sequence[Any] | None = None,
+                 where: Callable[[Match], bool] | None = None, shared: bool = False, inside: bool = False) -> None:
         self._pattern, self._replacement = pattern, replacement
         self._where, self._shared, self._inside = where, shared, inside
         self._types = None if types is None else [
@@ -82,6 +85,11 @@ class _Rewriting:
         editor = Editor(program, is_held=is_held)
         editor.put([self._instead(editor, match) for match in chosen])
         return editor.program()
+
+    def check(self) -> None:
+        """Raises `ArgumentError` if the pattern was a pattern for none of the types that it was tried at."""
+        if self._failure and not any(self._traced.values()):
+            raise ArgumentError(at_user_line(f"rewrite: the pattern {function_name(self._pattern)} {self._failure}"))
 
     def _with_held(self, program: Program) -> Program:
         equations, changed = [], False
@@ -136,8 +144,6 @@ class _Rewriting:
             if avals not in self._traced:
                 self._traced[avals] = self._trace(avals)
             found += self._traced[avals]
-        if not found and self._failure:
-            raise ArgumentError(at_user_line(f"rewrite: the pattern {function_name(self._pattern)} {self._failure}"))
         return (each for each in found if occurring.issuperset(one.primitive for one in each.equations))
 
     def _combinations(self, program: Program) -> list[tuple[Aval, ...]]:

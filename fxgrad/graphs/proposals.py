@@ -8,13 +8,14 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from fxgrad.core.primitive import registry
 from fxgrad.core.program import Program
 from fxgrad.graphs.graph import Graph
 from fxgrad.graphs.nodes import Edge, Node
+from fxgrad.ops.arithmetic import mul_p, sub_p
+from fxgrad.ops.pointwise import add_p
+from fxgrad.ops.products import dot_general_p
 
-PRODUCTS, SUMS, DIFFERENCES = ({registry[name] for name in names} for names in (
-    ("mul", "dot_general"), ("add",), ("sub",)))
+PRODUCTS = (mul_p, dot_general_p)
 
 
 class Proposal(NamedTuple):
@@ -66,10 +67,10 @@ def roles(program: Program | Graph) -> Proposal:
             if other is None or node.name in reasons:
                 continue
             primitive, expression = edge.operation.equation.primitive, edge.operation.expression
-            if primitive in DIFFERENCES and other.kind != "leaf":
+            if primitive is sub_p and other.kind != "leaf":
                 labels.append(node.name)
                 reasons[node.name] = f"it is compared with what was computed: {expression}"
-            elif primitive in SUMS and other.kind != "leaf":
+            elif primitive is add_p and other.kind != "leaf":
                 biases.append(node.name)
                 reasons[node.name] = f"it is added to what was computed: {expression}"
             elif primitive in PRODUCTS and other.kind != "leaf":

@@ -148,6 +148,14 @@ def test_draw(run: Commands, tmp_path: Path) -> None:
         "fxgrad: draw: a file that ends with '.jpg' is none of a picture")
 
 
+def test_lint(run: Commands, tmp_path: Path) -> None:
+    assert run("lint", "model.py:loss", *TYPES).output == "loss: nothing was found\n"
+    (tmp_path / "naive.py").write_text("import numpy as np\n\n\ndef f(x):\n    return np.log(1 + np.exp(x))\n")
+    found = run("lint", "naive.py:f", "--args", "f32[3]")
+    assert found.status == 1
+    assert "│ naive.py:5 │ exp overflows for large x │ fxgrad.nn.softplus(x) │" in found.output
+
+
 def test_explore(run: Commands, tmp_path: Path) -> None:
     assert run("explore", "model.py:loss", *TYPES, "--random", "0").output == "wrote loss.html: open it in a browser\n"
     assert (tmp_path / "loss.html").read_text().startswith("<!doctype html>")
@@ -207,7 +215,7 @@ def test_arguments() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [
-    [], ["show"], ["python"], ["cost"], ["graph"], ["draw"], ["explore"], ["diff"], ["check"]])
+    [], ["show"], ["python"], ["cost"], ["graph"], ["draw"], ["lint"], ["explore"], ["diff"], ["check"]])
 def test_help_teaches_by_examples(command: list[str]) -> None:
     found = subprocess.run([sys.executable, "-m", "fxgrad", *command, "--help"], capture_output=True, text=True,
                            check=True, timeout=120)

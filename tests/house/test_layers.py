@@ -33,7 +33,7 @@ LAYERS = [
     ["scipy"],
     ["checkpoint_policies", "debug", "editing", "show", "interop", "testing"],
     ["api", "custom_batching", "custom_derivatives"],
-    ["graphs", "granularity"],
+    ["graphs", "granularity", "stable"],
     ["pictures", "explorer"],
     ["__init__", "__main__", "cli"],
 ]
