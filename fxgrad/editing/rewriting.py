@@ -17,6 +17,7 @@ from fxgrad.editing.editor import Editor, Instead
 from fxgrad.editing.patterns import Match, Places
 from fxgrad.editing.pieces import Piece, piece
 from fxgrad.errors import ArgumentError, FxgradError, at_user_line, function_name
+from fxgrad.frontend.calling import checked_program
 from fxgrad.frontend.flat import described_aval, just
 from fxgrad.show.equality import equal
 from fxgrad.tracebacks import boundary
@@ -54,7 +55,7 @@ def rewrite(program: Program, pattern: Callable[..., Any], replacement: Callable
     np.float64(2000.0)
     """
     rewriting = Rewriting(pattern, replacement, types, where, shared, inside)
-    result = rewriting.of(program)
+    result = rewriting.of(checked_program("rewrite", program))
     rewriting.check()
     return result
 

@@ -17,6 +17,14 @@ from fxgrad.tracing.apply import apply_program
 from fxgrad.tracing.trace import SHOWN
 
 
+def checked_program(what: str, value: Any) -> Program:
+    """`value`, if it is a program; raises `ArgumentError` if not."""
+    if isinstance(value, Program):
+        return value
+    hint = f". Write {what}(fxgrad.make_program(f)(x))" if callable(value) else ""
+    raise ArgumentError(at_user_line(f"{what} takes a program, got a {type(value).__name__}{hint}"))
+
+
 def call_program(program: Program, args: tuple[Any, ...]) -> Any:
     """Runs a program on containers like those it was traced with, or on a flat list of inputs without a signature."""
     expected = len(program.inputs) - len(program.constants)

@@ -16,6 +16,7 @@ from fxgrad.core.avals import Literal
 from fxgrad.core.program import Program
 from fxgrad.errors import FxgradError
 from fxgrad.frontend.calling import program_of_call
+from fxgrad.frontend.flat import transformation
 from fxgrad.granularity.scalarize import scalarize
 from fxgrad.show.tables import Shown, add_row, new_table
 from fxgrad.show.unfolding import unfold
@@ -100,9 +101,10 @@ def granularities(fun: Callable[..., Any], *, limit: int = 100_000, repeat: int 
     >>> [(row.name, row.nodes, row.equations, row.difference) for row in found]
     [('scalar', 14, 7, 0.0), ('tensor', 6, 3, 0.0), ('fused', 6, 3, 0.0)]
     """
+    @transformation("granularities", fun)
     @boundary
     def compared(*args: Any) -> Granularities:
-        fused = program_of_call("granularities", fun, args, {})
+        fused = fun if isinstance(fun, Program) else program_of_call("granularities", fun, args, {})
         tensor = unfold(fused, calls="*")
         lists = tree.map(lambda leaf: np.asarray(leaf).tolist(), args)
         expected = _gradient(tensor, args)
@@ -113,8 +115,8 @@ def granularities(fun: Callable[..., Any], *, limit: int = 100_000, repeat: int 
             first = Granularity("scalar", None, refusal=str(error).splitlines()[0])
         else:
             first = _row("scalar", scalars, lists, expected, repeat)
-        assert fused.signature is not None
-        return Granularities(fused.signature.title or fused.signature.name, [first, *rows])
+        signature = fused.signature
+        return Granularities("a program" if signature is None else signature.title or signature.name, [first, *rows])
     return compared
 
 

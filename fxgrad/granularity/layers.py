@@ -7,7 +7,6 @@ from typing import NamedTuple
 from fxgrad.control.call import jit_call_p, named_call_p
 from fxgrad.core.primitive import Cost
 from fxgrad.core.program import Equation, Program, Source, join_scopes
-from fxgrad.errors import function_name
 from fxgrad.show.short import operation_name
 from fxgrad.show.unfolding import call_name, holds_call, unfold
 from fxgrad.tracing.provenance import CALLED
@@ -95,8 +94,10 @@ def _layer(equation: Equation, main: str, before: str) -> tuple[str, bool]:
         return equation.scope, True
     if equation.source is None:
         return before or main or "program", False
-    return main if not equation.source.code.co_name.isidentifier() else function_name(
-        equation.source.code.co_name), False
+    code = equation.source.code
+    if code.co_name == "__call__":
+        return code.co_qualname.split(".")[-2], False  # the class
+    return code.co_name if code.co_name.isidentifier() else main, False
 
 
 def _is_library(equation: Equation) -> bool:

@@ -12,6 +12,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program, Signature, Var
 from fxgrad.core.walk import walk
 from fxgrad.derivation.simplify import without_dead_code
+from fxgrad.frontend.calling import checked_program
 from fxgrad.granularity.rules import scalar_rules
 from fxgrad.granularity.scalars import Elements, Scalars, elements, known, numbers
 from fxgrad.show.names import NAMES, own_names
@@ -45,6 +46,7 @@ def scalarize(program: Program, *, limit: int = 100_000) -> Program:
     >>> scalars([0.5, 1.0, 0.0], [0.1, 0.2, 0.3], -0.25)
     np.float64(1.0)
     """
+    program = checked_program("scalarize", program)
     scalars = Scalars(limit)
     arguments = program.inputs[len(program.constants):]
     given = [elements([*map(Var, [_of_each(var.aval)] * var.aval.size)], var.aval.shape) for var in arguments]

@@ -13,7 +13,7 @@ from fxgrad.core.primitive import Cost
 from fxgrad.core.program import Equation, Program, Source, Var
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.calling import program_of_call
-from fxgrad.frontend.flat import parameter_names
+from fxgrad.frontend.flat import parameter_names, transformation
 from fxgrad.granularity.layers import Part, layers, with_layers
 from fxgrad.graphs.roles import tagged
 from fxgrad.show.tables import Shown, add_row, new_table
@@ -113,10 +113,11 @@ def summary(fun: Callable[..., Any], *, argnums: int | Sequence[int] | None = No
     >>> found.parameters, found.cost.flops
     (48, 480)
     """
+    @transformation("summary", fun)
     @boundary
-    def summed_up(*args: Any) -> Summary:
-        program = program_of_call("summary", fun, args, {})
-        marked = _parameters(fun, args, argnums)
+    def summed_up(*args: Any, **kwargs: Any) -> Summary:
+        program = fun if isinstance(fun, Program) else program_of_call("summary", fun, args, kwargs)
+        marked = [*_parameters(fun, args, argnums), *[False] * len(tree.leaves(kwargs))]
         opened = with_layers(program)
         parts = layers(opened, depth)
         arguments = opened.inputs[opened.captured:]
@@ -126,8 +127,9 @@ def summary(fun: Callable[..., Any], *, argnums: int | Sequence[int] | None = No
         leaving = _leaving(opened, parts)
         rows = [_row(part, leaving[number], [var.aval for var in parameters if user.get(var) == number],
                      None if saved is None else saved[number]) for number, part in enumerate(parts)]
-        assert program.signature is not None
-        return Summary(program.signature.title or program.signature.name, rows, [var.aval for var in parameters])
+        signature = program.signature
+        title = "a program" if signature is None else signature.title or signature.name
+        return Summary(title, rows, [var.aval for var in parameters])
     return summed_up
 
 

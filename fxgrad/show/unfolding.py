@@ -11,6 +11,7 @@ from fxgrad.core.regions import Link, Region, replaced
 from fxgrad.core.walk import walk
 from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.errors import ArgumentError, at_user_line, file_name
+from fxgrad.frontend.calling import checked_program
 from fxgrad.ops.joining import stack_p, unstack_p
 from fxgrad.ops.space import broadcast_to_p
 from fxgrad.show.names import NAMES, called_name, own_names
@@ -45,6 +46,7 @@ def unfold(program: Program, *, calls: Choice = True, loops: Choice = False, lim
     >>> [equation.primitive.name for equation in unfold(loop, loops=True).equations]
     ['mul', 'mul', 'mul']
     """
+    program = checked_program("unfold", program)
     choices = _Choices(calls, loops, limit)
     done: dict[int, Program] = {}
     stack = [program]

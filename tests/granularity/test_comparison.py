@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import fxgrad
+from fxgrad import errors
 from fxgrad.granularity.comparison import nodes_of
 
 RNG = np.random.default_rng(1)
@@ -49,6 +51,13 @@ def test_without_a_form_in_scalars_or_a_gradient() -> None:
     of_integers = fxgrad.granularities(lambda x: x + 1, repeat=1)(np.arange(3))
     assert [(row.equations, row.seconds, row.saved) for row in of_integers] == [
         (3, None, None), (1, None, None), (1, None, None)]
+
+
+def test_of_a_program_and_of_nothing() -> None:
+    program = fxgrad.make_program(np.sin)(1.0)
+    assert fxgrad.granularities(program, repeat=1)(1.0)["fused"].program is program
+    with pytest.raises(errors.ArgumentError, match=r"^granularities takes a function, got a int\. "):
+        fxgrad.granularities(3)  # type: ignore[arg-type]
 
 
 def test_loops_are_unrolled_for_scalars() -> None:

@@ -248,6 +248,25 @@ def test_too_many_equations_are_refused_before_they_are_made() -> None:
         "scalarize: the program would have more than 2 equations; up to add(f64[3], f64*[])")
 
 
+@pytest.mark.parametrize("function", [fxgrad.scalarize, fxgrad.unfold, lambda f: fxgrad.rewrite(f, np.sin, np.cos)])
+def test_functions_that_are_no_programs(function: Any) -> None:
+    with pytest.raises(errors.ArgumentError, match=r" takes a program, got a function\. Write \w+\(fxgrad\.make_pro"):
+        function(lambda x: x)
+    with pytest.raises(errors.ArgumentError, match=r" takes a program, got a int\n"):
+        function(3)
+
+
+def test_containers_and_programs_without_names() -> None:
+    program = fxgrad.parse("program (x: f64[2], y: f64[]) { z: f64[2] = mul(x, y) return z }")
+    assert fxgrad.scalarize(program)(1.0, 2.0, 3.0) == [3.0, 6.0]
+    assert fxgrad.scalarize(fxgrad.make_program(lambda x: (x, 2.0, x[:0]))(np.ones(2)))([4.0, 5.0]) == (
+        [4.0, 5.0], 2.0, [])
+    space: dict[str, Any] = {"__name__": "scalars"}
+    _, scalars = scalars_of(lambda x: {"s": np.sum(np.sin(x) * x)}, np.ones(3))
+    exec(scalars.to_python(), space)
+    assert space["function"]([1.0, 2.0, 3.0]) == scalars([1.0, 2.0, 3.0])
+
+
 def test_a_rule_of_a_users_own() -> None:
     twice_p = Primitive(
         name="twice", abstract=lambda x: [x], numpy=lambda x: [x + x], xla=lambda lax, x: [lax.add(x, x)],

@@ -161,6 +161,21 @@ def test_without_a_derivative_and_without_operations() -> None:
     assert fxgrad.summary(lambda x: x)(X).rows == ()
 
 
+def test_objects_programs_and_keywords() -> None:
+    class Model:
+        def __call__(self, params: Any, x: Any) -> Any:
+            return np.tanh(x @ params)
+
+    W = np.ones((4, 2))
+    found = fxgrad.summary(Model())(W, X)
+    assert (found.title, [row.name for row in found]) == ("Model", ["Model"])
+    assert fxgrad.summary(Model())(W, x=X).rows == found.rows
+    of_program = fxgrad.summary(fxgrad.make_program(Model())(W, X))(W, X)
+    assert (of_program.title, of_program.rows) == ("Model", found.rows)
+    with pytest.raises(errors.ArgumentError, match=r"^summary takes a function, got a int\. "):
+        fxgrad.summary(3)  # type: ignore[arg-type]
+
+
 def test_types_alone_are_enough() -> None:
     shapes = fxgrad.tree.map(lambda leaf: fxgrad.ShapeDtypeStruct(leaf.shape, leaf.dtype), (PARAMS, X))
     assert fxgrad.summary(scoped)(*shapes).rows == fxgrad.summary(scoped)(PARAMS, X).rows
