@@ -87,18 +87,14 @@ class Drawing:
 
     __repr__ = __str__
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        """What notebooks show: SVG if it was not asked for as text, else the text itself."""
+    def _repr_svg_(self) -> str | None:
+        """What notebooks show; None, for the text, where the library for layouts is not installed."""
         try:
-            return {"image/svg+xml": self.text("svg"), "text/plain": self.text("ascii")}
+            return self.text("svg")
         except UnsupportedError:
-            return {"text/plain": self.text("ascii")}
+            return None
 
-    def _repr_svg_(self) -> str:
-        return self.text("svg")
-
-    def _repr_html_(self) -> str:
-        return self.text("svg")
+    _repr_html_ = _repr_svg_  # in the page itself an SVG has its notes, and the colours of the page
 
 
 def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite", show: Show = "forward",

@@ -12,8 +12,8 @@ STYLE = """\
 body { margin: 0; font-family: ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace; background: #ffffff;
   color: #1f2328; }
 main { padding: 1.5em; overflow: auto; } h1 { font-size: 1.1em; margin: 0 0 1em; }
-.fxp g[data-box] { cursor: pointer; } .fxp g.fxp-dim { opacity: 0.25; }
-.fxp g.fxp-near .fxp-shape { stroke-width: 3; }
+svg g[data-box] { cursor: pointer; } svg g.fxp-dim { opacity: 0.25; }
+svg g.fxp-near .fxp-shape { stroke-width: 3; }
 #told { position: fixed; right: 1em; top: 1em; max-width: 40em; padding: 0.7em 1em; white-space: pre-wrap;
   background: #f6f8fa; border: 1px solid #d0d7de; border-radius: 6px; font-size: 0.85em; display: none; }
 @media (prefers-color-scheme: dark) { body { background: #0d1117; color: #e6edf3; }

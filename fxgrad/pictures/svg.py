@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
@@ -28,43 +29,43 @@ ROUND = 9.0
 HEAD, HALF = 7.5, 3.4
 """Length and half the width of the head of an arrow."""
 DASHES = {"gradient": "6 3", "saved": "2 3", "carry": "8 3 2 3"}
+LIGHT_PAGES = 'body[data-jp-theme-light="true"], body.vscode-light, html[theme="light"]'
 DARK_PAGES = 'body[data-jp-theme-light="false"], body.vscode-dark, html[theme="dark"]'
 CAPTION_GAP = 22.0
 
 
-def svg_text(picture: Picture, theme: Theme | None = None, ground: str = "auto") -> str:
-    """The picture as SVG; `ground` is "light", "dark", or "auto", which follows the page.
+def svg_text(picture: Picture, theme: Theme | None = None) -> str:
+    """The picture as SVG. The colours that it names are those for light pages; a style has those for dark ones.
 
     Raises `UnsupportedError` where the library for layouts is not installed.
     """
     layout = laid_out(picture)
     light, dark = painted(theme)
-    if ground == "dark":
-        light = dark
     caption = picture.caption
     width = max(layout.width, text_width(caption, DETAIL) + 28)
     height = layout.height + (CAPTION_GAP if caption else 0)
     shift = (width - layout.width) / 2
     size = f'width="{_n(width)}" height="{_n(height)}" viewBox="0 0 {_n(width)} {_n(height)}"'
+    scope, muted = _scope(theme), light["cluster"].text
     title = escape(picture.title or "picture of a computation")
-    end = _written("caption", width / 2, height - 11, caption, anchor="middle") if caption else ""
+    end = _written("caption", width / 2, height - 11, caption, muted, anchor="middle") if caption else ""
     return "\n".join(filter(None, [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="fxp" role="img" {size}>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{scope}" role="img" font-family="{FONT}" {size}>',
         f"<title>{title}</title>",
-        f"<style>\n{_style(light, dark, ground)}\n</style>",
-        f'<rect class="fxp-ground" width="100%" height="100%" rx="6" fill="{GROUND[ground == "dark"]}"/>',
+        f"<style>\n{_style(picture, dark, scope)}\n</style>",
+        f'<rect class="fxp-ground" width="100%" height="100%" rx="6" fill="{GROUND[0]}"/>',
         f'<g transform="translate({_n(shift)} 0)">',
         *_clusters(picture.clusters, layout, light),
         *_twins(picture.boxes, layout),
-        *_lines(picture.lines, layout, GROUND[ground == "dark"]),
+        *_lines(picture.lines, layout, light["intermediate"].text),
         *(_box(box, layout.boxes[box.key], light) for box in picture.boxes),
         "</g>", end, "</svg>"])) + "\n"
 
 
-def _written(role: str, x: float, y: float, text: str, size: float = DETAIL, anchor: str = "start") -> str:
+def _written(role: str, x: float, y: float, text: str, color: str, size: float = DETAIL, anchor: str = "start") -> str:
     """A line of text that is no box's."""
-    return (f'<text class="fxp-{role}" x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}" font-size="{size}">'
-            f"{escape(text)}</text>")
+    return (f'<text class="fxp-{role}" x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}" font-size="{size}" '
+            f'fill="{color}">{escape(text)}</text>')
 
 
 def _n(number: float) -> str:
@@ -75,33 +76,41 @@ def _n(number: float) -> str:
 # --- colours ------------------------------------------------------------------------------------------------------
 
 
-def _style(light: Mapping[str, Paint], dark: Mapping[str, Paint], ground: str) -> str:
-    index = int(ground == "dark")
-    rules = [f".fxp {{ font-family: {FONT}; max-width: 100%; height: auto; }}", *_rules("", light, index)]
-    if ground == "auto":
-        rules += ["@media (prefers-color-scheme: dark) {", *_rules("", dark, 1), "}",
-                  *_rules(f":is({DARK_PAGES}) ", dark, 1)]
+def _scope(theme: Theme | None) -> str:
+    """The class of a picture: of each theme its own, since styles hold for all of a page."""
+    return "fxp" if not theme else f"fxp-{zlib.crc32(repr(sorted(theme.items())).encode()):x}"
+
+
+def _style(picture: Picture, dark: Mapping[str, Paint], scope: str) -> str:
+    """The colours on dark pages, of what is in the picture. A notebook that is light counts more than a dark system."""
+    roles = {box.role for box in picture.boxes} | ({"cluster"} if picture.clusters else set())
+    kinds = {line.kind for line in picture.lines} | {"twin" for box in picture.boxes if box.twin}
+    kinds |= {"marked" for line in picture.lines if line.is_marked}
+    rules = [f".{scope} {{ max-width: 100%; height: auto; }}"]
+    system, page = f".{scope}:not(:is({LIGHT_PAGES}) *)", f":is({DARK_PAGES}) .{scope}"
+    for around, begin, end in ((system, "@media (prefers-color-scheme: dark) {\n", "\n}"), (page, "", "")):
+        rules.append(begin + "\n".join(_rules(around, dark, sorted(roles), sorted(kinds))) + end)
     return "\n".join(rules)
 
 
-def _rules(before: str, palette: Mapping[str, Paint], index: int) -> Iterator[str]:
-    plain, muted = palette["intermediate"].text, palette["cluster"].text
-    yield f"{before}.fxp-ground {{ fill: {GROUND[index]}; }}"
-    yield f"{before}.fxp-caption, {before}.fxp-title {{ fill: {muted}; }}"
-    yield f"{before}.fxp-label {{ fill: {plain}; }}"
-    for role, paint in palette.items():
-        yield f"{before}.fxp-{role} .fxp-shape {{ fill: {paint.fill}; stroke: {paint.stroke}; }}"
-        yield f"{before}.fxp-{role} text {{ fill: {paint.text}; }}"
-    for kind, colors in LINES.items():
-        yield f"{before}.fxp-{kind}-line {{ stroke: {colors[index]}; }}"
-        yield f"{before}.fxp-{kind}-head {{ fill: {colors[index]}; }}"
-    yield f"{before}.fxp-on .fxp-shape {{ stroke: {LINES['marked'][index]}; }}"
+def _rules(scope: str, palette: Mapping[str, Paint], roles: Sequence[str], kinds: Sequence[str]) -> Iterator[str]:
+    yield f"{scope} .fxp-ground {{ fill: {GROUND[1]}; }}"
+    yield f"{scope} :is(.fxp-caption, .fxp-title) {{ fill: {palette['cluster'].text}; }}"
+    yield f"{scope} .fxp-label {{ fill: {palette['intermediate'].text}; }}"
+    for role in roles:
+        fill, stroke, text = palette[role]
+        yield f"{scope} .fxp-{role} .fxp-shape {{ fill: {fill}; stroke: {stroke}; }}"
+        yield f"{scope} .fxp-{role} text {{ fill: {text}; }}"
+    for kind in kinds:
+        yield f"{scope} .fxp-{kind}-line {{ stroke: {LINES[kind][1]}; }}"
+        yield f"{scope} .fxp-{kind}-head {{ fill: {LINES[kind][1]}; }}"
+    yield f"{scope} .fxp-on .fxp-shape {{ stroke: {LINES['marked'][1]}; }}"
 
 
 # --- lines --------------------------------------------------------------------------------------------------------
 
 
-def _lines(lines: Sequence[Line], layout: Layout, ground: str) -> Iterator[str]:
+def _lines(lines: Sequence[Line], layout: Layout, color: str) -> Iterator[str]:
     marked_last = sorted(range(len(lines)), key=lambda index: lines[index].is_marked)
     for index in marked_last:
         yield _line(lines[index], layout.lines[index])
@@ -110,8 +119,8 @@ def _lines(lines: Sequence[Line], layout: Layout, ground: str) -> Iterator[str]:
             x, y = layout.labels[index]
             wide = text_width(lines[index].label, DETAIL) + 4
             yield (f'<rect class="fxp-ground" x="{_n(x - wide / 2)}" y="{_n(y - DETAIL * 0.62)}" width="{_n(wide)}" '
-                   f'height="{_n(DETAIL * 1.24)}" fill="{ground}"/>'
-                   + _written("label", x, y + DETAIL * 0.35, lines[index].label, anchor="middle"))
+                   f'height="{_n(DETAIL * 1.24)}" fill="{GROUND[0]}"/>'
+                   + _written("label", x, y + DETAIL * 0.35, lines[index].label, color, anchor="middle"))
 
 
 def _line(line: Line, points: Sequence[Point]) -> str:
@@ -167,7 +176,7 @@ def _clusters(clusters: Sequence[Cluster], layout: Layout, palette: Mapping[str,
         frame = layout.clusters[cluster.key]
         left, top = frame.x - frame.width / 2, frame.y - frame.height / 2
         yield (f'<g class="fxp-cluster">{_rectangle(frame, 8, "1", palette["cluster"])}'
-               f"{_written('title', left + 9, top + 15, cluster.title, TITLE)}</g>")
+               f"{_written('title', left + 9, top + 15, cluster.title, palette['cluster'].text, TITLE)}</g>")
 
 
 def _rectangle(frame: Frame, radius: float, width: str, paint: Paint) -> str:
@@ -178,13 +187,14 @@ def _rectangle(frame: Frame, radius: float, width: str, paint: Paint) -> str:
 
 def _box(box: Box, frame: Frame, palette: Mapping[str, Paint]) -> str:
     paint = palette[box.role]
+    color = LINES["marked"][0] if box.is_marked else paint.stroke
     width = "3" if box.is_marked else "2" if box.role == "output" else "1.4"
     if box.shape == "circle":
         shape = (f'<circle class="fxp-shape" cx="{_n(frame.x)}" cy="{_n(frame.y)}" r="{_n(frame.width / 2)}" '
-                 f'fill="{paint.fill}" stroke="{paint.stroke}" stroke-width="{width}"/>')
+                 f'fill="{paint.fill}" stroke="{color}" stroke-width="{width}"/>')
     else:
         radius = {"square": 3.0, "pill": min(frame.height, 30.0) / 2}[box.shape]
-        shape = _rectangle(frame, 6.0 if box.kind == "layer" else radius, width, paint)
+        shape = _rectangle(frame, 6.0 if box.kind == "layer" else radius, width, paint._replace(stroke=color))
     top, texts = frame.y - text_height(box) / 2, []
     for number, (text, font) in enumerate(text_rows(box)):
         bold = ' font-weight="600"' if not number else ""

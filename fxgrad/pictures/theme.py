@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ class Paint(NamedTuple):
     text: str
 
 
+MIDDLE = 128
+"""The brightness between those on which dark and light text can be read."""
 Theme = Mapping[str, "str | Paint"]
 
 LIGHT: dict[str, Paint] = {
@@ -50,9 +53,10 @@ LINES = {"forward": ("#57606a", "#9aa4af"), "gradient": ("#a8326e", "#f08fbd"), 
 
 
 def painted(theme: Theme | None) -> tuple[dict[str, Paint], dict[str, Paint]]:
-    """The light and the dark palette with the changes of `theme`: a colour is that of the inside, of both palettes.
+    """The light and the dark palette with the changes of `theme`.
 
-    Raises `ArgumentError` for a role that there is not.
+    A colour alone is that of the inside, in both palettes; if it is written as `#00ff00`, the text is that of the
+    palette on which it can be read. Raises `ArgumentError` for a role that there is not.
 
     >>> painted({"input": "#00ff00"})[0]["input"]
     Paint(fill='#00ff00', stroke='#0b5fa5', text='#10202e')
@@ -63,5 +67,18 @@ def painted(theme: Theme | None) -> tuple[dict[str, Paint], dict[str, Paint]]:
             raise ArgumentError(at_user_line(
                 f"draw: the theme has no role {role!r}; it colours {', '.join(LIGHT)}"))
         for palette in (light, dark):
-            palette[role] = palette[role]._replace(fill=paint) if isinstance(paint, str) else paint
+            if isinstance(paint, Paint):
+                palette[role] = paint
+            else:
+                bright = _is_bright(paint)
+                readable = palette if bright is None else LIGHT if bright else DARK
+                palette[role] = palette[role]._replace(fill=paint, text=readable[role].text)
     return light, dark
+
+
+def _is_bright(color: str) -> bool | None:
+    """Whether dark text can be read on a colour; None for one that is not written as `#00ff00`."""
+    if not re.fullmatch("#[0-9a-fA-F]{6}", color):
+        return None
+    red, green, blue = [int(color[at:at + 2], 16) for at in (1, 3, 5)]
+    return 0.299 * red + 0.587 * green + 0.114 * blue > MIDDLE

@@ -13,7 +13,7 @@ import pytest
 import fxgrad
 from fxgrad.pictures.layout import Layout, laid_out
 from fxgrad.pictures.picture import Picture
-from fxgrad.pictures.theme import DARK, LIGHT
+from fxgrad.pictures.theme import DARK, LIGHT, painted
 from tests.support.pictured import EXAMPLES
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -88,6 +88,14 @@ def test_text_can_be_read_on_its_ground(role: str, palette: dict[str, object]) -
     assert role == "cluster" or (high + 0.05) / (low + 0.05) >= 3.0
 
 
+def test_text_can_be_read_on_colors_of_a_theme() -> None:
+    light, dark = painted({"input": "#00ff88", "label": "#102030", "layer": "teal"})
+    assert light["input"].text == dark["input"].text == LIGHT["input"].text
+    assert light["label"].text == dark["label"].text == DARK["label"].text
+    for palette, before in ((light, LIGHT), (dark, DARK)):
+        assert palette["layer"] == before["layer"]._replace(fill="teal")
+
+
 def test_colors_follow_the_page() -> None:
     text = str(EXAMPLES["product"].draw(style="svg"))
     assert "@media (prefers-color-scheme: dark)" in text
@@ -146,9 +154,19 @@ def test_files_have_the_style_of_their_ending(tmp_path: Path) -> None:
 
 def test_notebooks_show_it_as_svg() -> None:
     drawing = EXAMPLES["product"].draw()
-    shown = drawing._repr_mimebundle_()
-    assert shown["image/svg+xml"] == drawing._repr_svg_() == drawing._repr_html_() == drawing.text("svg")
-    assert shown["text/plain"] == str(drawing) == repr(drawing)
+    assert drawing._repr_svg_() == drawing._repr_html_() == drawing.text("svg")
+    assert str(drawing) == repr(drawing) == drawing.text("ascii")
+
+
+def test_themes_of_a_page_do_not_mix() -> None:
+    plain = str(EXAMPLES["product"].draw(style="svg"))
+    themed = str(EXAMPLES["product"].draw(style="svg", theme={"input": "#00ff00"}))
+    scopes = [re.search(r'<svg [^>]*class="([^"]*)"', text)[1] for text in (plain, themed)]
+    assert scopes[0] != scopes[1]
+    for text, scope in zip((plain, themed), scopes, strict=True):
+        rules = re.findall(r"^[^@}\n][^{\n]*(?= {)", text, re.MULTILINE)
+        assert rules
+        assert all(re.search(rf"\.{scope}(?![\w-])", rule) for rule in rules)
 
 
 def test_loops_and_branches_are_frames_in_pictures_and_follow_text() -> None:
