@@ -32,3 +32,13 @@ def test_links_between_pages_lead_somewhere() -> None:
 def _prose(path: Path) -> str:
     """A page without its code."""
     return re.sub(r"```.*?```|`[^`\n]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def test_the_tests_that_pages_name_are_there() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+)(?:\[([^\]]+)\])?)?`",
+                       (DOCS / "coverage.md").read_text(encoding="utf-8"))
+    assert len(named) > 50
+    for file, function, parameter in named:
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert f"def {function}(" in text or not function, f"{file}::{function}"
+        assert not parameter or (ROOT / parameter).is_file(), parameter
