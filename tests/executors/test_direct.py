@@ -145,6 +145,7 @@ def test_errors_are_those_of_any_gradient(monkeypatch: pytest.MonkeyPatch) -> No
         fxgrad.grad(np.sin)(X)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_tables")
 def test_recordings_beyond_a_size_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = fxgrad.grad(tanh_chain)(X)

@@ -35,6 +35,7 @@ def test_nested_functions_are_lowered_once_each_as_by_jax(depth: int) -> None:
     assert lowered(ours, X) == lowered(theirs, X) == (depth + 1, 2 * depth, 1)
 
 
+@pytest.mark.slow
 def test_tangents_of_nested_functions_are_lowered_once_each_too() -> None:
     def tangent(library: Any, sine: Any) -> Callable[..., Any]:
         function = nested(library.jit, sine, 8)

@@ -88,6 +88,7 @@ print(len(traceback.extract_tb(result.error_in_exec.__traceback__)), file=sys.st
 """
 
 
+@pytest.mark.slow
 def test_cells_of_notebooks_have_their_numbers() -> None:
     pytest.importorskip("IPython")
     environment = {**os.environ, "IPYTHONDIR": os.devnull, "PYTHONWARNINGS": "ignore"}

@@ -82,6 +82,7 @@ def test_gradient_through_newton() -> None:
         np.testing.assert_allclose(transform(newton)(np.float64(2.0)), 0.5 / np.sqrt(2.0), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_gradient_through_newton_for_each_entry() -> None:
     a = np.array([1e-3, 2.0, 1e6])
     np.testing.assert_allclose(vmap(grad(newton))(a), 0.5 / np.sqrt(a), rtol=1e-9)

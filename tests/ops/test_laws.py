@@ -131,6 +131,7 @@ def test_accepted_dtypes_run(name: str) -> None:
 USERS_CODE = {"custom_vjp_tangent", "io_callback", "pure_callback"}  # what it does with other dtypes is its own affair
 
 
+@pytest.mark.slow
 def test_one_operand_of_another_dtype() -> None:
     """Is refused, as a float for a position is, or computed."""
     for name in sorted(registry.keys() - USERS_CODE):

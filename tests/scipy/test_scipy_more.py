@@ -60,6 +60,7 @@ PLACES = [np.array([-7.3, -1.5, -0.4, 0.0, 0.5, 2.25, 3.9, 4.5, 11.2]), np.linsp
 READINGS = [(order, mode) for order in (0, 1) for mode in ("constant", "nearest", "wrap", "mirror", "reflect")]
 
 
+@pytest.mark.slow
 def test_map_coordinates_as_jax() -> None:
     def theirs(p: Any, order: int, mode: str) -> Any:
         return jax.scipy.ndimage.map_coordinates(jnp.asarray(A), [p, PLACES[1]], order, mode, 7.0)

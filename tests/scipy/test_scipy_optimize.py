@@ -43,6 +43,7 @@ def test_minima(dtype: Any) -> None:
     np.testing.assert_allclose(found.hess_inv, exact, rtol=0.2)
 
 
+@pytest.mark.slow
 def test_the_same_minimum_as_jax_and_scipy() -> None:
     a = np.array([1.0, 2.0, -0.3])
     with jax.enable_x64(True):
@@ -54,6 +55,7 @@ def test_the_same_minimum_as_jax_and_scipy() -> None:
     np.testing.assert_allclose(found.x, scipy.optimize.minimize(quartic, np.zeros(3), (a,), tol=1e-9).x, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_derivatives_are_those_of_the_minimum() -> None:
     def at(a: Any) -> Any:
         return minimize(quartic, np.zeros(2), (a,), method="BFGS", tol=1e-12).x

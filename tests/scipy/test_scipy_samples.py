@@ -71,6 +71,7 @@ FLOATS = INTEGERS.astype(np.float32)
 WITH_NANS = np.where(RANDOM.uniform(size=(4, 5)) < 0.25, np.float32(np.nan), FLOATS)
 
 
+@pytest.mark.slow
 def test_ranks_and_modes_as_jax() -> None:
     functions: list[Callable[[Any, Any], Any]] = []
     for axis in (0, 1, None):

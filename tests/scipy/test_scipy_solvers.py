@@ -51,6 +51,7 @@ def test_unfinished_iterations_are_those_of_jax(name: str) -> None:
     assert np.max(np.abs(matrix(name) @ found - B)) > 1e-6  # it has not come to its end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_derivatives_and_batches(name: str) -> None:
     solve = getattr(linalg, name)

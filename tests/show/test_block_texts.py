@@ -106,6 +106,7 @@ def root(a: Any) -> Any:
     return fxgrad.lax.custom_root(lambda x: x * x - a, 1.0, lambda f, x: x - f(x) / (2 * x), lambda g, y: y / g(1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "args"), [
     (fxgrad.grad(fxgrad.grad(newton)), (2.0,)), (fxgrad.vmap(fxgrad.grad(newton)), (np.ones(3),)),
     (fxgrad.jacfwd(fxgrad.grad(newton)), (2.0,)), (fxgrad.jacfwd(solved), (np.eye(2), np.ones(2))),

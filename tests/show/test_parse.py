@@ -111,6 +111,7 @@ def test_numbers_are_exact(value: Any, weak: bool) -> None:
     assert_round_trips(with_value(value))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_every_narrow_number_is_exact(dtype: str) -> None:
     assert_round_trips(with_constant(np.arange(2**16, dtype=np.uint16).view(dtypes.SUPPORTED[dtype])))

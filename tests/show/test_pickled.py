@@ -158,6 +158,7 @@ def test_hashes_are_of_the_process_that_reads() -> None:
     assert hash(again) == hash(again._key)
 
 
+@pytest.mark.slow
 def test_deep_nests() -> None:
     inner = fxgrad.make_program(np.sin)(1.0)
     for _ in range(600):

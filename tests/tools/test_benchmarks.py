@@ -54,6 +54,7 @@ def test_a_peer_that_computes_something_else_is_refused(other, message):
         measure.check_equal({**PEERS, "jax": workload.Peer(other)}, 1e-6)
 
 
+@pytest.mark.slow
 def test_peers_take_turns():
     turns = []
     calls = {name: lambda name=name: turns.append(name) for name in ("fxgrad", "jax")}

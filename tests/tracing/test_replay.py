@@ -159,6 +159,7 @@ def test_calls_with_new_closures_and_numbers_do_not_grow_memory(calls: int) -> N
     assert sys.getallocatedblocks() - blocks < calls // 1000
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_tables")
 def test_many_threads_record_and_clear() -> None:
     def f(x: Any, k: float) -> Any:

@@ -128,6 +128,7 @@ def test_threads_and_tasks_do_not_meet() -> None:
     assert asyncio.run(gather()) == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_tables")
 def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "interning_limit", 100)
@@ -142,6 +143,7 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert interning.recorded_operations() <= 100
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_tables")
 def test_arrays_and_functions_are_not_kept_alive() -> None:
     class Held(np.ndarray):
