@@ -12,11 +12,15 @@ from fxgrad.show.equality import same_value
 
 
 class Match(NamedTuple):
-    """A place where a pattern is: its `equations` in order, what its arguments are there, and what it makes."""
+    """A place where a pattern is: its `equations` in order, what its arguments are there, and what it makes.
+
+    `exchanged` is how many of its operations have their operands the other way round there.
+    """
 
     equations: tuple[Equation, ...]
     operands: tuple[Atom, ...]
     outputs: tuple[Var, ...]
+    exchanged: int = 0
 
 
 class _State(NamedTuple):
@@ -24,6 +28,7 @@ class _State(NamedTuple):
 
     atoms: dict[Atom, Atom]
     equations: dict[int, Equation]
+    exchanged: int
 
 
 class Places:
@@ -50,10 +55,11 @@ class Places:
     def matches(self, pattern: Program) -> Iterator[Match]:
         """All places where `pattern` is, which may overlap; in the order of what makes its first output."""
         makers = {var: equation for equation in pattern.equations for var in equation.outputs}
-        for state in self._outputs(pattern, makers, list(pattern.outputs), _State({}, {})):
+        for state in self._outputs(pattern, makers, list(pattern.outputs), _State({}, {}, 0)):
             found = tuple(sorted(state.equations.values(), key=self.number))
             yield Match(found, tuple(state.atoms[var] for var in pattern.inputs),
-                        tuple(state.atoms[atom] for atom in pattern.outputs))  # type: ignore[misc]
+                        tuple(state.atoms[atom] for atom in pattern.outputs),  # type: ignore[misc]
+                        state.exchanged)
 
     def _outputs(self, pattern: Program, makers: dict[Var, Equation], outputs: Sequence[Atom], state: _State,
                  ) -> Iterator[_State]:
@@ -90,7 +96,7 @@ class Places:
             return
         if wanted.aval != atom.aval:
             return
-        bound = _State({**state.atoms, wanted: atom}, state.equations)
+        bound = state._replace(atoms={**state.atoms, wanted: atom})
         if wanted not in makers:
             yield from self._all(rest, makers, bound)
             return
@@ -102,11 +108,12 @@ class Places:
             if before is equation:
                 yield from self._all(rest, makers, bound)
             return
-        bound = _State(bound.atoms, {**bound.equations, id(makers[wanted]): equation})
+        bound = bound._replace(equations={**bound.equations, id(makers[wanted]): equation})
         operands = makers[wanted].inputs
         orders = [equation.inputs, equation.inputs[::-1]]
-        for order in orders if equation.primitive.commutative else orders[:1]:
-            yield from self._all([*zip(operands, order, strict=True), *rest], makers, bound)
+        for exchanged, order in enumerate(orders if equation.primitive.commutative else orders[:1]):
+            yield from self._all([*zip(operands, order, strict=True), *rest], makers,
+                                 bound._replace(exchanged=bound.exchanged + exchanged))
 
 
 def _is_alike(wanted: Equation, equation: Equation, var: Var, atom: Atom) -> bool:

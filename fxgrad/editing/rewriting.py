@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.core.avals import Aval
-from fxgrad.core.program import Atom, Program
+from fxgrad.core.program import Atom, Program, inner_first
 from fxgrad.core.regions import replaced
 from fxgrad.derivation.simplify import simplify
 from fxgrad.editing.editor import Editor, Instead
@@ -72,10 +72,17 @@ class Rewriting:
         self._replacements: dict[tuple[Aval, ...], Piece] = {}
         self._traced: dict[tuple[Aval, ...], list[Program]] = {}
         self._failure = ""
-        self._done: dict[int, Program] = {}
+        self._done: dict[Program, Program] = {}
 
-    def of(self, program: Program, is_held: bool = False) -> Program:
+    def of(self, program: Program) -> Program:
         """The program rewritten, with the programs in it if these are meant."""
+        for inner in inner_first(program)[:-1] if self._inside else ():  # not by recursion: calls may nest deeply
+            if inner not in self._done:
+                self._done[inner] = self._one(inner, is_held=True)
+        return self._one(program)
+
+    def _one(self, program: Program, is_held: bool = False) -> Program:
+        """One program rewritten, in which those that it holds are exchanged by what they have become."""
         before = program
         if self._inside:
             program = self._with_held(program)
@@ -96,10 +103,7 @@ class Rewriting:
         equations, changed = [], False
         for equation in program.equations:
             regions = equation.regions
-            for region in regions:
-                if id(region.program) not in self._done:
-                    self._done[id(region.program)] = self.of(region.program, is_held=True)
-            inner = [self._done[id(region.program)] for region in regions]
+            inner = [self._done[region.program] for region in regions]
             if any(new is not region.program for new, region in zip(inner, regions, strict=True)):
                 equations.append(equation.replace(equation.inputs, replaced(equation.params, regions, inner)))
                 changed = True
@@ -112,16 +116,18 @@ class Rewriting:
         found: dict[tuple[int, ...], Match] = {}
         for pattern in self._patterns(places.program):
             for match in places.matches(pattern):
-                found.setdefault(tuple(map(places.number, match.equations)), match)
+                numbers = tuple(map(places.number, match.equations))
+                if numbers not in found or match.exchanged < found[numbers].exchanged:
+                    found[numbers] = match  # operands that may be exchanged are taken as they stand, if they can be
         wanted = [match for _, match in sorted(found.items(), key=lambda item: item[0][-1])
                   if _is_possible(places, match) and (self._where is None or self._where(match))]
         while True:
             chosen = _apart(wanted)
             covered = {id(equation) for match in chosen for equation in match.equations}
-            needed = [match for match in chosen if not self._shared and _is_needed(places, match, covered)]
+            needed = {id(match) for match in chosen if not self._shared and _is_needed(places, match, covered)}
             if not needed:
                 return chosen
-            wanted = [match for match in wanted if match not in needed]
+            wanted = [match for match in wanted if id(match) not in needed]
 
     def _instead(self, editor: Editor, match: Match) -> Instead:
         avals = tuple(atom.aval for atom in match.operands)

@@ -17,7 +17,7 @@ from fxgrad.granularity.rules import scalar_rules
 from fxgrad.granularity.scalars import Elements, Scalars, elements, known, numbers
 from fxgrad.show.names import NAMES, own_names
 from fxgrad.show.sources import Sources
-from fxgrad.show.unfolding import call_name, holds_call
+from fxgrad.show.unfolding import unfold
 
 
 def scalarize(program: Program, *, limit: int = 100_000) -> Program:
@@ -46,7 +46,7 @@ def scalarize(program: Program, *, limit: int = 100_000) -> Program:
     >>> scalars([0.5, 1.0, 0.0], [0.1, 0.2, 0.3], -0.25)
     np.float64(1.0)
     """
-    program = checked_program("scalarize", program)
+    program = unfold(checked_program("scalarize", program), calls="*", limit=limit)
     scalars = Scalars(limit)
     arguments = program.inputs[len(program.constants):]
     given = [elements([*map(Var, [_of_each(var.aval)] * var.aval.size)], var.aval.shape) for var in arguments]
@@ -82,12 +82,7 @@ def _run(scalars: Scalars, program: Program, inputs: Sequence[Elements], made_of
     """The elements of the outputs of `program`, given those of all its inputs; `made_of` gets those of variables."""
     def step(equation: Equation, operands: list[Elements]) -> list[Elements]:
         with scalars.at(equation):
-            if holds_call(equation):
-                with scalars.inside(call_name(equation)):
-                    made = _run(scalars, equation.programs[0], operands, {})
-            else:
-                made = _computed(equation, operands) or scalar_rules.of(equation.primitive)(
-                    scalars, equation, operands)
+            made = _computed(equation, operands) or scalar_rules.of(equation.primitive)(scalars, equation, operands)
         made_of.update(zip(equation.outputs, made, strict=True))
         return made
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Atom, Equation, Source, Var, join_scopes
+from fxgrad.core.program import Atom, Equation, Source, Var
 from fxgrad.errors import ArgumentError, FxgradError, UnsupportedError, at_user_line, file_name
 from fxgrad.tracing.tape import infer
 
@@ -26,8 +26,6 @@ class Scalars:
     def __init__(self, limit: int) -> None:
         self.equations: list[Equation] = []
         self._limit = limit
-        self._scope = ""
-        self._around: Source | None = None
         self._equation: Equation | None = None
         self._source: Source | None = None
         self._types: dict[Any, list[Aval]] = {}
@@ -36,27 +34,12 @@ class Scalars:
     def at(self, equation: Equation) -> Iterator[None]:
         """What is recorded in this block is of `equation`."""
         before = self._equation, self._source
-        source = equation.source
-        if source is None and self._around is not None:
-            source = self._around._replace(scope="")
         self._equation = equation
-        self._source = None if source is None else source.derived().inside(self._scope)
+        self._source = None if equation.source is None else equation.source.derived()
         try:
             yield
         finally:
             self._equation, self._source = before
-
-    @contextmanager
-    def inside(self, name: str) -> Iterator[None]:
-        """What is recorded in this block is of the program that the equation here, a call of `name`, holds."""
-        assert self._equation is not None
-        before = self._scope, self._around
-        self._scope = join_scopes(join_scopes(self._scope, self._equation.scope), name)
-        self._around = self._source
-        try:
-            yield
-        finally:
-            self._scope, self._around = before
 
     def apply(self, primitive: Primitive, *atoms: Atom, **params: Any) -> Atom:
         """The output of an operation on scalars."""

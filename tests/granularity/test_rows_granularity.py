@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -148,3 +150,40 @@ def test_g22_seconds_for_50_000_equations() -> None:
 
     assert best(unrolled, 50_000) < 2.0
     assert best(fxgrad.grad(unrolled), 100_000) < 6.0
+
+
+def test_v2_programs_are_edited_and_run_as_python() -> None:
+    """Insert, replace, erase, rewrite a subgraph; the file that `to_python` writes computes the same."""
+    program = neuron_program(3)
+    editor = program.edit()
+    editor.replace(editor.find("exp")[0], np.tanh)
+    shifted = editor.insert(lambda x: x - 1.0, "x", name="shifted")
+    editor.substitute("x", shifted)
+    edited = fxgrad.rewrite(editor.program(), lambda p, b: np.tanh(p + b), lambda p, b: np.tanh(p) * b)
+    assert [equation.primitive.name for equation in edited.equations] == ["sub", "dot_general", "tanh", "mul"]
+    with pytest.raises(fxgrad.errors.ArgumentError, match="is used by tanh"):
+        edited.edit().erase(edited.edit().find("dot_general")[0])
+    x, W, b = np.arange(3.0), np.full(3, 0.1), 0.25
+    space: dict[str, Any] = {"__name__": "edited"}
+    exec(edited.to_python(), space)
+    assert space["neuron"](x, W, b) == edited(x, W, b) == np.tanh((x - 1.0) @ W) * b
+
+
+@pytest.mark.slow
+def test_p10_the_page_has_what_its_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three vocabularies of the same functions: the counts on the page are those of today, the times are measured."""
+    root = Path(__file__).resolve().parents[2]
+    runpy.run_path(str(root / "examples" / "granularity.py"), run_name="__main__")
+    printed = counts_in(capsys.readouterr().out)
+    assert len(printed) == 9
+    assert {name for name, *_ in printed} == {"scalar", "tensor", "fused"}
+    page = (root / "docs" / "granularity.md").read_text(encoding="utf-8")
+    assert "`python examples/granularity.py` writes these tables" in page
+    assert counts_in(page[page.index("## Too few, too many"):page.index("## Long programs")]) == printed
+
+
+def counts_in(text: str) -> list[tuple[str, ...]]:
+    """Of each row of the tables in a text the name, the nodes, the equations, the values and bytes that are saved."""
+    rows = [[cell.strip() for cell in line.strip().strip("│").split("│")] for line in text.splitlines()
+            if line.strip().startswith("│")]
+    return [(name, nodes, equations, saved, size) for name, nodes, equations, _, saved, size, _ in rows]
