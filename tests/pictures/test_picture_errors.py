@@ -82,7 +82,7 @@ def test_message(case: str) -> None:
         call()
     message, _, place = str(caught.value).partition("\n")
     assert message == text
-    assert not place or re.search(r"test_errors\.py", place)
+    assert not place or re.search(r"test_picture_errors\.py", place)
 
 
 def test_a_function_that_needs_values_to_be_traced() -> None:
@@ -93,7 +93,7 @@ def test_a_function_that_needs_values_to_be_traced() -> None:
         "bool() needs the value of a traced array (bool[]) in signed, which is traced without values. It depends on: "
         "x. Write fxgrad.numpy.where(condition, a, b) to choose between values, fxgrad.lax.cond, while_loop or "
         "fori_loop to choose or repeat pieces of code, or make the argument static (static_argnums)\n"
-        "  at test_errors.py:LINE (in signed)")
+        "  at test_picture_errors.py:LINE (in signed)")
 
 
 @pytest.mark.parametrize("style", ["svg", "html"])

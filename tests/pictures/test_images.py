@@ -1,4 +1,4 @@
-"""The images of the page on pictures are what its examples draw; `python -m tests.pictures.test_page` writes them."""
+"""The images of the page on pictures are what its examples draw; `python -m tests.pictures.test_images` writes them."""
 
 from __future__ import annotations
 
