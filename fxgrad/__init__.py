@@ -63,6 +63,7 @@ from fxgrad.derivation.simplify import simplify
 from fxgrad.editing.rewriting import rewrite
 from fxgrad.explorer import explore
 from fxgrad.granularity.comparison import granularities
+from fxgrad.granularity.folding import fold
 from fxgrad.granularity.scalarize import scalarize
 from fxgrad.granularity.summary import summary
 from fxgrad.graphs import Param, explain_backward, gradients_on_nodes, graph, path_costs, paths, roles
@@ -87,14 +88,14 @@ __all__ = [
     "cost", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug",
     "debug_infs", "debug_nans", "default_backend", "default_dtype", "device_count", "device_get", "device_put",
     "devices", "disable_jit", "draw", "dtypes", "errors", "eval_shape", "executors", "explain_backward", "explore",
-    "flatten_util", "float0", "fori_loop", "from_jax", "grad", "gradients_on_nodes", "granularities", "graph",
-    "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian",
-    "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "local_device_count", "local_devices",
-    "make_jaxpr", "make_program", "map", "named_call", "named_scope", "nn", "numpy", "optim", "parse", "path_costs",
-    "paths", "print_saved_residuals", "pure_callback", "random", "remat", "rewrite", "roles", "saved_residuals",
-    "scalarize", "scan", "scipy", "segment", "set_default_dtype", "show", "simplify", "stabilize", "stop_gradient",
-    "summary", "switch", "testing", "to_jax", "tree", "tree_util", "unfold", "value_and_grad", "value_and_jacobian",
-    "vjp", "vmap", "while_loop"]
+    "flatten_util", "float0", "fold", "fori_loop", "from_jax", "grad", "gradients_on_nodes", "granularities",
+    "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd",
+    "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "local_device_count",
+    "local_devices", "make_jaxpr", "make_program", "map", "named_call", "named_scope", "nn", "numpy", "optim",
+    "parse", "path_costs", "paths", "print_saved_residuals", "pure_callback", "random", "remat", "rewrite", "roles",
+    "saved_residuals", "scalarize", "scan", "scipy", "segment", "set_default_dtype", "show", "simplify",
+    "stabilize", "stop_gradient", "summary", "switch", "testing", "to_jax", "tree", "tree_util", "unfold",
+    "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
 
 
 def __dir__() -> list[str]:
