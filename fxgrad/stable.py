@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from rich.console import Console
 from rich.table import Table
 
 from fxgrad import nn
@@ -19,6 +17,7 @@ from fxgrad.errors import file_name
 from fxgrad.frontend.calling import program_of_call
 from fxgrad.ops.arithmetic import sub_p
 from fxgrad.ops.reductions import reduce_max_p
+from fxgrad.show.tables import Shown, add_row, new_table
 
 
 class Form(NamedTuple):
@@ -110,7 +109,7 @@ class Finding(NamedTuple):
     write: str
 
 
-class Findings:
+class Findings(Shown):
     """What `lint` found, in the order of the program; false if that is nothing. It prints as a table."""
 
     def __init__(self, title: str, findings: list[Finding]) -> None:
@@ -122,19 +121,15 @@ class Findings:
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)
 
-    def __rich__(self) -> Table:
-        table = Table("line", "what goes wrong", "write", title=self.title)
+    def table(self) -> Table:
+        """The table for rich."""
+        made = new_table(self.title, dict.fromkeys(("line", "what goes wrong", "write"), "left"))
         for finding in self.findings:
-            table.add_row(*(cell.replace("[", "\\[") for cell in finding))
-        return table
+            add_row(made, [*finding])
+        return made
 
     def __str__(self) -> str:
-        if not self.findings:
-            return f"{self.title}: nothing was found"
-        console = Console(file=io.StringIO(), width=100, color_system=None)
-        with console.capture() as captured:
-            console.print(self)
-        return captured.get()
+        return super().__str__() if self.findings else f"{self.title}: nothing was found"
 
     __repr__ = __str__
 

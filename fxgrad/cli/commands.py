@@ -111,6 +111,15 @@ def _line(equation: Any) -> str:
     return "?" if source is None else f"{file_name(source.filename)}:{source.line}"
 
 
+def summary(options: Namespace, console: Console) -> int:
+    """Prints the layers of a function, with shapes, parameters, operations and saved bytes."""
+    target = Target(options.target, options)
+    if target.function is None:
+        raise CommandError("summary needs a function: fxgrad cost and fxgrad graph take programs too")
+    console.print(target.call(fxgrad.summary, argnums=options.argnums, depth=options.depth))
+    return 0
+
+
 def lint(options: Namespace, console: Console) -> int:
     """Prints forms that overflow or lose digits, by line; the status is 1 if there are any."""
     target = Target(options.target, options)

@@ -65,7 +65,10 @@ def _add_commands(subparsers: Any) -> None:
                       'fxgrad explore model.py:loss --args "f32[3], f32" --random 0 -o loss.html')
     lint = command("lint", "find forms that overflow or lose digits, by line",
                    'fxgrad lint model.py:loss --args "f32[3]"')
-    for each in (show, python, cost, graph, draw, explore, lint):
+    summary = command("summary", "print the layers: shapes, parameters, operations, saved bytes",
+                      'fxgrad summary model.py:loss --args "f32[3], f32"')
+    summary.add_argument("--depth", type=int, help="how deep scopes within scopes are told apart")
+    for each in (show, python, cost, graph, draw, explore, lint, summary):
         each.add_argument("target", help=TARGET)
     _text_options(show, python)
     _number_options(cost, graph)
@@ -75,7 +78,7 @@ def _add_commands(subparsers: Any) -> None:
     diff = command("diff", "print what a second program does differently", "fxgrad diff before.txt after.txt")
     diff.add_argument("first", metavar="A", help=TARGET)
     diff.add_argument("second", metavar="B", help="the same")
-    for each in (show, python, cost, graph, draw, explore, lint, diff):
+    for each in (show, python, cost, graph, draw, explore, lint, summary, diff):
         _function_options(each)
     check = command("check", "read and verify files of programs", "fxgrad check *.txt")
     check.add_argument("files", nargs="+", metavar="FILE", help="printed programs, or JSON")

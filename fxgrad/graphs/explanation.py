@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from fxgrad import tree
@@ -21,13 +19,13 @@ from fxgrad.core.program import Program, Signature
 from fxgrad.graphs.graph import Graph, graph
 from fxgrad.graphs.nodes import Edge, Node
 from fxgrad.show.notations import same_parameters
+from fxgrad.show.tables import Shown, add_row, new_table
 from fxgrad.show.text_writer import program_text
 from fxgrad.tracing.tape import bind
 from fxgrad.transforms.forward import has_tangent
 
 FEW = 4
 """An array of up to as many numbers is written out."""
-WIDTH = 100
 
 
 class Step(NamedTuple):
@@ -52,7 +50,7 @@ class Step(NamedTuple):
         return _rule(self.edge)
 
 
-class Explanation:
+class Explanation(Shown):
     """The backward pass of a graph, from the root to the leaves; prints as a table that adds up to the gradients.
 
     `steps` are its rows, `gradients` the sums by node.
@@ -81,9 +79,8 @@ class Explanation:
 
     def table(self) -> Table:
         """The table for rich: a row for each edge, and below each value that has several uses their sum."""
-        made = Table(title=f"the backward pass of {self.graph.title or 'a program'}".replace("[", "\\["))
-        for head in ("operation", "operand", "upstream", "local derivative", "downstream"):
-            made.add_column(head)
+        made = new_table(f"the backward pass of {self.graph.title or 'a program'}", dict.fromkeys(
+            ("operation", "operand", "upstream", "local derivative", "downstream"), "left"))
         waiting: dict[Node, int] = {}
         for step in self.steps:
             source = step.edge.source
@@ -94,32 +91,17 @@ class Explanation:
             edge = step.edge
             shown = f"{edge.target.name} = {edge.operation.expression}" if edge.operation is not before else ""
             before = edge.operation
-            made.add_row(*(cell.replace("[", "\\[") for cell in (
-                shown, edge.source.name, f"d_{edge.target.name} = {short(step.upstream)}", _local(step),
-                short(step.downstream))))
+            add_row(made, [shown, edge.source.name, f"d_{edge.target.name} = {short(step.upstream)}", _local(step),
+                           short(step.downstream)])
             if edge.source in several:
                 waiting[edge.source] -= 1
                 if not waiting[edge.source]:
-                    made.add_row("", edge.source.name, "", f"sum of {several[edge.source]}",
-                                 f"= {short(self.gradients[edge.source])}".replace("[", "\\["), style="bold")
+                    add_row(made, ["", edge.source.name, "", f"sum of {several[edge.source]}",
+                                   f"= {short(self.gradients[edge.source])}"], style="bold")
         return made
-
-    def __rich__(self) -> Table:
-        return self.table()
-
-    def __str__(self) -> str:
-        console = Console(file=io.StringIO(), width=WIDTH, color_system=None)
-        with console.capture() as captured:
-            console.print(self.table())
-        return captured.get()
 
     def __repr__(self) -> str:
         return f"<the backward pass of {self.graph.title or 'a program'}: {len(self.steps)} steps>"
-
-    def _repr_html_(self) -> str:
-        console = Console(file=io.StringIO(), record=True, width=WIDTH)
-        console.print(self.table())
-        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
 
 def explain_backward(fun: Callable[..., Any] | Program) -> Callable[..., Explanation]:
@@ -214,7 +196,7 @@ def _rule(edge: Edge) -> str:
             break
     titled = program.replace(inputs=inputs, equations=equations, signature=Signature(
         "rule", tuple(names), None, tree.structure(0)))
-    _, *lines = [line.strip() for line in program_text(titled, source=False, width=10 * WIDTH).splitlines()]
+    _, *lines = [line.strip() for line in program_text(titled, source=False, width=1000).splitlines()]
     if len(lines) == 2 and lines[1].startswith("return "):  # a name and the return of it
         lines = [lines[0].partition(" = ")[2]]
     return lines[0].removeprefix("return ") if len(lines) == 1 else "..."

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
-from typing import NamedTuple
+from dataclasses import dataclass
 
-from rich.console import Console
 from rich.table import Table
 
 from fxgrad.core.program import Program
@@ -14,12 +12,14 @@ from fxgrad.graphs.nodes import Edge, Node
 from fxgrad.ops.arithmetic import mul_p, sub_p
 from fxgrad.ops.pointwise import add_p
 from fxgrad.ops.products import dot_general_p
+from fxgrad.show.tables import Shown, add_row, new_table
 
 PRODUCTS = (mul_p, dot_general_p)
 
 
-class Proposal(NamedTuple):
-    """What the arguments of a program seem to be, by name; `reasons` say why.
+@dataclass(frozen=True)
+class Proposal(Shown):
+    """What the arguments of a program seem to be, by name; `reasons` say why. It prints as a table.
 
     `pairs` are arguments that are multiplied with each other: either may be the weight, the program cannot tell.
     """
@@ -30,16 +30,14 @@ class Proposal(NamedTuple):
     pairs: tuple[tuple[str, str], ...]
     reasons: dict[str, str]
 
-    def __str__(self) -> str:
-        table = Table("argument", "seems to be", "because")
+    def table(self) -> Table:
+        """The table for rich."""
+        made = new_table("", dict.fromkeys(("argument", "seems to be", "because"), "left"))
         for name, reason in self.reasons.items():
             kinds = ((self.labels, "a label"), (self.biases, "a bias"), (self.weights, "a weight"))
             kind = next((word for names, word in kinds if name in names), "a weight or an input")
-            table.add_row(*(cell.replace("[", "\\[") for cell in (name, kind, reason)))
-        console = Console(file=io.StringIO(), width=100, color_system=None)
-        with console.capture() as captured:
-            console.print(table)
-        return captured.get()
+            add_row(made, [name, kind, reason])
+        return made
 
 
 def roles(program: Program | Graph) -> Proposal:

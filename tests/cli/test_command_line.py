@@ -148,6 +148,14 @@ def test_draw(run: Commands, tmp_path: Path) -> None:
         "fxgrad: draw: a file that ends with '.jpg' is none of a picture")
 
 
+def test_summary(run: Commands, tmp_path: Path) -> None:
+    shown = run("summary", "model.py:loss", *TYPES).output
+    assert "dot_general, tanh" in shown
+    run("show", "model.py:loss", *TYPES, "-o", "a.txt")
+    assert run("summary", "a.txt").error == (
+        "fxgrad: summary needs a function: fxgrad cost and fxgrad graph take programs too\n")
+
+
 def test_lint(run: Commands, tmp_path: Path) -> None:
     assert run("lint", "model.py:loss", *TYPES).output == "loss: nothing was found\n"
     (tmp_path / "naive.py").write_text("import numpy as np\n\n\ndef f(x):\n    return np.log(1 + np.exp(x))\n")
@@ -215,7 +223,7 @@ def test_arguments() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [
-    [], ["show"], ["python"], ["cost"], ["graph"], ["draw"], ["lint"], ["explore"], ["diff"], ["check"]])
+    [], ["show"], ["python"], ["cost"], ["graph"], ["draw"], ["lint"], ["summary"], ["explore"], ["diff"], ["check"]])
 def test_help_teaches_by_examples(command: list[str]) -> None:
     found = subprocess.run([sys.executable, "-m", "fxgrad", *command, "--help"], capture_output=True, text=True,
                            check=True, timeout=120)
