@@ -119,7 +119,7 @@ class sources:  # noqa: N801  (used as `with sources() as at: at(equation)`)
         around = self._around = scope_around.get()
         if around:
             scope_around.set("")  # what is walked within is in the scope of an equation of this program
-            outer = None if outer is None else outer._replace(scope=around)
+            outer = outer if outer is None or outer is NOWHERE else outer._replace(scope=around)
         part = self._part or (None if outer is None else outer.part) or self._part
 
         def at(equation: Equation) -> None:

@@ -14,8 +14,8 @@ from jax.extend.core import Literal as JaxLiteral
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal, to_numpy
-from fxgrad.core.program import Program, Source
-from fxgrad.core.sources import equation_source
+from fxgrad.core.program import Program, Source, join_scopes
+from fxgrad.core.sources import NOWHERE, equation_source
 from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.derivation.simplifying import SimplifyingTape
 from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError, at_user_line, is_users
@@ -221,7 +221,7 @@ def evaluated(jaxpr: Jaxpr, inputs: Sequence[Any]) -> list[Any]:
     outer = equation_source.get()
     try:
         for equation in jaxpr.eqns:
-            equation_source.set(source_of(equation) or outer)
+            equation_source.set(source_of(equation, outer))
             outputs = applied(equation, [value(atom) for atom in equation.invars])
             environment.update(zip(equation.outvars, outputs, strict=True))
     finally:
@@ -229,13 +229,15 @@ def evaluated(jaxpr: Jaxpr, inputs: Sequence[Any]) -> list[Any]:
     return [_typed(value(atom), aval_of_jax(atom.aval)) for atom in jaxpr.outvars]
 
 
-def source_of(equation: JaxprEqn) -> Source | None:
-    """The user's line that an equation of jax's comes from."""
+def source_of(equation: JaxprEqn, outer: Source | None) -> Source | None:
+    """The user's line that an equation of jax's comes from, or `outer`, and the scopes of `jax.named_scope` there."""
     traceback = equation.source_info.traceback
-    if traceback is None:
-        return None
-    frames: Iterable[Any] = zip(*traceback.raw_frames(), strict=True)
-    return next((Source(code, instruction) for code, instruction in frames if is_users(code.co_filename)), None)
+    frames: Iterable[Any] = () if traceback is None else zip(*traceback.raw_frames(), strict=True)
+    found = next((Source(code, instruction) for code, instruction in frames if is_users(code.co_filename)), outer)
+    if found is None or found is NOWHERE:
+        return found
+    within = "" if outer is None else outer.scope
+    return found._replace(scope=join_scopes(within, str(equation.source_info.name_stack)))
 
 
 def applied(equation: JaxprEqn, operands: Sequence[Any]) -> list[Any]:

@@ -220,3 +220,21 @@ def test_programs_with_scopes_are_found_again() -> None:
     assert len(programs) == 1
     with fxgrad.named_scope("eager"):  # nothing is recorded: nothing to be done
         np.testing.assert_allclose(fxgrad.grad(model)(X), fxgrad.grad(lambda x: np.sum(np.tanh(x * 2.0) ** 2))(X))
+
+
+def test_scopes_of_jax_are_imported() -> None:
+    def imported(name: str) -> Callable[[Any], Any]:
+        def function(x: Any) -> Any:
+            with jax.named_scope(name):
+                return jax.jit(jax.named_scope("inner")(jax.numpy.cos))(jax.numpy.sin(x))
+        return fxgrad.from_jax(function)
+
+    def within(x: Any) -> Any:
+        with fxgrad.named_scope("outer"):
+            return imported("a")(x)
+
+    assert scopes(fxgrad.make_program(imported("a"))(X)) == [("sin", "a"), ("cos", "a/inner")]
+    assert scopes(fxgrad.make_program(within)(X)) == [("sin", "outer/a"), ("cos", "outer/a/inner")]
+    for name in ("a", "b", "a"):
+        function = imported(name)
+        assert names_given_to_xla(fxgrad.jit(lambda x, f=function: f(x)), X) >= {f"{name}/inner"}
