@@ -319,7 +319,7 @@ class Graph:
             primals: dict[Any, Node] = {}
             cotangents: list[tuple[Node, Origin]] = []
             for node in self.nodes:
-                for origin in _origins(node):
+                for origin in node.origins:
                     if origin.role == PRIMAL:
                         primals.setdefault((id(origin.program), origin.var), node)
                     elif origin.role in (COTANGENT, TRANSPOSED):
@@ -348,14 +348,6 @@ class Graph:
         for edge in self.edges:
             made.add_edge(edge.source.index, edge.target.index, operation=edge.operation.name, position=edge.position)
         return made
-
-
-def _origins(node: Node) -> Sequence[Origin]:
-    if node.producer is None:
-        return getattr(node.atom, "origins", ())
-    source = node.producer.source
-    number = node.producer.outputs.index(node)
-    return source.origins[number] if source is not None and source.origins else getattr(node.atom, "origins", ())
 
 
 def _role_of_origins(equation: Equation, number: int, role: str) -> str:

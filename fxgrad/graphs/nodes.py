@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from fxgrad.core.avals import Aval
 from fxgrad.core.avals import Literal as Number
 from fxgrad.core.primitive import Cost
-from fxgrad.core.program import Atom, Equation, Source
+from fxgrad.core.program import Atom, Equation, Origin, Source
 from fxgrad.core.regions import Region
 from fxgrad.show.short import expression, operation_name
 
@@ -146,6 +146,14 @@ class Node:
         """Whether the pullback of an operation keeps this value from the forward pass."""
         users = [edge.operation for edge in self.uses]
         return any(self.name in operation.saved for operation in [*users, *([self.producer] if self.producer else [])])
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """In a derived graph: of what in the program before this is the primal, the tangent or the cotangent."""
+        source = self.source
+        if self.producer is not None and source is not None and source.origins:
+            return source.origins[self.producer.outputs.index(self)]
+        return getattr(self.atom, "origins", ())
 
     @property
     def gradient_of(self) -> Node | None:

@@ -126,7 +126,8 @@ class _Drawing:
                     rows[number][place] = char
             if self._layers.down.get(name):
                 for each in rows[len(self._texts.get(name, "|")):]:
-                    each[column] = "|"
+                    each[column] = "^" if name in self._upward else "|"
+                    self._upward.discard(name)  # its arrow has its head
         self._rows += rows
 
     # --- between two rows -----------------------------------------------------------------------------------

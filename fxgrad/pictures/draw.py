@@ -175,7 +175,8 @@ def _picture(graph: Graph, view: str, show: str, style: str, wishes: Wishes, hig
     both = with_backward(graph)
     nodes, edges = _marks_in(both.graph, graph, highlight)
     picture = VIEWS[view](both.graph, wishes._replace(
-        marked=nodes, path=edges, backward=both.backward, twins=both.twins, names=both.names))
+        marked=nodes, path=edges, backward=both.backward, twins=both.twins, names=both.names,
+        gradients=both.gradients() if wishes.values else {}))
     picture = picture if show == "joint" else _part(picture, show)
     keys = {box.key for box in picture.boxes}  # views leave some of them out
     return picture._replace(boxes=tuple([box if box.twin in keys else box._replace(twin="") for box in picture.boxes]))

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.core.avals import struct_of
-from fxgrad.core.program import Program, Signature
+from fxgrad.core.program import COTANGENT, PRIMAL, TRANSPOSED, Program, Signature
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.derive import derive
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.errors import ArgumentError, FxgradError, at_user_line
 from fxgrad.frontend.calling import program_of_call
 from fxgrad.graphs.graph import Graph
 from fxgrad.graphs.nodes import Node, Operation
@@ -26,13 +26,26 @@ from fxgrad.transforms.joint import joint
 class Both(NamedTuple):
     """A graph of both passes: what is of the backward one, and the forward item that each of it belongs to.
 
-    `names` are those of gradients: `d_x, d_y` of one that is both.
+    `names` are those of gradients: `d_x, d_y` of one that is both. `held` are the nodes that hold the gradients in
+    nodes of the forward pass, and `before` what these are in the graph of that alone, as far as it is known.
     """
 
     graph: Graph
     backward: frozenset[Node | Operation]
     twins: Mapping[Node | Operation, Node | Operation]
     names: Mapping[Node, str]
+    held: Mapping[Node, Node]
+    before: Mapping[Node, Node]
+
+    def gradients(self) -> dict[Node, Any]:
+        """The gradients in nodes of the forward pass, for a graph with values."""
+        found = {value: node.value for value, node in self.held.items()}
+        for node, before in self.before.items():
+            try:
+                found[node] = before.grad
+            except FxgradError:  # an integer has none, and of several results there are other gradients
+                continue
+        return found
 
 
 def with_backward(graph: Graph) -> Both:
@@ -41,7 +54,7 @@ def with_backward(graph: Graph) -> Both:
     Gradients are those of the parameters, or of all floating-point arguments where none is a parameter. Raises
     `ArgumentError` if there are none.
     """
-    return linked(graph, {}) if has_backward(graph) else linked(*_derived(graph))
+    return linked(graph, {}, {}) if has_backward(graph) else linked(*_derived(graph))
 
 
 def has_backward(graph: Graph) -> bool:
@@ -49,10 +62,10 @@ def has_backward(graph: Graph) -> bool:
     return any(operation.part == "backward" for operation in graph.operations)
 
 
-def _derived(graph: Graph) -> tuple[Graph, dict[Node, list[Node]]]:
+def _derived(graph: Graph) -> tuple[Graph, dict[Node, list[Node]], dict[Node, Node]]:
     """The graph of a program and its pullback, whose further arguments are the gradients in the results.
 
-    And the arguments that each of its further results is the gradient in.
+    And the arguments that each of its further results is the gradient in, and the nodes of `graph` that its own are.
     """
     program = graph.program
     wrt = _wrt(graph)
@@ -77,7 +90,12 @@ def _derived(graph: Graph) -> tuple[Graph, dict[Node, list[Node]]]:
     moving = [node for node, moves in zip(both.inputs, wrt, strict=False) if moves]
     for node, gradient in zip(moving, both.outputs[len(graph.outputs):], strict=True):
         found.setdefault(gradient, []).append(node)
-    return both, found
+    arriving = [node for node in both.outputs[:len(graph.outputs)] if has_tangent(node.aval)]
+    for node, result in zip(both.inputs[len(given):], arriving, strict=True):
+        found.setdefault(node, []).append(result)
+    before = {node: graph.node_of(origin.var) for node in both.nodes for origin in node.origins
+              if origin.role == PRIMAL and origin.program is program}
+    return both, found, {**dict(zip(both.inputs, given, strict=False)), **before}
 
 
 def _wrt(graph: Graph) -> tuple[bool, ...]:
@@ -106,7 +124,7 @@ def _joint_program(program: Program, wrt: tuple[bool, ...]) -> Program:
     return program_of_call("draw", together, tuple([struct_of(aval) for aval in avals]), {})
 
 
-def linked(graph: Graph, gradients: Mapping[Node, Sequence[Node]]) -> Both:
+def linked(graph: Graph, gradients: Mapping[Node, Sequence[Node]], before: Mapping[Node, Node]) -> Both:
     """What of a gradient's graph is the backward pass, and what each of it belongs to, as far as `gradients` say it.
 
     An operation belongs to that which the same place of the user's code recorded, or if that is gone, since it became
@@ -134,7 +152,22 @@ def linked(graph: Graph, gradients: Mapping[Node, Sequence[Node]]) -> Both:
     for node, values in gradients.items():
         if node in backward and (len(values) > 1 or node.is_number):
             names[node] = ", ".join(f"d_{value.name}" for value in values) + (f" = {node.name}" * node.is_number)
-    return Both(graph, frozenset(backward), twins, names)
+    return Both(graph, frozenset(backward), twins, names, _held(graph, gradients), before)
+
+
+def _held(graph: Graph, gradients: Mapping[Node, Sequence[Node]]) -> dict[Node, Node]:
+    """The nodes that hold the gradients in others. Of equal values that became one each has a share: these are none."""
+    primals: dict[Any, Node] = {}
+    for node in graph.nodes:
+        primals.update(((id(origin.program), origin.var), node) for origin in node.origins if origin.role == PRIMAL)
+    found: dict[Node, set[Node]] = {}
+    for node in graph.nodes:
+        of = [primals.get((id(origin.program), origin.var)) for origin in node.origins
+              if origin.role in (COTANGENT, TRANSPOSED)]
+        for value in dict.fromkeys([*gradients.get(node, ()), *of]):
+            if value is not None and value is not node:
+                found.setdefault(value, set()).add(node)
+    return {value: nodes.pop() for value, nodes in found.items() if len(nodes) == 1}
 
 
 def _twins_of_operations(graph: Graph, backward: Collection[Node | Operation], links: Mapping[Node, Node],

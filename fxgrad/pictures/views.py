@@ -32,7 +32,8 @@ class Wishes(NamedTuple):
 
     `expand` are the names of the operations that are opened; True for all that hold programs, False for none, and
     None for loops and branches. `inset` has their programs follow as pictures of their own. `twins` are the nodes that
-    gradients belong to, `backward` the nodes and operations of the backward pass, `names` what nodes are called there.
+    gradients belong to, `backward` the nodes and operations of the backward pass, `names` what nodes are called there,
+    `gradients` the numbers of those in nodes of the forward pass.
     """
 
     types: bool = True
@@ -45,6 +46,7 @@ class Wishes(NamedTuple):
     backward: frozenset[Node | Operation] = frozenset()
     twins: Mapping[Any, Any] = MappingProxyType({})
     names: Mapping[Node, str] = MappingProxyType({})
+    gradients: Mapping[Node, Any] = MappingProxyType({})
 
     def opens(self, operation: Operation) -> bool:
         """Whether the programs that an operation holds are drawn inside of it."""
@@ -145,6 +147,8 @@ class _Builder:
         details = [type_label(node.aval)] if wishes.types and not node.is_number else []
         if values and not node.is_number:
             details += [f"= {number_label(node.value)}"]
+            if node in wishes.gradients:
+                details += [f"d = {number_label(wishes.gradients[node])}"]
         role = "output" if node.is_output and node.role == "intermediate" else node.role
         name = wishes.names.get(node) or value_label(node)
         return Box(
