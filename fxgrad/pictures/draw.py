@@ -111,11 +111,12 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
     | "network" | layers | what flows between them |
 
     With `show="joint"` the backward pass stands beside the forward one, each gradient beside its value, and with
-    "backward" alone. `style` is "ascii", "svg", "dot", "mermaid" or "html". `roles` and `argnums` say which arguments
-    are parameters, as for `fxgrad.graph`; gradients are drawn of those. `types` and `values` stand below names,
-    `derivatives` (the local ones) at lines. `expand` are names of the operations and layers that are opened: True for
-    all, False for none, by default loops and branches. `highlight` is a node, a path of `fxgrad.paths`, or several,
-    nodes by name. `theme` changes colours by role, {"input": "#cfe8ff"}.
+    "backward" alone. `style` is "ascii", "svg", "dot", "mermaid" or "html". `roles` and `argnums` say which
+    arguments are parameters, as for `fxgrad.graph`; gradients are drawn of those. `types` and `values` stand below
+    names (in joint pictures with the gradients in them), `derivatives`, the local ones, at lines. `expand` are
+    names of the operations and layers that are opened: True for all, False for none, by default loops and branches.
+    `highlight` is a node, a path of `fxgrad.paths`, or several, nodes by name. `theme` changes colours by role,
+    {"input": "#cfe8ff"}.
 
     Raises `ArgumentError` for a view, style, show, role, node or layer that there is not, and for values of a graph
     that has none; `UnsupportedError` for SVG and HTML where graphlay is not installed (`pip install 'fxgrad[draw]'`).

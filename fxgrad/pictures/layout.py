@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.pictures.picture import Box, Picture
 
-LABEL, DETAIL, TITLE = 14.0, 10.5, 11.5
-"""Font sizes, in pixels."""
+LABEL, DETAIL, TITLE, BESIDE = 14.0, 10.5, 11.5, 11.5
+"""Font sizes, in pixels: of names, of the lines below them, of frames, of what is written at lines."""
 ASPECT = 0.602
 """The width of a character of a monospaced font, by its size."""
 LEADING = 1.28
@@ -27,6 +27,8 @@ OPTIONS: dict[str, Any] = {
     "routing": {"style": "diagonal"},
     "order": {"group_lanes": "strict"},
 }
+LABELLED = {"layer_gap": 44, "node_gap": 32}
+"""Room for what is written at lines."""
 SYMMETRIC: dict[str, Any] = {"coords": {"placement": "brandes_koepf", "branch_style": "symmetric"}}
 """For small pictures: what is computed stands below the middle of its operands. Large ones have straight columns."""
 SMALL = 12
@@ -113,10 +115,12 @@ def laid_out(picture: Picture) -> Layout:
     for line in picture.lines:
         fields: dict[str, Any] = {}
         if line.label:
-            fields["label_size"] = {"width": text_width(line.label, DETAIL) + 8, "height": 16.0}
+            fields["label_size"] = {"width": text_width(line.label, BESIDE) + 8, "height": 16.0}
         graph.edge(*line.ends, **fields)
     count = len(picture.boxes)
     more = {"effort": "fast"} if count > EFFORT_ABOVE else SYMMETRIC if count <= SMALL else {}
+    if any(line.label for line in picture.lines):
+        more = {**more, "spacing": {**OPTIONS["spacing"], **LABELLED}}
     return _read(picture, graphlay.layout(graph, options={**OPTIONS, **more}))
 
 
@@ -129,7 +133,7 @@ def _read(picture: Picture, found: Any) -> Layout:
               for anchor, points in zip(anchors, lines, strict=True)]
     count = len(picture.clusters)
     turn = -1.0 if _is_turned(picture, [frame.x for frame in nodes[count:]]) else 1.0
-    wide = [text_width(line.label, DETAIL) / 2 if line.label else 0.0 for line in picture.lines]
+    wide = [text_width(line.label, BESIDE) / 2 if line.label else 0.0 for line in picture.lines]
     across = [(turn * x, width) for frame in nodes for x, width in [(frame.x, frame.width / 2)]]
     across += [(turn * x, 0.0) for points in lines for x, _ in points]
     across += [(turn * x, width) for (x, _), width in zip(labels, wide, strict=True)]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from fxgrad.pictures.layout import (
+    BESIDE,
     DETAIL,
     LEADING,
     TITLE,
@@ -117,10 +118,10 @@ def _lines(lines: Sequence[Line], layout: Layout, color: str) -> Iterator[str]:
     for index in marked_last:
         if lines[index].label:
             x, y = layout.labels[index]
-            wide = text_width(lines[index].label, DETAIL) + 4
-            yield (f'<rect class="fxp-ground" x="{_n(x - wide / 2)}" y="{_n(y - DETAIL * 0.62)}" width="{_n(wide)}" '
-                   f'height="{_n(DETAIL * 1.24)}" fill="{GROUND[0]}"/>'
-                   + _written("label", x, y + DETAIL * 0.35, lines[index].label, color, anchor="middle"))
+            wide = text_width(lines[index].label, BESIDE) + 4
+            yield (f'<rect class="fxp-ground" x="{_n(x - wide / 2)}" y="{_n(y - BESIDE * 0.62)}" width="{_n(wide)}" '
+                   f'height="{_n(BESIDE * 1.24)}" fill="{GROUND[0]}"/>'
+                   + _written("label", x, y + BESIDE * 0.35, lines[index].label, color, BESIDE, "middle"))
 
 
 def _line(line: Line, points: Sequence[Point]) -> str:
