@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fxgrad.explorer.javascript import javascript
 from fxgrad.explorer.page import Page, explore
+from fxgrad.explorer.playground import playground
 
-__all__ = ["Page", "explore"]
+__all__ = ["Page", "explore", "javascript", "playground"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from html import escape
 from importlib import resources
@@ -74,11 +74,16 @@ def _page(title: str, graphs: Sequence[tuple[str, Graph]], stages: Sequence[Stag
             "graphs": [{"name": name, **Items(each).data()} for name, each in graphs]}
     # Of JSON within HTML nothing may look like the end of a script.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/").replace("<!--", "<\\u0021--")
-    parts = {name: _asset(name) for name in ("page.css", "dagre.min.js", "page.js")}
-    html = _asset("page.html").replace("{{title}}", escape(title))
-    for name, part in parts.items():
-        html = html.replace("{{" + name + "}}", part)
-    return Page(title, html.replace("{{data}}", text))
+    return Page(title, filled("page.html", {
+        "title": escape(title), "page.css": None, "dagre.min.js": None, "page.js": None, "data": text}))
+
+
+def filled(name: str, parts: Mapping[str, str | None]) -> str:
+    """The asset of that name with its places filled: by a text, or by the asset called so where there is None."""
+    html = _asset(name)
+    for place, text in parts.items():
+        html = html.replace("{{" + place + "}}", _asset(place) if text is None else text)
+    return html
 
 
 def _asset(name: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,8 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import explore
+from tests.support.browser import CHROMIUM, FLAGS
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync",
-         "--disable-component-update"]
 RNG = np.random.default_rng(0)
 
 
