@@ -12,6 +12,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program, Signature, Var
 from fxgrad.core.walk import walk
 from fxgrad.derivation.simplify import without_dead_code
+from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.calling import checked_program
 from fxgrad.granularity.rules import scalar_rules
 from fxgrad.granularity.scalars import Elements, Scalars, elements, known, numbers
@@ -34,7 +35,7 @@ def scalarize(program: Program, *, limit: int = 100_000) -> Program:
 
     Raises `UnsupportedError`, which names the operation and the user's line, for what has no form in scalars: sorting,
     FFTs, decompositions, random numbers, places that are traced, loops (take them apart by `unfold(program,
-    loops=True)` first) and branches. Raises `ArgumentError` where more than `limit` equations would be made.
+    loops=True)` first) and branches. Raises `ArgumentError` where more than `limit` equations or inputs would be made.
 
     >>> import fxgrad, numpy as np
     >>> def neuron(x, W, b):
@@ -49,6 +50,11 @@ def scalarize(program: Program, *, limit: int = 100_000) -> Program:
     program = unfold(checked_program("scalarize", program), calls="*", limit=limit)
     scalars = Scalars(limit)
     arguments = program.inputs[len(program.constants):]
+    count = sum(var.aval.size for var in program.inputs)
+    if count > limit:
+        raise ArgumentError(at_user_line(
+            f"scalarize: the arrays that the program takes have {count} elements, each of which would be an input or a "
+            f"number; at most {limit} are made. Make them smaller, or allow more: scalarize(program, limit=...)"))
     given = [elements([*map(Var, [_of_each(var.aval)] * var.aval.size)], var.aval.shape) for var in arguments]
     constants = [numbers(value, var.aval) for value, var in zip(program.constants, program.inputs, strict=False)]
     made_of: dict[Var, Elements] = {}

@@ -60,6 +60,7 @@ def test_of_a_program_and_of_nothing() -> None:
         fxgrad.granularities(3)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_loops_are_unrolled_for_scalars() -> None:
     found = fxgrad.granularities(lambda x: fxgrad.lax.fori_loop(0, 3, lambda i, y: y * x, x), repeat=1)(2.0)
     assert found["scalar"].equations == 3
