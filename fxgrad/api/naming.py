@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ContextDecorator
 from typing import Any
 
 from fxgrad import tree
@@ -11,7 +11,7 @@ from fxgrad.control.call import named_call_p
 from fxgrad.core.sources import deeper
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.frontend.flat import indexed_names, leaf_aval, trace_flat, transformation
-from fxgrad.tracing.scopes import in_named_scope
+from fxgrad.tracing.scopes import enter, leave
 from fxgrad.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.tracing.trace import SHARED
 
@@ -50,9 +50,8 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
     return call
 
 
-@contextmanager
-def named_scope(name: str) -> Iterator[None]:
-    """A name for the operations that are recorded in this block, or in a function that is decorated with it.
+class named_scope(ContextDecorator):  # noqa: N801  (jax's name)
+    """A name for the operations that are recorded in a block, or in a function that is decorated with it.
 
     Scopes nest: in "attention" within "encoder", `equation.scope` is "encoder/attention". Derivatives and batches of an
     operation stay in its scope, and `jit` hands it on to XLA, whose profiles and HLO texts show it as the `op_name`.
@@ -70,7 +69,26 @@ def named_scope(name: str) -> Iterator[None]:
     >>> [(equation.primitive.name, equation.scope) for equation in fxgrad.make_program(model)(1.0).equations]
     [('mul', 'encoder'), ('tanh', 'encoder/attention')]
     """
-    if not isinstance(name, str):
-        raise ArgumentError(at_user_line(f"named_scope: the name is a {type(name).__name__}, where a str is needed"))
-    with deeper(name) or in_named_scope(name):
-        yield
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise ArgumentError(at_user_line(
+                f"named_scope: the name is a {type(name).__name__}, where a str is needed"))
+        self._name = name
+        self._within: list[Any] = []  # one for each block that is under way
+
+    def _recreate_cm(self) -> named_scope:
+        return named_scope(self._name)  # each call of a decorated function is a block of its own
+
+    def __enter__(self) -> None:
+        handed = deeper(self._name)
+        if handed is not None:
+            handed.__enter__()
+        self._within.append(enter(self._name) if handed is None else handed)
+
+    def __exit__(self, *error: object) -> None:
+        within = self._within.pop()
+        if type(within) is list:
+            leave(within)
+        else:
+            within.__exit__(*error)

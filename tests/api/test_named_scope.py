@@ -59,6 +59,23 @@ def test_no_scope_is_left_behind_by_an_error() -> None:
     assert scopes(fxgrad.make_program(fails)(X)) == [("add", "")]
 
 
+def test_one_scope_entered_twice_and_functions_that_call_themselves() -> None:
+    scope = fxgrad.named_scope("a")
+
+    @fxgrad.named_scope("r")
+    def recursive(x: Any, depth: int) -> Any:
+        return np.sin(x) if depth == 0 else recursive(x, depth - 1) * 2.0
+
+    def function(x: Any) -> Any:
+        with scope:
+            with scope:
+                x = x + 1.0
+            x = recursive(x, 1)
+        return x + 3.0
+
+    assert scopes(fxgrad.make_program(function)(X)) == [("add", "a/a"), ("sin", "a/r/r"), ("mul", "a/r"), ("add", "")]
+
+
 @pytest.mark.parametrize("derived", [
     fxgrad.grad(model), lambda x: fxgrad.jvp(model, (x,), (x,)), lambda x: fxgrad.vjp(model, x)[1](1.0),
     lambda x: fxgrad.linearize(model, x)[1](x), fxgrad.vmap(lambda x: model(x[None])), fxgrad.hessian(model),
