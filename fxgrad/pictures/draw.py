@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path as File
 from typing import Any, Literal
 
@@ -11,7 +13,7 @@ from fxgrad.core.program import Program
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.graphs.graph import Graph
 from fxgrad.graphs.graph import graph as graph_of
-from fxgrad.graphs.nodes import Edge, Node
+from fxgrad.graphs.nodes import Edge, Node, Operation
 from fxgrad.graphs.paths import Path
 from fxgrad.graphs.roles import Roles
 from fxgrad.pictures.ascii import ascii_text
@@ -24,6 +26,7 @@ from fxgrad.pictures.svg import svg_text
 from fxgrad.pictures.theme import Theme, painted
 from fxgrad.pictures.views import Wishes, bipartite, marks, op_view, opened_names, value_view
 from fxgrad.pictures.words import listed
+from fxgrad.show.unfolding import holds_call, unfold
 
 View = Literal["bipartite", "value", "op", "network"]
 Show = Literal["forward", "backward", "joint"]
@@ -97,7 +100,7 @@ class Drawing:
     _repr_html_ = _repr_svg_  # in the page itself an SVG has its notes, and the colours of the page
 
 
-def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite", show: Show = "forward",
+def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite", show: Show | None = None,
          style: Style = "ascii", roles: Roles | None = None, argnums: int | Sequence[int] | None = None,
          types: bool = True, values: bool = False, derivatives: bool = False,
          expand: bool | str | Collection[str] | None = None, highlight: Any = None, theme: Theme | None = None) -> Any:
@@ -111,12 +114,12 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
     | "network" | layers | what flows between them |
 
     With `show="joint"` the backward pass stands beside the forward one, each gradient beside its value, and with
-    "backward" alone. `style` is "ascii", "svg", "dot", "mermaid" or "html". `roles` and `argnums` say which
-    arguments are parameters, as for `fxgrad.graph`; gradients are drawn of those. `types` and `values` stand below
-    names (in joint pictures with the gradients in them), `derivatives`, the local ones, at lines. `expand` are
-    names of the operations and layers that are opened: True for all, False for none, by default loops and branches.
-    `highlight` is a node, a path of `fxgrad.paths`, or several, nodes by name. `theme` changes colours by role,
-    {"input": "#cfe8ff"}.
+    "backward" alone; by default a gradient's program is drawn with both, and others as they are. `style` is
+    "ascii", "svg", "dot", "mermaid" or "html". `roles` and `argnums` say which arguments are parameters, as for
+    `fxgrad.graph`; gradients are drawn of those. `types` and `values` stand below names (in joint pictures with the
+    gradients in them), `derivatives`, the local ones, at lines. `expand` are names of the operations and layers
+    that are opened: True for all, False for none, by default loops and branches. `highlight` is a node, a path of
+    `fxgrad.paths`, or several, nodes by name. `theme` changes colours by role, {"input": "#cfe8ff"}.
 
     Raises `ArgumentError` for a view, style, show, role, node or layer that there is not, and for values of a graph
     that has none; `UnsupportedError` for SVG and HTML where graphlay is not installed (`pip install 'fxgrad[draw]'`).
@@ -130,7 +133,7 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
     [w*x]
     """
     chosen = _one_of("view", view, VIEWS)
-    _one_of("show", show, SHOWS)
+    _one_of("show", show or "forward", SHOWS)
     _one_of("style", style, STYLES)
     painted(theme)
     wishes = Wishes(types, values, derivatives, (expand,) if isinstance(expand, str) else expand)
@@ -145,15 +148,34 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
 
     if isinstance(fun, Graph | Program):
         if isinstance(fun, Program):
-            return drawn(graph_of(fun, argnums, roles=roles))
+            return drawn(_opened(graph_of(fun, argnums, roles=roles)))
         leaves = [node.value for node in fun.inputs] if fun.has_values else None
         return drawn(Graph(fun.program, roles, leaves=leaves) if roles else fun)
 
     @transformation("draw", fun)
     def traced(*args: Any, **kwargs: Any) -> Drawing:
-        return drawn(graph_of(fun, argnums, roles=roles)(*args, **kwargs))
+        return drawn(_opened(graph_of(fun, argnums, roles=roles)(*args, **kwargs)))
 
     return traced
+
+
+def _opened(graph: Graph) -> Graph:
+    """The graph of what a program calls, if that is all that it does: of a jitted function, the function's."""
+    while len(graph.operations) == 1 and _is_call(graph.operations[0]):
+        only = graph.operations[0].equation
+        leaves = [node.value for node in graph.inputs] if graph.has_values else None
+        made = Graph(unfold(graph.program, calls=partial(operator.is_, only)), leaves=leaves)
+        for node, before in zip(made.inputs, graph.inputs, strict=True):
+            node.role = before.role
+        for node, within in zip(made.outputs, graph.operations[0].subgraphs[0].graph.outputs, strict=True):
+            if node.producer is not None:  # what the call is assigned to, such as the picture, is no name of its result
+                node.name, node.is_named = within.name if within.is_named else "out", within.is_named
+        graph = made
+    return graph
+
+
+def _is_call(operation: Operation) -> bool:
+    return holds_call(operation.equation) and operation.equation.regions[0].role == "call"
 
 
 def _one_of(name: str, value: Any, known: Iterable[str]) -> Any:
@@ -163,8 +185,9 @@ def _one_of(name: str, value: Any, known: Iterable[str]) -> Any:
     return value
 
 
-def _picture(graph: Graph, view: str, show: str, style: str, wishes: Wishes, highlight: Any) -> Picture:
+def _picture(graph: Graph, view: str, show: str | None, style: str, wishes: Wishes, highlight: Any) -> Picture:
     """The picture in words, as the style wants it: text has regions beside the picture, not in it."""
+    show = show or ("joint" if has_backward(graph) else "forward")
     if style == "ascii" and wishes.expand is None and view != "network":
         wishes = wishes._replace(inset=True)
     _check_expand(graph, view, wishes)

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
 
 import fxgrad
@@ -193,6 +194,21 @@ def test_calls_open_by_name() -> None:
     assert [cluster.title for cluster in opened.clusters] == ["relu"]
 
 
+def test_a_jitted_function_is_drawn_as_the_function() -> None:
+    def f(x, y):
+        z = np.sin(x) * y
+        return z
+
+    assert str(fxgrad.draw(fxgrad.jit(f))(1.0, 2.0)) == str(fxgrad.draw(f)(1.0, 2.0))
+    roles, values = {"params": "x"}, {"values": True, "types": False}
+    jitted = fxgrad.draw(fxgrad.jit(fxgrad.jit(f)), roles=roles, **values)(1.0, 2.0)
+    plain = fxgrad.draw(f, roles=roles, **values)(1.0, 2.0)
+    assert [(box.label, box.role, box.details) for box in jitted.picture.boxes] == [
+        (box.label, box.role, box.details) for box in plain.picture.boxes]
+    unnamed = fxgrad.draw(fxgrad.jit(lambda x: np.sin(x * x * x)))(1.0)
+    assert unnamed.picture.boxes[-1].label == "out"
+
+
 def test_one_pass_of_two() -> None:
     example = EXAMPLES["perceptron"]
     joint = example.draw(show="joint").picture
@@ -203,7 +219,8 @@ def test_one_pass_of_two() -> None:
     assert saved
     assert not any(line.target == box.key for box in saved for line in backward.lines)
     gradient = fxgrad.make_program(fxgrad.grad(example.function, argnums=2))(*example.args)
-    drawn = fxgrad.draw(gradient, show="joint").picture
+    drawn = fxgrad.draw(gradient).picture
+    assert drawn == fxgrad.draw(gradient, show="joint").picture
     assert {box.part for box in drawn.boxes} == {"forward", "backward"}
     assert {box.part for box in fxgrad.draw(gradient, show="forward").picture.boxes} == {"forward"}
 
