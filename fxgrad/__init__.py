@@ -4,6 +4,10 @@ Wrap a function with `grad`, `vmap`, `jit` and their relatives, nest them freely
 `make_program`. Functions may be written with NumPy itself or with `fxgrad.numpy`.
 """
 
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from fxgrad import (
     checkpoint_policies,
     config,
@@ -19,7 +23,6 @@ from fxgrad import (
     lax,
     nn,
     numpy,
-    optim,
     random,
     scipy,
     segment,
@@ -60,20 +63,22 @@ from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
 from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.regions import Links, Region
 from fxgrad.derivation.simplify import simplify
-from fxgrad.editing.rewriting import rewrite
-from fxgrad.explorer import explore
-from fxgrad.granularity.comparison import granularities
-from fxgrad.granularity.folding import fold
-from fxgrad.granularity.scalarize import scalarize
-from fxgrad.granularity.summary import summary
-from fxgrad.graphs import Param, explain_backward, gradients_on_nodes, graph, path_costs, paths, roles
 from fxgrad.interop import from_jax, import_jaxpr, to_jax
 from fxgrad.lax import associative_scan, cond, fori_loop, map, scan, switch, while_loop  # noqa: A004  (jax's name)
 from fxgrad.ops.space import instantiate
-from fxgrad.pictures import draw
 from fxgrad.show import parse, unfold
-from fxgrad.stable import lint, stabilize
 from fxgrad.tracing.tape import bind
+
+if _TYPE_CHECKING:
+    from fxgrad.editing.rewriting import rewrite
+    from fxgrad.explorer import explore
+    from fxgrad.granularity.comparison import granularities
+    from fxgrad.granularity.folding import fold
+    from fxgrad.granularity.scalarize import scalarize
+    from fxgrad.granularity.summary import summary
+    from fxgrad.graphs import Param, explain_backward, gradients_on_nodes, graph, path_costs, paths, roles
+    from fxgrad.pictures import draw
+    from fxgrad.stable import lint, stabilize
 
 float0 = dtypes.float0
 ShapeDtypeStruct = tree.ShapeDtypeStruct
@@ -96,6 +101,24 @@ __all__ = [
     "saved_residuals", "scalarize", "scan", "scipy", "segment", "set_default_dtype", "show", "simplify",
     "stabilize", "stop_gradient", "summary", "switch", "testing", "to_jax", "tree", "tree_util", "unfold",
     "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
+
+
+_LATER = {
+    "draw": "pictures", "explain_backward": "graphs", "explore": "explorer", "fold": "granularity.folding",
+    "granularities": "granularity.comparison", "gradients_on_nodes": "graphs", "graph": "graphs", "lint": "stable",
+    "Param": "graphs", "path_costs": "graphs", "paths": "graphs", "rewrite": "editing.rewriting", "roles": "graphs",
+    "scalarize": "granularity.scalarize", "stabilize": "stable", "summary": "granularity.summary"}
+"""Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
+_LATER_MODULES = {"editing", "explorer", "granularity", "graphs", "optim", "pictures", "stable"}
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _LATER_MODULES:
+        return _import_module(f"fxgrad.{name}")
+    if name not in _LATER:
+        raise AttributeError(f"module 'fxgrad' has no attribute {name!r}")
+    found = globals()[name] = getattr(_import_module(f"fxgrad.{_LATER[name]}"), name)
+    return found
 
 
 def __dir__() -> list[str]:

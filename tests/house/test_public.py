@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -93,3 +95,20 @@ def test_completion_shows_public_names_alone() -> None:
                 fxgrad.scipy.linalg, fxgrad.scipy.sparse, fxgrad.scipy.special, fxgrad.scipy.stats]
     cluttered = {package.__name__: {*dir(package)} - {*package.__all__, "__version__"} for package in packages}
     assert not any(cluttered.values()), cluttered
+
+
+@pytest.mark.slow
+def test_rooms_for_looking_are_loaded_when_they_are_asked_for() -> None:
+    script = """
+import sys, fxgrad
+later = ("graphs", "pictures", "explorer", "granularity", "optim", "stable")
+assert not [name for name in sys.modules if name.startswith(tuple(f"fxgrad.{each}" for each in later))]
+assert [getattr(fxgrad, name) for name in fxgrad.__all__]
+assert all(f"fxgrad.{each}" in sys.modules for each in later)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+def test_a_name_that_there_is_not() -> None:
+    with pytest.raises(AttributeError, match="module 'fxgrad' has no attribute 'gradient'"):
+        fxgrad.gradient  # noqa: B018  (asked for)
