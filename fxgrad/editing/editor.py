@@ -16,11 +16,12 @@ from fxgrad.core.regions import replaced
 from fxgrad.core.walk import walk
 from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.editing.pieces import piece
-from fxgrad.errors import ArgumentError, at_user_line, file_name
+from fxgrad.errors import ArgumentError, FxgradError, at_user_line, file_name
 from fxgrad.ops.space import convert
-from fxgrad.show.names import NAMES, variable_names
+from fxgrad.show.names import NAMES, own_names
 from fxgrad.show.short import operation_name
 from fxgrad.show.sources import Sources
+from fxgrad.show.text_writer import shown_scopes
 from fxgrad.tracing.tape import aval_of
 
 Value = str | Var
@@ -39,8 +40,9 @@ class Instead(NamedTuple):
 class Editor:
     """A copy of a program that can be changed, as `program.edit()` gives it; `program()` is the result.
 
-    Values are referred to by name, as they are printed, or by variable; equations are found by `find` and `maker`.
-    The program that was given stays what it is. What no output needs any more is left out of the result.
+    Values are referred to by variable or by name, as the program prints them; letters are those that it has now. What
+    stands inside an expression has no name: equations are found by `find` too. The program that was given stays what it
+    is. What no output needs any more is left out of the result.
 
     >>> import fxgrad, numpy as np
     >>> def model(x):
@@ -54,14 +56,15 @@ class Editor:
       return h * 2.0
     """
 
-    def __init__(self, program: Program, *, is_held: bool = False) -> None:
-        self._before, self._is_held = program, is_held
+    def __init__(self, program: Program, *, is_held: bool = False, outer: Editor | None = None) -> None:
+        self._before, self._is_held, self._outer = program, is_held, outer
         self._equations = [*program.equations]
         self._outputs = [*program.outputs]
         self._inputs, self._constants = [*program.inputs], [*program.constants]
         self._signature = program.signature
-        self._names = variable_names(program, Sources())
+        self._own = own_names(program, Sources())
         self._given: dict[Var, str] = {}
+        self._made = program
         self._held: list[tuple[list[Var], int, Editor]] = []
         self._exchanged: dict[Var, Atom] = {}
 
@@ -77,18 +80,39 @@ class Editor:
         return tuple(self._equations)
 
     @property
+    def outputs(self) -> tuple[Atom, ...]:
+        """What the program returns as it is now."""
+        return tuple(self._outputs)
+
+    @property
     def names(self) -> dict[str, Var]:
-        """The values by name: inputs, what equations make, and what was inserted under a name."""
-        return {name: var for var, name in {**self._names, **self._given}.items()}
+        """The values by name, as the program prints them now, and what was inserted under a name."""
+        made = {var for equation in self._equations for var in equation.outputs}
+        own = {var: name for var, name in self._own.items() if var in made or var in self._inputs}
+        return {name: var for var, name in {**own, **self._given, **self._printed()}.items()}
+
+    def _printed(self) -> dict[Var, str]:
+        """The names in the text of the program as it is now; letters for what is bound without a name."""
+        top = self
+        while top._outer is not None:
+            top = top._outer
+        try:
+            scopes = shown_scopes(top.current())
+        except FxgradError:  # on its way it may be no program
+            return {}
+        return scopes[id(self._made)].names if id(self._made) in scopes else {}
 
     def value(self, name: Value) -> Var:
         """The variable of a name; raises `ArgumentError`, with names that are similar, if there is none."""
         if isinstance(name, Var):
             return name
+        for var, known in {**self._own, **self._given}.items():
+            if known == name:
+                now = self._now(var)
+                return now if isinstance(now, Var) else var
         names = self.names
         if name in names:
-            now = self._now(names[name])
-            return now if isinstance(now, Var) else names[name]
+            return names[name]
         near = ", ".join(difflib.get_close_matches(str(name), names, 3))
         raise ArgumentError(at_user_line(
             f"edit: the program has no value {name!r}. " + (f"Did you mean {near}?" if near else
@@ -165,10 +189,9 @@ class Editor:
             used = [f"used by {self._described(user)}" for user in self.users(var)]
             used += [f"output {number} of the program" for number, atom in enumerate(self._outputs) if atom is var]
             if used:
-                name = self._name(var)
                 raise ArgumentError(at_user_line(
-                    f"edit: {self._described(equation)} makes {name}, which is {' and '.join(used)}. Let another value "
-                    f"be used first: editor.substitute({name!r}, other)"))
+                    f"edit: {self._described(equation)} makes {self._name(var)}, which is {' and '.join(used)}. Let "
+                    "another value be used first: editor.substitute(value, other)"))
         del self._equations[place]
 
     def substitute(self, value: Value, other: Value | Any, *, only: Sequence[Equation] | None = None) -> None:
@@ -231,7 +254,7 @@ class Editor:
         for outputs, at, editor in self._held:
             if outputs is self._equations[place].outputs and at == number:
                 return editor
-        editor = Editor(regions[number].program, is_held=True)
+        editor = Editor(regions[number].program, is_held=True, outer=self)
         self._held.append((self._equations[place].outputs, number, editor))
         return editor
 
@@ -242,13 +265,18 @@ class Editor:
 
         Raises `ArgumentError` if a value needs itself, and `ProgramError` for whatever breaks the rules of programs.
         """
+        return self.current().check()
+
+    def current(self) -> Program:
+        """The program as it is now, not checked."""
         made = without_dead_code(self._before.replace(
             inputs=self._inputs, equations=[*self._in_order()], outputs=self._outputs, signature=self._signature,
             captured=self._before.captured + len(self._constants) - len(self._before.constants),
             constants=self._constants))
         if self._given:
             NAMES.put(made, {**(NAMES.of(self._before) or {}), **self._given})
-        return made.check()
+        self._made = made
+        return made
 
     def _in_order(self) -> Iterator[Equation]:
         """The equations with what they hold, each after those that make what it uses."""
@@ -273,7 +301,7 @@ class Editor:
                     stack.extend(waiting)
 
     def _with_held(self, equation: Equation) -> Equation:
-        changed = {number: editor.program() for outputs, number, editor in self._held if outputs is equation.outputs}
+        changed = {number: editor.current() for outputs, number, editor in self._held if outputs is equation.outputs}
         if not changed:
             return equation
         regions = equation.regions
@@ -381,8 +409,10 @@ class Editor:
         self._given[var] = name
 
     def _name(self, atom: Atom) -> str:
-        return repr(atom) if isinstance(atom, Literal) else self._given.get(atom) or self._names.get(
-            atom, f"a value of type {atom.aval}")
+        if isinstance(atom, Literal):
+            return repr(atom)
+        name = self._given.get(atom) or self._own.get(atom) or self._printed().get(atom)
+        return name or f"a value of type {atom.aval}"
 
     def _described(self, equation: Equation) -> str:
         source = equation.source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +39,7 @@ def run_as_file(program: Program, name: str) -> Callable[..., Any]:
 
 def test_finding() -> None:
     editor = MODEL.edit()
-    assert [*editor.names] == ["x", "w", "h", "y", "a", "b", "c"]
+    assert [*editor.names] == ["x", "w", "h", "y"]
     assert editor.maker("h") is editor.find("sin")[0] is editor.find(registry["sin"])[0]
     assert [equation.primitive.name for equation in editor.find(line=LINE + 2)] == ["exp", "add"]
     assert [equation.primitive.name for equation in editor.users("h")] == ["exp", "mul"]
@@ -47,6 +48,32 @@ def test_finding() -> None:
     assert repr(editor) == "<editor of model: 5 equations>"
     softmax = fxgrad.make_program(fxgrad.named_scope("head")(fxgrad.nn.softmax))(X).edit()
     assert softmax.find("softmax") == softmax.find("named_call") == softmax.find(scope="head")
+
+
+def test_letters_are_those_that_the_program_prints_now() -> None:
+    def unnamed(x: Any) -> Any:
+        return np.tanh(np.sin(x) * 2.0) + np.cos(x) * np.tanh(np.sin(x) * 2.0)
+
+    editor = fxgrad.make_program(unnamed)(X).edit()
+    assert text(editor.program()) == """\
+program unnamed(x: f64[3]) -> f64[3]:
+  a = tanh(sin(x) * 2.0)
+  return a + cos(x) * a"""
+    assert editor.maker("a").primitive.name == "tanh"
+    editor.insert(lambda x: x - 1.0, "x", name="shifted")
+    editor.substitute("x", "shifted", only=editor.find("cos"))
+    editor.replace(editor.find("tanh")[0], lambda s: s * 0.5 + np.sin(s) * np.sin(s))
+    printed = text(editor.program())
+    assert "b = " in printed
+    for name in ("a", "b"):
+        line = next(line for line in printed.splitlines() if line.strip().startswith(f"{name} = "))
+        assert {"a": "mul", "b": "sin"}[name] == editor.maker(name).primitive.name, line
+    loop = fxgrad.make_program(lambda x: lax.fori_loop(0, 3, lambda i, y: (y + 1.0) * (y + 1.0), x))(1.0)
+    outer = loop.edit()
+    body = outer.inside(outer.find("scan")[0])
+    letter = re.search(r"(\w+) = y \+ 1.0", text(loop))
+    assert letter is not None
+    assert body.maker(letter[1]).primitive.name == "add"
 
 
 def test_replacing() -> None:
@@ -106,7 +133,7 @@ program model(x: f64[3], w: f64*) -> f64[3]:
 
 def test_returning_other_values() -> None:
     editor = MODEL.edit()
-    editor.returns({"value": "c", "hidden": ["h", editor.value("y")]})
+    editor.returns({"value": editor.outputs[0], "hidden": ["h", editor.value("y")]})
     found = editor.program()(X, 2.0)
     np.testing.assert_array_equal(found["value"], MODEL(X, 2.0))
     np.testing.assert_array_equal(found["hidden"][0], np.sin(X * 2.0))
@@ -174,14 +201,14 @@ FILE = "test_editor.py"
 
 @pytest.mark.parametrize(("change", "message"), [
     (lambda editor: editor.value("hh"), "edit: the program has no value 'hh'. Did you mean h?"),
-    (lambda editor: editor.value("zzz"), "edit: the program has no value 'zzz'. It has x, w, h, y, a, b, c"),
+    (lambda editor: editor.value("zzz"), "edit: the program has no value 'zzz'. It has x, w, h, y"),
     (lambda editor: editor.maker("x"), "edit: x is an argument, which no equation makes"),
     (lambda editor: editor.erase(editor.maker("h")),
      (f"edit: sin at {FILE}:{LINE + 1} makes h, which is used by exp at {FILE}:{LINE + 2} and used by mul at "
-     f"{FILE}:{LINE + 3}. Let another value be used first: editor.substitute('h', other)")),
+     f"{FILE}:{LINE + 3}. Let another value be used first: editor.substitute(value, other)")),
     (lambda editor: editor.erase(editor.find("mul")[-1]),
-     (f"edit: mul at {FILE}:{LINE + 3} makes c, which is output 0 of the program. Let another value be used first: "
-      "editor.substitute('c', other)")),
+     (f"edit: mul at {FILE}:{LINE + 3} makes a value of type f64[3], which is output 0 of the program. Let another value "
+      "be used first: editor.substitute(value, other)")),
     (lambda editor: editor.replace(editor.maker("h"), lambda a: a[:2]),
      (f"edit: the function returns f64[2] in the place of sin at {FILE}:{LINE + 1}, where f64[3] is needed. Give it "
       "results of the same shape and dtype")),
