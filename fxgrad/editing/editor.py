@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +15,9 @@ from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.regions import replaced
 from fxgrad.core.walk import walk
 from fxgrad.derivation.simplify import without_dead_code
+from fxgrad.editing.order import described, in_order
 from fxgrad.editing.pieces import piece
-from fxgrad.errors import ArgumentError, FxgradError, at_user_line, file_name
+from fxgrad.errors import ArgumentError, FxgradError, at_user_line
 from fxgrad.ops.space import convert
 from fxgrad.show.names import NAMES, own_names
 from fxgrad.show.short import operation_name
@@ -178,7 +179,7 @@ class Editor:
         """
         equation = self._equations[self._index(equation)]
         made = piece("edit", function, [atom.aval for atom in equation.inputs],
-                     [var.aval for var in equation.outputs], self._described(equation))
+                     [var.aval for var in equation.outputs], described(equation))
         inputs = [*map(self.constant, made.captured), *equation.inputs]
         self.put([Instead([equation], made.program, inputs, equation.outputs)])
 
@@ -186,11 +187,11 @@ class Editor:
         """Takes an equation out; raises `ArgumentError` that says who uses its values, if somebody does."""
         place = self._index(equation)
         for var in self._equations[place].outputs:
-            used = [f"used by {self._described(user)}" for user in self.users(var)]
+            used = [f"used by {described(user)}" for user in self.users(var)]
             used += [f"output {number} of the program" for number, atom in enumerate(self._outputs) if atom is var]
             if used:
                 raise ArgumentError(at_user_line(
-                    f"edit: {self._described(equation)} makes {self._name(var)}, which is {' and '.join(used)}. Let "
+                    f"edit: {described(equation)} makes {self._name(var)}, which is {' and '.join(used)}. Let "
                     "another value be used first: editor.substitute(value, other)"))
         del self._equations[place]
 
@@ -248,7 +249,7 @@ class Editor:
         if not regions or (role is None and len(regions) > 1) or (role is not None and role not in roles):
             held = f"holds {', '.join(roles)}" if roles else "holds no program"
             raise ArgumentError(at_user_line(
-                f"edit: {self._described(equation)} {held}" + (f", and not {role!r}" if role else "") +
+                f"edit: {described(equation)} {held}" + (f", and not {role!r}" if role else "") +
                 (f". Say which: editor.inside(equation, {roles[0]!r})" if roles else "")))
         number = 0 if role is None else roles.index(role)
         for outputs, at, editor in self._held:
@@ -270,35 +271,13 @@ class Editor:
     def current(self) -> Program:
         """The program as it is now, not checked."""
         made = without_dead_code(self._before.replace(
-            inputs=self._inputs, equations=[*self._in_order()], outputs=self._outputs, signature=self._signature,
-            captured=self._before.captured + len(self._constants) - len(self._before.constants),
-            constants=self._constants))
+            inputs=self._inputs, equations=[*map(self._with_held, in_order(self._equations))], outputs=self._outputs,
+            signature=self._signature, constants=self._constants,
+            captured=self._before.captured + len(self._constants) - len(self._before.constants)))
         if self._given:
             NAMES.put(made, {**(NAMES.of(self._before) or {}), **self._given})
         self._made = made
         return made
-
-    def _in_order(self) -> Iterator[Equation]:
-        """The equations with what they hold, each after those that make what it uses."""
-        maker = {var: equation for equation in self._equations for var in equation.outputs}
-        state: dict[int, str] = {}
-        for top in self._equations:
-            stack = [top]
-            while stack:
-                equation = stack[-1]
-                waiting = [maker[atom] for atom in equation.inputs
-                           if isinstance(atom, Var) and atom in maker and state.get(id(maker[atom])) != "done"]
-                if state.get(id(equation)) == "done":
-                    stack.pop()
-                elif not waiting:
-                    state[id(stack.pop())] = "done"
-                    yield self._with_held(equation)
-                elif any(state.get(id(each)) == "open" for each in waiting):
-                    raise ArgumentError(at_user_line(
-                        f"edit: {self._described(equation)} needs a value that is computed from its own result"))
-                else:
-                    state[id(equation)] = "open"
-                    stack.extend(waiting)
 
     def _with_held(self, equation: Equation) -> Equation:
         changed = {number: editor.current() for outputs, number, editor in self._held if outputs is equation.outputs}
@@ -397,7 +376,7 @@ class Editor:
             if each is equation or (each.outputs and each.outputs is equation.outputs):
                 return place
         raise ArgumentError(at_user_line(
-            f"edit: {self._described(equation)} is not an equation of this program, or not any more. Find it again: "
+            f"edit: {described(equation)} is not an equation of this program, or not any more. Find it again: "
             "editor.find(...)"))
 
     def _made_at(self, atom: Atom) -> int:
@@ -413,8 +392,3 @@ class Editor:
             return repr(atom)
         name = self._given.get(atom) or self._own.get(atom) or self._printed().get(atom)
         return name or f"a value of type {atom.aval}"
-
-    def _described(self, equation: Equation) -> str:
-        source = equation.source
-        where = "" if source is None else f" at {file_name(source.filename)}:{source.line}"
-        return f"{operation_name(equation)}{where}"

@@ -207,8 +207,8 @@ FILE = "test_editor.py"
      (f"edit: sin at {FILE}:{LINE + 1} makes h, which is used by exp at {FILE}:{LINE + 2} and used by mul at "
      f"{FILE}:{LINE + 3}. Let another value be used first: editor.substitute(value, other)")),
     (lambda editor: editor.erase(editor.find("mul")[-1]),
-     (f"edit: mul at {FILE}:{LINE + 3} makes a value of type f64[3], which is output 0 of the program. Let another value "
-      "be used first: editor.substitute(value, other)")),
+     (f"edit: mul at {FILE}:{LINE + 3} makes a value of type f64[3], which is output 0 of the program. Let another "
+      "value be used first: editor.substitute(value, other)")),
     (lambda editor: editor.replace(editor.maker("h"), lambda a: a[:2]),
      (f"edit: the function returns f64[2] in the place of sin at {FILE}:{LINE + 1}, where f64[3] is needed. Give it "
       "results of the same shape and dtype")),
