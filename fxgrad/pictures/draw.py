@@ -19,7 +19,7 @@ from fxgrad.graphs.roles import Roles
 from fxgrad.pictures.ascii import ascii_text
 from fxgrad.pictures.dot import dot_text, mermaid_text
 from fxgrad.pictures.html import html_text
-from fxgrad.pictures.joint import has_backward, with_backward
+from fxgrad.pictures.joint import Both, has_backward, with_backward
 from fxgrad.pictures.network import layer_names, network_view
 from fxgrad.pictures.picture import Picture
 from fxgrad.pictures.svg import svg_text
@@ -197,7 +197,7 @@ def _picture(graph: Graph, view: str, show: str | None, style: str, wishes: Wish
     if wishes.expand is None and view != "network":  # two passes are enough for one picture
         wishes = wishes._replace(expand=False)
     both = with_backward(graph)
-    nodes, edges = _marks_in(both.graph, graph, highlight)
+    nodes, edges = _marks_in(both, graph, highlight)
     picture = VIEWS[view](both.graph, wishes._replace(
         marked=nodes, path=edges, backward=both.backward, twins=both.twins, names=both.names,
         gradients=both.gradients() if wishes.values else {}))
@@ -218,13 +218,16 @@ def _check_expand(graph: Graph, view: str, wishes: Wishes) -> None:
                 f"{f'take {listed(known)}' if known else 'it has none'}"))
 
 
-def _marks_in(both: Graph, graph: Graph, highlight: Any) -> tuple[frozenset[Node], frozenset[Edge]]:
-    """What to highlight in the graph of both passes: what is of the forward graph is found again by its name."""
-    if highlight is None or both is graph:
-        return marks(both, highlight)
+def _marks_in(both: Both, graph: Graph, highlight: Any) -> tuple[frozenset[Node], frozenset[Edge]]:
+    """What to highlight in the graph of both passes; what is of the forward graph is found again there."""
+    if highlight is None or both.graph is graph:
+        return marks(both.graph, highlight)
+    again = {before: node for node, before in both.before.items()}
+    known = {node.name: node for node in reversed(graph.nodes)}
     items = [highlight] if isinstance(highlight, str | Node | Path) else [*highlight]
     nodes = [node for item in items for node in (item.nodes if isinstance(item, Path) else [item])]
-    return marks(both, [node.name if isinstance(node, Node) and node.graph is graph else node for node in nodes])
+    forward = [known.get(node, node) if isinstance(node, str) else node for node in nodes]
+    return marks(both.graph, [again.get(node, node) if isinstance(node, Node) else node for node in forward])
 
 
 def _part(picture: Picture, show: str) -> Picture:

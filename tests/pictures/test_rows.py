@@ -229,6 +229,10 @@ def test_w5_the_two_paths_of_b_and_the_one_of_a() -> None:
             {box.key for box in drawn.boxes if box.is_marked}) for line in drawn.lines)
         return {box.label for box in drawn.boxes if box.is_marked}
 
+    for way in of_b:  # in the picture of both passes, too, whose letters are others
+        both = fxgrad.draw(graph, highlight=way, show="joint").picture
+        assert {box.label for box in both.boxes if box.is_marked and box.kind == "value"} == {
+            node.text.replace(" ", "") for node in way.nodes}
     assert marked(of_a[0]) == {"a", "+", "a+b", "*", "e"}
     assert marked(of_b) == {"b", "+", "a+b", "+ 1.0", "b+1.0", "*", "e"}
     assert "*b*" in str(fxgrad.draw(graph, highlight=of_b))
