@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from fxgrad.graphs.graph import Graph
 from fxgrad.graphs.nodes import Node, Operation
@@ -38,28 +39,50 @@ def network_view(graph: Graph, wishes: Wishes) -> Picture:
 
 
 def _layers(graph: Graph) -> dict[str, tuple[str, list[Operation]]]:
-    """The layers in their order, by key: title and operations."""
+    """The layers in their order, by key: title and operations.
+
+    A function runs another time where one of its operations is recorded again. And what goes on after something outside
+    of a layer that depends on it is another layer, or else the boxes would depend on each other in a circle.
+    """
     found: dict[str, tuple[str, list[Operation]]] = {}
     main = _main_code(graph)
     runs: dict[object, tuple[str, set[tuple[int, int]]]] = {}
+    needed = [0] * len(graph.operations)  # bit by bit the operations that one depends on
     for operation in graph.operations:
-        scope = operation.equation.scope.partition("/")[0]
-        source = operation.source
-        if scope:
-            key, title = f"scope {scope}", scope
-        elif source is not None and source.code is not main and not source.code.co_name.startswith("<"):
-            title = source.code.co_name
-            key, seen = runs.get(source.code, ("", set()))
-            place = (source.instruction, id(operation.equation.primitive))
-            if not key or place in seen:  # the function runs another time
-                seen = set()
-                key = f"run {len(found)}"
-            seen.add(place)
-            runs[source.code] = key, seen
-        else:
+        makers = [node.producer.index for node in operation.inputs if node.producer is not None]
+        for maker in makers:
+            needed[operation.index] |= needed[maker] | 1 << maker
+        kind, title = _layer_kind(operation, main)
+        if kind is None:
             continue
+        source = operation.source
+        place = (-1, -1) if source is None or isinstance(kind, str) else (source.instruction,
+                                                                         id(operation.equation.primitive))
+        key, seen = runs.get(kind, ("", set()))
+        inside = sum(1 << each.index for each in found[key][1]) if key else 0
+        goes_around = any(needed[maker] & inside and not 1 << maker & inside for maker in makers)
+        if not key or goes_around or place in seen - {(-1, -1)}:
+            key, seen = f"layer {len(found)}", set()
+        seen.add(place)
+        runs[kind] = key, seen
         found.setdefault(key, (title, []))[1].append(operation)
-    return found
+    return {key: (title, operations) for key, (title, operations) in found.items() if not _is_glue(operations)}
+
+
+def _layer_kind(operation: Operation, main: object) -> tuple[object, str]:
+    """The outermost scope of an operation, or the code of a function that the traced one calls, with its name."""
+    scope, source = operation.equation.scope.partition("/")[0], operation.source
+    if scope:
+        return scope, scope
+    if source is not None and source.code is not main and not source.code.co_name.startswith("<"):
+        return source.code, source.code.co_name
+    return None, ""
+
+
+def _is_glue(operations: Sequence[Operation]) -> bool:
+    """Whether a layer is one operation on what other layers made, as the sum of a residual connection is."""
+    return len(operations) == 1 and not operations[0].equation.scope and all(
+        node.producer is not None for node in operations[0].inputs)
 
 
 def layer_names(graph: Graph) -> list[str]:
@@ -68,10 +91,10 @@ def layer_names(graph: Graph) -> list[str]:
 
 
 def _main_code(graph: Graph) -> object:
-    """The code of the traced function: that of the operation recorded outside of all others, the last one."""
+    """The code of the traced function itself, if it recorded an operation."""
     codes = [operation.source.code for operation in graph.operations if operation.source is not None]
     title = graph.title.rpartition("(")[2].rstrip(")")
-    return next((code for code in codes if code.co_name == title), codes[-1] if codes else None)
+    return next((code for code in codes if code.co_name == title), None)
 
 
 def _collapsed(picture: Picture, closed: Mapping[str, str], layers: Mapping[str, tuple[str, Sequence[Operation]]],
@@ -93,7 +116,21 @@ def _collapsed(picture: Picture, closed: Mapping[str, str], layers: Mapping[str,
         source, target = closed.get(line.source, line.source), closed.get(line.target, line.target)
         if source != target:
             lines.setdefault((source, target, line.label), line._replace(source=source, target=target))
-    return picture._replace(boxes=tuple(boxes.values()), lines=tuple(lines.values()))
+    return picture._replace(boxes=tuple(boxes.values()), lines=_without_circles([*boxes], [*lines.values()]))
+
+
+def _without_circles(boxes: Sequence[str], lines: Sequence[Line]) -> tuple[Line, ...]:
+    """The lines; those back to an earlier box are drawn upward if boxes depend on each other in a circle.
+
+    So do functions that take turns.
+    """
+    sorter = TopologicalSorter({box: [line.source for line in lines if line.target == box] for box in boxes})
+    try:
+        sorter.prepare()
+    except CycleError:
+        place = {box: number for number, box in enumerate(boxes)}
+        return tuple([line._replace(is_upward=place[line.target] < place[line.source]) for line in lines])
+    return tuple(lines)
 
 
 def _weights(picture: Picture, graph: Graph, places: Mapping[str, str]) -> dict[str, str]:

@@ -146,6 +146,51 @@ def test_g16_functions_that_the_traced_one_calls_are_layers() -> None:
     drawn = fxgrad.draw(model, view="network")(np.ones((2, 3)), np.ones((3, 3)), np.ones((3, 3))).picture
     assert [(box.label, box.details) for box in drawn.boxes if box.kind == "layer"] == [
         ("layer", ("W1: f64[3,3]", "2 operations")), ("layer", ("W2: f64[3,3]", "2 operations"))]
+    alone = fxgrad.draw(lambda x, W1: layer(x, W1), view="network")(np.ones((2, 3)), np.ones((3, 3)))
+    assert alone.picture.caption == "1 layer, 2 operations"
+
+
+def test_g16_layers_do_not_depend_on_each_other_in_a_circle() -> None:
+    def dense(x, W):
+        return np.tanh(x @ W)
+
+    def block(x, W):
+        x = x * 2.0 + dense(x, W)
+        return np.sin(x) + dense(x, W)
+
+    def model(x, W):
+        with fxgrad.named_scope("first"):
+            x = block(x, W)
+        x = x + 1.0
+        with fxgrad.named_scope("first"):
+            return block(x, W)
+
+    for function, count in ((block, 2), (model, 2), (lambda x, W: block(block(x, W), W), 7)):
+        drawn = fxgrad.draw(function, view="network")(np.ones((3, 3)), np.ones((3, 3))).picture
+        assert nx.is_directed_acyclic_graph(as_networkx(drawn))
+        assert sum(box.kind == "layer" for box in drawn.boxes) == count
+
+
+def test_g16_functions_that_take_turns() -> None:
+    def first(x):
+        first.kept = np.sin(x)
+        yield
+        yield np.cos(second.kept) * first.kept
+
+    def second(y):
+        second.kept = np.tanh(y)
+        yield
+        yield np.exp(first.kept) * second.kept
+
+    def model(x, y):
+        one, other = first(x), second(y)
+        next(one), next(other)
+        return next(one) + next(other)
+
+    drawn = fxgrad.draw(model, view="network")(1.0, 2.0)
+    assert [box.label for box in drawn.picture.boxes if box.kind == "layer"] == ["first", "second"]
+    assert sum(line.is_upward for line in drawn.picture.lines) == 1
+    assert "^" in str(drawn)
 
 
 @pytest.mark.parametrize("name", ["product", "wave", "perceptron", "attention", "choice", "recurrent"])
