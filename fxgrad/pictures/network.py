@@ -80,9 +80,9 @@ def _layer_kind(operation: Operation, main: object) -> tuple[object, str]:
 
 
 def _is_glue(operations: Sequence[Operation]) -> bool:
-    """Whether a layer is one operation on what other layers made, as the sum of a residual connection is."""
+    """Whether a layer is one operation on what others make or take too, as the sum of a residual connection is."""
     return len(operations) == 1 and not operations[0].equation.scope and all(
-        node.producer is not None for node in operations[0].inputs)
+        node.producer is not None or len(node.uses) > 1 for node in operations[0].inputs)
 
 
 def layer_names(graph: Graph) -> list[str]:
