@@ -107,8 +107,8 @@ def _picture_options(graph: argparse.ArgumentParser, draw: argparse.ArgumentPars
                           help="which inputs are parameters: 'w*', 'layers[*].W'")
     draw.add_argument("--view", choices=["bipartite", "value", "op", "network"], default="bipartite",
                       help="boxes for values and operations, for values, for operations, or for layers")
-    draw.add_argument("--show", choices=["forward", "backward", "joint"], default="forward",
-                      help="the function, its backward pass, or both side by side")
+    draw.add_argument("--show", choices=["forward", "backward", "joint"],
+                      help="the function, its backward pass, or both side by side; by default what there is")
     draw.add_argument("--style", choices=["ascii", "svg", "dot", "mermaid", "html"], default="ascii",
                       help="what is printed; a file is written in the style of its ending")
     draw.add_argument("--values", action="store_true", help="with values and gradients; wants --random")

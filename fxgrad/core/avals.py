@@ -257,10 +257,13 @@ _HOLDS_KEYS = frozenset({np.ndarray, np.void})
 
 
 def keys_to_jax(value: Any) -> Any:
-    """NumPy's array of random keys as jax's; every other value as it is."""
+    """NumPy's array of random keys as jax's, also one of which the type alone is known; other values as they are."""
     if type(value) in _HOLDS_KEYS and dtypes.is_key(value.dtype):
         words: Any = np.asarray(value)["threefry2x32"]
         return jax.random.wrap_key_data(words, impl="threefry2x32")
+    if isinstance(value, jax.ShapeDtypeStruct) and dtypes.is_key(value.dtype):
+        words = np.zeros((*value.shape, 2), np.uint32)
+        return jax.eval_shape(lambda: jax.random.wrap_key_data(words, impl="threefry2x32"))
     return value
 
 

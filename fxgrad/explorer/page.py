@@ -61,7 +61,7 @@ def explore(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 0)
 
     @transformation("explore", fun)
     def made(*args: Any, **kwargs: Any) -> Page:
-        forward = graph(fun, argnums)(*args, **kwargs)
+        forward = graph(fun, argnums if args else None)(*args, **kwargs)
         graphs = [("function", forward)]
         with suppress(FxgradError):  # a function without a gradient has one graph
             graphs.append(("gradient", graph(grad(fun, argnums), argnums)(*args, **kwargs)))

@@ -106,7 +106,7 @@ def granularities(fun: Callable[..., Any], *, limit: int = 100_000, repeat: int 
     def compared(*args: Any) -> Granularities:
         fused = fun if isinstance(fun, Program) else program_of_call("granularities", fun, args, {})
         tensor = unfold(fused, calls="*")
-        lists = tree.map(lambda leaf: np.asarray(leaf).tolist(), args)
+        lists = tree.map(_elements, args)
         expected = _gradient(tensor, args)
         rows = [_row("tensor", tensor, args, expected, repeat), _row("fused", fused, args, expected, repeat)]
         try:
@@ -129,7 +129,7 @@ def nodes_of(program: Program) -> int:
 
 def _row(name: str, program: Program, args: Sequence[Any], expected: Sequence[Any] | None, repeat: int) -> Granularity:
     row = Granularity(name, program, nodes_of(program), len(program.equations))
-    if expected is None:
+    if expected is None or not _floating(args):
         return row
     gradient = _flat(_gradient(program, args) or ())
     residuals = saved_residuals(program, *args)
@@ -138,6 +138,13 @@ def _row(name: str, program: Program, args: Sequence[Any], expected: Sequence[An
         seconds=_shortest(_differentiated(program, args), args, repeat), saved=len(residuals),
         saved_bytes=sum(residual.nbytes for residual in residuals),
         difference=float(differences.max(initial=0.0)))
+
+
+def _elements(leaf: Any) -> Any:
+    """The elements of an argument in nested lists, of its dtype; a number as it is."""
+    if isinstance(leaf, bool | int | float | complex) or not np.ndim(leaf):
+        return leaf
+    return [_elements(each) for each in np.asarray(leaf)]
 
 
 def _flat(gradient: Sequence[Any]) -> Any:

@@ -11,7 +11,7 @@ from fxgrad import tree
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost
 from fxgrad.core.program import Equation, Program, Source, Var
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.frontend.calling import program_of_call
 from fxgrad.frontend.flat import parameter_names, transformation
 from fxgrad.granularity.layers import Part, layers, with_layers
@@ -189,13 +189,20 @@ def _saved(program: Program, parts: Sequence[Part], user: dict[Var, int]) -> lis
     number_of = {id(equation): number for number, part in enumerate(parts) for equation in part.equations}
     numbered = program.replace(constants=(), equations=[_numbered(equation, number_of[id(equation)])
                                                         for equation in program.equations])
-    primal = linearized(numbered, wrt).program
+    try:
+        primal = linearized(numbered, wrt).program
+    except UnsupportedError:  # of a callback
+        return None
     makers = {var: equation for equation in primal.equations for var in equation.outputs}
-    places = dict(zip(primal.inputs, program.inputs, strict=True))
+    own = primal.inputs[len(primal.inputs) - len(program.inputs):]  # after what the derivative captured
+    places = dict(zip(own, program.inputs, strict=True))
     bytes_of = [0] * len(parts)
     for atom in primal.outputs[len(program.outputs):]:
         if isinstance(atom, Var):
-            number = user.get(places[atom], 0) if atom in places else int(makers[atom].scope.partition("/")[0])
+            maker = makers.get(atom)
+            scope = "" if maker is None else maker.scope.partition("/")[0]
+            # What the derivative captured, or made in no scope, is counted with the first layer.
+            number = user.get(places[atom], 0) if atom in places else int(scope) if scope.isdigit() else 0
             bytes_of[number] += atom.aval.nbytes
     return bytes_of
 

@@ -12,7 +12,7 @@ from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.core.avals import Literal
 from fxgrad.core.primitive import NO_TANGENT
 from fxgrad.core.program import COTANGENT, PRIMAL, TANGENT, TRANSPOSED, Atom, Equation, Origin, Program, Var
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.frontend.calling import program_of_call
 from fxgrad.graphs.nodes import Edge, Node, Operation, Subgraph
 from fxgrad.graphs.roles import Roles, roles_of, tagged
@@ -303,7 +303,10 @@ class Graph:
         wrt = tuple([has_tangent(var.aval) for var in variables])
         if equation.primitive.jvp is NO_TANGENT or not any(wrt):
             return ()
-        primal = linearized(Program(variables, [equation], equation.outputs), wrt).program
+        try:
+            primal = linearized(Program(variables, [equation], equation.outputs), wrt).program
+        except UnsupportedError:  # a callback has no pullback, so it keeps nothing
+            return ()
         given = zip([*primal.inputs[primal.captured:], *primal.outputs], [*variables, *equation.outputs], strict=False)
         names = {atom: self.name_of(var) for atom, var in given if isinstance(atom, Var)}
         for each in primal.equations:

@@ -339,3 +339,13 @@ def test_as_a_decorator_with_options() -> None:
         return x + 1.0
 
     assert "%arg1" in plain.lower(np.float32(1), np.float32(2)).as_text()
+
+
+def test_keys_of_which_the_type_alone_is_known_are_lowered() -> None:
+    key = fxgrad.random.key(3)
+    of_type = fxgrad.eval_shape(lambda key: key, key)
+    function = fxgrad.jit(lambda key: fxgrad.random.normal(key, (3,)))
+    np.testing.assert_array_equal(function.lower(of_type).compile()(key), function(key))
+    keys = fxgrad.jit(fxgrad.vmap(lambda key: fxgrad.random.normal(key, (2,)))).lower(fxgrad.ShapeDtypeStruct(
+        (4,), of_type.dtype))
+    assert "4x2xui32" in keys.as_text()

@@ -127,6 +127,13 @@ def test_shapes_alone_and_text_that_looks_like_html(tmp_path: Path) -> None:
     assert "srcdoc" in page._repr_html_()
 
 
+def test_functions_of_keys_and_of_nothing() -> None:
+    drawn = data_of(explore(lambda key: fxgrad.random.normal(key, (3,)))(fxgrad.random.key(0)))
+    assert drawn["stages"][-1]["lines"]  # XLA compiles it
+    alone = data_of(explore(lambda: fnp.ones(3) * 2)())
+    assert [graph["name"] for graph in alone["graphs"]] == ["function"]
+
+
 # --- in a browser -----------------------------------------------------------------------------------------------
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 
 import fxgrad
+import fxgrad.numpy as fnp
 from fxgrad import errors
 from fxgrad.granularity.comparison import nodes_of
 
@@ -76,3 +79,13 @@ def test_how_it_is_shown() -> None:
     assert [line.split("│")[1].strip() for line in lines[4:7]] == ["scalar", "tensor", "fused"]
     assert "<pre>" in found._repr_html_()
     assert repr(found) == "<granularities of function: equations: scalar 6, tensor 2, fused 2>"
+
+
+@pytest.mark.parametrize("x", [
+    np.ones(3, np.float32), np.ones(3, ml_dtypes.bfloat16), jnp.ones(3), np.ones((0, 3)), 2.0, np.float32(2.0)],
+    ids=["float32", "bfloat16", "jax", "empty", "number", "scalar"])
+def test_arguments_of_any_kind(x: Any) -> None:
+    rows = {row.name: row for row in fxgrad.granularities(lambda x: fnp.sum(x * x))(x)}
+    assert rows["scalar"].equations is not None
+    assert rows["scalar"].difference in (None, 0.0)
+    assert rows["tensor"].difference == 0.0

@@ -199,3 +199,10 @@ def test_g16_layers_and_operations_are_counted() -> None:
     assert [equation.scope for equation in program.equations] == ["layer0"] * 3 + ["layer1"] * 3 + ["layer2"] * 3
     found = fxgrad.summary(scoped)(PARAMS, X)
     assert (len(found.rows), len(program.equations)) == (3, 9)
+
+
+def test_programs_whose_derivative_captures_and_callbacks() -> None:
+    slope = fxgrad.grad(lambda x: fxgrad.while_loop(lambda c: c < 10, lambda c: c * 1.5, x))
+    assert fxgrad.summary(slope)(1.0).cost == fxgrad.cost(fxgrad.make_program(slope)(1.0))
+    called = fxgrad.summary(lambda x: fxgrad.pure_callback(np.sin, fxgrad.ShapeDtypeStruct((2,), np.float64), x))
+    assert called(np.ones(2)).saved_bytes is None

@@ -372,6 +372,15 @@ def test_a_graph_of_a_program_gets_values_later() -> None:
     assert made.with_values(2.0, 3.0, 4.0)["w"].grad == 5.0
 
 
+def test_a_callback_has_no_pullback_and_keeps_nothing() -> None:
+    def f(x):
+        return fnp.sum(fxgrad.pure_callback(np.sin, fxgrad.ShapeDtypeStruct((2,), np.float64), x))
+
+    made = graph(f)(np.ones(2))
+    assert [(node.saved, node.is_saved) for node in made] == [((), False)] * 3
+    np.testing.assert_allclose(made.root.value, 2 * np.sin(1.0))
+
+
 # --- mistakes ---------------------------------------------------------------------------------------------------
 
 MISTAKES = {

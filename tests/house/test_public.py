@@ -106,7 +106,8 @@ assert not [name for name in sys.modules if name.startswith(tuple(f"fxgrad.{each
 assert [getattr(fxgrad, name) for name in fxgrad.__all__]
 assert all(f"fxgrad.{each}" in sys.modules for each in later)
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_name_that_there_is_not() -> None:
