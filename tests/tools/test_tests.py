@@ -1,4 +1,4 @@
-"""The tests themselves: each of them can fail."""
+"""The tests themselves: each of them can fail, and each file is collected beside all others."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ def idle(source: str) -> list[str]:
 def test_every_test_can_fail() -> None:
     found = {str(path.relative_to(TESTS)): idle(path.read_text(encoding="utf-8")) for path in TESTS.rglob("test_*.py")}
     assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_files_that_are_in_no_package_have_names_of_their_own() -> None:
+    alone = [path.name for path in TESTS.rglob("test_*.py") if not (path.parent / "__init__.py").exists()]
+    assert sorted(alone) == sorted(set(alone))
 
 
 def test_idle_tests_are_found() -> None:
