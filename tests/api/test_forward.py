@@ -95,6 +95,7 @@ def rosenbrock(x):
     return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
 
 
+@pytest.mark.slow
 def test_hessian_of_rosenbrock() -> None:
     x = np.linspace(-1.0, 1.0, 10)
     with jax.enable_x64(True):

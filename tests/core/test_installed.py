@@ -49,6 +49,7 @@ def test_each_is_installed_once() -> None:
         install_presenter(installed.presenter)
 
 
+@pytest.mark.slow
 def test_a_part_of_the_library_alone() -> None:
     """`import fxgrad.core` imports fxgrad first, so that nobody meets this; a file that is loaded by itself would."""
     nobody = installed._Nobody()

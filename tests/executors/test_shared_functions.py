@@ -47,6 +47,7 @@ def test_tangents_of_nested_functions_are_lowered_once_each_too() -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_linear_function_with_tangents_of_compiled_ones_can_be_transposed() -> None:
     def loop(x: Any) -> Any:
         return fxgrad.scan(lambda carry, entry: (np.sin(carry) * entry, carry * entry), x[0], x)[1]

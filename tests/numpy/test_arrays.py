@@ -133,8 +133,9 @@ NUMPYS_OWN = {"numpy": {"apply_along_axis", "average", "frompyfunc", "vectorize"
               "nn": {"identity"}}
 
 
-@pytest.mark.parametrize("library", ["numpy", "numpy.linalg", "numpy.fft", "lax", "lax.linalg", "nn", "scipy.special",
-                                     "scipy.linalg"])
+@pytest.mark.parametrize("library", [
+    "numpy", "numpy.linalg", "numpy.fft", "lax", "lax.linalg", "nn", "scipy.linalg",
+    pytest.param("scipy.special", marks=pytest.mark.slow)])
 def test_results_of_library_functions_cannot_be_written_to(library: str) -> None:
     ours, looked_at = LIBRARIES[library][0], 0
     for name, examples in CASES[library].items():

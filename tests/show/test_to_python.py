@@ -127,6 +127,7 @@ def assert_as_documented(found: dict[str, set[str]]) -> None:
     assert refused == {name: reasons for name, reasons in documented().items() if name in found}
 
 
+@pytest.mark.slow
 def test_operations_compute_the_same_bits_or_are_refused_as_documented() -> None:
     found = outcomes()
     assert sum(reasons == {""} for reasons in found.values()) > 150

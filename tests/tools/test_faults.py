@@ -75,6 +75,7 @@ def test_a_name_outlives_changes_elsewhere_in_the_file():
     assert before == {fault.name for fault in generate.faults_of("f.py", b"\n\n" + SOURCE)}
 
 
+@pytest.mark.slow
 def test_each_room_gets_its_share():
     asked = {"fxgrad/ops": 12, "fxgrad/transforms": 9}
     faults = generate.all_faults(ROOT, {"fxgrad/transforms": 1})
