@@ -18,7 +18,7 @@ from fxgrad.show.compact_body import Body, Statement
 from fxgrad.show.definitions import Definitions, is_applied, is_call
 from fxgrad.show.forms import Form, Shown, is_word
 from fxgrad.show.margin import COMMENT_COLUMN, Line, Margin
-from fxgrad.show.names import RESERVED
+from fxgrad.show.names import RESERVED, is_identifier
 from fxgrad.show.notations import Written, call_names, form_of, meaning
 from fxgrad.show.scope import Scope, type_text
 from fxgrad.show.values import INDENT, array_lines, optional_parameters, string_text, value_lines
@@ -166,7 +166,8 @@ def scopes_of(program: Program, limit: int, width: int) -> dict[int, Scope]:
 
 def is_title(text: str) -> bool:
     """Whether a title stands in the text as it is: a word, and behind it arguments between balanced brackets."""
-    if not _title.fullmatch(text) or text.partition("(")[0] in RESERVED:
+    word = text.partition("(")[0]
+    if not _title.fullmatch(text) or not is_identifier(word) or word in RESERVED:
         return False
     depths = [*itertools.accumulate((char in "([") - (char in ")]") for char in text)]
     return not depths[-1] and (depths.count(0) == 1 + text.find("(") if "(" in text else not any(depths))

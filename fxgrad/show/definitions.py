@@ -12,7 +12,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import registry
 from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.regions import Link
-from fxgrad.show.names import Unique, called_name
+from fxgrad.show.names import Unique, called_name, is_identifier
 from fxgrad.show.patterns import pattern_text
 from fxgrad.show.sources import Sources
 from fxgrad.show.values import array_lines, is_uniform
@@ -61,7 +61,7 @@ class Definitions:
                         queue.append((inner, 0 if apart else depth + 1))
         unique = Unique([*primitives, *map(dtypes.short_name, dtypes.SUPPORTED.values()), "float0"])
         for key, (program, name) in wanted.items():
-            self._labels[key] = unique(name if name.isidentifier() else "function"), name
+            self._labels[key] = unique(name if is_identifier(name) else "function"), name
             self._defined.append(program)
 
     def programs(self) -> Iterator[tuple[Program, str, str]]:
@@ -101,7 +101,7 @@ class Definitions:
         lines = array_lines(array, self._width)
         if len(lines) == 1 and len(lines[0]) <= self._width // 2:
             return lines[0]
-        label = self._data_names(name if name.isidentifier() else "constant")
+        label = self._data_names(name if is_identifier(name) else "constant")
         self.data.append((label, array))
         return f"@{label}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.show.names import RESERVED
+from fxgrad.show.names import RESERVED, is_identifier
 
 
 class Span(NamedTuple):
@@ -62,7 +62,7 @@ COMPARISON = 1
 
 def is_word(name: str) -> bool:
     """Whether an operation of this name is called by it as it is; else it stands between quotes."""
-    return name.isidentifier() and name not in RESERVED
+    return is_identifier(name) and name not in RESERVED
 
 
 def within(shown: Shown, level: int) -> str:

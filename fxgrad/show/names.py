@@ -23,7 +23,13 @@ RESERVED = frozenset(["program", "captured", "return", "where",
 """Words of the text form that no variable can be called without quotes."""
 
 _plain = re.compile(PATH)
+_identifier = re.compile(r"[^\W\d]\w*")
 _type = re.compile(TYPE)
+
+
+def is_identifier(text: str) -> bool:
+    """Whether a text is one word for Python and for the grammar: Python's has `A·`, and a regular expression's `²`."""
+    return text.isidentifier() and _identifier.fullmatch(text) is not None
 
 
 def quoted_name(name: str) -> str:

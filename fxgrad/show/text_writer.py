@@ -15,7 +15,7 @@ from fxgrad.show.color import ansi, names_of
 from fxgrad.show.compact_writer import CompactWriter, scopes_of
 from fxgrad.show.definitions import Definitions, is_call
 from fxgrad.show.margin import COMMENT_COLUMN
-from fxgrad.show.names import quoted_name, variable_names
+from fxgrad.show.names import is_identifier, quoted_name, variable_names
 from fxgrad.show.scope import Scope
 from fxgrad.show.unfolding import unfold as unfold_calls
 from fxgrad.show.values import (
@@ -113,7 +113,7 @@ class _Writer:
         names = variable_names(program, self._sources)
         signature = program.signature
         title = "" if signature is None else signature.name
-        if signature is not None and (not title.isidentifier() or title == "program"):
+        if signature is not None and (not is_identifier(title) or title == "program"):
             title = string_text(title)
         inputs = [self._binding(names, var) for var in program.inputs[program.captured:]]
         bindings = [f"captured {self._binding(names, var)}" for var in program.inputs[:program.captured]]
@@ -127,7 +127,7 @@ class _Writer:
     def _equation(self, equation: Equation, names: dict[Var, str]) -> _Line:
         outputs = ", ".join([self._binding(names, var) for var in equation.outputs]) or "()"
         name = equation.primitive.name
-        callee = name if name.isidentifier() else string_text(name)
+        callee = name if is_identifier(name) else string_text(name)
         operands = [self._atom(names, atom) for atom in equation.inputs]
         if is_call(equation):
             label, defined_as = self._definitions.label(equation.params["program"])

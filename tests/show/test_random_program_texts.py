@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fxgrad
 from fxgrad import dtypes
 from fxgrad.control.call import named_call_p
 from fxgrad.control.checkpoint import checkpoint_p
@@ -111,3 +112,12 @@ def test_what_was_cut_or_changed_is_read_or_refused(style: Any, program: Program
     except FxgradError as error:
         problem = str(error)
     assert not problem or problem.startswith(("line ", "the program is wrong: "))
+
+
+@pytest.mark.parametrize("name", ["A·", "²", "x²", "ª", "µ", "℘", "program", "where", "a b", "", "f(x"])
+def test_names_of_programs_that_are_no_words_everywhere(name: str) -> None:
+    program = fxgrad.make_program(lambda x: fxgrad.nn.relu(x) + 1.0)(1.0)
+    for title in ("", name):
+        assert_round_trips(program.replace(signature=Signature(name, ("x",), None, None, title)), width=40)
+    inner = fxgrad.make_program(fxgrad.named_call(lambda x: x * 2.0, name=name or "f"))(1.0)
+    assert_round_trips(inner, width=40)
