@@ -15,7 +15,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.api.batching import vmap
 from fxgrad.api.reverse import vjp
-from fxgrad.core.avals import Literal
+from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import NO_TANGENT
 from fxgrad.core.program import Atom
 from fxgrad.core.walk import value_of
@@ -39,7 +39,8 @@ class Run:
 
     def __init__(self, graph: Graph, inputs: Sequence[Any]) -> None:
         self._graph = graph
-        self._values: dict[Atom, Any] = dict(zip(graph.program.inputs, inputs, strict=True))
+        self._values: dict[Atom, Any] = {
+            var: _typed(value, var.aval) for var, value in zip(graph.program.inputs, inputs, strict=True)}
         self._is_run = False
         self._pullbacks: dict[int, Callable[..., tuple[Any, ...]]] = {}
         self._derivatives: dict[tuple[int, int, int], Any] = {}
@@ -74,7 +75,7 @@ class Run:
 
     def _local_pullback(self, operation: Operation) -> Callable[..., tuple[Any, ...]]:
         equation = operation.equation
-        operands = [self._typed(node) for node in operation.inputs]
+        operands = [_typed(self.value(node.atom), node.aval) for node in operation.inputs]
         moving = [place for place, node in enumerate(operation.inputs)
                   if has_tangent(node.aval) and equation.primitive.jvp is not NO_TANGENT]
 
@@ -95,11 +96,6 @@ class Run:
                     found[place] = cotangent
             return tuple(found)
         return pullback
-
-    def _typed(self, node: Node) -> Any:
-        """A value with the dtype of its variable: a number of the user's has none of its own."""
-        value = self.value(node.atom)
-        return np.asarray(value, node.dtype)[()] if isinstance(value, bool | int | float | complex) else value
 
     def gradient(self, node: Node) -> Any:
         """The gradient of the only output in a value; raises `DTypeError` for a value that has none."""
@@ -158,6 +154,11 @@ class Run:
             found = np.asarray(rows).reshape((*target.shape, *source.shape))[()]
         self._derivatives[key] = found
         return found
+
+
+def _typed(value: Any, aval: Aval) -> Any:
+    """A value with the dtype of its variable: Python's numbers have none of their own."""
+    return np.asarray(value, aval.dtype)[()] if isinstance(value, bool | int | float | complex) else value
 
 
 def _zero(node: Node) -> Any:

@@ -381,6 +381,13 @@ def test_a_callback_has_no_pullback_and_keeps_nothing() -> None:
     np.testing.assert_allclose(made.root.value, 2 * np.sin(1.0))
 
 
+def test_numbers_have_the_dtypes_of_the_program() -> None:
+    program = make_program(lambda x: x * x * 3)(np.float32(1))
+    made = graph(program).with_values(0.1)
+    assert [np.asarray(node.value).dtype for node in made] == [np.dtype("float32")] * len(made)
+    assert made.root.value == program(0.1)
+
+
 # --- mistakes ---------------------------------------------------------------------------------------------------
 
 MISTAKES = {
