@@ -13,7 +13,6 @@ from fxgrad.api.arguments import transformation
 from fxgrad.core.program import Atom, Equation, Program, inner_first
 from fxgrad.editing.patterns import Match
 from fxgrad.editing.rewriting import Rewriting
-from fxgrad.errors import file_name
 from fxgrad.frontend.calling import program_of_call
 from fxgrad.ops.arithmetic import sub_p
 from fxgrad.ops.reductions import reduce_max_p
@@ -160,5 +159,5 @@ def lint(fun: Callable[..., Any]) -> Callable[..., Findings]:
 
 def _finding(match: Match, form: Form) -> tuple[int, Finding]:
     source = match.equations[-1].source
-    line = "?" if source is None else f"{file_name(source.filename)}:{source.line}"
+    line = "?" if source is None else source.place
     return 0 if source is None else source.line, Finding(line, form.fault, form.write)

@@ -16,6 +16,5 @@ def cost(program: Program) -> Cost:
     >>> cost(program)
     Cost(flops=2000, bytes=1200)
     """
-    parts = [equation.primitive.cost(*(atom.aval for atom in equation.inputs), **equation.params)
-             for equation in program.equations]
+    parts = [equation.cost for equation in program.equations]
     return Cost(sum(part.flops for part in parts), sum(part.bytes for part in parts))

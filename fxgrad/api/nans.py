@@ -90,7 +90,7 @@ def _place(equation: Equation) -> str:
     source = equation.source
     if source is None:
         return ""
-    return f"\n  at {errors.file_name(source.filename)}:{source.line} (in {source.code.co_name})"
+    return f"\n  at {source.place} (in {source.code.co_name})"
 
 
 def _check(primitive: Primitive, inputs: Sequence[Any], outputs: Sequence[Any], place: str) -> None:

@@ -17,7 +17,7 @@ import fxgrad
 from fxgrad.cli.arguments import CommandError
 from fxgrad.cli.targets import Target, read_program
 from fxgrad.core.program import inner_first
-from fxgrad.errors import FxgradError, file_name
+from fxgrad.errors import FxgradError
 from fxgrad.show.display import fitting, render
 
 DIFFERENT, FAILED = 1, 2
@@ -81,7 +81,7 @@ def cost(options: Namespace, console: Console) -> int:
     moved: Counter[str] = Counter()
     times: Counter[str] = Counter()
     for equation in program.equations:
-        found = equation.primitive.cost(*(atom.aval for atom in equation.inputs), **equation.params)
+        found = equation.cost
         key = str(equation.params.get("name", equation.primitive)) if options.by == "operation" else _line(equation)
         flops[key] += found.flops
         moved[key] += found.bytes
@@ -107,8 +107,7 @@ def cost(options: Namespace, console: Console) -> int:
 
 
 def _line(equation: Any) -> str:
-    source = equation.source
-    return "?" if source is None else f"{file_name(source.filename)}:{source.line}"
+    return "?" if equation.source is None else equation.source.place
 
 
 def summary(options: Namespace, console: Console) -> int:

@@ -129,7 +129,7 @@ def is_expensive(equation: Equation) -> bool:
     if kept_always.of(equation.primitive):
         return True
     bytes_out = sum(var.aval.nbytes for var in equation.outputs)
-    flops = equation.primitive.cost(*(atom.aval for atom in equation.inputs), **equation.params).flops
+    flops = equation.cost.flops
     return flops > RECOMPUTED_FLOPS_PER_BYTE * max(bytes_out, 1)
 
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from fxgrad.core import installed
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.primitive import Primitive
+from fxgrad.core.primitive import Cost, Primitive
+from fxgrad.errors import file_name
 
 
 class Var:
@@ -95,6 +96,11 @@ class Source(NamedTuple):
         """The file of the code."""
         return self.code.co_filename
 
+    @property
+    def place(self) -> str:
+        """The file, as messages call it, and the line: "model.py:3"."""
+        return f"{file_name(self.filename)}:{self.line}"
+
 
 def join_scopes(outer: str, inner: str) -> str:
     """The scope of what is in the scope `inner` of something in the scope `outer`; "" is none."""
@@ -145,6 +151,12 @@ class Equation:
         """The programs that the operation holds, each with what it is for (`Region`s); none for most operations."""
         regions = self.primitive.regions
         return () if regions is None else regions(self.inputs, **self.params)
+
+    @property
+    def cost(self) -> Cost:
+        """The floating-point operations and the bytes moved, from types and parameters alone."""
+        found: Cost = self.primitive.cost(*(atom.aval for atom in self.inputs), **self.params)
+        return found
 
     @property
     def programs(self) -> list[Program]:

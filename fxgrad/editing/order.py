@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fxgrad.core.program import Equation, Var
-from fxgrad.errors import ArgumentError, at_user_line, file_name
+from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.show.short import operation_name
 
 
@@ -38,5 +38,5 @@ def in_order(equations: Sequence[Equation]) -> Iterator[Equation]:
 def described(equation: Equation) -> str:
     """The operation of an equation and where the user wrote it."""
     source = equation.source
-    where = "" if source is None else f" at {file_name(source.filename)}:{source.line}"
+    where = "" if source is None else f" at {source.place}"
     return f"{operation_name(equation)}{where}"

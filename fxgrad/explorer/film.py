@@ -11,8 +11,8 @@ from fxgrad.api.compiled import jit
 from fxgrad.api.programs import make_program
 from fxgrad.api.reverse import grad
 from fxgrad.core.avals import struct_of
-from fxgrad.core.program import Equation, Program
-from fxgrad.errors import FxgradError, file_name
+from fxgrad.core.program import Equation, Program, join_scopes
+from fxgrad.errors import FxgradError
 from fxgrad.show.text_writer import program_text
 
 LONGEST = 2_000
@@ -109,10 +109,8 @@ def _marked(equation: Equation) -> Equation:
     source = equation.source
     if source is None:
         return equation
-    place = f"{file_name(source.filename)}:{source.line}"
-    scope = f"{source.scope}/{place}" if source.scope else place
     return Equation(equation.primitive, equation.inputs, equation.params, equation.outputs,
-                    source._replace(scope=scope))
+                    source._replace(scope=join_scopes(source.scope, source.place)))
 
 
 def _plain(text: str) -> list[str]:

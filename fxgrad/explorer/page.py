@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from fxgrad.api.arguments import transformation
-from fxgrad.api.reverse import grad
 from fxgrad.core.program import Program
-from fxgrad.errors import FxgradError
 from fxgrad.explorer.film import Stage, film
 from fxgrad.explorer.items import Items
-from fxgrad.graphs.graph import Graph, graph
+from fxgrad.graphs.graph import Graph, of_call
+from fxgrad.graphs.roles import tagged
 from fxgrad.show.text_writer import program_text
 
 
@@ -61,11 +59,12 @@ def explore(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 0)
 
     @transformation("explore", fun)
     def made(*args: Any, **kwargs: Any) -> Page:
-        forward = graph(fun, argnums if args else None)(*args, **kwargs)
-        graphs = [("function", forward)]
-        with suppress(FxgradError):  # a function without a gradient has one graph
-            graphs.append(("gradient", graph(grad(fun, argnums), argnums)(*args, **kwargs)))
-        return _page(forward.title, graphs, film(fun, argnums, args, kwargs))
+        stages = film(fun, argnums, args, kwargs)
+        roles = {"params": [*tagged(fun, len(args), argnums)]} if args else {}
+        names = {"simplified": "function", "gradient, simplified": "gradient"}
+        graphs = [(names[stage.name], of_call(stage.program, roles, args, kwargs)) for stage in stages
+                  if stage.program is not None and stage.name in names]
+        return _page(graphs[0][1].title, graphs, stages)
     return made
 
 

@@ -21,19 +21,13 @@ class Part(NamedTuple):
     @property
     def cost(self) -> Cost:
         """What its equations cost."""
-        costs = [cost_of(equation) for equation in self.equations]
+        costs = [equation.cost for equation in self.equations]
         return Cost(sum(each.flops for each in costs), sum(each.bytes for each in costs))
 
     @property
     def operations(self) -> list[str]:
         """The names of its operations, each once."""
         return [*dict.fromkeys(map(operation_name, self.equations))]
-
-
-def cost_of(equation: Equation) -> Cost:
-    """What one equation costs."""
-    cost: Cost = equation.primitive.cost(*(atom.aval for atom in equation.inputs), **equation.params)
-    return cost
 
 
 def with_layers(program: Program) -> Program:

@@ -11,7 +11,7 @@ import numpy as np
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Source, Var
-from fxgrad.errors import ArgumentError, FxgradError, UnsupportedError, at_user_line, file_name
+from fxgrad.errors import ArgumentError, FxgradError, UnsupportedError, at_user_line
 from fxgrad.tracing.tape import infer
 
 Elements = np.ndarray[Any, Any]
@@ -79,7 +79,7 @@ class Scalars:
         """The equation that is being taken apart, and where the user wrote it."""
         equation = self._equation
         assert equation is not None
-        where = "" if self._source is None else f" at {file_name(self._source.filename)}:{self._source.line}"
+        where = "" if self._source is None else f" at {self._source.place}"
         types = ", ".join(str(atom.aval) for atom in equation.inputs)
         return f"{equation.primitive}({types}){where}"
 

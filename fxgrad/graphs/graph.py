@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -49,7 +49,6 @@ class Graph:
         self._scopes = shown_scopes(program) if scopes is None else scopes
         known = self._scopes.get(id(program))
         self._names = Scope(program, Sources(), {}) if known is None else known
-        self._roles: dict[str, str] | None = None
         self._asked = dict(roles or {})
         self._leaves = leaves
         self._run: Run | None = None
@@ -394,22 +393,28 @@ def graph(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] | None
     """
     if isinstance(fun, Program):
         names = Graph(fun).inputs if argnums is not None else ()
-        numbers: Collection[int] = [] if argnums is None else [argnums] if isinstance(argnums, int) else argnums
-        asked: Mapping[str, Any] = {"params": [names[number].name for number in numbers]} if numbers else {}
-        return Graph(fun, {**asked, **(roles or {})})
+        numbers = [] if argnums is None else [argnums] if isinstance(argnums, int) else argnums
+        return Graph(fun, _with_tagged(roles or {}, [names[number].name for number in numbers]))
 
     @transformation("graph", fun)
     def made(*args: Any, **kwargs: Any) -> Graph:
         static = static_positions(static_argnums, len(args))
         program = program_of_call("graph", fun, args, kwargs, static)
-        leaves = tree.leaves((tuple([arg for place, arg in enumerate(args) if place not in static]), kwargs))
-        known = not any(isinstance(leaf, tree.ShapeDtypeStruct) for leaf in leaves)
-        marked = [*tagged(fun, len(args), argnums)]
-        asked = dict(roles or {})
-        if marked:
-            first = [] if "params" not in asked else [asked["params"]] if isinstance(asked["params"], str) \
-                else asked["params"]
-            asked["params"] = [*marked, *first]
-        return Graph(program, asked, leaves=leaves if known else None)
+        asked = _with_tagged(roles or {}, [*tagged(fun, len(args), argnums)])
+        return of_call(program, asked, [arg for place, arg in enumerate(args) if place not in static], kwargs)
 
     return made
+
+
+def of_call(program: Program, roles: Roles, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Graph:
+    """The graph of a program that was traced at these arguments, with the values of those that have one."""
+    leaves = tree.leaves((tuple(args), dict(kwargs)))
+    known = not any(isinstance(leaf, tree.ShapeDtypeStruct) for leaf in leaves)
+    return Graph(program, roles, leaves=leaves if known else None)
+
+
+def _with_tagged(roles: Roles, marked: Sequence[str]) -> Roles:
+    """The roles with `marked` among the parameters."""
+    given = roles.get("params", ())
+    params = [*marked, *([given] if isinstance(given, str) else given)]
+    return {**roles, "params": params} if params else roles

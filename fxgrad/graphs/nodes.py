@@ -204,7 +204,7 @@ class Operation:
     @property
     def cost(self) -> Cost:
         """The floating-point operations and the bytes that it moves."""
-        return self.equation.primitive.cost(*(atom.aval for atom in self.equation.inputs), **self.equation.params)
+        return self.equation.cost
 
     @property
     def subgraphs(self) -> tuple[Subgraph, ...]:

@@ -66,7 +66,7 @@ def paths(graph: Graph | Program, start: str | Node, end: str | Node, *, most: i
     """
     graph = graph if isinstance(graph, Graph) else Graph(graph)
     first, last = graph[start], graph[end]
-    count = count_paths(graph, first, last)
+    count = path_costs(graph, first, last).paths
     if count > most:
         raise ArgumentError(at_user_line(
             f"paths: {count:,} paths lead from {first.name} to {last.name}, more than most={most:,}. "
@@ -90,15 +90,6 @@ def _ways(first: Node, last: Node, reaching: frozenset[Node]) -> Iterator[Path]:
         elif edge.target in reaching:
             way.append(edge)
             stack.append(iter(edge.target.uses))
-
-
-def count_paths(graph: Graph, start: Node, end: Node) -> int:
-    """How many paths there are, counted without following them."""
-    counts: dict[Node, int] = {start: 1}
-    for node in graph.between(start, end):
-        if node is not start:
-            counts[node] = sum(counts.get(source, 0) for source in node.inputs)
-    return counts.get(end, 0) if start is not end else 0
 
 
 class PathCosts(NamedTuple):

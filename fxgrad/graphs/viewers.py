@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.errors import UnsupportedError, at_user_line, file_name
+from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.graphs.explanation import short
 from fxgrad.graphs.graph import Graph
 from fxgrad.graphs.nodes import Node, Operation
@@ -44,7 +44,7 @@ def _add_graph(graph: Graph, name: str, found: list[dict[str, Any]]) -> None:
             _add_graph(subgraph.graph, inner[-1], found)
         nodes.append({
             "id": operation.name, "label": operation.op, "namespace": operation.equation.scope, "subgraphIds": inner,
-            "attrs": _attributes({"is": operation.expression, "line": _line(operation), "part": operation.part,
+            "attrs": _attributes({"is": operation.expression, "line": _place(operation), "part": operation.part,
                                   "flops": f"{operation.cost.flops:,}", **_numbers(operation.outputs)}),
             "incomingEdges": [
                 {"sourceNodeId": source, "sourceNodeOutputId": str(place), "targetNodeInputId": str(position)}
@@ -72,9 +72,8 @@ def _numbers(nodes: Sequence[Node]) -> dict[str, str]:
     return {f"value of {node.name}": short(node.value) for node in nodes if node.graph.has_values}
 
 
-def _line(operation: Operation) -> str:
-    source = operation.source
-    return "" if source is None else f"{file_name(source.filename)}:{source.line}"
+def _place(operation: Operation) -> str:
+    return "" if operation.source is None else operation.source.place
 
 
 def to_model_explorer_data(graph: Graph) -> dict[str, dict[str, Any]]:

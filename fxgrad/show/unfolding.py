@@ -10,7 +10,7 @@ from fxgrad.core.program import PRIMAL, Atom, Equation, Origin, Program, Source,
 from fxgrad.core.regions import Link, Region, replaced
 from fxgrad.core.walk import walk
 from fxgrad.derivation.simplify import without_dead_code
-from fxgrad.errors import ArgumentError, at_user_line, file_name
+from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.calling import checked_program
 from fxgrad.ops.joining import stack_p, unstack_p
 from fxgrad.ops.space import broadcast_to_p
@@ -237,7 +237,7 @@ class _Unfolding:
 
     def _too_long(self, region: Region) -> str:
         source = self._holder.source
-        where = "" if source is None else f" at {file_name(source.filename)}:{source.line}"
+        where = "" if source is None else f" at {source.place}"
         steps = f", {region.times} steps of {len(region.program.equations)} equations each" if region.times != 1 else ""
         return (f"unfold: the program would have more than {self._choices.limit} equations; it has as many at "
                 f"{self._holder.primitive}{where}{steps}. Choose fewer calls and loops by name or scope, or allow "

@@ -223,5 +223,5 @@ def _made_at(tracer: Tracer) -> str:
     for node in tracer.tape.nodes:
         if node.equation is not None and tracer.variable in node.outputs and node.equation.source is not None:
             source = node.equation.source
-            return f"{errors.file_name(source.filename)}:{source.line} (in {source.code.co_name})"
+            return f"{source.place} (in {source.code.co_name})"
     return ""
