@@ -14,6 +14,7 @@ os.environ.setdefault("FXGRAD_CHECK", "3")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")  # virtual ones, on which meshes are made
 # Most of the time of the tests goes to XLA, which compiles thousands of programs of a few numbers each. It optimizes
 # their machine code little here, writes it by its older emitters of fused loops, which take less than half the time
 # (jaxlib 0.12 has no others than the newer ones, and dies of a flag that it does not know), and in one piece, since

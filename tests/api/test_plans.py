@@ -245,7 +245,7 @@ assert [each[1:] if type(each) is tuple else each for each in seen[:9]] == [
 @pytest.mark.slow
 def test_devices_and_shardings_are_told_apart_by_jax() -> None:
     """In a process of two devices: results lie where jax's own do, by as many traces."""
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "2"}
     done = subprocess.run([sys.executable, "-c", PLACES], env=environment, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr
 

@@ -41,7 +41,8 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # Operations and transformations speak of jax only through the namespace that their rules are given.
 MAY_IMPORT_JAX = ["dtypes", "tree", "tree_util",
-                  "core.avals", "ops.xla_kernels", "executors", "frontend", "interop", "numpy", "testing", "api"]
+                  "core.avals", "ops.xla_kernels", "executors", "parallel.meshes",
+                  "frontend", "interop", "numpy", "testing", "api"]
 
 # Slow to import or not always there, so imported where they are used.
 MAY_HIDE = {"rich", "matplotlib", "graphlay", "graphviz", "networkx", "tensorboard", "IPython",

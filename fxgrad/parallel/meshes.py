@@ -1,0 +1,103 @@
+"""Meshes and partition specs as programs hold them: plain names and sizes, made from jax's objects and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
+
+from fxgrad.caches import cached
+from fxgrad.errors import ArgumentError, at_user_line
+
+Spec = tuple[tuple[str, ...], ...]
+"""For each axis of an array the mesh axes that it is cut along, the first of them in the largest pieces."""
+
+
+class MeshShape(NamedTuple):
+    """A mesh in a program: the names and sizes of its axes, and the ids of its devices, row by row.
+
+    `devices` is None for a mesh without devices (`jax.sharding.AbstractMesh`), on which programs run with NumPy;
+    `platform` is that of the devices ("cpu", "gpu", "tpu"). Whether axes are of jax's type Auto or Explicit makes no
+    difference to what is computed, and is not kept.
+    """
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    devices: tuple[int, ...] | None = None
+    platform: str | None = None
+
+    def size(self, names: Sequence[str]) -> int:
+        """How many entries the axes `names` have together."""
+        return math.prod(self.sizes[self.names.index(name)] for name in names)
+
+    def __str__(self) -> str:
+        return " x ".join(f"{name}: {size}" for name, size in zip(self.names, self.sizes, strict=True))
+
+
+def mesh_shape(what: str, mesh: Any) -> MeshShape:
+    """jax's `Mesh` or `AbstractMesh` as programs hold it; raises `ArgumentError` for anything else.
+
+    >>> mesh_shape("f", AbstractMesh((4, 2), ("data", "model")))
+    MeshShape(names=('data', 'model'), sizes=(4, 2), devices=None, platform=None)
+    """
+    if isinstance(mesh, Mesh):
+        devices = [*mesh.devices.flat]
+        return MeshShape(tuple(mesh.axis_names), tuple(map(int, mesh.devices.shape)),
+                         tuple([device.id for device in devices]), devices[0].platform if devices else None)
+    if isinstance(mesh, AbstractMesh):
+        return MeshShape(tuple(mesh.axis_names), tuple(map(int, mesh.axis_sizes)))
+    raise ArgumentError(at_user_line(
+        f"{what}: mesh is a {type(mesh).__name__} ({mesh!r}), where a mesh of devices is needed, such as "
+        "fxgrad.make_mesh((8,), ('data',)), or jax.sharding.AbstractMesh((8,), ('data',)) to run with NumPy"))
+
+
+def jax_mesh(shape: MeshShape) -> Any:
+    """The mesh of jax's that `shape` tells of, with axes of the type Auto.
+
+    Raises `ArgumentError` where this process does not have the devices.
+    """
+    if shape.devices is None:
+        return AbstractMesh(shape.sizes, shape.names, axis_types=(AxisType.Auto,) * len(shape.names))
+    return _mesh_of_devices(shape)
+
+
+@cached("meshes of jax", 256)
+def _mesh_of_devices(shape: MeshShape) -> Any:
+    assert shape.devices is not None
+    known = {device.id: device for device in jax.devices(shape.platform)}
+    missing = [device for device in shape.devices if device not in known]
+    if missing:
+        raise ArgumentError(at_user_line(
+            f"a program for the mesh {shape} needs the {shape.platform} devices {', '.join(map(str, missing))}, and "
+            f"there are {len(known)} here. Run it with as many devices as it was traced for (jax.config.update("
+            "'jax_num_cpu_devices', n) gives n of the CPU), or with NumPy's arrays, which need none"))
+    devices = np.array([known[device] for device in shape.devices], dtype=object).reshape(shape.sizes)
+    return Mesh(devices, shape.names, axis_types=(AxisType.Auto,) * len(shape.names))
+
+
+def spec_of(partition: Any, rank: int) -> Spec:
+    """The names for each of `rank` axes that a `PartitionSpec` gives; those that it leaves out have none.
+
+    >>> spec_of(PartitionSpec("x", None, ("y", "z")), 4)
+    (('x',), (), ('y', 'z'), ())
+    """
+    entries = [() if entry is None else (entry,) if isinstance(entry, str) else tuple(entry) for entry in partition]
+    return (*entries, *((),) * (rank - len(entries)))
+
+
+def partition_of(spec: Spec) -> Any:
+    """The `PartitionSpec` that `spec` tells of.
+
+    >>> partition_of((("x",), (), ("y", "z"))) == PartitionSpec("x", None, ("y", "z"))
+    True
+    """
+    return PartitionSpec(*(None if not names else names[0] if len(names) == 1 else names for names in spec))
+
+
+def names_in(spec: Spec) -> tuple[str, ...]:
+    """All mesh axes in a spec, in order."""
+    return tuple(name for names in spec for name in names)
