@@ -9,6 +9,7 @@ from fxgrad.caches import Bounded
 from fxgrad.config import default_float
 from fxgrad.core.avals import Aval
 from fxgrad.derivation.derive import holds_tracers
+from fxgrad.executors.xla import asking_for_axes, size_in_jax
 from fxgrad.frontend.flat import Traced
 from fxgrad.tracing.tape import axes_in_scope, takes_literals
 from fxgrad.tracing.trace import SHARED, Mode
@@ -32,13 +33,16 @@ class InnerTraces:
         literals = takes_literals()
         key = (call.split.structure, *avals, literals, default_float(), *axes_in_scope().items(), *call.static)
         try:
-            traced: Traced | None = self._traces.get(key)
+            known: tuple[Traced, dict[str, int]] | None = self._traces.get(key)
         except TypeError:  # there are containers, or static arguments, that have no equality
             return make(SHARED._replace(literals=literals))
-        if traced is None:
+        if known is not None and all(size_in_jax(name) == size for name, size in known[1].items()):
+            return known[0]
+        self._traces.pop(key, None)
+        with asking_for_axes() as axes:
             traced = make(SHARED._replace(literals=literals))
-            if not holds_tracers(traced.captured):
-                self._traces.add(key, traced)
+        if not holds_tracers(traced.captured):
+            self._traces.add(key, (traced, axes))
         return traced
 
     def clear(self) -> None:

@@ -81,7 +81,8 @@ def axes_used(program: Program) -> frozenset[str]:
 def axes_of(primitive: Primitive, params: dict[str, Any]) -> frozenset[str]:
     """The names of the mapped axes that an operation, or a program that it holds, speaks over."""
     if primitive.collective:
-        return frozenset((params["axis_name"],))
+        name = params["axis_name"]
+        return frozenset(name if isinstance(name, tuple) else (name,))
     return NO_AXES if primitive.regions is None else NO_AXES.union(*map(axes_used, subprograms(primitive, params)))
 
 

@@ -95,12 +95,12 @@ class Primitive:
     `name` is unique and is what programs print. An absent rule is `NOT_LINEAR`, `NO_TANGENT` or
     `TODO(reason)`; `None` is refused with `TypeError`. Six facts that are no rules: an operation that is `effectful`
     does something beside computing its outputs, so it runs exactly as often and in the order that the user wrote; one
-    that is `collective` has the parameter `axis_name`, a mapped axis over which it speaks with the other entries; one
-    that `consults` asks the user's code what it computes whenever it runs, so that no result of it is kept; one that
-    is `commutative` has two inputs that may be exchanged without any change of the result; one that is
-    `exactly_rounded` acts on each element alone and rounds alike for one and for many, on every executor; one that
-    holds programs in its parameters says by `regions(operands, **params)` which, a tuple of `Region`s
-    (`fxgrad/core/regions.py`), where the operands may be left out.
+    that is `collective` has the parameter `axis_name`, the name of a mapped axis over which it speaks with the other
+    entries, or a tuple of names; one that `consults` asks the user's code what it computes whenever it runs, so that
+    no result of it is kept; one that is `commutative` has two inputs that may be exchanged without any change of the
+    result; one that is `exactly_rounded` acts on each element alone and rounds alike for one and for many, on every
+    executor; one that holds programs in its parameters says by `regions(operands, **params)` which, a tuple of
+    `Region`s (`fxgrad/core/regions.py`), where the operands may be left out.
     Users define their own with this constructor:
 
     >>> import numpy as np

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -70,6 +70,35 @@ def _emit_equation(equation: Equation, values: list[Any]) -> list[Any]:
             return equation.primitive.xla(lax, *values, **equation.params)
     outputs: list[Any] = equation.primitive.xla(lax, *values, **equation.params)
     return outputs
+
+
+def size_in_jax(axis_name: str) -> int | None:
+    """The size of the axis of that name that jax maps around what is being traced, or None if there is none."""
+    try:
+        size = int(lax.axis_size(axis_name))
+    except NameError:
+        return None
+    asked = _axes_asked.get()
+    if asked is not None:
+        asked[axis_name] = size
+    return size
+
+
+@contextmanager
+def asking_for_axes() -> Iterator[dict[str, int]]:
+    """The axes of jax's that the code in this block asks for, by name, with their sizes: traces depend on these."""
+    asked: dict[str, int] = {}
+    around = _axes_asked.get()
+    token = _axes_asked.set(asked)
+    try:
+        yield asked
+    finally:
+        _axes_asked.reset(token)
+        if around is not None:
+            around.update(asked)
+
+
+_axes_asked: ContextVar[dict[str, int] | None] = ContextVar("axes_asked", default=None)
 
 
 def emit_named(program: Program, inputs: Sequence[Any], name: str) -> list[Any]:

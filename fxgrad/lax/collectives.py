@@ -14,6 +14,7 @@ from typing import Any
 from fxgrad import dtypes, tree
 from fxgrad.core.primitive import Primitive
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.executors.xla import evaluate, is_jax, size_in_jax
 from fxgrad.frontend.strict import array_of, axis_of, refuse
 from fxgrad.numpy.arithmetic import add, divide, multiply
 from fxgrad.ops.shaping import slice_in_dim
@@ -23,34 +24,40 @@ from fxgrad.parallel.collective import (
     all_gather_p,
     all_to_all_p,
     axis_index_p,
+    axis_params,
     pmax_p,
     pmin_p,
     ppermute_p,
     psum_scatter_p,
 )
-from fxgrad.tracing.tape import aval_of, axes_in_scope, bind
+from fxgrad.tracing.tape import aval_of, axes_in_scope, bind, innermost_for
 from fxgrad.tracing.tracer import Tracer
 
 AxisName = str | tuple[str, ...]
 
 
 def _axes(what: str, axis_name: Any) -> dict[str, int]:
-    """The sizes of the axes that `axis_name` says, by name; raises `ArgumentError` for one that is not in scope."""
+    """The sizes of the axes that `axis_name` says, by name; raises `ArgumentError` for one that is not in scope.
+
+    Those that jax maps around a trace of its own, such as that of a function of `to_jax`, are in scope too.
+    """
     names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
-    scope = axes_in_scope()
+    scope, sizes = axes_in_scope(), {}
     for name in names:
         if not isinstance(name, str):
             raise ArgumentError(at_user_line(
                 f"{what}: axis_name is {axis_name!r}, where the name of a mapped axis is needed, or a tuple of names. "
                 "The axes of an array itself are reduced with fxgrad.numpy.sum(x, axis=0) and its like"))
-        if name not in scope:
+        size = scope[name] if name in scope else size_in_jax(name)
+        if size is None:
             known = f"those in scope are {', '.join(map(repr, scope))}" if scope else "none is in scope"
             raise ArgumentError(at_user_line(
                 f"{what}: there is no mapped axis named {name!r} here; {known}. Call it inside a function under "
                 f"fxgrad.vmap(..., axis_name={name!r})"))
+        sizes[name] = size
     if len(set(names)) != len(names):
         raise ArgumentError(at_user_line(f"{what}: axis_name={axis_name!r} says an axis twice; name each one once"))
-    return {name: scope[name] for name in names}
+    return sizes
 
 
 def _only_axis(what: str, axis_name: Any) -> tuple[str, int]:
@@ -62,11 +69,14 @@ def _only_axis(what: str, axis_name: Any) -> tuple[str, int]:
     return next(iter(axes.items()))
 
 
-def _in_turn(primitive: Primitive, x: Any, axes: Sequence[tuple[str, int]], **params: Any) -> Any:
-    """The collective over one axis after the other."""
-    for name, size in axes:
-        x = bind(primitive, x, axis_name=name, axis_size=size, **params)[0]
-    return x
+def _over(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], **params: Any) -> Any:
+    """The collective over all these axes at once, on at most one value."""
+    if not axes:
+        return values[0]
+    over = axis_params([*axes], [*axes.values()])
+    if innermost_for(values) is None and not axes.keys() & axes_in_scope().keys():  # jax is asked for the axes alone
+        return evaluate(primitive, values, {**over, **params})[0]
+    return bind(primitive, *values, **over, **params)[0]
 
 
 def _each(what: str, function: Callable[[Any], Any], x: Any) -> Any:
@@ -92,9 +102,9 @@ def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
         leaf = array_of("psum", leaf)
         if aval_of(leaf).dtype.kind == "b":
             leaf = convert(leaf, dtypes.int32)
-        if type(leaf) is not Tracer:
+        if type(leaf) is not Tracer and not is_jax(leaf):
             return multiply(leaf, math.prod(axes.values()))
-        return _in_turn(collective.psum_p, leaf, [*axes.items()][::-1])
+        return _over(collective.psum_p, [leaf], axes)
     return tree.map(total, x)
 
 
@@ -139,8 +149,8 @@ def pmin(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
 
 def _extremum(what: str, primitive: Primitive, x: Any, axis_name: AxisName, axis_index_groups: Any) -> Any:
     refuse(what, axis_index_groups=axis_index_groups)
-    axes = [*_axes(what, axis_name).items()][::-1]
-    return _each(what, lambda leaf: _in_turn(primitive, leaf, axes), x)
+    axes = _axes(what, axis_name)
+    return _each(what, lambda leaf: _over(primitive, [leaf], axes), x)
 
 
 def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
@@ -174,9 +184,9 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
 
 def _permuted(what: str, x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
-    axis = _only_axis(what, axis_name)
+    name, size = _only_axis(what, axis_name)
     pairs = tuple(sorted((operator.index(source), operator.index(target)) for source, target in perm))
-    return _each(what, lambda leaf: _in_turn(ppermute_p, leaf, [axis], perm=pairs), x)
+    return _each(what, lambda leaf: _over(ppermute_p, [leaf], {name: size}, perm=pairs), x)
 
 
 def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
@@ -213,13 +223,13 @@ def all_gather(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None, ax
            [1., 3.]])
     """
     refuse("all_gather", axis_index_groups=axis_index_groups, to=None if to == "varying" else to)
-    axes = [*_axes("all_gather", axis_name).items()][::-1]
+    axes = _axes("all_gather", axis_name)
 
     def gathered(leaf: Any) -> Any:
         shape = aval_of(leaf).shape
         at = axis_of("all_gather", axis, len(shape), len(shape) + (not tiled))
         leaf = leaf if tiled else reshape(leaf, (*shape[:at], 1, *shape[at:]))
-        return _in_turn(all_gather_p, leaf, axes, axis=at)
+        return _over(all_gather_p, [leaf], axes, axis=at)
     return _each("all_gather", gathered, x)
 
 
@@ -242,7 +252,7 @@ def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, axi
         at = axis_of("psum_scatter", scatter_dimension, len(shape))
         if not tiled:
             _check_one_each("psum_scatter", "scatter_dimension", shape, at, axes)
-        pieces = _in_turn(psum_scatter_p, leaf, [*axes.items()], axis=at)
+        pieces = _over(psum_scatter_p, [leaf], axes, axis=at)
         return pieces if tiled else reshape(pieces, (*shape[:at], *shape[at + 1:]))
     return _each("psum_scatter", scattered, x)
 
@@ -294,12 +304,12 @@ def _exchanged(what: str, x: Any, axis_name: AxisName, split_axis: int, concat_a
         shape = aval_of(leaf).shape
         cut, joined = (axis_of(what, axis, len(shape)) for axis in (split_axis, concat_axis))
         if tiled:
-            return _in_turn(all_to_all_p, leaf, [(name, size)], split_axis=cut, concat_axis=joined)
+            return _over(all_to_all_p, [leaf], {name: size}, split_axis=cut, concat_axis=joined)
         _check_one_each(what, "split_axis", shape, cut, {name: size})
         # The new axis stands where it ends up once the one that was cut is gone.
         joined, cut = (joined + 1, cut) if cut < joined else (joined, cut + 1)
         leaf = reshape(leaf, (*shape[:joined], 1, *shape[joined:]))
-        pieces = _in_turn(all_to_all_p, leaf, [(name, size)], split_axis=cut, concat_axis=joined)
+        pieces = _over(all_to_all_p, [leaf], {name: size}, split_axis=cut, concat_axis=joined)
         left = aval_of(pieces).shape
         return reshape(pieces, (*left[:cut], *left[cut + 1:]))
     return _each(what, exchanged, x)
@@ -316,7 +326,7 @@ def axis_index(axis_name: AxisName) -> Any:
     """
     index: Any = None
     for name, size in _axes("axis_index", axis_name).items():
-        inner = bind(axis_index_p, axis_name=name, axis_size=size)[0]
+        inner = _over(axis_index_p, [], {name: size})
         index = inner if index is None else add(multiply(index, size), inner)
     return index
 

@@ -2,11 +2,14 @@
 
 Each has the parameters `axis_name` and `axis_size`. Batching over the axis of that name gives it its meaning; batching
 over any other treats it as an operation on the other axes. An axis of size 1 needs no partner: there, and only there,
-the executors can compute it too. `all_gather`, `psum_scatter` and `all_to_all` work in place along existing axes.
+the executors can compute it too. Where jax maps an axis of that name, XLA's is jax's own collective.
+`psum`, `pmax`, `pmin`, `all_gather` and `psum_scatter` also take tuples of names and sizes: several axes as one, of
+which the first changes slowest. `all_gather`, `psum_scatter` and `all_to_all` work in place along existing axes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +20,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.core.symbolic import Zero
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.executors.xla import size_in_jax
 from fxgrad.ops.arithmetic import div, mul
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import eq
@@ -31,54 +35,120 @@ from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.transforms.batch import Batched, batched_axis, put_axis
 
 Pairs = tuple[tuple[int, int], ...]
+Names = str | tuple[str, ...]
+Sizes = int | tuple[int, ...]
 Meeting = Callable[..., "tuple[Any, int | None]"]
 """(size, value, its batch axis or None, parameters) -> the result where all entries are at hand, and its batch axis."""
 
 
-def _check_size(name: str, axis_name: str, axis_size: int) -> None:
-    if not isinstance(axis_name, str) or type(axis_size) is not int or axis_size < 0:
+# --- the axes of a collective -----------------------------------------------------------------------------------
+
+
+def names_of(axis_name: Names) -> tuple[str, ...]:
+    """The names that the parameter `axis_name` says."""
+    return axis_name if isinstance(axis_name, tuple) else (axis_name,)
+
+
+def axis_params(names: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:
+    """The parameters of a collective over these axes."""
+    if len(names) == 1:
+        return {"axis_name": names[0], "axis_size": sizes[0]}
+    return {"axis_name": tuple(names), "axis_size": tuple(sizes)}
+
+
+def _sizes_of(axis_size: Sizes) -> tuple[int, ...]:
+    return axis_size if isinstance(axis_size, tuple) else (axis_size,)
+
+
+def _count(axis_size: Sizes) -> int:
+    """How many entries speak with each other."""
+    return math.prod(axis_size) if isinstance(axis_size, tuple) else axis_size
+
+
+def _check_size(name: str, axis_name: Names, axis_size: Sizes, several: bool = False) -> None:
+    names, sizes = names_of(axis_name), _sizes_of(axis_size)
+    are_tuples = isinstance(axis_name, tuple)
+    if are_tuples is not isinstance(axis_size, tuple) or (are_tuples and not (several and len(names) > 1)) or (
+            len(names) != len(sizes)) or not all(isinstance(each, str) for each in names) or (
+            len(set(names)) != len(names)) or not all(type(size) is int and size >= 0 for size in sizes):
         raise ArgumentError(f"{name}: axis_name={axis_name!r} and axis_size={axis_size!r}, where a string and an int "
-                            "that is not negative are needed")
+                            "that is not negative are needed" + several * ", or tuples of two or more of them")
 
 
 def _alone(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
     """What an executor computes: there is no other entry to speak with."""
-    def rule(*values: Any, axis_name: str, axis_size: int, **params: Any) -> Any:
-        if axis_size != 1:
+    def rule(*values: Any, axis_name: Names, axis_size: Sizes, **params: Any) -> Any:
+        if _count(axis_size) != 1:
+            shown = ", ".join(map(repr, names_of(axis_name)))
+            size = axis_size if isinstance(axis_size, int) else " x ".join(map(str, axis_size))
             raise UnsupportedError(at_user_line(
-                f"{name} over the axis {axis_name!r} of size {axis_size} was to be computed outside of the map over "
-                f"that axis. Call it inside a function under fxgrad.vmap(..., axis_name={axis_name!r})"))
+                f"{name} over the axis {shown} of size {size} was to be computed outside of the map over "
+                f"that axis. Call it inside a function under fxgrad.vmap(..., axis_name={names_of(axis_name)[-1]!r})"))
         return compute(*values, **params)
     return rule
 
 
-def _batch(primitive: Callable[[], Primitive], meet: Meeting) -> Rule:
-    """The batch rule: `meet` for the axis of the collective, and for others itself beside one more axis."""
-    def batch(size: int, values: list[Any], axes: list[int | None], *, axis_name: str, axis_size: int, **params: Any,
-              ) -> tuple[list[Any], list[int | None]]:
-        value, axis = values[0], axes[0]
-        if axis_name == batched_axis.get():
+def _emitted(name: str, speak: Callable[..., Any], alone: Callable[..., Any]) -> Callable[..., Any]:
+    """The `xla` rule: `speak(lax, *values, names, **params)` is jax's own, `alone(lax, *values, **params)` none."""
+    def rule(lax: Any, *values: Any, axis_name: Names, axis_size: Sizes, **params: Any) -> Any:
+        bound = [(each, size) for each, size in zip(names_of(axis_name), _sizes_of(axis_size), strict=True)
+                 if size != 1 or size_in_jax(each) is not None]
+        if bound and all(size_in_jax(each) is not None for each, _ in bound):
+            names = tuple(each for each, _ in bound)
+            return speak(lax, *values, names if len(names) > 1 else names[0], **params)
+        return _alone(name, lambda *values, **rest: alone(lax, *values, **rest))(
+            *values, axis_name=axis_name, axis_size=axis_size, **params)
+    return rule
+
+
+def _batch(primitive: Callable[[], Primitive], meet: Meeting, meet_some: Meeting | None = None) -> Rule:
+    """The batch rule: `meet` for the axis of the collective, and for others itself beside one more axis.
+
+    Of several axes of the collective the one that is batched meets first, and the rest after it; unless
+    `meet_some(size, value, its batch axis, index, names and sizes, **params)` does both, `index` saying which it is.
+    """
+    def batch(size: int, values: list[Any], axes: list[int | None], *, axis_name: Names, axis_size: Sizes,
+              **params: Any) -> tuple[list[Any], list[int | None]]:
+        value, axis, names, sizes = values[0], axes[0], names_of(axis_name), _sizes_of(axis_size)
+        if batched_axis.get() in names:
+            index = names.index(batched_axis.get())
+            if len(names) > 1 and meet_some is not None:
+                result, place = meet_some(size, value, axis, index, names, sizes, **params)
+                return [result], [place]
             result, place = meet(size, value, axis, **params)
+            if len(names) > 1:
+                result = bind(primitive(), result, **_without(index, names, sizes), **params)[0]
             return [result], [place]
         assert axis is not None
-        shifted = {key: value + (axis <= value) if key in _POSITIONS else value for key, value in params.items()}
-        return bind(primitive(), value, axis_name=axis_name, axis_size=axis_size, **shifted), [axis]
+        return bind(primitive(), value, axis_name=axis_name, axis_size=axis_size, **_beside(axis, params)), [axis]
     return batch
+
+
+def _without(index: int, names: tuple[str, ...], sizes: tuple[int, ...]) -> dict[str, Any]:
+    """The parameters of a collective over all these axes but one."""
+    return axis_params((*names[:index], *names[index + 1:]), (*sizes[:index], *sizes[index + 1:]))
+
+
+def _beside(axis: int, params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of an operation on arrays that have one more axis, at `axis`."""
+    return {key: value + (axis <= value) if key in _POSITIONS else value for key, value in params.items()}
 
 
 _POSITIONS = ("axis", "split_axis", "concat_axis")
 
 
 def _linear(name: str, *, shape: Callable[..., Sequence[int]], transpose: Callable[..., Any], meet: Meeting,
-            accepts: str = "any", alone: Callable[..., Any] | None = None) -> Primitive:
-    """The record of a collective that is linear: `shape(aval, axis_size, **params)` checks and gives its output's.
+            speak: Callable[..., Any], accepts: str = "any", alone: Callable[..., Any] | None = None,
+            several: bool = False, meet_some: Meeting | None = None) -> Primitive:
+    """The record of a collective that is linear: `shape(aval, count, **params)` checks and gives its output's.
 
-    `alone(zeros_like, x, **params)` computes it on an axis of size 1: `x` itself unless given.
+    `speak(lax, x, names, **params)` is jax's. `alone(zeros_like, x, **params)` computes it on an axis of size 1: `x`
+    itself unless given. It may speak over `several` axes.
     """
-    def abstract(aval: Aval, *, axis_name: str, axis_size: int, **params: Any) -> list[Aval]:
-        _check_size(name, axis_name, axis_size)
+    def abstract(aval: Aval, *, axis_name: Names, axis_size: Sizes, **params: Any) -> list[Aval]:
+        _check_size(name, axis_name, axis_size, several)
         check_kind(name, accepts, aval)
-        return [aval.update(shape=tuple(shape(aval, axis_size, **params)))]
+        return [aval.update(shape=tuple(shape(aval, _count(axis_size), **params)))]
 
     def numpy(x: Any, **params: Any) -> Any:
         return x if alone is None else alone(np.zeros_like, x, **params)
@@ -87,9 +157,8 @@ def _linear(name: str, *, shape: Callable[..., Sequence[int]], transpose: Callab
         return x if alone is None else alone(lambda x: lax.full_like(x, 0), x, **params)
 
     primitive = linear_unary(
-        name, abstract=abstract, numpy=_alone(name, numpy),
-        xla=lambda lax, x, **params: _alone(name, lambda x, **rest: xla(lax, x, **rest))(x, **params),
-        transpose=transpose, batch=_batch(lambda: primitive, meet), collective=True)
+        name, abstract=abstract, numpy=_alone(name, numpy), xla=_emitted(name, speak, xla), transpose=transpose,
+        batch=_batch(lambda: primitive, meet, meet_some), collective=True)
     return primitive
 
 
@@ -100,13 +169,14 @@ def _sum(size: int, value: Any, axis: int | None) -> tuple[Any, None]:
     return (mul(value, scalar_like(size, value)) if axis is None else reduce_sum(value, (axis,))), None
 
 
-psum_p = _linear("psum", accepts="numeric", shape=lambda aval, axis_size: aval.shape, meet=_sum,
+psum_p = _linear("psum", accepts="numeric", shape=lambda aval, count: aval.shape, meet=_sum, several=True,
+                 speak=lambda lax, x, names: lax.psum(x, names),
                  transpose=lambda cotangent, aval, **over: psum(cotangent, **over))
 """The sum over all entries, which each of them gets. Its transpose is itself: a cotangent came from every entry."""
 
 
-def psum(x: Any, axis_name: str, axis_size: int) -> Any:
-    """The sum of `x` over the entries of a mapped axis."""
+def psum(x: Any, axis_name: Names, axis_size: Sizes) -> Any:
+    """The sum of `x` over the entries of a mapped axis, or of several."""
     return bind(psum_p, x, axis_name=axis_name, axis_size=axis_size)[0]
 
 
@@ -115,8 +185,8 @@ def psum(x: Any, axis_name: str, axis_size: int) -> Any:
 
 def _extremum(name: str, reduce: Callable[..., Any]) -> Primitive:
     """A tangent is the mean of those of the entries that attain the extremum, as for `reduce_max`."""
-    def abstract(aval: Aval, *, axis_name: str, axis_size: int) -> list[Aval]:
-        _check_size(name, axis_name, axis_size)
+    def abstract(aval: Aval, *, axis_name: Names, axis_size: Sizes) -> list[Aval]:
+        _check_size(name, axis_name, axis_size, several=True)
         check_kind(name, "ordered", aval)
         return [aval]
 
@@ -133,9 +203,9 @@ def _extremum(name: str, reduce: Callable[..., Any]) -> Primitive:
     def meet(size: int, value: Any, axis: int | None) -> tuple[Any, None]:
         return (value if axis is None else reduce(value, (axis,))), None
 
-    alone = _alone(name, lambda x: [x])
     primitive = register(Primitive(
-        name=name, abstract=abstract, numpy=alone, xla=lambda lax, x, **over: alone(x, **over), jvp=jvp,
+        name=name, abstract=abstract, numpy=_alone(name, lambda x: [x]), jvp=jvp,
+        xla=_emitted(name, lambda lax, x, names: [getattr(lax, name)(x, names)], lambda lax, x: [x]),
         transpose=NOT_LINEAR, batch=_batch(lambda: primitive, meet),
         cost=lambda aval, **over: Cost(aval.size, total_bytes([aval], [aval])), collective=True))
     return primitive
@@ -182,7 +252,8 @@ def _permute_back(cotangent: Any, aval: Aval, *, perm: Pairs, **over: Any) -> An
     return bind(ppermute_p, cotangent, **over, perm=back)[0]
 
 
-ppermute_p = _linear("ppermute", shape=_permuted_shape, meet=_permute, transpose=_permute_back, alone=_permute_alone)
+ppermute_p = _linear("ppermute", shape=_permuted_shape, meet=_permute, transpose=_permute_back, alone=_permute_alone,
+                     speak=lambda lax, x, name, *, perm: lax.ppermute(x, name, perm))
 """Each entry gets what the entry that `perm` pairs it with has, or zeros."""
 
 
@@ -215,37 +286,57 @@ def _piece(name: str, aval: Aval, axis: int, axis_size: int) -> int:
     return extent // axis_size if axis_size else 0
 
 
-def _gathered_shape(aval: Aval, axis_size: int, *, axis: int) -> Sequence[int]:
+def _gathered_shape(aval: Aval, count: int, *, axis: int) -> Sequence[int]:
     check_axes("all_gather", aval, (axis,))
-    return _resized(aval.shape, axis, aval.shape[axis] * axis_size)
+    return _resized(aval.shape, axis, aval.shape[axis] * count)
 
 
 def _gather(size: int, value: Any, at: int | None, *, axis: int) -> tuple[Any, None]:
     return _merged(put_axis(Batched(value, at), size, axis), axis), None
 
 
-def _scattered_shape(aval: Aval, axis_size: int, *, axis: int) -> Sequence[int]:
+def _gather_some(size: int, value: Any, at: int | None, index: int, names: tuple[str, ...], sizes: tuple[int, ...], *,
+                 axis: int) -> tuple[Any, None]:
+    """The entries at hand wait along an axis of their own for the others, and then come between them."""
+    rows = put_axis(Batched(value, at), size, axis)
+    others = bind(all_gather_p, rows, **_without(index, names, sizes), axis=axis + 1)[0]
+    in_order = move_axis(_split(others, axis + 1, math.prod(sizes[:index])), axis, axis + 1)
+    return _merged(_merged(in_order, axis), axis), None
+
+
+def _scattered_shape(aval: Aval, count: int, *, axis: int) -> Sequence[int]:
     check_axes("psum_scatter", aval, (axis,))
-    return _resized(aval.shape, axis, _piece("psum_scatter", aval, axis, axis_size))
+    return _resized(aval.shape, axis, _piece("psum_scatter", aval, axis, count))
 
 
 def _scatter(size: int, value: Any, at: int | None, *, axis: int) -> tuple[Any, int]:
     return _split(_sum(size, value, at)[0], axis, size), axis
 
 
-all_gather_p = _linear("all_gather", shape=_gathered_shape, meet=_gather,
+def _scatter_some(size: int, value: Any, at: int | None, index: int, names: tuple[str, ...], sizes: tuple[int, ...], *,
+                  axis: int) -> tuple[Any, int]:
+    """The pieces for the entries at hand are set apart, and of the rest each of the others gets its own."""
+    total = _split(_sum(size, value, at)[0], axis, math.prod(sizes[:index]))
+    by_entry = _merged(move_axis(_split(total, axis + 1, size), axis + 1, axis), axis + 1)
+    return bind(psum_scatter_p, by_entry, **_without(index, names, sizes), axis=axis + 1)[0], axis
+
+
+all_gather_p = _linear("all_gather", shape=_gathered_shape, meet=_gather, meet_some=_gather_some, several=True,
+                       speak=lambda lax, x, names, *, axis: lax.all_gather(x, names, axis=axis, tiled=True),
                        transpose=lambda cotangent, aval, **params: bind(psum_scatter_p, cotangent, **params)[0])
 """What all entries have, one after the other along `axis`."""
-psum_scatter_p: Primitive = _linear("psum_scatter", accepts="numeric", shape=_scattered_shape, meet=_scatter,
-                         transpose=lambda cotangent, aval, **params: bind(all_gather_p, cotangent, **params)[0])
+psum_scatter_p: Primitive = _linear(
+    "psum_scatter", accepts="numeric", shape=_scattered_shape, meet=_scatter, meet_some=_scatter_some, several=True,
+    speak=lambda lax, x, names, *, axis: lax.psum_scatter(x, names, scatter_dimension=axis, tiled=True),
+    transpose=lambda cotangent, aval, **params: bind(all_gather_p, cotangent, **params)[0])
 """The sum over all entries, of which each gets its piece along `axis`."""
 
 
-def _exchanged_shape(aval: Aval, axis_size: int, *, split_axis: int, concat_axis: int) -> Sequence[int]:
+def _exchanged_shape(aval: Aval, count: int, *, split_axis: int, concat_axis: int) -> Sequence[int]:
     check_axes("all_to_all", aval, (split_axis,))
     check_axes("all_to_all", aval, (concat_axis,))
-    shape = _resized(aval.shape, split_axis, _piece("all_to_all", aval, split_axis, axis_size))
-    return _resized(shape, concat_axis, shape[concat_axis] * axis_size)
+    shape = _resized(aval.shape, split_axis, _piece("all_to_all", aval, split_axis, count))
+    return _resized(shape, concat_axis, shape[concat_axis] * count)
 
 
 def _exchange(size: int, value: Any, axis: int | None, *, split_axis: int, concat_axis: int) -> tuple[Any, int]:
@@ -258,7 +349,9 @@ def _exchange_back(cotangent: Any, aval: Aval, *, split_axis: int, concat_axis: 
     return bind(all_to_all_p, cotangent, **over, split_axis=concat_axis, concat_axis=split_axis)[0]
 
 
-all_to_all_p = _linear("all_to_all", shape=_exchanged_shape, meet=_exchange, transpose=_exchange_back)
+all_to_all_p = _linear("all_to_all", shape=_exchanged_shape, meet=_exchange, transpose=_exchange_back,
+                       speak=lambda lax, x, name, *, split_axis, concat_axis: lax.all_to_all(
+                           x, name, split_axis, concat_axis, tiled=True))
 """Each entry cuts `split_axis` into pieces, one for each, and joins those that it gets along `concat_axis`."""
 
 
@@ -276,6 +369,7 @@ def _index_batch(size: int, values: list[Any], axes: list[int | None], **over: A
 
 axis_index_p = register(Primitive(
     name="axis_index", abstract=_index_abstract, numpy=_alone("axis_index", lambda: [np.int32(0)]),
-    xla=lambda lax, **over: _alone("axis_index", lambda: [lax.full((), 0, np.int32)])(**over), jvp=NO_TANGENT,
+    xla=_emitted("axis_index", lambda lax, name: [lax.axis_index(name)], lambda lax: [lax.full((), 0, np.int32)]),
+    jvp=NO_TANGENT,
     transpose=NOT_LINEAR, batch=_index_batch, cost=lambda **over: Cost(0, 4), collective=True))
 """The position of each entry along the mapped axis."""

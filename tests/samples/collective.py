@@ -22,17 +22,20 @@ def samples(*params: dict[str, Any], dtypes: tuple[str, ...] = DTYPES, least_ran
         [Sample(Draw((2, 3), dtype), params={**OVER, **params[0]}) for dtype in dtypes[1:]]
 
 
+OVER_TWO = {"axis_name": ("i", "j"), "axis_size": (1, 1)}
 REAL = ("float64", "float32", "int32", "bfloat16")
 
 SAMPLES: dict[Primitive, list[Sample]] = {
-    collective.psum_p: samples({}),
-    collective.pmax_p: samples({}, dtypes=REAL),
+    collective.psum_p: [*samples({}), Sample(Draw((2, 3)), params=OVER_TWO)],
+    collective.pmax_p: [*samples({}, dtypes=REAL), Sample(Draw((2, 3)), params=OVER_TWO)],
     collective.pmin_p: samples({}, dtypes=REAL),
     collective.ppermute_p: samples({"perm": ((0, 0),)}, {"perm": ()}),
     collective.all_gather_p: [
-        *samples({"axis": 0}, least_rank=1), Sample(Draw((2, 3)), params={**OVER, "axis": 1})],
+        *samples({"axis": 0}, least_rank=1), Sample(Draw((2, 3)), params={**OVER, "axis": 1}),
+        Sample(Draw((2, 3)), params={**OVER_TWO, "axis": 1})],
     collective.psum_scatter_p: [
-        *samples({"axis": 0}, least_rank=1), Sample(Draw((2, 3)), params={**OVER, "axis": 1})],
+        *samples({"axis": 0}, least_rank=1), Sample(Draw((2, 3)), params={**OVER, "axis": 1}),
+        Sample(Draw((2, 3)), params={**OVER_TWO, "axis": 1})],
     collective.all_to_all_p: [
         *samples({"split_axis": 0, "concat_axis": 0}, least_rank=1),
         Sample(Draw((2, 3)), params={**OVER, "split_axis": 1, "concat_axis": 0}),
