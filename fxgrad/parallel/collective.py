@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.analyses.variation import Exchange, exchanges
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.core.symbolic import Zero
@@ -137,6 +138,9 @@ def _beside(axis: int, params: dict[str, Any]) -> dict[str, Any]:
 _POSITIONS = ("axis", "split_axis", "concat_axis")
 
 
+EQUAL = Exchange(equal=True, waits="axes")
+
+
 def _linear(name: str, *, shape: Callable[..., Sequence[int]], transpose: Callable[..., Any], meet: Meeting,
             speak: Callable[..., Any], accepts: str = "any", alone: Callable[..., Any] | None = None,
             several: bool = False, meet_some: Meeting | None = None) -> Primitive:
@@ -173,6 +177,9 @@ psum_p = _linear("psum", accepts="numeric", shape=lambda aval, count: aval.shape
                  speak=lambda lax, x, names: lax.psum(x, names),
                  transpose=lambda cotangent, aval, **over: psum(cotangent, **over))
 """The sum over all entries, which each of them gets. Its transpose is itself: a cotangent came from every entry."""
+
+
+exchanges.enter(EQUAL, psum_p)
 
 
 def psum(x: Any, axis_name: Names, axis_size: Sizes) -> Any:
@@ -213,6 +220,7 @@ def _extremum(name: str, reduce: Callable[..., Any]) -> Primitive:
 
 pmax_p = _extremum("pmax", reduce_max)
 pmin_p = _extremum("pmin", reduce_min)
+exchanges.enter(EQUAL, pmax_p, pmin_p)
 
 
 # --- permutations -----------------------------------------------------------------------------------------------
@@ -255,6 +263,7 @@ def _permute_back(cotangent: Any, aval: Aval, *, perm: Pairs, **over: Any) -> An
 ppermute_p = _linear("ppermute", shape=_permuted_shape, meet=_permute, transpose=_permute_back, alone=_permute_alone,
                      speak=lambda lax, x, name, *, perm: lax.ppermute(x, name, perm))
 """Each entry gets what the entry that `perm` pairs it with has, or zeros."""
+exchanges.enter(Exchange(equal=False, waits="mesh"), ppermute_p)
 
 
 # --- gathers and scatters along an axis of the array ---------------------------------------------------------------
@@ -325,6 +334,7 @@ all_gather_p = _linear("all_gather", shape=_gathered_shape, meet=_gather, meet_s
                        speak=lambda lax, x, names, *, axis: lax.all_gather(x, names, axis=axis, tiled=True),
                        transpose=lambda cotangent, aval, **params: bind(psum_scatter_p, cotangent, **params)[0])
 """What all entries have, one after the other along `axis`."""
+exchanges.enter(EQUAL, all_gather_p)
 psum_scatter_p: Primitive = _linear(
     "psum_scatter", accepts="numeric", shape=_scattered_shape, meet=_scatter, meet_some=_scatter_some, several=True,
     speak=lambda lax, x, names, *, axis: lax.psum_scatter(x, names, scatter_dimension=axis, tiled=True),
@@ -373,3 +383,4 @@ axis_index_p = register(Primitive(
     jvp=NO_TANGENT,
     transpose=NOT_LINEAR, batch=_index_batch, cost=lambda **over: Cost(0, 4), collective=True))
 """The position of each entry along the mapped axis."""
+exchanges.enter(Exchange(equal=False, waits="nobody"), axis_index_p)
