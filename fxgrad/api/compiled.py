@@ -37,6 +37,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.facts import consults, has_effects, needs_x64
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
+from fxgrad.executors.explicit import ExplicitAxes
 from fxgrad.executors.xla import x64
 from fxgrad.frontend.flat import Traced, leaf_aval, trace_flat
 from fxgrad.tracebacks import boundary
@@ -87,7 +88,7 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence
                         if plan.scoped or plan.arguments is not None:
                             return run(plan, args, kwargs)
                         return plan.executable(*args, **kwargs) if kwargs else plan.executable(*args)
-            except (ValueError, TypeError, UnsupportedError, OutdatedPlan) as error:
+            except (ValueError, TypeError, UnsupportedError, OutdatedPlan, ExplicitAxes) as error:
                 return state.refused(error, args, kwargs)
         return state.call(args, kwargs)
 
@@ -137,7 +138,11 @@ class _JittedFunction:
             executables.shares = False  # so that calls use what jax traces here
         args, kwargs = with_jax_keys(args, kwargs)
         with x64():
-            return Stage(getattr(executables.own, name)(*args, **kwargs))
+            try:
+                return Stage(getattr(executables.own, name)(*args, **kwargs))
+            except ExplicitAxes:
+                executables.prepare_for_meshes()
+                return Stage(getattr(executables.own, name)(*args, **kwargs))
 
     def clear_cache(self) -> None:
         """Forgets all compiled versions."""
@@ -178,7 +183,7 @@ class _JittedFunction:
         token = _handed_over.set(None if traced is None else (self, traced))
         try:
             return run(plan, args, kwargs)
-        except (ValueError, TypeError, UnsupportedError, OutdatedPlan) as error:
+        except (ValueError, TypeError, UnsupportedError, OutdatedPlan, ExplicitAxes) as error:
             return self.refused(error, args, kwargs)
         finally:
             _handed_over.reset(token)
@@ -187,12 +192,15 @@ class _JittedFunction:
     def refused(self, error: Exception, args: Args, kwargs: Kwargs) -> Any:
         """Raises the error in which a call ended, in our words if it can.
 
-        Two errors say that the plan was wrong, and there is another: `OutdatedPlan`, and jax's for NumPy's random keys
-        in containers, into which the key of a call does not look.
+        Three errors say that the plan was wrong, and there is another: `OutdatedPlan`, `ExplicitAxes`, and jax's for
+        NumPy's random keys in containers, into which the key of a call does not look.
         """
         executables = self._of_default()
-        if isinstance(error, OutdatedPlan):
-            executables.forget()
+        if isinstance(error, OutdatedPlan | ExplicitAxes):
+            if isinstance(error, ExplicitAxes):
+                executables.prepare_for_meshes()
+            else:
+                executables.forget()
             return self._run(args, kwargs)
         self._static.explain(args, kwargs)
         key = self._key(executables, args, kwargs)
@@ -239,14 +247,14 @@ class _JittedFunction:
             program = call.traced.program
             facts = executables.note(signature, program, scoped=needs_x64(program))
         return executables.plans.enter(key, Plan(
-            executables.own, facts.scoped, with_jax_keys if has_numpy_keys(call.leaves) else None,
+            executables.called, facts.scoped, with_jax_keys if has_numpy_keys(call.leaves) else None,
             results_for(call.leaves) if facts.is_wide else None))
 
     @staticmethod
     def _general_plan(executables: Executables, call: JittedCall) -> Plan:
         """The same, for all calls of which no one looks at the arguments."""
         arguments = with_jax_keys if has_numpy_keys(call.leaves) else None
-        return Plan(executables.own, True, arguments, executables.outputs.results)
+        return Plan(executables.called, True, arguments, executables.outputs.results)
 
     def _shared_plan(self, executables: Executables, call: JittedCall, avals: Sequence[Aval]) -> Plan | None:
         """To call the executable of the program that the function records; None if no other function may.
@@ -265,7 +273,7 @@ class _JittedFunction:
             if not self._may_share(call, call.traced):
                 return None
         bound = executables.bound[signature] = bind_captured(
-            call.traced, call.split.structure, function_name(self._fun), self._options["inline"])
+            call.traced, call.split.structure, function_name(self._fun), self._options["inline"], executables.on_meshes)
         return self._plan_of(bound, call)
 
     def _plan_of(self, bound: Bound, call: JittedCall) -> Plan:
@@ -302,7 +310,8 @@ class _JittedFunction:
         program, captured, out_tree = traced[:3]
         self._of_default().note(call.signature(avals) if call.is_flat else None, program,
                                 scoped=jax.config.jax_enable_x64)  # type: ignore[attr-defined]
-        return tree.unflatten(out_tree, emit_call(program, captured, call.leaves))
+        return tree.unflatten(out_tree, emit_call(
+            program, captured, call.leaves, on_meshes=self._of_default().on_meshes))
 
     def _trace(self, call: JittedCall, avals: Sequence[Aval], mode: Mode) -> Traced:
         def function(*leaves: Any) -> Any:

@@ -23,6 +23,7 @@ from fxgrad.core.facts import fact, needs_x64
 from fxgrad.core.program import Program
 from fxgrad.dtypes import DType, float0, from_jax, is_64bit, is_key
 from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.executors import explicit
 from fxgrad.executors.xla import emit, x64
 from fxgrad.frontend.flat import Traced, leaf_aval
 from fxgrad.tracing.tracer import Tracer
@@ -37,10 +38,11 @@ class OutdatedPlan(Exception):  # noqa: N818  (nobody sees it)
     """Jax traces a function anew, because its caches were cleared, and now it computes with 64 bits, unlike before."""
 
 
-def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], *, on_meshes: bool) -> list[Any]:
     """The outputs of `program` within jax's trace, its inputs being of the dtypes that it expects, and never weak.
 
-    Raises `OutdatedPlan` if jax is not in the x64 scope that the program needs.
+    Raises `OutdatedPlan` if jax is not in the x64 scope that the program needs, and `ExplicitAxes` if there are some
+    where the executable is not one that is called `on_meshes`.
     """
     if not jax.config.jax_enable_x64 and needs_x64(program):  # type: ignore[attr-defined]
         raise OutdatedPlan
@@ -50,7 +52,7 @@ def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any]) 
               jax.lax.convert_element_type(leaf, aval.dtype) for leaf, aval in zip(leaves, avals, strict=True)]
     if any(type(value) is Tracer for value in captured):
         raise AssertionError("a tracer was captured by a compiled function; this is a bug in fxgrad")
-    return emit(program, [*captured, *values])
+    return explicit.emitted(functools.partial(emit, program), [*captured, *values], foreseen=on_meshes)
 
 
 def argument_avals(leaves: Sequence[Any]) -> list[Aval] | None:
@@ -117,14 +119,16 @@ class Executables:
     """What a jitted function has under one default dtype: jax's of its own, or those of programs.
 
     `shares` says whether the function calls those that belong to programs, because another function recorded its first
-    program before it; None before its first call. `bound` has them, by signature.
+    program before it; None before its first call. `bound` has them, by signature. `on_meshes` says whether a call met
+    a mesh with Explicit axes, for which all are prepared then.
     """
 
-    __slots__ = ("_facts", "_make", "_own", "bound", "outputs", "plans", "shares")
+    __slots__ = ("_facts", "_make", "_own", "bound", "on_meshes", "outputs", "plans", "shares")
 
     def __init__(self, plans: Plans, make: Callable[[], Any]) -> None:
         self.plans = plans
         self._make, self._own = make, None
+        self.on_meshes = False
         self.shares: bool | None = None
         self.bound: dict[Signature, Bound] = {}
         self._facts = Bounded(_SIGNATURES)
@@ -136,6 +140,17 @@ class Executables:
         if self._own is None:
             self._own = self._make()
         return self._own
+
+    @property
+    def called(self) -> Executable:
+        """What calls it."""
+        return explicit.OnMeshes(self.own, self.own.__wrapped__) if self.on_meshes else self.own
+
+    def prepare_for_meshes(self) -> None:
+        """Has all calls from now on take Explicit axes."""
+        self.on_meshes = True
+        self.bound.clear()
+        self.forget()
 
     def facts(self, signature: Signature) -> Facts | None:
         """How jax has the function for these arguments."""
@@ -185,7 +200,7 @@ class Bound(NamedTuple):
         return self._replace(executable=functools.partial(self.executable.func, captured))
 
 
-def bind_captured(traced: Traced, structure: TreeDef, name: str, inline: bool) -> Bound:
+def bind_captured(traced: Traced, structure: TreeDef, name: str, inline: bool, on_meshes: bool) -> Bound:
     """The executable of a program, shared by the functions that record it, with what this one captured."""
     scalars = [index for index, value in enumerate(traced.captured) if isinstance(value, np.generic)]
     layout: _Layout = ()
@@ -196,7 +211,7 @@ def bind_captured(traced: Traced, structure: TreeDef, name: str, inline: bool) -
         captured = [value for value, dtype in zip(captured[0], layout, strict=True) if dtype is None], [
             np.array([value for value in traced.captured if isinstance(value, np.generic) and value.dtype == dtype])
             for dtype in _packs(layout)]
-    executable = _shared(traced.program, traced.out_tree, structure, layout, name, inline)
+    executable = _shared(traced.program, traced.out_tree, structure, layout, name, inline, on_meshes)
     return Bound(functools.partial(executable, captured), traced.program)
 
 
@@ -221,15 +236,17 @@ def _unpacked(captured: Captured, layout: _Layout) -> list[Any]:
 
 
 def _shared(program: Program, out_tree: TreeDef, structure: TreeDef, layout: _Layout, name: str,
-            inline: bool) -> Executable:
+            inline: bool, on_meshes: bool) -> Executable:
     """The executable of a program, kept on it: takes the captured values, then the dynamic arguments."""
-    key = ("jit", structure, out_tree, layout, inline)
+    key = ("jit", structure, out_tree, layout, inline, on_meshes)
     executable: Executable | None = program.memo.get(key)
     if executable is None:
         def of_program(captured: Captured, /, *args: Any, **kwargs: Any) -> Any:
             leaves = tree.leaves((args, kwargs))
-            return tree.unflatten(out_tree, emit_call(program, _unpacked(captured, layout), leaves))
+            return tree.unflatten(out_tree, emit_call(program, _unpacked(captured, layout), leaves,
+                                                      on_meshes=on_meshes))
 
         of_program.__name__ = of_program.__qualname__ = name
-        executable = program.memo[key] = jax.jit(of_program, inline=inline)
+        compiled = jax.jit(of_program, inline=inline)
+        executable = program.memo[key] = explicit.OnMeshes(compiled, of_program) if on_meshes else compiled
     return executable

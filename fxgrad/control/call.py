@@ -125,7 +125,7 @@ def _split_jvp(primals: list[Any], tangents: list[Any], *, program: Program, nam
 
 def _run_compiled(*values: Any, program: Program, name: str) -> list[Any]:
     with xla_executor.x64(needs_x64(program)):
-        outputs = xla_executor.compiled(program)(*map(keys_to_jax, values))
+        outputs = xla_executor.computed(program, [*map(keys_to_jax, values)])
         return [*map(to_numpy, outputs)]
 
 

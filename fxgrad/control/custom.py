@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import are_moving, chosen, present
+from fxgrad.control.lanes import once_where_equal
 from fxgrad.control.wiring import added, dual_outputs
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, register
@@ -113,13 +114,12 @@ def _captured_apart(primals: list[Any], tangents: list[Any], program: Program, r
 
 
 def _custom_jvp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: JvpRule,
-                      ) -> tuple[list[Any], list[int]]:
+                      ) -> tuple[list[Any], list[int | None]]:
     derived = batched_program(program, size, tuple(axes))
     if derived.captured:
         raise AssertionError("a custom_jvp program captured values while it was batched; this is a bug in fxgrad")
     wrapped = BatchedJvpRule(rule, size, tuple(axes), batched_axis.get())
-    outputs = bind(custom_jvp_p, *values, program=derived.program, rule=wrapped)
-    return outputs, [0] * len(outputs)
+    return once_where_equal(program, size, axes, bind(custom_jvp_p, *values, program=derived.program, rule=wrapped))
 
 
 custom_jvp_p = register(Primitive(
@@ -213,12 +213,11 @@ def _custom_vjp_jvp(primals: list[Any], tangents: list[Any], *, program: Program
 
 
 def _custom_vjp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: VjpRule,
-                      ) -> tuple[list[Any], list[int]]:
+                      ) -> tuple[list[Any], list[int | None]]:
     derived = batched_program(program, size, tuple(axes))
     avals = tuple(_one(aval_of(value), axis).strong() for value, axis in zip(values, axes, strict=True))
     wrapped = BatchedVjpRule(rule, size, tuple(axes), avals, batched_axis.get())
-    outputs = bind(custom_vjp_p, *values, program=derived.program, rule=wrapped)
-    return outputs, [0] * len(outputs)
+    return once_where_equal(program, size, axes, bind(custom_vjp_p, *values, program=derived.program, rule=wrapped))
 
 
 custom_vjp_p = register(Primitive(

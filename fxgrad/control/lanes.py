@@ -12,7 +12,7 @@ from typing import Any
 from fxgrad.control.groups import Marks
 from fxgrad.control.wiring import closed_marks
 from fxgrad.core.analysis import Analysis
-from fxgrad.core.facts import has_effects
+from fxgrad.core.facts import axes_used, has_effects
 from fxgrad.core.program import Program
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.ops.arithmetic import stop_gradient
@@ -20,9 +20,10 @@ from fxgrad.ops.choose import where
 from fxgrad.ops.dynamic import dynamic_slice
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.reductions import argmax, reduce_or
+from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import move_axis, reshape
 from fxgrad.tracing.tape import aval_of
-from fxgrad.transforms.batch import Batched, batched_program, put_axis
+from fxgrad.transforms.batch import Batched, batched_axis, batched_program, put_axis
 
 
 def spread_over(mask: Any, rank: int) -> Any:
@@ -49,6 +50,20 @@ def from_live_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[
             live = stop_gradient(dynamic_slice(in_front, starts, (1, *shape[1:])))
             results.append(where(spread_over(mask, len(shape)), in_front, live))
     return results, [None if axis is None else 0 for axis in axes]
+
+
+def once_where_equal(program: Program, size: int, axes: Sequence[int | None], outputs: Sequence[Any],
+                     ) -> tuple[list[Any], list[int | None]]:
+    """Outputs of an operation that has a rule of its own, batched first of all, and their batch axes.
+
+    What `program` makes equal for all entries, by speaking over their axis, is that of the first; so its cotangent goes
+    there, and the rule does with it what it would do with the cotangents of all entries apart.
+    """
+    if size == 0 or batched_axis.get() not in axes_used(program):
+        return [*outputs], [0] * len(outputs)
+    differ = batched_program(program, size, tuple(axes), (None,) * len(outputs)).extra
+    return [output if differs else reshape(slice_in_dim(output, 0, 1, 0), aval_of(output).shape[1:])
+            for output, differs in zip(outputs, differ, strict=True)], [0 if differs else None for differs in differ]
 
 
 def passed_through(programs: Sequence[Program], axes: Sequence[int | None]) -> list[int | None]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from fxgrad.analyses.cost import cost
 from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import Groups, are_linear, are_moving, cotangents_of, groups_of, joined
+from fxgrad.control.lanes import once_where_equal
 from fxgrad.control.narrowing import kept, left_out, narrowed
 from fxgrad.control.wiring import dual_program, with_outputs
 from fxgrad.core.avals import Aval
@@ -287,7 +288,7 @@ def _root_batch(size: int, values: list[Any], axes: list[int | None], *, program
     fixed, begin = _given_batches(size, parts, constants, guess, given.guess)
     outputs = bind(root_p, *joined(fixed), *begin, programs=tuple(part.program for part in parts),
                    counts=tuple(map(len, fixed)))
-    return outputs, [0] * len(outputs)
+    return once_where_equal(programs[0], size, [*given.solver, *given.guess], outputs)
 
 
 def _root_cost(*avals: Aval, programs: Programs, counts: Counts) -> Cost:

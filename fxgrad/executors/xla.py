@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -13,13 +12,15 @@ import numpy as np
 from jax import lax
 
 from fxgrad import dtypes
+from fxgrad.caches import Cache
 from fxgrad.core.avals import Literal, keys_to_jax
 from fxgrad.core.facts import consults, needs_x64
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Equation, Program, Var, subprograms
-from fxgrad.core.told import param_key
+from fxgrad.core.told import param_key, told
 from fxgrad.core.walk import value_of, walk
 from fxgrad.derivation.consultation import Consultation, consulting, still_hold
+from fxgrad.executors import explicit
 from fxgrad.shared_state import SharedList
 from fxgrad.tracing.tape import aval_of, infer
 
@@ -159,31 +160,41 @@ class _Emission:
 _under_way: ContextVar[_Emission | None] = ContextVar("emission", default=None)
 
 
-def compiled(program: Program) -> Callable[..., list[Any]]:
-    """The program as a function compiled by `jax.jit`, kept on the program."""
-    return _kept(program, ("xla",), lambda *inputs: emit(program, inputs))
+def computed(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of the program, compiled by `jax.jit` and kept on the program, on values of jax's."""
+    return _computed(program, ("xla",), lambda inputs: emit(program, inputs), inputs)
 
 
-def _kept(program: Program, key: tuple[Any, ...], emission: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """`emission` compiled, kept on `program` while the user code that it asked gives the same."""
+def _computed(program: Program, key: tuple[Any, ...], emission: explicit.Emission, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of `emission`, compiled and kept on `program` while the user code that it asked gives the same."""
     known: tuple[Callable[..., list[Any]], list[Consultation]] | None = program.memo.get(key)
     if known is None or (known[1] and not still_hold(known[1])):
-        consulted: list[Consultation] = []
+        known = program.memo[key] = _compiled(emission, foreseen=False)
+    try:
+        return known[0](*inputs)
+    except explicit.ExplicitAxes:
+        known = program.memo[key] = _compiled(emission, foreseen=True)
+        return known[0](*inputs)
 
-        def emitted(*inputs: Any) -> list[Any]:
-            with consulting() as asked:
-                outputs = emission(*inputs)
-            consulted.extend(asked)
-            return outputs
 
-        known = program.memo[key] = jax.jit(emitted), consulted
-    return known[0]
+def _compiled(emission: explicit.Emission, *, foreseen: bool) -> tuple[Callable[..., list[Any]], list[Consultation]]:
+    """`emission` compiled, and the user code that it will have asked; Explicit axes are an error if not `foreseen`."""
+    consulted: list[Consultation] = []
+
+    def emitted(*inputs: Any) -> list[Any]:
+        with consulting() as asked:
+            outputs = explicit.emitted(emission, inputs, foreseen=foreseen)
+        consulted.extend(asked)
+        return outputs
+
+    function = jax.jit(emitted)
+    return explicit.OnMeshes(function, emitted) if foreseen else function, consulted
 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """A program on concrete values, at least one of them a jax array; the results are jax arrays."""
     with x64(needs_x64(program)):
-        return compiled(program)(*(typed(value, var) for value, var in zip(inputs, program.inputs, strict=True)))
+        return computed(program, [typed(value, var) for value, var in zip(inputs, program.inputs, strict=True)])
 
 
 def typed(value: Any, var: Var) -> Any:
@@ -202,14 +213,23 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     held = subprograms(primitive, params)
     wide = any(dtypes.is_64bit(aval.dtype) for aval in (*avals, *out_avals)) or any(
         map(needs_x64, held))
-    rule = functools.partial(primitive.xla, lax, **params) if not held else _compiled_rule(
-        held[0], primitive, params)
     with x64(wide):
-        outputs: list[Any] = rule(*(jax.numpy.asarray(as_jax(arg)) for arg in args))
+        values = [jax.numpy.asarray(as_jax(arg)) for arg in args]
+        if held:  # kept on the program, since jax would compile a loop anew at every call
+            return _computed(held[0], ("xla rule", primitive, *param_key(primitive, params)),
+                             lambda values: primitive.xla(lax, *values, **params), values)
+        if any(map(explicit.is_explicit, values)):
+            return _on_explicit_axes(primitive, params, values)
+        outputs: list[Any] = primitive.xla(lax, *values, **params)
     return outputs
 
 
-def _compiled_rule(inner: Program, primitive: Primitive, params: dict[str, Any]) -> Callable[..., list[Any]]:
-    """The rule of an operation that holds programs, compiled once; jax would compile a loop anew at every call."""
-    return _kept(inner, ("xla rule", primitive, *param_key(primitive, params)),
-                 lambda *values: primitive.xla(lax, *values, **params))
+def _on_explicit_axes(primitive: Primitive, params: dict[str, Any], values: Sequence[Any]) -> list[Any]:
+    """The rule of an operation on arrays of which some lie on Explicit axes, compiled."""
+    key = (primitive, *((name, told(value)) for name, value in params.items()))
+    function: Callable[..., list[Any]] = _explicit_rules.get(key) or _explicit_rules.add(
+        key, _compiled(lambda values: primitive.xla(lax, *values, **params), foreseen=True)[0])
+    return function(*values)
+
+
+_explicit_rules = Cache("operations on explicit meshes", 1024)

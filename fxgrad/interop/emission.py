@@ -18,7 +18,7 @@ from fxgrad.core.avals import Aval, keys_to_jax
 from fxgrad.core.facts import Slot, fact, needs_x64
 from fxgrad.core.primitive import NO_TANGENT, registry
 from fxgrad.core.program import Equation, Program
-from fxgrad.executors.xla import compiled, emit, x64
+from fxgrad.executors.xla import computed, emit, x64
 from fxgrad.interop.calls import struct_for_jax
 from fxgrad.transforms.batch import batched_program
 from fxgrad.transforms.forward import has_tangent
@@ -125,7 +125,7 @@ def _batch(values: Sequence[Any], axes: Sequence[int | None], *, program: Progra
     return outputs, [0] * len(outputs)
 
 
-linear_p.def_impl(lambda *values, program: compiled(program)(*values))
+linear_p.def_impl(lambda *values, program: computed(program, values))
 linear_p.def_abstract_eval(_abstract)
 mlir.register_lowering(linear_p, mlir.lower_fun(lambda *values, program: emit(program, values), multiple_results=True))
 ad.primitive_jvps[linear_p] = _jvp

@@ -1,0 +1,115 @@
+"""Arrays on meshes with axes of the type Explicit: computed with the axes Auto, and given back as they came.
+
+On an Explicit axis jax asks of each operation by itself how its result lies, and refuses those for which it has no
+rule (a product whose contracted axis is cut, a sort, a scan) unless the caller says. A program has nobody to ask, and
+no need to: between its inputs and its outputs XLA places the arrays, as it does on Auto axes. A call that meets no such
+axis pays nothing for that: the trace finds out, and calls go by `OnMeshes` from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+from jax.sharding import AxisType, NamedSharding, get_abstract_mesh, use_abstract_mesh
+
+from fxgrad import tree
+from fxgrad.caches import cached
+
+Emission = Callable[[Sequence[Any]], "list[Any]"]
+
+
+class ExplicitAxes(Exception):  # noqa: N818  (nobody sees it)
+    """A trace met an Explicit axis, and its caller did not foresee it."""
+
+
+_is_typed: ContextVar[bool] = ContextVar("is_typed", default=False)
+"""Whether what is emitted goes into a trace of jax's own, in which types say how arrays lie: then all is jax's way."""
+
+
+def is_explicit(value: Any) -> bool:
+    """Whether an array of jax's lies on a mesh with an Explicit axis."""
+    return AxisType.Explicit in value.aval.sharding.mesh.axis_types
+
+
+def explicit_mesh(values: Iterable[Any]) -> Any:
+    """The first mesh with an Explicit axis that one of `values` lies on, or that jax has set; None if there is none."""
+    for value in values:
+        if isinstance(value, jax.Array) and is_explicit(value):
+            return jax.typeof(value).sharding.mesh
+    mesh = get_abstract_mesh()
+    return mesh if AxisType.Explicit in mesh.axis_types else None
+
+
+def emitted(emission: Emission, values: Sequence[Any], *, foreseen: bool = True) -> list[Any]:
+    """The outputs of `emission` on `values`, within a trace of jax's, with all Explicit axes as Auto ones.
+
+    Raises `ExplicitAxes` if there are some, and they were not `foreseen`.
+    """
+    mesh = None if _is_typed.get() else explicit_mesh(values)
+    if mesh is None:
+        return emission(values)
+    if not foreseen:
+        raise ExplicitAxes
+    with use_abstract_mesh(_automatic(mesh)):
+        return emission([_freed(value) for value in values])
+
+
+def _automatic(mesh: Any) -> Any:
+    return mesh.update_axis_types({name: AxisType.Auto for name, kind in zip(
+        mesh.axis_names, mesh.axis_types, strict=True) if kind is AxisType.Explicit})
+
+
+def _freed(value: Any) -> Any:
+    """`value` as an array of which the type does not say how it lies, although it does lie so."""
+    if not isinstance(value, jax.Array) or not is_explicit(value):
+        return value
+    sharding = jax.typeof(value).sharding
+    return jax.lax.with_sharding_constraint(value, NamedSharding(_automatic(sharding.mesh), sharding.spec))
+
+
+def given_back(outputs: Any, mesh: Any) -> Any:
+    """The arrays in `outputs` that lie on `mesh` with its axes Auto, on `mesh` itself; nothing moves."""
+    leaves, structure = tree.flatten(outputs)
+    places, shardings = [], []
+    for place, leaf in enumerate(leaves):
+        sharding = leaf.sharding if isinstance(leaf, jax.Array) else None
+        if isinstance(sharding, NamedSharding) and sharding.mesh.axis_names == mesh.axis_names and (
+                AxisType.Explicit not in sharding.mesh.axis_types):
+            places.append(place)
+            shardings.append(_typed_as(sharding, mesh.axis_types))
+    for place, moved in zip(places, jax.device_put([leaves[place] for place in places], shardings), strict=True):
+        leaves[place] = moved
+    return tree.unflatten(structure, leaves)
+
+
+@cached("shardings of results on explicit meshes", 1024)
+def _typed_as(sharding: Any, axis_types: Any) -> Any:
+    return NamedSharding(sharding.mesh.update(axis_types=axis_types), sharding.spec, memory_kind=sharding.memory_kind)
+
+
+class OnMeshes:
+    """A compiled function of which some calls meet Explicit axes: `compiled`, whose trace foresees them.
+
+    In a trace of jax's own they stay what they are, and so `function` is called, of which `compiled` was made.
+    """
+
+    __slots__ = ("compiled", "function")
+
+    def __init__(self, compiled: Callable[..., Any], function: Callable[..., Any]) -> None:
+        self.compiled, self.function = compiled, function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves = tree.leaves((args, kwargs))
+        mesh = explicit_mesh(leaves)
+        if mesh is None:
+            return self.compiled(*args, **kwargs)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            token = _is_typed.set(True)
+            try:
+                return self.function(*args, **kwargs)
+            finally:
+                _is_typed.reset(token)
+        return given_back(self.compiled(*args, **kwargs), mesh)
