@@ -32,6 +32,7 @@ from fxgrad import (
     tree_util,
 )
 from fxgrad.analyses.cost import cost
+from fxgrad.analyses.traffic import traffic
 from fxgrad.api.batching import vmap
 from fxgrad.api.callbacks import io_callback, pure_callback
 from fxgrad.api.closures import closure_convert, custom_gradient
@@ -99,7 +100,7 @@ __all__ = [
     "local_devices", "make_jaxpr", "make_program", "map", "named_call", "named_scope", "nn", "numpy", "optim",
     "parse", "path_costs", "paths", "print_saved_residuals", "pure_callback", "random", "remat", "rewrite", "roles",
     "saved_residuals", "scalarize", "scan", "scipy", "segment", "set_default_dtype", "show", "simplify",
-    "stabilize", "stop_gradient", "summary", "switch", "testing", "to_jax", "tree", "tree_util", "unfold",
+    "stabilize", "stop_gradient", "summary", "switch", "testing", "to_jax", "traffic", "tree", "tree_util", "unfold",
     "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
 
 

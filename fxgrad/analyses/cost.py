@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fxgrad.analyses.traffic import by_axis, traffic
 from fxgrad.core.facts import fact
 from fxgrad.core.primitive import Cost
 from fxgrad.core.program import Program
@@ -9,7 +10,7 @@ from fxgrad.core.program import Program
 
 @fact
 def cost(program: Program) -> Cost:
-    """The sum of the costs of all equations, as if nothing were fused.
+    """The sum of the costs of all equations, as if nothing were fused; `wire` has the bytes sent over mesh axes.
 
     >>> import fxgrad, numpy as np
     >>> program = fxgrad.make_program(lambda x: x @ x)(np.ones((10, 10), np.float32))
@@ -17,4 +18,6 @@ def cost(program: Program) -> Cost:
     Cost(flops=2000, bytes=1200)
     """
     parts = [equation.cost for equation in program.equations]
-    return Cost(sum(part.flops for part in parts), sum(part.bytes for part in parts))
+    found = Cost(sum(part.flops for part in parts), sum(part.bytes for part in parts))
+    wire = by_axis(traffic(program))
+    return found.with_wire(wire) if wire else found

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 import fxgrad
+from fxgrad.analyses.traffic import total_sent, traffic_of
 from fxgrad.cli.arguments import CommandError
 from fxgrad.cli.targets import Target, read_program
 from fxgrad.core.program import inner_first
@@ -80,27 +81,35 @@ def cost(options: Namespace, console: Console) -> int:
     flops: Counter[str] = Counter()
     moved: Counter[str] = Counter()
     times: Counter[str] = Counter()
+    sent: Counter[str] = Counter()
     for equation in program.equations:
         found = equation.cost
         key = str(equation.params.get("name", equation.primitive)) if options.by == "operation" else _line(equation)
         flops[key] += found.flops
         moved[key] += found.bytes
         times[key] += 1
+        sent[key] += total_sent(traffic_of(equation))
     total = fxgrad.cost(program)
     if options.json:
-        rows = [{options.by: key, "flops": flops[key], "bytes": moved[key], "operations": times[key]} for key in times]
-        console.print_json(json.dumps({"flops": total.flops, "bytes": total.bytes, "rows": rows}))
+        rows = [{options.by: key, "flops": flops[key], "bytes": moved[key], "operations": times[key],
+                 **({"wire": sent[key]} if total.wire else {})} for key in times]
+        console.print_json(json.dumps({"flops": total.flops, "bytes": total.bytes, "wire": total.wire, "rows": rows}))
         return 0
     table = Table(show_footer=True)
     table.add_column(options.by, "total")
     for head, footer in (("operations", len(program.equations)), ("flops", total.flops), ("bytes moved", total.bytes)):
         table.add_column(head, f"{footer:,}", justify="right")
+    if total.wire:
+        table.add_column("bytes on the wire", f"{sum(sent.values()):,}", justify="right")
     table.add_column("share of flops")
     for key, count in flops.most_common(options.most):
         share = count / total.flops if total.flops else 0.0
         bar = "█" * round(20 * share)
-        table.add_row(Text(key), f"{times[key]:,}", f"{count:,}", f"{moved[key]:,}", f"{bar} {share:.1%}")
+        wire = [f"{sent[key]:,}"] if total.wire else []
+        table.add_row(Text(key), f"{times[key]:,}", f"{count:,}", f"{moved[key]:,}", *wire, f"{bar} {share:.1%}")
     console.print(table)
+    for axis, size in total.wire.items():
+        console.print(f"each device sends {size:,} bytes over {axis}")
     if len(flops) > options.most:
         console.print(f"and {len(flops) - options.most} more; --most shows them")
     return 0

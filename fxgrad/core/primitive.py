@@ -69,6 +69,36 @@ class Cost(NamedTuple):
     flops: int
     bytes: int
 
+    @property
+    def wire(self) -> dict[str, int]:
+        """The bytes that one device sends over each mesh axis, counted by `fxgrad.traffic`; of one equation none."""
+        return {}
+
+    def with_wire(self, wire: dict[str, int]) -> Cost:
+        """The same, of a whole program that sends bytes over mesh axes."""
+        return _CostOnWire(self, wire)
+
+
+class _CostOnWire(Cost):
+    """The cost of a program with collectives; as a pair it is like any other."""
+
+    def __new__(cls, cost: Cost, wire: dict[str, int]) -> _CostOnWire:  # noqa: PYI034  (Self is no help to users)
+        found = super().__new__(cls, *cost)
+        found._wire = wire
+        return found
+
+    def __reduce__(self) -> Any:
+        return _CostOnWire, (Cost(*self), self._wire)
+
+    _wire: dict[str, int]
+
+    @property
+    def wire(self) -> dict[str, int]:
+        return dict(self._wire)
+
+    def __repr__(self) -> str:
+        return f"Cost(flops={self.flops}, bytes={self.bytes}, wire={self._wire})"
+
 
 Rule = Callable[..., Any]
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.analyses.traffic import speaks
 from fxgrad.analyses.variation import Exchange, exchanges
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, Rule, register, total_bytes
@@ -180,6 +181,7 @@ psum_p = _linear("psum", accepts="numeric", shape=lambda aval, count: aval.shape
 
 
 exchanges.enter(EQUAL, psum_p)
+speaks.enter("all-reduce", psum_p)
 
 
 def psum(x: Any, axis_name: Names, axis_size: Sizes) -> Any:
@@ -221,6 +223,7 @@ def _extremum(name: str, reduce: Callable[..., Any]) -> Primitive:
 pmax_p = _extremum("pmax", reduce_max)
 pmin_p = _extremum("pmin", reduce_min)
 exchanges.enter(EQUAL, pmax_p, pmin_p)
+speaks.enter("all-reduce", pmax_p, pmin_p)
 
 
 # --- permutations -----------------------------------------------------------------------------------------------
@@ -264,6 +267,7 @@ ppermute_p = _linear("ppermute", shape=_permuted_shape, meet=_permute, transpose
                      speak=lambda lax, x, name, *, perm: lax.ppermute(x, name, perm))
 """Each entry gets what the entry that `perm` pairs it with has, or zeros."""
 exchanges.enter(Exchange(equal=False, waits="mesh"), ppermute_p)
+speaks.enter("permute", ppermute_p)
 
 
 # --- gathers and scatters along an axis of the array ---------------------------------------------------------------
@@ -335,11 +339,13 @@ all_gather_p = _linear("all_gather", shape=_gathered_shape, meet=_gather, meet_s
                        transpose=lambda cotangent, aval, **params: bind(psum_scatter_p, cotangent, **params)[0])
 """What all entries have, one after the other along `axis`."""
 exchanges.enter(EQUAL, all_gather_p)
+speaks.enter("all-gather", all_gather_p)
 psum_scatter_p: Primitive = _linear(
     "psum_scatter", accepts="numeric", shape=_scattered_shape, meet=_scatter, meet_some=_scatter_some, several=True,
     speak=lambda lax, x, names, *, axis: lax.psum_scatter(x, names, scatter_dimension=axis, tiled=True),
     transpose=lambda cotangent, aval, **params: bind(all_gather_p, cotangent, **params)[0])
 """The sum over all entries, of which each gets its piece along `axis`."""
+speaks.enter("reduce-scatter", psum_scatter_p)
 
 
 def _exchanged_shape(aval: Aval, count: int, *, split_axis: int, concat_axis: int) -> Sequence[int]:
@@ -363,6 +369,7 @@ all_to_all_p = _linear("all_to_all", shape=_exchanged_shape, meet=_exchange, tra
                        speak=lambda lax, x, name, *, split_axis, concat_axis: lax.all_to_all(
                            x, name, split_axis, concat_axis, tiled=True))
 """Each entry cuts `split_axis` into pieces, one for each, and joins those that it gets along `concat_axis`."""
+speaks.enter("all-to-all", all_to_all_p)
 
 
 # --- positions --------------------------------------------------------------------------------------------------
@@ -384,3 +391,4 @@ axis_index_p = register(Primitive(
     transpose=NOT_LINEAR, batch=_index_batch, cost=lambda **over: Cost(0, 4), collective=True))
 """The position of each entry along the mapped axis."""
 exchanges.enter(Exchange(equal=False, waits="nobody"), axis_index_p)
+speaks.enter("nothing", axis_index_p)
