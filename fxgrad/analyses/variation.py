@@ -74,7 +74,7 @@ class _Walk:
         for outer, decided in self._deciding:
             if decided & waits_over:
                 raise _refused(equation, outer, decided & waits_over, bool(decided & own))
-        if exchange.equal and equation.params.get("axis_index_groups") is None:
+        if exchange.equal and not equation.params.get("axis_index_groups"):
             return union - own
         return union | own
 

@@ -7,27 +7,24 @@ from typing import Any
 
 from jax.extend.core import JaxprEqn
 
-from fxgrad.errors import UnsupportedError
 from fxgrad.interop.importing import imports
 from fxgrad.lax import collectives
 from fxgrad.ops.reductions import reduce_max, reduce_min
 from fxgrad.ops.space import reduce_sum
 
 
-def _refuse_groups(params: dict[str, Any]) -> None:
-    if params.get("axis_index_groups") is not None:
-        raise UnsupportedError("axis_index_groups has no counterpart")
+def _groups(params: dict[str, Any]) -> dict[str, Any]:
+    return {"axis_index_groups": params.get("axis_index_groups")}
 
 
-def _reduction(name: str, along: Callable[[Any, tuple[int, ...]], Any], over: Callable[[Any, Any], Any]) -> None:
+def _reduction(name: str, along: Callable[[Any, tuple[int, ...]], Any], over: Callable[..., Any]) -> None:
     """Axes are those of the array, as numbers, or mapped ones, as names."""
     def rule(equation: JaxprEqn, *operands: Any) -> list[Any]:
-        _refuse_groups(equation.params)
         axes: Sequence[Any] = equation.params["axes"]
         numbers = tuple(axis for axis in axes if isinstance(axis, int))
         names = tuple(axis for axis in axes if not isinstance(axis, int))
         reduced = [along(operand, numbers) if numbers else operand for operand in operands]
-        return [over(operand, names) if names else operand for operand in reduced]
+        return [over(operand, names, **_groups(equation.params)) if names else operand for operand in reduced]
 
     imports(name)(rule)
 
@@ -38,7 +35,6 @@ _reduction("pmin", reduce_min, collectives.pmin)
 
 
 def _axis(params: dict[str, Any]) -> Any:
-    _refuse_groups(params)
     name = params["axis_name"]
     return name[0] if isinstance(name, tuple) and len(name) == 1 else name
 
@@ -51,22 +47,22 @@ def _ppermute(equation: JaxprEqn, *operands: Any) -> list[Any]:
 @imports("all_gather")
 def _all_gather(equation: JaxprEqn, *operands: Any) -> list[Any]:
     params = equation.params
-    return [collectives.all_gather(operand, _axis(params), axis=params["all_gather_dimension"], tiled=params["tiled"])
-            for operand in operands]
+    return [collectives.all_gather(operand, _axis(params), axis=params["all_gather_dimension"], tiled=params["tiled"],
+                                   **_groups(params)) for operand in operands]
 
 
 @imports("reduce_scatter")
 def _reduce_scatter(equation: JaxprEqn, *operands: Any) -> list[Any]:
     params = equation.params
     return [collectives.psum_scatter(operand, _axis(params), scatter_dimension=params["scatter_dimension"],
-                                     tiled=params["tiled"]) for operand in operands]
+                                     tiled=params["tiled"], **_groups(params)) for operand in operands]
 
 
 @imports("all_to_all")
 def _all_to_all(equation: JaxprEqn, *operands: Any) -> list[Any]:
     params = equation.params
     return [collectives.all_to_all(operand, _axis(params), params["split_axis"], params["concat_axis"],
-                                   tiled=params["tiled"]) for operand in operands]
+                                   tiled=params["tiled"], **_groups(params)) for operand in operands]
 
 
 @imports("axis_index")

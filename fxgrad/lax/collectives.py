@@ -25,11 +25,13 @@ from fxgrad.parallel.collective import (
     all_to_all_p,
     axis_index_p,
     axis_params,
+    groups_param,
     pmax_p,
     pmin_p,
     ppermute_p,
     psum_scatter_p,
 )
+from fxgrad.parallel.index_groups import group_size
 from fxgrad.tracing.tape import aval_of, axes_in_scope, bind, innermost_for
 from fxgrad.tracing.tracer import Tracer
 
@@ -60,6 +62,18 @@ def _axes(what: str, axis_name: Any) -> dict[str, int]:
     return sizes
 
 
+def _groups(what: str, groups: Any, axes: dict[str, int], alike: bool = True) -> tuple[dict[str, Any], int | None]:
+    """The parameter for `axis_index_groups`, and how many entries speak with each other; None if that differs."""
+    if groups is None:
+        return {}, math.prod(axes.values())
+    if len(axes) != 1:
+        raise UnsupportedError(at_user_line(
+            f"{what}: axis_index_groups over the axes {', '.join(map(repr, axes))}; over one axis alone there are "
+            "groups. Map over one axis of all the entries instead"))
+    found = tuple(tuple(operator.index(position) for position in group) for group in groups)
+    return groups_param(found), group_size(what, found, math.prod(axes.values()), alike=alike)
+
+
 def _only_axis(what: str, axis_name: Any) -> tuple[str, int]:
     axes = _axes(what, axis_name)
     if len(axes) != 1:
@@ -86,30 +100,32 @@ def _each(what: str, function: Callable[[Any], Any], x: Any) -> Any:
 def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
     """The sum of `x` over all entries of a mapped axis, which is the same for all of them.
 
-    Bools are counted. Of a constant it is the product with the size of the axis; of a Python number, a Python number.
-    Raises `ArgumentError` for an axis that is not in scope, `UnsupportedError` for `axis_index_groups`.
+    With `axis_index_groups`, a list of lists of positions along the axis that has each of them once, it is the sum over
+    the entries of the same group. Bools are counted. Of a constant it is the product with the number of entries; of a
+    Python number, a Python number. Raises `ArgumentError` for an axis that is not in scope, and for groups that do not
+    part it.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.vmap(lambda x: x / psum(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
     array([0.25, 0.75])
     """
-    refuse("psum", axis_index_groups=axis_index_groups)
     axes = _axes("psum", axis_name)
+    groups, count = _groups("psum", axis_index_groups, axes, alike=False)
 
     def total(leaf: Any) -> Any:
-        if type(leaf) in (bool, int, float, complex):
-            return leaf * math.prod(axes.values())
+        if count is not None and type(leaf) in (bool, int, float, complex):
+            return leaf * count
         leaf = array_of("psum", leaf)
         if aval_of(leaf).dtype.kind == "b":
             leaf = convert(leaf, dtypes.int32)
-        if type(leaf) is not Tracer and not is_jax(leaf):
-            return multiply(leaf, math.prod(axes.values()))
-        return _over(collective.psum_p, [leaf], axes)
+        if count is not None and type(leaf) is not Tracer and not is_jax(leaf):
+            return multiply(leaf, count)
+        return _over(collective.psum_p, [leaf], axes, **groups)
     return tree.map(total, x)
 
 
 def pmean(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
-    """The mean of `x` over all entries of a mapped axis; of integers it is a float.
+    """The mean of `x` over all entries of a mapped axis, or of a group; of integers it is a float.
 
     Raises as `psum` does.
 
@@ -117,9 +133,8 @@ def pmean(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
     >>> fxgrad.vmap(lambda x: x - pmean(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
     array([-1.,  1.])
     """
-    refuse("pmean", axis_index_groups=axis_index_groups)
-    count = math.prod(_axes("pmean", axis_name).values())
-    return tree.map(lambda total: divide(total, count), psum(x, axis_name))
+    count: Any = psum(1, axis_name, axis_index_groups=axis_index_groups)
+    return tree.map(lambda total: divide(total, count), psum(x, axis_name, axis_index_groups=axis_index_groups))
 
 
 def pmax(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
@@ -148,9 +163,9 @@ def pmin(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
 
 
 def _extremum(what: str, primitive: Primitive, x: Any, axis_name: AxisName, axis_index_groups: Any) -> Any:
-    refuse(what, axis_index_groups=axis_index_groups)
     axes = _axes(what, axis_name)
-    return _each(what, lambda leaf: _over(primitive, [leaf], axes), x)
+    groups, _ = _groups(what, axis_index_groups, axes, alike=False)
+    return _each(what, lambda leaf: _over(primitive, [leaf], axes, **groups), x)
 
 
 def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
@@ -222,14 +237,15 @@ def all_gather(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None, ax
     array([[1., 3.],
            [1., 3.]])
     """
-    refuse("all_gather", axis_index_groups=axis_index_groups, to=None if to == "varying" else to)
+    refuse("all_gather", to=None if to == "varying" else to)
     axes = _axes("all_gather", axis_name)
+    groups, _ = _groups("all_gather", axis_index_groups, axes)
 
     def gathered(leaf: Any) -> Any:
         shape = aval_of(leaf).shape
         at = axis_of("all_gather", axis, len(shape), len(shape) + (not tiled))
         leaf = leaf if tiled else reshape(leaf, (*shape[:at], 1, *shape[at:]))
-        return _over(all_gather_p, [leaf], axes, axis=at)
+        return _over(all_gather_p, [leaf], axes, axis=at, **groups)
     return _each("all_gather", gathered, x)
 
 
@@ -244,25 +260,27 @@ def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, axi
     >>> fxgrad.vmap(lambda x: psum_scatter(x, "i"), axis_name="i")(np.array([[1.0, 3.0], [10.0, 30.0]]))
     array([11., 33.])
     """
-    refuse("psum_scatter", axis_index_groups=axis_index_groups)
     axes = _axes("psum_scatter", axis_name)
+    groups, count = _groups("psum_scatter", axis_index_groups, axes)
 
     def scattered(leaf: Any) -> Any:
         shape = aval_of(leaf).shape
         at = axis_of("psum_scatter", scatter_dimension, len(shape))
         if not tiled:
-            _check_one_each("psum_scatter", "scatter_dimension", shape, at, axes)
-        pieces = _over(psum_scatter_p, [leaf], axes, axis=at)
+            _check_one_each("psum_scatter", "scatter_dimension", shape, at, axes, count, groups)
+        pieces = _over(psum_scatter_p, [leaf], axes, axis=at, **groups)
         return pieces if tiled else reshape(pieces, (*shape[:at], *shape[at + 1:]))
     return _each("psum_scatter", scattered, x)
 
 
-def _check_one_each(what: str, argument: str, shape: Sequence[int], axis: int, axes: dict[str, int]) -> None:
-    count = math.prod(axes.values())
+def _check_one_each(what: str, argument: str, shape: Sequence[int], axis: int, axes: dict[str, int],
+                    count: int | None, groups: dict[str, Any]) -> None:
     if shape[axis] != count:
+        names = ", ".join(map(repr, axes))
+        having = f"each of the axis_index_groups of the mapped axis {names}" if groups else f"the mapped axis {names}"
         raise ShapeError(at_user_line(
-            f"{what}: {argument}={axis} of an array of shape {tuple(shape)} has size {shape[axis]}, and the mapped "
-            f"axis {', '.join(map(repr, axes))} has size {count}. Equal sizes are needed; with tiled=True, a multiple"))
+            f"{what}: {argument}={axis} of an array of shape {tuple(shape)} has size {shape[axis]}, and {having} has "
+            f"size {count}. Equal sizes are needed; with tiled=True, a multiple"))
 
 
 def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *, axis_index_groups: Any = None,
@@ -297,19 +315,19 @@ def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Any 
 
 def _exchanged(what: str, x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, axis_index_groups: Any,
                tiled: bool) -> Any:
-    refuse(what, axis_index_groups=axis_index_groups)
-    name, size = _only_axis(what, axis_name)
+    axes = dict([_only_axis(what, axis_name)])
+    groups, count = _groups(what, axis_index_groups, axes)
 
     def exchanged(leaf: Any) -> Any:
         shape = aval_of(leaf).shape
         cut, joined = (axis_of(what, axis, len(shape)) for axis in (split_axis, concat_axis))
         if tiled:
-            return _over(all_to_all_p, [leaf], {name: size}, split_axis=cut, concat_axis=joined)
-        _check_one_each(what, "split_axis", shape, cut, {name: size})
+            return _over(all_to_all_p, [leaf], axes, split_axis=cut, concat_axis=joined, **groups)
+        _check_one_each(what, "split_axis", shape, cut, axes, count, groups)
         # The new axis stands where it ends up once the one that was cut is gone.
         joined, cut = (joined + 1, cut) if cut < joined else (joined, cut + 1)
         leaf = reshape(leaf, (*shape[:joined], 1, *shape[joined:]))
-        pieces = _over(all_to_all_p, [leaf], {name: size}, split_axis=cut, concat_axis=joined)
+        pieces = _over(all_to_all_p, [leaf], axes, split_axis=cut, concat_axis=joined, **groups)
         left = aval_of(pieces).shape
         return reshape(pieces, (*left[:cut], *left[cut + 1:]))
     return _each(what, exchanged, x)

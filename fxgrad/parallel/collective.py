@@ -4,7 +4,8 @@ Each has the parameters `axis_name` and `axis_size`. Batching over the axis of t
 over any other treats it as an operation on the other axes. An axis of size 1 needs no partner: there, and only there,
 the executors can compute it too. Where jax maps an axis of that name, XLA's is jax's own collective.
 `psum`, `pmax`, `pmin`, `all_gather` and `psum_scatter` also take tuples of names and sizes: several axes as one, of
-which the first changes slowest. `all_gather`, `psum_scatter` and `all_to_all` work in place along existing axes.
+which the first changes slowest. Over one axis, all but `ppermute` and `axis_index` take `axis_index_groups` as well.
+`all_gather`, `psum_scatter` and `all_to_all` work in place along existing axes.
 """
 
 from __future__ import annotations
@@ -28,19 +29,16 @@ from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import eq
 from fxgrad.ops.creation import iota
 from fxgrad.ops.families import check_axes, check_kind, linear_unary
-from fxgrad.ops.joining import concatenate
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.reductions import reduce_max, reduce_min
-from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import convert, move_axis, reduce_sum, reshape, zeros
+from fxgrad.parallel.index_groups import Groups, Meeting, group_size, meet_in_groups, picked
 from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.transforms.batch import Batched, batched_axis, put_axis
 
 Pairs = tuple[tuple[int, int], ...]
 Names = str | tuple[str, ...]
 Sizes = int | tuple[int, ...]
-Meeting = Callable[..., "tuple[Any, int | None]"]
-"""(size, value, its batch axis or None, parameters) -> the result where all entries are at hand, and its batch axis."""
 
 
 # --- the axes of a collective -----------------------------------------------------------------------------------
@@ -58,6 +56,11 @@ def axis_params(names: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:
     return {"axis_name": tuple(names), "axis_size": tuple(sizes)}
 
 
+def groups_param(groups: Groups) -> dict[str, Any]:
+    """The parameter of collectives among the entries of each of `groups`; none where all speak with each other."""
+    return {"axis_index_groups": groups} if groups else {}
+
+
 def _sizes_of(axis_size: Sizes) -> tuple[int, ...]:
     return axis_size if isinstance(axis_size, tuple) else (axis_size,)
 
@@ -67,7 +70,12 @@ def _count(axis_size: Sizes) -> int:
     return math.prod(axis_size) if isinstance(axis_size, tuple) else axis_size
 
 
-def _check_size(name: str, axis_name: Names, axis_size: Sizes, several: bool = False) -> None:
+def _check_axes(name: str, axis_name: Names, axis_size: Sizes, several: bool = False, groups: Groups = (),
+                alike: bool = False) -> int:
+    """Raises `ArgumentError` for axes and groups that are none; with how many each entry speaks, itself included.
+
+    Groups need be `alike` in size, or the number is that of all entries.
+    """
     names, sizes = names_of(axis_name), _sizes_of(axis_size)
     are_tuples = isinstance(axis_name, tuple)
     if are_tuples is not isinstance(axis_size, tuple) or (are_tuples and not (several and len(names) > 1)) or (
@@ -75,11 +83,18 @@ def _check_size(name: str, axis_name: Names, axis_size: Sizes, several: bool = F
             len(set(names)) != len(names)) or not all(type(size) is int and size >= 0 for size in sizes):
         raise ArgumentError(f"{name}: axis_name={axis_name!r} and axis_size={axis_size!r}, where a string and an int "
                             "that is not negative are needed" + several * ", or tuples of two or more of them")
+    if not groups:
+        return _count(axis_size)
+    if are_tuples:
+        raise UnsupportedError(f"{name}: axis_index_groups over the axes {axis_name}; over one axis alone there are "
+                               "groups. Map over one axis of all the entries instead")
+    return group_size(name, groups, sizes[0], alike=alike) or sizes[0]
 
 
 def _alone(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
     """What an executor computes: there is no other entry to speak with."""
-    def rule(*values: Any, axis_name: Names, axis_size: Sizes, **params: Any) -> Any:
+    def rule(*values: Any, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups = (),
+             **params: Any) -> Any:
         if _count(axis_size) != 1:
             shown = ", ".join(map(repr, names_of(axis_name)))
             size = axis_size if isinstance(axis_size, int) else " x ".join(map(str, axis_size))
@@ -110,10 +125,13 @@ def _batch(primitive: Callable[[], Primitive], meet: Meeting, meet_some: Meeting
     `meet_some(size, value, its batch axis, index, names and sizes, **params)` does both, `index` saying which it is.
     """
     def batch(size: int, values: list[Any], axes: list[int | None], *, axis_name: Names, axis_size: Sizes,
-              **params: Any) -> tuple[list[Any], list[int | None]]:
+              axis_index_groups: Groups = (), **params: Any) -> tuple[list[Any], list[int | None]]:
         value, axis, names, sizes = values[0], axes[0], names_of(axis_name), _sizes_of(axis_size)
         if batched_axis.get() in names:
             index = names.index(batched_axis.get())
+            if axis_index_groups:
+                results = meet_in_groups(meet, size, value, axis, axis_index_groups, _beside(0, params))
+                return [results[0]], [results[1]]
             if len(names) > 1 and meet_some is not None:
                 result, place = meet_some(size, value, axis, index, names, sizes, **params)
                 return [result], [place]
@@ -122,7 +140,8 @@ def _batch(primitive: Callable[[], Primitive], meet: Meeting, meet_some: Meeting
                 result = bind(primitive(), result, **_without(index, names, sizes), **params)[0]
             return [result], [place]
         assert axis is not None
-        return bind(primitive(), value, axis_name=axis_name, axis_size=axis_size, **_beside(axis, params)), [axis]
+        over = {"axis_name": axis_name, "axis_size": axis_size, **groups_param(axis_index_groups)}
+        return bind(primitive(), value, **over, **_beside(axis, params)), [axis]
     return batch
 
 
@@ -144,16 +163,17 @@ EQUAL = Exchange(equal=True, waits="axes")
 
 def _linear(name: str, *, shape: Callable[..., Sequence[int]], transpose: Callable[..., Any], meet: Meeting,
             speak: Callable[..., Any], accepts: str = "any", alone: Callable[..., Any] | None = None,
-            several: bool = False, meet_some: Meeting | None = None) -> Primitive:
+            several: bool = False, alike: bool = True, meet_some: Meeting | None = None) -> Primitive:
     """The record of a collective that is linear: `shape(aval, count, **params)` checks and gives its output's.
 
     `speak(lax, x, names, **params)` is jax's. `alone(zeros_like, x, **params)` computes it on an axis of size 1: `x`
-    itself unless given. It may speak over `several` axes.
+    itself unless given. It may speak over `several` axes, and in groups, which need be `alike` in size or not.
     """
-    def abstract(aval: Aval, *, axis_name: Names, axis_size: Sizes, **params: Any) -> list[Aval]:
-        _check_size(name, axis_name, axis_size, several)
+    def abstract(aval: Aval, *, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups = (),
+                 **params: Any) -> list[Aval]:
+        count = _check_axes(name, axis_name, axis_size, several, axis_index_groups, alike)
         check_kind(name, accepts, aval)
-        return [aval.update(shape=tuple(shape(aval, _count(axis_size), **params)))]
+        return [aval.update(shape=tuple(shape(aval, count, **params)))]
 
     def numpy(x: Any, **params: Any) -> Any:
         return x if alone is None else alone(np.zeros_like, x, **params)
@@ -175,7 +195,7 @@ def _sum(size: int, value: Any, axis: int | None) -> tuple[Any, None]:
 
 
 psum_p = _linear("psum", accepts="numeric", shape=lambda aval, count: aval.shape, meet=_sum, several=True,
-                 speak=lambda lax, x, names: lax.psum(x, names),
+                 alike=False, speak=lambda lax, x, names, **groups: lax.psum(x, names, **groups),
                  transpose=lambda cotangent, aval, **over: psum(cotangent, **over))
 """The sum over all entries, which each of them gets. Its transpose is itself: a cotangent came from every entry."""
 
@@ -184,9 +204,9 @@ exchanges.enter(EQUAL, psum_p)
 speaks.enter("all-reduce", psum_p)
 
 
-def psum(x: Any, axis_name: Names, axis_size: Sizes) -> Any:
-    """The sum of `x` over the entries of a mapped axis, or of several."""
-    return bind(psum_p, x, axis_name=axis_name, axis_size=axis_size)[0]
+def psum(x: Any, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups = ()) -> Any:
+    """The sum of `x` over the entries of a mapped axis, or of several; or over those of the same group."""
+    return bind(psum_p, x, axis_name=axis_name, axis_size=axis_size, **groups_param(axis_index_groups))[0]
 
 
 # --- extrema ----------------------------------------------------------------------------------------------------
@@ -194,8 +214,9 @@ def psum(x: Any, axis_name: Names, axis_size: Sizes) -> Any:
 
 def _extremum(name: str, reduce: Callable[..., Any]) -> Primitive:
     """A tangent is the mean of those of the entries that attain the extremum, as for `reduce_max`."""
-    def abstract(aval: Aval, *, axis_name: Names, axis_size: Sizes) -> list[Aval]:
-        _check_size(name, axis_name, axis_size, several=True)
+    def abstract(aval: Aval, *, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups = (),
+                 ) -> list[Aval]:
+        _check_axes(name, axis_name, axis_size, several=True, groups=axis_index_groups)
         check_kind(name, "ordered", aval)
         return [aval]
 
@@ -214,7 +235,8 @@ def _extremum(name: str, reduce: Callable[..., Any]) -> Primitive:
 
     primitive = register(Primitive(
         name=name, abstract=abstract, numpy=_alone(name, lambda x: [x]), jvp=jvp,
-        xla=_emitted(name, lambda lax, x, names: [getattr(lax, name)(x, names)], lambda lax, x: [x]),
+        xla=_emitted(name, lambda lax, x, names, **groups: [getattr(lax, name)(x, names, **groups)],
+                      lambda lax, x: [x]),
         transpose=NOT_LINEAR, batch=_batch(lambda: primitive, meet),
         cost=lambda aval, **over: Cost(aval.size, total_bytes([aval], [aval])), collective=True))
     return primitive
@@ -240,18 +262,8 @@ def _permuted_shape(aval: Aval, axis_size: int, *, perm: Pairs) -> Sequence[int]
 
 
 def _permute(size: int, value: Any, axis: int | None, *, perm: Pairs) -> tuple[Any, int]:
-    """Neighbours that stay neighbours move as one piece; zeros where nothing arrives."""
-    rows = put_axis(Batched(value, axis), size, 0)
     source = {target: source for source, target in perm}
-    pieces, start = [], 0
-    while start < size:
-        first, stop = source.get(start), start + 1
-        while stop < size and source.get(stop) == (None if first is None else first + stop - start):
-            stop += 1
-        pieces.append(zeros(aval_of(rows).update(shape=(stop - start, *aval_of(rows).shape[1:]))) if first is None else
-                      slice_in_dim(rows, first, first + stop - start, 0))
-        start = stop
-    return (concatenate(pieces, 0) if pieces else rows), 0
+    return picked(put_axis(Batched(value, axis), size, 0), [source.get(target) for target in range(size)]), 0
 
 
 def _permute_alone(zeros_like: Callable[..., Any], x: Any, *, perm: Pairs) -> Any:
@@ -335,14 +347,16 @@ def _scatter_some(size: int, value: Any, at: int | None, index: int, names: tupl
 
 
 all_gather_p = _linear("all_gather", shape=_gathered_shape, meet=_gather, meet_some=_gather_some, several=True,
-                       speak=lambda lax, x, names, *, axis: lax.all_gather(x, names, axis=axis, tiled=True),
+                       speak=lambda lax, x, names, *, axis, **groups: lax.all_gather(x, names, axis=axis, tiled=True,
+                                                                              **groups),
                        transpose=lambda cotangent, aval, **params: bind(psum_scatter_p, cotangent, **params)[0])
 """What all entries have, one after the other along `axis`."""
 exchanges.enter(EQUAL, all_gather_p)
 speaks.enter("all-gather", all_gather_p)
 psum_scatter_p: Primitive = _linear(
     "psum_scatter", accepts="numeric", shape=_scattered_shape, meet=_scatter, meet_some=_scatter_some, several=True,
-    speak=lambda lax, x, names, *, axis: lax.psum_scatter(x, names, scatter_dimension=axis, tiled=True),
+    speak=lambda lax, x, names, *, axis, **groups: lax.psum_scatter(x, names, scatter_dimension=axis, tiled=True,
+                                                                    **groups),
     transpose=lambda cotangent, aval, **params: bind(all_gather_p, cotangent, **params)[0])
 """The sum over all entries, of which each gets its piece along `axis`."""
 speaks.enter("reduce-scatter", psum_scatter_p)
@@ -366,8 +380,8 @@ def _exchange_back(cotangent: Any, aval: Aval, *, split_axis: int, concat_axis: 
 
 
 all_to_all_p = _linear("all_to_all", shape=_exchanged_shape, meet=_exchange, transpose=_exchange_back,
-                       speak=lambda lax, x, name, *, split_axis, concat_axis: lax.all_to_all(
-                           x, name, split_axis, concat_axis, tiled=True))
+                       speak=lambda lax, x, name, *, split_axis, concat_axis, **groups: lax.all_to_all(
+                           x, name, split_axis, concat_axis, tiled=True, **groups))
 """Each entry cuts `split_axis` into pieces, one for each, and joins those that it gets along `concat_axis`."""
 speaks.enter("all-to-all", all_to_all_p)
 
@@ -376,7 +390,7 @@ speaks.enter("all-to-all", all_to_all_p)
 
 
 def _index_abstract(*, axis_name: str, axis_size: int) -> list[Aval]:
-    _check_size("axis_index", axis_name, axis_size)
+    _check_axes("axis_index", axis_name, axis_size)
     return [Aval((), dtypes.int32)]
 
 

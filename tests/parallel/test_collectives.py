@@ -312,8 +312,26 @@ def vmapped(function: Callable[[Any], Any], **options: Any) -> Any:
       "itself are reduced with fxgrad.numpy.sum(x, axis=0) and its like")),
     (lambda: vmapped(lambda x: collectives.psum(x, ("i", "i"))), errors.ArgumentError,
      "psum: axis_name=('i', 'i') says an axis twice; name each one once"),
-    (lambda: vmapped(lambda x: collectives.psum(x, "i", axis_index_groups=[[0], [1, 2]])), errors.UnsupportedError,
-     "psum: axis_index_groups= is not supported; leave it out"),
+    (lambda: vmapped(lambda x: collectives.psum(x, "i", axis_index_groups=[[0], [1]])), errors.ArgumentError,
+     ("psum: axis_index_groups=[[0], [1]] over an axis of size 3; each position from 0 to 2 is needed in one of the "
+      "groups, and 2 is in none")),
+    (lambda: vmapped(lambda x: collectives.pmax(x, "i", axis_index_groups=[[0, 1], [1, 2]])), errors.ArgumentError,
+     ("pmax: axis_index_groups=[[0, 1], [1, 2]] over an axis of size 3; each position from 0 to 2 is needed in one of "
+      "the groups, and 1 is in more than one")),
+    (lambda: vmapped(lambda x: collectives.pmean(x, "i", axis_index_groups=[[0, 1], [2, 3]])), errors.ArgumentError,
+     ("psum: axis_index_groups=[[0, 1], [2, 3]] over an axis of size 3; each position from 0 to 2 is needed in one of "
+      "the groups, and 3 is none of them")),
+    (lambda: vmapped(lambda x: collectives.all_gather(x, "i", axis_index_groups=[[0], [1, 2]])), errors.ArgumentError,
+     ("all_gather: axis_index_groups=[[0], [1, 2]] have 1 and 2 entries, where groups of one size are needed, since "
+      "what each entry gets has the same shape")),
+    (lambda: fxgrad.vmap(lambda x: collectives.all_to_all(x, "i", 0, 0, axis_index_groups=[[0, 2], [1, 3]]),
+                         axis_name="i")(np.ones((4, 3))), errors.ShapeError,
+     ("all_to_all: split_axis=0 of an array of shape (3,) has size 3, and each of the axis_index_groups of the mapped "
+      "axis 'i' has size 2. Equal sizes are needed; with tiled=True, a multiple")),
+    (lambda: fxgrad.vmap(lambda x: vmapped(lambda y: collectives.psum(y, ("i", "j"), axis_index_groups=[[0]])),
+                         axis_name="j")(np.ones(2)), errors.UnsupportedError,
+     ("psum: axis_index_groups over the axes 'i', 'j'; over one axis alone there are groups. Map over one axis of all "
+      "the entries instead")),
     (lambda: fxgrad.vmap(lambda x: vmapped(lambda y: collectives.ppermute(x, ("i", "j"), [])),
                          axis_name="j")(np.ones(2)),
      errors.UnsupportedError,
