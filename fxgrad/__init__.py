@@ -55,6 +55,7 @@ from fxgrad.api.nans import debug_infs, debug_nans
 from fxgrad.api.programs import eval_shape, make_program
 from fxgrad.api.residuals import checkpoint, checkpoint_name, print_saved_residuals, saved_residuals, stop_gradient
 from fxgrad.api.reverse import grad, linear_transpose, value_and_grad, vjp
+from fxgrad.api.sharded import shard_map
 from fxgrad.api.switches import disable_jit
 from fxgrad.caches import clear_caches
 from fxgrad.config import default_dtype, set_default_dtype
@@ -99,7 +100,7 @@ __all__ = [
     "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "local_device_count",
     "local_devices", "make_jaxpr", "make_program", "map", "named_call", "named_scope", "nn", "numpy", "optim",
     "parse", "path_costs", "paths", "print_saved_residuals", "pure_callback", "random", "remat", "rewrite", "roles",
-    "saved_residuals", "scalarize", "scan", "scipy", "segment", "set_default_dtype", "show", "simplify",
+    "saved_residuals", "scalarize", "scan", "scipy", "segment", "set_default_dtype", "shard_map", "show", "simplify",
     "stabilize", "stop_gradient", "summary", "switch", "testing", "to_jax", "traffic", "tree", "tree_util", "unfold",
     "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
 

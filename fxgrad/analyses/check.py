@@ -6,7 +6,7 @@ from typing import Any
 
 from fxgrad.core.avals import Literal
 from fxgrad.core.facts import Slot
-from fxgrad.core.primitive import registry
+from fxgrad.core.primitive import output_types, registry
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.errors import FxgradError, ProgramError
 
@@ -54,7 +54,7 @@ def _check_equation(program: Program, index: int, equation: Equation, bound: set
             check(inner)
             _CHECKED.put(inner, True)
     try:
-        expected = list(equation.primitive.abstract(*(atom.aval for atom in equation.inputs), **equation.params))
+        expected = output_types(equation.primitive, [atom.aval for atom in equation.inputs], equation.params)
     except (FxgradError, TypeError) as error:
         raise _error(program, index, f"its abstract rule refuses the inputs: {error}") from error
     actual = [var.aval for var in equation.outputs]

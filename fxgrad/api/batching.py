@@ -203,7 +203,7 @@ def _axis(axis: int | None, value: Any, where: str) -> int:
 
 
 def _without_axis(aval: Aval, axis: int) -> Aval:
-    return Aval(aval.shape[:axis] + aval.shape[axis + 1:], aval.dtype, aval.weak)
+    return aval.update(shape=aval.shape[:axis] + aval.shape[axis + 1:])
 
 
 def _mapped_size(name: str, leaves: Sequence[Any], axes: Sequence[int | None], names: Sequence[str],

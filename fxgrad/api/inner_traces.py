@@ -11,8 +11,8 @@ from fxgrad.core.avals import Aval
 from fxgrad.derivation.derive import holds_tracers
 from fxgrad.executors.xla import asking_for_axes, size_in_jax
 from fxgrad.frontend.flat import Traced
-from fxgrad.tracing.tape import axes_in_scope, takes_literals
-from fxgrad.tracing.trace import SHARED, Mode
+from fxgrad.tracing.tape import axes_in_scope
+from fxgrad.tracing.trace import SHARED, Mode, takes_literals
 
 _TRACES = 256
 

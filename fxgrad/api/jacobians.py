@@ -213,7 +213,7 @@ def _batched_pull(program: Program, half: Any, residuals: Sequence[Any], cotange
     reached = [cotangent for cotangent, marked in zip(cotangents, half.reached[:main], strict=True) if marked]
     more = sum(half.reached[main:])
     residual_avals = [aval_of(value) for value in residuals]
-    one = [Aval(aval_of(value).shape[1:], aval_of(value).dtype) for value in reached]
+    one = [aval_of(value).update(shape=aval_of(value).shape[1:]).strong() for value in reached]
     extra = [aval for aval, marked in zip(program.out_avals[main:], half.reached[main:], strict=True) if marked]
 
     def backward_pass(*values: Any) -> list[Any]:

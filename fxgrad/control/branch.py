@@ -45,11 +45,13 @@ def _abstract(index: Aval, *avals: Aval, branches: Branches) -> list[Aval]:
     check_arguments("cond", first.in_avals, avals)
     for branch in rest:
         check_arguments("cond", branch.in_avals, avals)
-        if [aval.strong() for aval in branch.out_avals] != [aval.strong() for aval in first.out_avals]:
+        if [(aval.shape, aval.dtype) for aval in branch.out_avals] != [
+                (aval.shape, aval.dtype) for aval in first.out_avals]:
             raise ProgramError(f"cond: the branches return {first.out_avals} and {branch.out_avals}, where equal types "
                                "are needed")
-    return [Aval(aval.shape, aval.dtype, all(weak)) for aval, *weak in zip(
-        first.out_avals, *([aval.weak for aval in branch.out_avals] for branch in branches), strict=True)]
+    return [Aval(outputs[0].shape, outputs[0].dtype, all(aval.weak for aval in outputs),
+                 index.vma.union(*(aval.vma for aval in outputs)))
+            for outputs in zip(*(branch.out_avals for branch in branches), strict=True)]
 
 
 def _run_numpy(index: Any, *values: Any, branches: Branches) -> list[Any]:

@@ -25,6 +25,7 @@ from fxgrad.errors import LinearityError, UnsupportedError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import instantiate, reduce_sum
+from fxgrad.ops.varying import summed_to
 from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.tracing.trace import WRITTEN, trace
 from fxgrad.transforms.batch import Batch, Batched, batched_axis, batched_program, batching_over, put_axis
@@ -128,7 +129,7 @@ custom_jvp_p = register(Primitive(
 
 
 def _one(aval: Aval, axis: int | None) -> Aval:
-    return aval if axis is None else Aval(aval.shape[:axis] + aval.shape[axis + 1:], aval.dtype, aval.weak)
+    return aval if axis is None else aval.update(shape=aval.shape[:axis] + aval.shape[axis + 1:])
 
 
 def _apply_batched(function: Callable[..., Sequence[Any]], size: int, values: Flat, axes: Sequence[int | None],
@@ -254,7 +255,8 @@ class BatchedVjpRule(ByValue):
 
         def one(*values: Any) -> list[Any]:
             given = rule.backward(structure, values[:count], values[count:])
-            return [instantiate(Zero(aval) if cotangent is None else cotangent)
+            return [instantiate(Zero(aval) if cotangent is None else cotangent
+                            if type(cotangent) is Zero else summed_to(cotangent, aval))
                     for cotangent, aval in zip(given, avals, strict=True)]
 
         results = _apply_batched(one, size, [*residuals, *map(instantiate, cotangents)],
@@ -321,7 +323,7 @@ def _tangent_transpose(cotangents: list[Any], inputs: list[Any], *, rule: VjpRul
                        moving: tuple[bool, ...], in_avals: tuple[Aval, ...], out_avals: tuple[Aval, ...]) -> list[Any]:
     count = len(inputs) - sum(moving)
     given = rule.backward(structure, inputs[:count], cotangents)
-    moved = [Zero(aval) if cotangent is None else cotangent
+    moved = [Zero(aval) if cotangent is None else cotangent if type(cotangent) is Zero else summed_to(cotangent, aval)
              for cotangent, aval, moves in zip(given, in_avals, moving, strict=True) if moves]
     return [*[None] * count, *(cotangent if type(value) is Linear else None
                                for cotangent, value in zip(moved, inputs[count:], strict=True))]

@@ -215,7 +215,7 @@ def _for_batch_of_counts(size: int, count: Any, consts: Sequence[Any], carry: Se
     """As many steps as the longest lane takes; a lane that has taken its own keeps its carry."""
     refuse_actions("fori_loop", (program,))
     count_aval = aval_of(count)
-    counter = Aval((), count_aval.dtype)
+    counter = count_aval.strong().update(shape=())
 
     def build(counts: list[Any], given: list[Any], numbers: list[Any], current: list[Any]) -> list[Any]:
         number, = numbers

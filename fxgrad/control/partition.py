@@ -20,6 +20,7 @@ from fxgrad.derivation.derive import derive
 from fxgrad.derivation.effects import outputs_of_effects
 from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.ops.space import instantiate
+from fxgrad.ops.varying import psum_invariant_p
 from fxgrad.tracing.apply import apply_equations
 from fxgrad.tracing.provenance import note
 from fxgrad.tracing.tape import bind, read
@@ -118,8 +119,14 @@ def keep_by_cost(known: Program, needed: Sequence[Var], free: set[Var]) -> list[
     return _Cut(known, needed, free).variables()
 
 
-kept_always: Analysis[bool] = Analysis("kept_always", missing="derive", derive=lambda primitive: primitive.effectful)
-"""Whether what an operation makes is never computed again, whatever its cost rule says of it."""
+kept_always: Analysis[bool] = Analysis("kept_always", missing="derive",
+                                       derive=lambda primitive: primitive.effectful or (
+                                           primitive.collective and not primitive.says_what_varies))
+"""Whether what an operation makes is never computed again, whatever its cost rule says of it.
+
+What devices say to each other takes longer than it looks.
+"""
+kept_always.enter(True, psum_invariant_p)
 
 
 def is_expensive(equation: Equation) -> bool:

@@ -24,8 +24,8 @@ from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.arithmetic import neg, sub
 from fxgrad.ops.space import instantiate
-from fxgrad.tracing.tape import aval_of, bind, takes_literals
-from fxgrad.tracing.trace import inner_mode, trace
+from fxgrad.tracing.tape import aval_of, bind
+from fxgrad.tracing.trace import inner_mode, takes_literals, trace
 from fxgrad.transforms.batch import Batched, batched_program, put_axis
 from fxgrad.transforms.forward import forward
 from fxgrad.transforms.transpose import transposed

@@ -187,7 +187,7 @@ def _not_negative(body: Program, num_consts: int) -> Program:
 
 def _slot_avals(state: Sequence[Aval], size: int) -> list[Aval]:
     """The types of the table: `size` places for each value of the state, and one for what is not kept."""
-    return [Aval((size + 1, *aval.shape), aval.dtype) for aval in state]
+    return [aval.strong().update(shape=(size + 1, *aval.shape)) for aval in state]
 
 
 def _positions_aval(size: int) -> Aval:

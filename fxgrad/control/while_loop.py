@@ -85,7 +85,7 @@ def _while_abstract(*avals: Aval, condition: Program, body: Program, **counts: i
     check_arguments("while", condition.in_avals, [*asked, *carry])
     check_arguments("while", body.in_avals, [*given, *carry])
     check_arguments("while", body.in_avals[len(given):], body.out_avals)
-    if condition.out_avals != [Aval((), dtypes.bool_)]:
+    if [aval.invariant() for aval in condition.out_avals] != [Aval((), dtypes.bool_)]:
         raise ProgramError(f"while: the condition returns {condition.out_avals}, where one bool scalar is needed")
     return body.out_avals
 

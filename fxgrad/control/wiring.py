@@ -13,6 +13,7 @@ from fxgrad.derivation.derive import Derived, derive
 from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import convert, instantiate
+from fxgrad.ops.varying import pvary
 from fxgrad.tracing.apply import apply_equations
 from fxgrad.tracing.tape import innermost_for
 from fxgrad.tracing.tracer import Tracer
@@ -54,15 +55,20 @@ def with_outputs(program: Program, kept: Sequence[bool]) -> Program:
 
 
 def with_output_types(program: Program, avals: Sequence[Aval]) -> Program:
-    """`program` with its outputs converted to the dtypes and weakness of `avals`, which have the same shapes."""
+    """`program` with outputs of the types `avals`, which have the same shapes and vary no less."""
     if program.out_avals == list(avals):
         return program
 
     def build(*values: Any) -> tuple[list[Any], None]:
         outputs = apply_equations(program, values)
-        return [convert(output, aval.dtype, aval.weak) for output, aval in zip(outputs, avals, strict=True)], None
+        return [of_type(output, aval) for output, aval in zip(outputs, avals, strict=True)], None
 
     return derive(program, ("output types", tuple(avals)), build, program.in_avals).program
+
+
+def of_type(value: Any, aval: Aval) -> Any:
+    """`value` converted to the dtype and weakness of `aval`, and varying over the mesh axes that it varies over."""
+    return pvary(convert(value, aval.dtype, aval.weak), sorted(aval.vma))
 
 
 def used_inputs(program: Program) -> Marks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -17,37 +18,49 @@ from fxgrad.errors import DTypeError, ShapeError, at_user_line
 Shape = tuple[int, ...]
 
 
+INVARIANT: frozenset[str] = frozenset()
+"""The mesh axes that a value varies over which is the same on all devices, or is not computed by several."""
+
+
 class Aval:
     """The type of an array: `shape`, `dtype`, and whether the dtype is weak (that of a Python scalar).
 
+    Within a program that each device of a mesh runs on its own pieces, `vma` has the names of the mesh axes along which
+    the devices may have different values ("varying manual axes", as jax calls them); elsewhere it is empty.
+
     >>> Aval((2, 3), np.dtype("float32"))
     f32[2,3]
+    >>> Aval((2, 3), np.dtype("float32")).varying({"data"})
+    f32[2,3]{data}
     """
 
     # A plain class with a stored hash: avals are dictionary keys on the path of every recorded operation.
-    __slots__ = ("_hash", "dtype", "shape", "weak")
+    __slots__ = ("_hash", "dtype", "shape", "vma", "weak")
 
     shape: Shape
     dtype: DType
     weak: bool
+    vma: frozenset[str]
 
-    def __init__(self, shape: Shape, dtype: DType, weak: bool = False) -> None:
-        self.shape, self.dtype, self.weak = shape, dtype, weak
+    def __init__(self, shape: Shape, dtype: DType, weak: bool = False, vma: frozenset[str] = INVARIANT) -> None:
+        self.shape, self.dtype, self.weak, self.vma = shape, dtype, weak, vma
         self._hash = hash((shape, dtype, weak))
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Aval) and self.shape == other.shape
-                                 and self.dtype == other.dtype and self.weak == other.weak)
+        return self is other or (isinstance(other, Aval) and self.shape == other.shape and self.dtype == other.dtype
+                                 and self.weak == other.weak and self.vma == other.vma)
 
     def __hash__(self) -> int:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Aval, (self.shape, self.dtype, self.weak)  # a hash is of one process
+        return Aval, (self.shape, self.dtype, self.weak, self.vma)  # a hash is of one process
 
     def __repr__(self) -> str:
         size = ",".join(map(str, self.shape))
-        return f"{dtypes.short_name(self.dtype)}{'*' if self.weak else ''}[{size}]"
+        names = [name if name.isidentifier() else json.dumps(name, ensure_ascii=False) for name in sorted(self.vma)]
+        varying = f"{{{','.join(names)}}}" if names else ""
+        return f"{dtypes.short_name(self.dtype)}{'*' if self.weak else ''}[{size}]{varying}"
 
     @property
     def ndim(self) -> int:
@@ -69,12 +82,23 @@ class Aval:
 
     def strong(self) -> Aval:
         """The same without weakness."""
-        return Aval(self.shape, self.dtype) if self.weak else self
+        return Aval(self.shape, self.dtype, vma=self.vma) if self.weak else self
 
     def update(self, shape: Shape | None = None, dtype: DType | None = None) -> Aval:
         """The same with another shape or dtype (a new dtype is not weak)."""
         return Aval(self.shape if shape is None else shape, self.dtype if dtype is None else dtype,
-                    self.weak and dtype is None)
+                    self.weak and dtype is None, self.vma)
+
+    def varying(self, names: Iterable[str]) -> Aval:
+        """The same, varying over the mesh axes `names` too."""
+        vma = self.vma.union(names)
+        return self if vma == self.vma else Aval(self.shape, self.dtype, self.weak, vma)
+
+    def invariant(self, names: Iterable[str] | None = None) -> Aval:
+        """The same, varying over none of the mesh axes `names` (None: over none at all)."""
+        if not self.vma:
+            return self
+        return Aval(self.shape, self.dtype, self.weak, INVARIANT if names is None else self.vma.difference(names))
 
 
 class Folded(NamedTuple):
@@ -102,7 +126,7 @@ class Literal:
 
     def __init__(self, value: Any, aval: Aval) -> None:
         self.value = np.asarray(value).astype(aval.dtype).reshape(-1)[0]
-        self.aval = aval
+        self.aval = aval = aval.invariant() if aval.vma else aval
         self._key = (self.value.tobytes(), aval)
         self._hash = hash(self._key)
 

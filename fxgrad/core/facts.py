@@ -83,7 +83,10 @@ def axes_of(primitive: Primitive, params: dict[str, Any]) -> frozenset[str]:
     if primitive.collective:
         name = params["axis_name"]
         return frozenset(name if isinstance(name, tuple) else (name,))
-    return NO_AXES if primitive.regions is None else NO_AXES.union(*map(axes_used, subprograms(primitive, params)))
+    if primitive.regions is None:
+        return NO_AXES
+    # What maps its programs over axes says over which, and speaks over none of them to others.
+    return NO_AXES.union(*map(axes_used, subprograms(primitive, params))).difference(params.get("axis_names", ()))
 
 
 def bonds(primitive: Primitive, params: dict[str, Any]) -> tuple[bool, frozenset[str]]:

@@ -19,8 +19,8 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from fxgrad.core.avals import Aval
-from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.core.avals import INVARIANT, Aval
+from fxgrad.errors import FxgradError, UnsupportedError, at_user_line
 from fxgrad.shared_state import found, is_pickled_by_value, place_of
 
 
@@ -123,14 +123,16 @@ class Primitive:
     """An operation and its seven rules; see the table at the top of this file.
 
     `name` is unique and is what programs print. An absent rule is `NOT_LINEAR`, `NO_TANGENT` or
-    `TODO(reason)`; `None` is refused with `TypeError`. Six facts that are no rules: an operation that is `effectful`
+    `TODO(reason)`; `None` is refused with `TypeError`. Seven facts that are no rules: an operation that is `effectful`
     does something beside computing its outputs, so it runs exactly as often and in the order that the user wrote; one
     that is `collective` has the parameter `axis_name`, the name of a mapped axis over which it speaks with the other
     entries, or a tuple of names; one that `consults` asks the user's code what it computes whenever it runs, so that
     no result of it is kept; one that is `commutative` has two inputs that may be exchanged without any change of the
     result; one that is `exactly_rounded` acts on each element alone and rounds alike for one and for many, on every
-    executor; one that holds programs in its parameters says by `regions(operands, **params)` which, a tuple of
-    `Region`s (`fxgrad/core/regions.py`), where the operands may be left out.
+    executor; one that `says_what_varies` gives the mesh axes that its outputs vary over in its abstract rule, where
+    those of others are the axes that their inputs vary over; one that holds programs in its parameters says by
+    `regions(operands, **params)` which, a tuple of `Region`s (`fxgrad/core/regions.py`), where the operands may be left
+    out.
     Users define their own with this constructor:
 
     >>> import numpy as np
@@ -163,6 +165,7 @@ class Primitive:
     consults: bool = False
     commutative: bool = False
     exactly_rounded: bool = False
+    says_what_varies: bool = False
     regions: Rule | None = None
 
     def __post_init__(self) -> None:
@@ -247,6 +250,25 @@ def register(primitive: Primitive) -> Primitive:
     registry[primitive.name] = primitive
     library.add(primitive)
     return primitive
+
+
+def output_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
+    """The types of the outputs of an operation on inputs of the types `avals`."""
+    outputs: list[Aval] = list(primitive.abstract(*avals, **params))
+    vma = INVARIANT.union(*(aval.vma for aval in avals))
+    if vma and primitive.regions is None and not primitive.says_what_varies:
+        return [aval.varying(vma) for aval in outputs]
+    return outputs
+
+
+def infer(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
+    """As `output_types`; errors of the abstract rule gain the user's line."""
+    try:
+        return output_types(primitive, avals, params)
+    except FxgradError as error:
+        if "\n  at " in str(error):
+            raise
+        raise type(error)(at_user_line(str(error))) from None
 
 
 def total_bytes(inputs: Sequence[Aval], outputs: Sequence[Aval]) -> int:

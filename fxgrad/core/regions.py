@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from fxgrad.core.program import Program
 
-How = Literal["same", "entry", "carry", "inside"]
+How = Literal["same", "entry", "carry", "piece", "inside"]
 
 
 class Link(NamedTuple):
@@ -18,6 +18,7 @@ class Link(NamedTuple):
     | `same` | the operand at `place`, at every run | the equation's output at `place` |
     | `entry` | one entry along axis 0 of the operand at `place` | one entry of the equation's output at `place` |
     | `carry` | the operand at `place`, then what the run before made | that for the next run, at last the output |
+    | `piece` | what one device has of the operand at `place` | what it has of the equation's output at `place` |
     | `inside` | made by the operation itself; `place` is -1 | used by the operation itself |
 
     The outputs marked `carry` are, in order, those that the inputs marked `carry` take up.
@@ -47,12 +48,12 @@ class Links(NamedTuple):
 class Region(NamedTuple):
     """A program that an operation holds.
 
-    `role` says what it is for: "inline" and "call" (a function in one line), "recomputed" (a call made again),
-    "branch" (one of several runs), "body", "condition", "step" and "back" (of loops), and what solvers hold:
-    "solve", "matvec" and others, which derivatives run. `at` is where it stands in the parameters: a name, and the
-    place in it if that is a tuple. `takes` and `makes` say how its `inputs` and `outputs` are linked to those of
-    the operation. `times` is how often it runs whenever the operation does; None where the values decide. With
-    `reverse`, entries are taken and made from the last one on.
+    `role` says what it is for: "inline" and "call" (a function in one line), "recomputed" (a call made again), "branch"
+    (one of several runs), "mapped" (what each device of a mesh runs), "body", "condition", "step" and "back" (of
+    loops), and what solvers hold: "solve", "matvec" and others, which derivatives run. `at` is where it stands in the
+    parameters: a name, and the place in it if that is a tuple. `takes` and `makes` say how its `inputs` and `outputs`
+    are linked to those of the operation. `times` is how often it runs whenever the operation does; None where the
+    values decide. With `reverse`, entries are taken and made from the last one on.
 
     >>> import numpy as np, fxgrad
     >>> program = fxgrad.make_program(lambda x: fxgrad.lax.scan(lambda c, x: (c + x, c), 0.0, x))(np.ones(3))

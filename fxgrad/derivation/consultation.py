@@ -20,7 +20,7 @@ from fxgrad.core.symbolic import Zero
 from fxgrad.core.walk import walk
 from fxgrad.errors import LeakedTracerError
 from fxgrad.tracing.tape import aval_of, axes_in_scope, bind, bind_equation, current
-from fxgrad.tracing.trace import Beginning
+from fxgrad.tracing.trace import Beginning, mesh_in_scope
 from fxgrad.tracing.tracer import Tracer
 
 batched_axis: ContextVar[str | None] = ContextVar("batched_axis", default=None)
@@ -33,13 +33,13 @@ Consulted = Callable[..., "tuple[Sequence[Any], Any]"]
 class Consultation:
     """One run of user code: what it recorded, and what it takes to see whether it still records that."""
 
-    __slots__ = ("_axis", "_beginning", "_function", "_in_avals", "_name", "_origin", "_scope", "captured", "extra",
-                 "program")
+    __slots__ = ("_axis", "_beginning", "_function", "_in_avals", "_mesh", "_name", "_origin", "_scope", "captured",
+                 "extra", "program")
 
     def __init__(self, function: Consulted, inputs: Sequence[Any], origin: Any, name: str) -> None:
         self._function, self._in_avals = function, [*map(aval_of, inputs)]
         self._origin, self._name = origin, name
-        self._scope, self._axis = dict(axes_in_scope()), batched_axis.get()
+        self._scope, self._mesh, self._axis = dict(axes_in_scope()), mesh_in_scope(), batched_axis.get()
         self._beginning = Beginning()
         self.program, self.captured, self.extra = self._record()
 
@@ -54,7 +54,7 @@ class Consultation:
 
         tokens = current.set(None), batched_axis.set(self._axis), equation_source.set(None)
         try:
-            tape = self._beginning.tape(self._in_avals, self._name, self._origin, self._scope)
+            tape = self._beginning.tape(self._in_avals, self._name, self._origin, self._scope, self._mesh)
             program = tape.finish(tape.run(flat))
         finally:
             for variable, token in zip((current, batched_axis, equation_source), tokens, strict=True):

@@ -14,7 +14,7 @@ from fxgrad.core.sources import sources
 from fxgrad.core.told import param_key
 from fxgrad.derivation.ordering import line_by_line
 from fxgrad.derivation.simplifying import SimplifyingTape
-from fxgrad.tracing.interning import Node, Step
+from fxgrad.tracing.interning import Root, Step
 from fxgrad.tracing.provenance import enter_origins, is_shown
 from fxgrad.tracing.tape import current
 
@@ -116,7 +116,7 @@ def _handles_keys(equation: Equation) -> bool:
 
 
 def _simplified(program: Program, as_written: bool) -> Program:
-    tape = SimplifyingTape(Node(None, program.inputs), staging=True, interned=False, literals=True)
+    tape = SimplifyingTape(Root(program.inputs), staging=True, interned=False, literals=True)
     tape.shown = as_written
     changed: dict[Atom, Atom] = {}
     token = current.set(tape)

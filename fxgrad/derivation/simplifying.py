@@ -120,6 +120,8 @@ class SimplifyingTape(Tape):
             self._seen[key] = outputs
         return outputs
 
+    put = outputs_of
+
     def instantiate(self, template: Template, operands: Sequence[Atom]) -> list[Any]:
         """Records the operations of `template`, each simplified by what is known of the operands; gives its outputs."""
         source = current_source()

@@ -13,14 +13,14 @@ import numpy as np
 
 from fxgrad import config
 from fxgrad.core.facts import Slot
-from fxgrad.core.primitive import Primitive
+from fxgrad.core.primitive import Primitive, infer
 from fxgrad.core.program import Equation, Program
 from fxgrad.core.walk import value_of, walk
 from fxgrad.derivation.simplify import live_equations
 from fxgrad.errors import FxgradError
 from fxgrad.executors.silence import silenced
 from fxgrad.executors.straightline import concrete, generate
-from fxgrad.tracing.tape import aval_of, infer
+from fxgrad.tracing.tape import aval_of
 
 Runner = Callable[..., list[Any]]
 

@@ -15,14 +15,14 @@ from fxgrad import dtypes
 from fxgrad.caches import Cache
 from fxgrad.core.avals import Literal, keys_to_jax
 from fxgrad.core.facts import consults, needs_x64
-from fxgrad.core.primitive import Primitive
+from fxgrad.core.primitive import Primitive, infer
 from fxgrad.core.program import Equation, Program, Var, subprograms
 from fxgrad.core.told import param_key, told
 from fxgrad.core.walk import value_of, walk
 from fxgrad.derivation.consultation import Consultation, consulting, still_hold
 from fxgrad.executors import explicit
 from fxgrad.shared_state import SharedList
-from fxgrad.tracing.tape import aval_of, infer
+from fxgrad.tracing.tape import aval_of
 
 _NOT_JAX = frozenset({np.ndarray, bool, int, float, complex, np.float32, np.float64, Literal})
 

@@ -16,7 +16,7 @@ from fxgrad.core.program import Program
 from fxgrad.derivation.effects import after_forcing, repeated_effect
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
 from fxgrad.tracing.tape import Tape
-from fxgrad.tracing.trace import SELECTIVE, Mode, new_tape
+from fxgrad.tracing.trace import SELECTIVE, Mode, new_tape, varying_here
 from fxgrad.tracing.tracer import Tracer
 from fxgrad.tree import TreeDef
 
@@ -166,7 +166,7 @@ def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, fu
     `function` is the user's own, `what` the public name of the transformation, both for messages; `options` are those
     of `core.tape.new_tape`.
     """
-    tape = new_tape(in_avals, mode=mode, values=values, name=function, input_names=names,
+    tape = new_tape(varying_here(in_avals), mode=mode, values=values, name=function, input_names=names,
                     origin=origin_of(function), **options)
     return finish_trace(tape, *record_flat(tape, call, what, function))
 

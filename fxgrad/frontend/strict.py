@@ -10,12 +10,12 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
-from fxgrad.core.primitive import Primitive
+from fxgrad.core.primitive import Primitive, infer
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import as_array, shape_of, sizes_of
 from fxgrad.ops.space import convert
-from fxgrad.tracing.tape import aval_of, bind, infer
+from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.tracing.tracer import Tracer
 
 

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.primitive import Primitive
+from fxgrad.core.primitive import Primitive, infer
 from fxgrad.core.program import Atom, Equation, Source, Var
 from fxgrad.errors import ArgumentError, FxgradError, UnsupportedError, at_user_line
-from fxgrad.tracing.tape import infer
 
 Elements = np.ndarray[Any, Any]
 """An array of atoms, in the place of an array of numbers: one for each element."""

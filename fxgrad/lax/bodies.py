@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import dtypes, tree
-from fxgrad.control.wiring import rewired, with_output_types
+from fxgrad.control.wiring import of_type, rewired, with_output_types
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import Traced, check_leaf, just, parameter_names, trace_flat
-from fxgrad.ops.space import convert
+from fxgrad.ops.varying import pvary
 from fxgrad.tracing.provenance import note_around
-from fxgrad.tracing.tape import Tape, aval_of, current, takes_literals
-from fxgrad.tracing.trace import inner_mode
+from fxgrad.tracing.tape import Tape, aval_of, current
+from fxgrad.tracing.trace import inner_mode, takes_literals
 from fxgrad.tree import TreeDef
 
 
@@ -39,6 +39,14 @@ def flatten(what: str, container: Any, root: str) -> Flat:
     names = tree.leaf_names(container, root)
     avals = [check_leaf(leaf, what, just(name)) for leaf, name in zip(leaves, names, strict=True)]
     return Flat(leaves, avals, structure, names)
+
+
+def varying_along(flat: Flat, aval: Aval) -> Flat:
+    """`flat`, whose leaves vary over the mesh axes that values of type `aval` vary over as well."""
+    if all(aval.vma <= own.vma for own in flat.avals):
+        return flat
+    leaves = [pvary(leaf, sorted(aval.vma)) for leaf in flat.leaves]
+    return flat._replace(leaves=leaves, avals=[*map(aval_of, leaves)])
 
 
 def check_function(what: str, function: Any, name: str) -> None:
@@ -122,16 +130,17 @@ def trace_step(what: str, function: Callable[..., Any], init: Flat, entries: Seq
         if before.shape != after.shape or not fits:
             _refuse_type(what, function, name, before, after)
     program = with_output_types(traced.program, [*avals, *traced.program.out_avals[count:]])
-    begin = [leaf if given == aval else convert(leaf, aval.dtype, aval.weak)
+    begin = [leaf if given == aval else of_type(leaf, aval)
              for leaf, given, aval in zip(init.leaves, init.avals, avals, strict=True)]
     return Step(program, traced.captured, begin, traced.out_tree)
 
 
 def _joined_type(before: Aval, after: Aval) -> Aval:
     """The type to begin with: that of the carry, or if it is weak, what the step returns in its place."""
+    vma = before.vma | after.vma
     if not before.weak or before == after or before.shape != after.shape:
-        return before
-    return Aval(before.shape, _promoted(before, after), after.weak)
+        return before.varying(vma)
+    return Aval(before.shape, _promoted(before, after), after.weak, vma)
 
 
 def _promoted(one: Aval, other: Aval) -> dtypes.DType:
@@ -214,9 +223,9 @@ def _branch_type(what: str, path: str, names: Sequence[str], number: int, one: A
             f"{what}: {path} is {one} from {names[0]} and {other} from {names[number]}; the shapes must be equal. "
             "Return arrays of the same shape from every branch"))
     if one.dtype == other.dtype:
-        return Aval(one.shape, one.dtype, one.weak and other.weak)
+        return Aval(one.shape, one.dtype, one.weak and other.weak, one.vma | other.vma)
     if one.weak or other.weak:
-        return Aval(one.shape, _promoted(one, other), one.weak and other.weak)
+        return Aval(one.shape, _promoted(one, other), one.weak and other.weak, one.vma | other.vma)
     raise DTypeError(at_user_line(
         f"{what}: {path} is {one} from {names[0]} and {other} from {names[number]}; the dtypes must be equal. "
         f"Convert one of them, for example with .astype({one.dtype.name!r})"))

@@ -19,6 +19,7 @@ from fxgrad.frontend.strict import array_of, axis_of, refuse
 from fxgrad.numpy.arithmetic import add, divide, multiply
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import convert, reshape
+from fxgrad.ops.varying import psum_invariant, pvary, take_equal
 from fxgrad.parallel import collective
 from fxgrad.parallel.collective import (
     all_gather_p,
@@ -33,7 +34,9 @@ from fxgrad.parallel.collective import (
 )
 from fxgrad.parallel.index_groups import group_size
 from fxgrad.tracing.tape import aval_of, axes_in_scope, bind, innermost_for
+from fxgrad.tracing.trace import mesh_in_scope
 from fxgrad.tracing.tracer import Tracer
+from fxgrad.tracing.varying import MeshAxes
 
 AxisName = str | tuple[str, ...]
 
@@ -85,6 +88,28 @@ def _only_axis(what: str, axis_name: Any) -> tuple[str, int]:
 
 def _over(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], **params: Any) -> Any:
     """The collective over all these axes at once, on at most one value."""
+    mesh = mesh_in_scope()
+    if mesh is not None and not axes.keys().isdisjoint(mesh.checked | mesh.unchecked):
+        return _over_mesh(primitive, values, axes, mesh, params)
+    return _spoken(primitive, values, axes, params)
+
+
+def _over_mesh(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], mesh: MeshAxes,
+               params: dict[str, Any]) -> Any:
+    """The collective on values that vary over its mesh axes; where these are checked, it is known what is equal."""
+    names = [name for name in axes if name in mesh.checked | mesh.unchecked]
+    checked = [name for name in names if name in mesh.checked]
+    values = [pvary(value, names) for value in values]
+    if primitive is collective.psum_p:
+        result = _spoken(primitive, values, {name: size for name, size in axes.items() if name not in checked}, params)
+        return psum_invariant(result, checked) if checked else result
+    result = _spoken(primitive, values, axes, params)
+    if primitive in (pmax_p, pmin_p):
+        return take_equal(result, checked) if checked else result
+    return pvary(result, names)
+
+
+def _spoken(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], params: dict[str, Any]) -> Any:
     if not axes:
         return values[0]
     over = axis_params([*axes], [*axes.values()])
@@ -95,6 +120,30 @@ def _over(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], **p
 
 def _each(what: str, function: Callable[[Any], Any], x: Any) -> Any:
     return tree.map(lambda leaf: function(array_of(what, leaf)), x)
+
+
+def pcast(x: Any, axis_name: AxisName, *, to: str) -> Any:
+    """`x`, whose type says from here on that it may differ along the mesh axes `axis_name` (`to="varying"`).
+
+    Within `shard_map`, where operations do it by themselves: a loop that begins with zeros may be told so, and a
+    gradient in the result is one in the value of each device alone. Raises `ArgumentError` for another `to`, and for
+    an axis that is not in scope.
+
+    >>> import numpy as np, fxgrad
+    >>> from jax.sharding import AbstractMesh, PartitionSpec as P
+    >>> def local_slope(w, x):
+    ...     return fxgrad.grad(lambda w: (w * x).sum())(pcast(w, "data", to="varying")).reshape(1)
+    >>> fxgrad.shard_map(local_slope, mesh=AbstractMesh((2,), ("data",)), in_specs=(P(), P("data")),
+    ...                  out_specs=P("data"))(2.0, np.arange(4.0))
+    array([1., 5.])
+    """
+    axes = _axes("pcast", axis_name)
+    if to != "varying":
+        raise ArgumentError(at_user_line(
+            f"pcast: to={to!r}, where 'varying' is needed. What varies is made equal by psum, pmax and their like"))
+    mesh = mesh_in_scope()
+    names = [] if mesh is None else [name for name in axes if name in mesh.checked]
+    return _each("pcast", lambda leaf: pvary(leaf, names), x)
 
 
 def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:

@@ -13,8 +13,17 @@ from fxgrad.control.scan import scan as bind_scan
 from fxgrad.control.while_loop import bind_while
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
-from fxgrad.frontend.flat import LEAF, check_leaf, just, parameter_names
-from fxgrad.lax.bodies import Flat, check_function, flatten, leaf_paths, trace_body, trace_step
+from fxgrad.frontend.flat import LEAF, Traced, check_leaf, just, parameter_names
+from fxgrad.lax.bodies import (
+    Flat,
+    Step,
+    check_function,
+    flatten,
+    leaf_paths,
+    trace_body,
+    trace_step,
+    varying_along,
+)
 from fxgrad.ops.arithmetic import sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import lt
@@ -55,9 +64,10 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
     check_function("while_loop", cond_fun, "cond_fun")
     check_function("while_loop", body_fun, "body_fun")
     init = flatten("while_loop", init_val, "carry")
-    step = trace_step("while_loop", body_fun, init, [], init.names,
-                      lambda carry, _: body_fun(init.rebuild(carry)), lambda structure: structure, [init.structure])
-    avals = [aval_of(leaf) for leaf in step.init]
+
+    def traced_step() -> Step:
+        return trace_step("while_loop", body_fun, init, [], init.names, lambda carry, _: body_fun(init.rebuild(carry)),
+                          lambda structure: structure, [init.structure])
 
     def asks(*tracers: Any) -> Any:
         answer = cond_fun(init.rebuild(tracers))
@@ -73,7 +83,16 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
             f"while_loop: {function_name(cond_fun)} must return one bool, got {shown}. Reduce it, for example with "
             "fnp.all or fnp.any"))
 
-    test = trace_body("while_loop", cond_fun, asks, avals, init.names, [init.structure])
+    def traced_test() -> Traced:
+        avals = [aval_of(leaf) for leaf in step.init]
+        return trace_body("while_loop", cond_fun, asks, avals, init.names, [init.structure])
+
+    step = traced_step()
+    test = traced_test()
+    while not all(test.program.out_avals[0].vma <= aval_of(leaf).vma for leaf in step.init):
+        init = varying_along(init, test.program.out_avals[0])  # for so does the number of steps
+        step = traced_step()
+        test = traced_test()
     outputs = bind_while(test.program, test.captured, step.program, step.captured, step.init)
     note_results(outputs, lambda: leaf_paths(init.structure, ""))
     return init.rebuild(outputs)
@@ -112,6 +131,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
     def call(carry: list[Any], _: list[Any]) -> Any:
         return add(carry[0], Literal(1, counter)), body_fun(carry[0], init.rebuild(carry[1:]))
 
+    inner = varying_along(inner, aval_of(upper))
     step = trace_step("fori_loop", body_fun, inner, [], inner.names, call, lambda structure: structure.children()[1],
                       [LEAF, init.structure])
     if type(lower) is Tracer or type(upper) is Tracer:

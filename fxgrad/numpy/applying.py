@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import tree
-from fxgrad.core.avals import Aval
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.flat import trace_flat
 from fxgrad.frontend.operands import WEAK_SCALARS, as_array, as_dtype, axis_of, common_shape, constant, shape_of
@@ -36,7 +35,7 @@ def _mapped(what: str, function: Function, user: Function, size: int, axes: Sequ
             rest = iter(tracers)
             return function(*(arg if axis is None else next(rest) for arg, axis in zip(args, axes, strict=True)))
 
-        traced = trace_flat(one, [Aval(aval.shape[1:], aval.dtype, aval.weak) for aval in entries], what, user)
+        traced = trace_flat(one, [aval.update(shape=aval.shape[1:]) for aval in entries], what, user)
         derived = batched_program(traced.program, size, (*[None] * traced.program.captured, *[0] * len(given)))
         outputs = apply_program(derived.program, [*derived.captured, *traced.captured, *given])
         return tree.unflatten(traced.out_tree, outputs)

@@ -44,6 +44,7 @@ from fxgrad.ops import (
     topk,
     triangular,
     trigonometric,
+    varying,
     windows,
     xla_kernels,
 )
@@ -52,4 +53,4 @@ __all__ = ["arithmetic", "barrier", "choose", "comparison", "convolution", "crea
            "dynamic", "eigen", "exponential", "factorizations", "fft", "gamma", "indexing", "integrals",
            "joining", "matrices", "matrix_functions", "ordering", "parts", "pointwise", "pool", "products",
            "pseudoinverse", "ragged", "random", "reduced_forms", "reductions", "samplers", "shaping",
-           "space", "special", "topk", "triangular", "trigonometric", "windows", "xla_kernels"]
+           "space", "special", "topk", "triangular", "trigonometric", "varying", "windows", "xla_kernels"]

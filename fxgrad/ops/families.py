@@ -83,11 +83,12 @@ def rank_of(value: Any) -> int:
 
 
 def linear_unary(name: str, *, abstract: Rule, numpy: Callable[..., Any], xla: Callable[..., Any],
-                 transpose: Callable[..., Any], batch: Rule, flops: int = 0, collective: bool = False,
-                 ) -> Primitive:
+                 transpose: Callable[..., Any], batch: Rule, flops: int = 0, cost: Rule | None = None,
+                 **facts: Any) -> Primitive:
     """An operation linear in its one input, such as a change of layout: its jvp is itself.
 
-    `transpose(cotangent, aval, **params)` returns the cotangent of the input of type `aval`.
+    `transpose(cotangent, aval, **params)` returns the cotangent of the input of type `aval`; `facts` are those of the
+    record. Without `cost` it does `flops` operations for each element, and reads and writes everything once.
     """
     def jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[list[Any], list[Any]]:
         out = bind(primitive, *primals, **params)
@@ -99,14 +100,14 @@ def linear_unary(name: str, *, abstract: Rule, numpy: Callable[..., Any], xla: C
     def transpose_rule(cotangents: list[Any], inputs: list[Any], **params: Any) -> list[Any]:
         return [transpose(cotangents[0], inputs[0].aval, **params)]
 
-    def cost(aval: Aval, **params: Any) -> Cost:
+    def usual_cost(aval: Aval, **params: Any) -> Cost:
         outputs = abstract(aval, **params)
         return Cost(flops * aval.size, total_bytes([aval], outputs))
 
     primitive = register(Primitive(
         name=name, abstract=abstract, numpy=ArrayKernel(numpy),
         xla=lambda lax, x, **params: [xla(lax, x, **params)],
-        jvp=jvp, transpose=transpose_rule, batch=batch, cost=cost, collective=collective))
+        jvp=jvp, transpose=transpose_rule, batch=batch, cost=cost or usual_cost, **facts))
     return primitive
 
 

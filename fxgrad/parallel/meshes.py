@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
 
 from fxgrad.caches import cached
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 
 Spec = tuple[tuple[str, ...], ...]
 """For each axis of an array the mesh axes that it is cut along, the first of them in the largest pieces."""
@@ -101,3 +101,28 @@ def partition_of(spec: Spec) -> Any:
 def names_in(spec: Spec) -> tuple[str, ...]:
     """All mesh axes in a spec, in order."""
     return tuple(name for names in spec for name in names)
+
+
+def over_mesh(function: Callable[..., tuple[Any, ...]], shape: MeshShape, in_specs: Sequence[Spec],
+              out_specs: Sequence[Spec], axis_names: Sequence[str]) -> Callable[..., tuple[Any, ...]]:
+    """jax's `shard_map` of a function of jax's arrays; what varies is known to us and not checked again.
+
+    Raises `UnsupportedError` for a mesh without devices, unless jax is told of one of the same axes
+    (`jax.set_mesh`).
+    """
+    def mapped(*values: Any) -> tuple[Any, ...]:
+        context = jax.sharding.get_abstract_mesh()
+        inside = any(kind is AxisType.Manual for kind in context.axis_types)  # of another one, whose mesh it has
+        known = (tuple(context.axis_names), tuple(context.axis_sizes)) == (shape.names, shape.sizes)
+        if shape.devices is None and not known:
+            raise UnsupportedError(at_user_line(
+                f"shard_map: the mesh {shape} has no devices, and the program was to run on them. Make the mesh with "
+                "fxgrad.make_mesh, or pass arrays of NumPy and leave out jit, which needs none"))
+        call = jax.shard_map(function, mesh=None if inside or shape.devices is None else jax_mesh(shape),
+                             in_specs=tuple(map(partition_of, in_specs)), out_specs=tuple(map(partition_of, out_specs)),
+                             axis_names=frozenset(axis_names), check_vma=False)
+        if inside or context.empty or shape.devices is None:
+            return call(*values)
+        with jax.sharding.use_abstract_mesh(jax_mesh(shape).abstract_mesh):  # whose axes are of the type Auto
+            return call(*values)
+    return mapped

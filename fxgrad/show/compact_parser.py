@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from fxgrad.control.call import named_call_p
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.primitive import Primitive
+from fxgrad.core.primitive import Primitive, output_types
 from fxgrad.core.program import Atom, Equation, Program, Signature, Var
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
 from fxgrad.show import indices, operators  # noqa: F401  (they fill the table)
@@ -307,7 +307,7 @@ class Maker:
     def emit(self, primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any], at: int) -> list[Var]:
         """Makes an equation; returns its results."""
         try:
-            avals = list(primitive.abstract(*(atom.aval for atom in atoms), **params))
+            avals = output_types(primitive, [atom.aval for atom in atoms], params)
         except (FxgradError, *WRONG_PARAMS) as error:
             self.fail(at, f"{primitive.name} refuses its inputs: {error}", ProgramError)
         outputs = [Var(aval) for aval in avals]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import keyword
 import re
 import string
@@ -17,7 +18,9 @@ from fxgrad.tracing.provenance import CALLED
 
 STRING = r'"(?:[^"\\\n]|\\.)*"'
 PATH = rf"[^\W\d]\w*(?:\.[^\W\d]\w*|\[(?:-?\d+|{STRING}|'(?:[^'\\\n]|\\.)*')\])*"
-TYPE = r"(?:bool|bf16|[iuf]\d+|c\d+|key<fry>)\*?\[[\d,\s]*\]"
+_AXIS = rf"(?:[^\W\d]\w*|{STRING})"
+TYPE = (r"(?:bool|bf16|[iuf]\d+|c\d+|key<fry>)\*?\[[\d,\s]*\]"
+        rf"(?:\{{{_AXIS}(?:,{_AXIS})*\}})?")  # with the mesh axes that the value varies over
 RESERVED = frozenset(["program", "captured", "return", "where",
                       "True", "False", "None", "nan", "inf", "complex"])
 """Words of the text form that no variable can be called without quotes."""
@@ -25,6 +28,16 @@ RESERVED = frozenset(["program", "captured", "return", "where",
 _plain = re.compile(PATH)
 _identifier = re.compile(r"[^\W\d]\w*")
 _type = re.compile(TYPE)
+_axis = re.compile(_AXIS)
+
+
+def axis_names(text: str) -> list[str]:
+    """The names of mesh axes that stand behind a type, between the braces.
+
+    >>> axis_names('data,"my axis"')
+    ['data', 'my axis']
+    """
+    return [json.loads(name) if name.startswith('"') else name for name in _axis.findall(text)]
 
 
 def is_identifier(text: str) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.control.call import named_call_p
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.primitive import Primitive
+from fxgrad.core.primitive import Primitive, output_types
 from fxgrad.core.program import Atom, Equation, Program, Signature, Var
 from fxgrad.errors import FxgradError, ProgramError
 from fxgrad.show.names import NAMES
@@ -226,8 +226,8 @@ class Builder:
             for place, equation in zip(syntax.equations, program.equations, strict=True):
                 name = equation.primitive.name
                 try:
-                    expected = list(equation.primitive.abstract(*(atom.aval for atom in equation.inputs),
-                                                                **equation.params))
+                    expected = output_types(
+                        equation.primitive, [atom.aval for atom in equation.inputs], equation.params)
                 except (FxgradError, *WRONG_PARAMS) as error:
                     self._text.fail(place.word, f"{name} refuses its inputs: {error}", ProgramError)
                 actual = [var.aval for var in equation.outputs]

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.show.names import RESERVED, unquoted_name
+from fxgrad.show.names import RESERVED, axis_names, unquoted_name
 from fxgrad.show.numbers import NanBits, Number, WrongNumberError, convert
 from fxgrad.show.syntax import (
     Binding,
@@ -158,7 +158,8 @@ class Reader:
         if known is None:
             if token.kind != "type":
                 self._fail("a type such as f32[3,4]")
-            name, _, sizes = token.text.rstrip("]").partition("[")
+            array, _, axes = token.text.rstrip("}").partition("{")
+            name, _, sizes = array.rstrip("]").partition("[")
             try:
                 dtype = dtypes.from_short_name(name.rstrip("*"))
             except KeyError:
@@ -167,7 +168,8 @@ class Reader:
             extents = sizes.split(",") if sizes.strip() else []
             if not all(extent.strip().isdigit() for extent in extents):
                 self._fail("a type such as f32[3,4], with sizes between commas")
-            known = self._types[token.text] = Aval(tuple(map(int, extents)), dtype, name.endswith("*"))
+            known = self._types[token.text] = Aval(
+                tuple(map(int, extents)), dtype, name.endswith("*"), frozenset(axis_names(axes)))
         self._index += 1
         return known
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
 from fxgrad.core.avals import Literal
+from fxgrad.core.primitive import infer
 from fxgrad.core.program import PRIMAL, Atom, Equation, Origin, Program, Source, Var, join_scopes
 from fxgrad.core.regions import Link, Region, replaced
 from fxgrad.core.walk import walk
@@ -16,7 +17,6 @@ from fxgrad.ops.joining import stack_p, unstack_p
 from fxgrad.ops.space import broadcast_to_p
 from fxgrad.show.names import NAMES, called_name, own_names
 from fxgrad.show.sources import Sources
-from fxgrad.tracing.tape import infer
 
 Choice = bool | str | Sequence[str] | Callable[[Equation], bool]
 """All, none, those whose name or scope matches a pattern, such as `"encoder/*"`, or those that a function says."""

@@ -44,15 +44,28 @@ class Node(Step):
         self.programs: dict[Any, Program] = {}
 
 
+class Root(Node):
+    """Where a recording begins: its `outputs` are the inputs of the function.
+
+    `varies` says whether any of them varies over the devices of a mesh.
+    """
+
+    __slots__ = ("varies",)
+
+    def __init__(self, inputs: list[Var]) -> None:
+        super().__init__(None, inputs)
+        self.varies = any(var.aval.vma for var in inputs)
+
+
 Call = tuple[list[Step], Sequence[Any], Any]
 
-_roots: dict[Any, tuple[Node, Any]] = {}  # with the origin, so that its id stays its own
+_roots: dict[Any, tuple[Root, Any]] = {}  # with the origin, so that its id stays its own
 _recorded = 0
 epoch = 0
 """How often the table was emptied: a root that was found before is of an earlier table."""
 
 
-def root(origin: Any, in_avals: tuple[Aval, ...], scope: Mapping[str, int], settings: Any) -> Node:
+def root(origin: Any, in_avals: tuple[Aval, ...], scope: Mapping[str, int], settings: Any) -> Root:
     """The node at which recording starts, for functions of one origin (a code object) and these input types.
 
     `settings` are those of the tape, on which the steps of library functions depend. The mapped axes in `scope` tell
@@ -64,13 +77,13 @@ def root(origin: Any, in_avals: tuple[Aval, ...], scope: Mapping[str, int], sett
     entry = _roots.get(key)
     if entry is None:
         _count()
-        entry = _roots.setdefault(key, (Node(None, [Var(aval) for aval in in_avals]), origin))
+        entry = _roots.setdefault(key, (Root([Var(aval) for aval in in_avals]), origin))
     return entry[0]
 
 
-def fresh_root(in_avals: tuple[Aval, ...]) -> Node:
+def fresh_root(in_avals: tuple[Aval, ...]) -> Root:
     """A root of its own: the program recorded from it is shared with no other and is not remembered."""
-    return Node(None, [Var(aval) for aval in in_avals])
+    return Root([Var(aval) for aval in in_avals])
 
 
 def extend(node: Node, key: Any, equation: Equation | None, outputs: list[Var]) -> Node:

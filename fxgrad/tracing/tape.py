@@ -18,7 +18,7 @@ from fxgrad.core import installed
 from fxgrad.core.arrays import Array
 from fxgrad.core.avals import Aval, Literal, array_aval, is_frozen, is_unchanged
 from fxgrad.core.facts import bonds
-from fxgrad.core.primitive import Primitive
+from fxgrad.core.primitive import Primitive, infer
 from fxgrad.core.program import Atom, Equation, Origin, Program, Source, Var
 from fxgrad.core.sources import NOWHERE, equation_source, source_again, user_source
 from fxgrad.core.told import param_key
@@ -26,6 +26,7 @@ from fxgrad.tracing import interning
 from fxgrad.tracing.provenance import enter_origins, note_called, note_partial
 from fxgrad.tracing.tracer import Tracer, leaked
 from fxgrad.tracing.tracer import aval_of as aval_of  # noqa: PLC0414  (found here by all who bind)
+from fxgrad.tracing.varying import MeshAxes, varying_alike
 
 current: ContextVar[Tape | None] = ContextVar("current_tape", default=None)
 """The innermost tape of this thread or task."""
@@ -101,12 +102,6 @@ def axes_in_scope() -> Mapping[str, int]:
     return NO_AXES if tape is None else tape.scope
 
 
-def takes_literals() -> bool:
-    """Whether numbers in the user's code become literals of the program under way, and not captured inputs."""
-    tape = current.get()
-    return tape is not None and tape.literals
-
-
 LONGEST = 20_000
 """Steps of one recording that the table remembers: a longer one would push everything else out of it."""
 NO_AXES: Mapping[str, int] = {}
@@ -131,15 +126,18 @@ class Tape:
     owns_inputs = False  # whether nobody but the function has its inputs, so that it may write over them
     axes: Mapping[str, int] = NO_AXES
     scope: Mapping[str, int] = NO_AXES
+    mesh: MeshAxes | None = None  # those that the function is mapped over, or one around it
+    varies = False  # whether values may vary over the devices of a mesh
     parameters: InputNames | None = None  # the names of the inputs in the function, if messages call them otherwise
+    node: interning.Node
     _environment: dict[Var, Any] | None = None
     roots: dict[Any, Any] | None = None  # of what is recorded within a program that is shown
     origins: dict[Var, list[Origin]] | None = None  # noted by `fxgrad/tracing/provenance.py`
     _done = _captured_done = 0
 
-    def __init__(self, root: interning.Node, staging: bool, values: Sequence[Any] | None = None,
+    def __init__(self, root: interning.Root, staging: bool, values: Sequence[Any] | None = None,
                  function: Any = "function", input_names: InputNames | None = None, interned: bool = True,
-                 literals: bool = False, axes: Mapping[str, int] = NO_AXES) -> None:
+                 literals: bool = False, axes: Mapping[str, int] = NO_AXES, mesh: MeshAxes | None = None) -> None:
         parent = self.parent = current.get()
         if not interned:
             self.interned = False
@@ -149,7 +147,10 @@ class Tape:
             self.axes = self.scope = axes
         if parent is not None:
             self.scope = {**parent.scope, **axes} if axes else parent.scope
-        self.root = self.node = root
+            mesh = mesh or parent.mesh
+        if root.varies or mesh is not None:
+            self.varies, self.mesh = True, mesh
+        self.root, self.node = root, root
         self.staging, self.values = staging, values
         self.function, self.input_names = function, input_names
         self.nodes: list[interning.Step] = []
@@ -196,6 +197,8 @@ class Tape:
     def append(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None,
                avals: Sequence[Aval] | None = None) -> list[Var]:
         """As `record`, of variables of this tape and literals; `avals` are the types of the outputs, if known."""
+        if self.varies:
+            atoms = varying_alike(self.put, primitive, atoms, params, source)
         if self.interned:
             key: Any = (primitive, *atoms, *param_key(primitive, params)) if params else (primitive, *atoms)
             if source is not None and source.scope:
@@ -211,6 +214,8 @@ class Tape:
         equation = self._equation(primitive, atoms, params, source, avals)
         self.nodes.append(interning.Step(equation, equation.outputs))
         return equation.outputs
+
+    put = append  # the way of equations that are recorded between others
 
     def _equation(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None,
                   avals: Sequence[Aval] | None) -> Equation:
@@ -306,6 +311,8 @@ class Tape:
         return var
 
     def _capture(self, value: Any, aval: Aval) -> Var:
+        if aval.vma:
+            self.varies = True
         self.captured.append(value)
         if not self.interned:
             return self._capture_var(aval)
@@ -408,13 +415,3 @@ class Tape:
 def read(environment: dict[Var, Any], atom: Atom) -> Any:
     """The value of an atom: that of the variable, or the literal itself."""
     return atom if type(atom) is Literal else environment[atom]  # type: ignore[index]
-
-
-def infer(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
-    """The types of the outputs; errors of the abstract rule gain the user's line."""
-    try:
-        return list(primitive.abstract(*avals, **params))
-    except errors.FxgradError as error:
-        if "\n  at " in str(error):
-            raise
-        raise type(error)(errors.at_user_line(str(error))) from None

@@ -11,6 +11,7 @@ from fxgrad.core.program import Program
 from fxgrad.tracing import interning
 from fxgrad.tracing.provenance import shown_around
 from fxgrad.tracing.tape import NO_AXES, InputNames, Tape, current, innermost_for
+from fxgrad.tracing.varying import MeshAxes
 
 
 class Mode(NamedTuple):
@@ -68,20 +69,25 @@ def record(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **o
 
 def new_tape(in_avals: Sequence[Aval], *, mode: Mode, values: Sequence[Any] | None = None, name: Any = "function",
              input_names: InputNames | None = None, origin: Any = None, tape_class: type[Tape] = Tape,
-             axes: Mapping[str, int] = NO_AXES, parameters: InputNames | None = None) -> Tape:
+             axes: Mapping[str, int] = NO_AXES, parameters: InputNames | None = None,
+             mesh: MeshAxes | None = None) -> Tape:
     """A tape of this mode, for a function of inputs of these types.
 
     `name` is what messages call the function, or the user's function that has that name; `input_names` are those of
     its inputs in messages, `parameters` those in the program, if they differ. `origin` tells functions
     apart whose programs would otherwise be shared (a code object). `axes` are the mapped axes that the function may
-    speak over, sizes by name.
+    speak over, sizes by name; `mesh` says which of them are axes of a mesh.
     """
     avals = tuple(in_avals)
     staging, interned, literals, shown = mode
+    outer = current.get()
+    around_mesh = None if outer is None else outer.mesh
     if interned:
-        outer = current.get()
         scope = NO_AXES if outer is None else outer.scope
-        settings = (staging, literals, outer is None or innermost_for(()) is None, config.default_float())
+        settings: tuple[Any, ...] = (
+            staging, literals, outer is None or innermost_for(()) is None, config.default_float())
+        if mesh is not None or around_mesh is not None:
+            settings += (mesh or around_mesh,)
         around = shown_around(outer)
         if around is None:
             root = interning.root(origin, avals, {**scope, **axes} if axes else scope, settings)
@@ -89,7 +95,7 @@ def new_tape(in_avals: Sequence[Aval], *, mode: Mode, values: Sequence[Any] | No
             root = _root_within(around, name, avals, (*settings, *scope.items(), *axes.items()))
     else:
         root = interning.fresh_root(avals)
-    tape = tape_class(root, staging, values, name, input_names, interned, literals, axes)
+    tape = tape_class(root, staging, values, name, input_names, interned, literals, axes, mesh)
     if shown:
         tape.shown = True
     elif not interned and shown_around(tape) is not None:
@@ -99,7 +105,7 @@ def new_tape(in_avals: Sequence[Aval], *, mode: Mode, values: Sequence[Any] | No
     return tape
 
 
-def _root_within(around: Tape, function: Any, avals: Sequence[Aval], settings: tuple[Any, ...]) -> interning.Node:
+def _root_within(around: Tape, function: Any, avals: Sequence[Aval], settings: tuple[Any, ...]) -> interning.Root:
     """Where recording `function` starts in a program that is shown: at the same node if it was recorded there before.
 
     Other programs and other closures have the names and the lines of other code.
@@ -132,15 +138,16 @@ class Beginning:
     def __init__(self) -> None:
         self._epoch = -1
         self._default: Any = None
-        self._root: interning.Node
+        self._root: interning.Root
 
-    def tape(self, in_avals: Sequence[Aval], name: str, origin: Any, axes: Mapping[str, int]) -> Tape:
+    def tape(self, in_avals: Sequence[Aval], name: str, origin: Any, axes: Mapping[str, int],
+             mesh: MeshAxes | None) -> Tape:
         """As `new_tape`, with the same arguments in every call; no tape is current."""
         if self._epoch != interning.epoch or self._default is not config.default_float():
-            tape = new_tape(in_avals, mode=SHARED, name=name, origin=origin, axes=axes)
+            tape = new_tape(in_avals, mode=SHARED, name=name, origin=origin, axes=axes, mesh=mesh)
             self._epoch, self._default, self._root = interning.epoch, config.default_float(), tape.root
             return tape
-        return Tape(self._root, True, None, name, None, True, False, axes)
+        return Tape(self._root, True, None, name, None, True, False, axes, mesh)
 
 
 class Beginnings:
@@ -153,7 +160,7 @@ class Beginnings:
 
     def __init__(self, function: Any) -> None:
         self._function = function
-        self._roots: dict[Any, tuple[interning.Node, int, Any]] = {}
+        self._roots: dict[Any, tuple[interning.Root, int, Any]] = {}
 
     def tape(self, key: Any, values: Sequence[Any], input_names: InputNames) -> Tape | None:
         """A tape for a call such as the one that was entered under `key`, if there was one."""
@@ -172,6 +179,24 @@ class Beginnings:
 
 
 _BEGINNINGS = 64
+
+
+def takes_literals() -> bool:
+    """Whether numbers in the user's code become literals of the program under way, and not captured inputs."""
+    tape = current.get()
+    return tape is not None and tape.literals
+
+
+def mesh_in_scope() -> MeshAxes | None:
+    """The mesh axes that the code that is being traced is mapped over, if it is."""
+    tape = current.get()
+    return None if tape is None else tape.mesh
+
+
+def varying_here(avals: Sequence[Aval]) -> Sequence[Aval]:
+    """The types of inputs of a function that is traced here: along mesh axes that are not checked, all may vary."""
+    mesh = mesh_in_scope()
+    return avals if mesh is None or not mesh.unchecked else [aval.varying(mesh.unchecked) for aval in avals]
 
 
 def is_tracing() -> bool:

@@ -83,10 +83,11 @@ class batching_over:  # noqa: N801  (used as `with batching_over(name):`)
 
 
 def batch_aval(aval: Aval, size: int, axis: int | None) -> Aval:
-    """The type of a batch of values of type `aval`."""
-    if axis is None:
-        return aval
-    return Aval((*aval.shape[:axis], size, *aval.shape[axis:]), aval.dtype, aval.weak)
+    """The type of a batch of values of type `aval`; what varied over the axis that is batched does so no more."""
+    name = batched_axis.get()
+    if name is not None and name in aval.vma:
+        aval = aval.invariant((name,))
+    return aval if axis is None else aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))
 
 
 def repeat(value: Any, size: int, axis: int) -> Any:

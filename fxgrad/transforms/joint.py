@@ -13,7 +13,7 @@ from typing import Any
 
 from fxgrad.caches import Cache, cached
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.primitive import NO_TANGENT
+from fxgrad.core.primitive import NO_TANGENT, infer
 from fxgrad.core.program import COTANGENT, PRIMAL, Atom, Equation, Origin, Program, Var
 from fxgrad.core.sources import sources
 from fxgrad.core.symbolic import Zero
@@ -24,7 +24,7 @@ from fxgrad.derivation.simplify import simplify, without_dead_code, without_repe
 from fxgrad.derivation.simplifying import SimplifyingTape, Template
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.space import instantiate
-from fxgrad.tracing.tape import current, infer
+from fxgrad.tracing.tape import current
 from fxgrad.tracing.trace import WRITTEN, trace
 from fxgrad.tracing.tracer import Tracer
 from fxgrad.transforms.linearize import TangentHalf, linearize_in_place, pull_back

@@ -84,13 +84,16 @@ def check_type(link: Any, inner: Any, outer: list[Any]) -> None:
         return
     aval = outer[link.place]
     shape = aval.shape[1:] if link.how == "entry" else aval.shape
+    if link.how == "piece":
+        assert all(whole % piece == 0 for whole, piece in zip(shape, inner.shape, strict=True) if piece), link
+        shape = inner.shape
     assert (inner.shape, inner.dtype) == (shape, aval.dtype), link
 
 
 def computed(equation: Equation, args: list[Any]) -> list[Any] | None:
     """The outputs of an operation by its links alone; None where the operation chooses or asks."""
     regions = [region for region in equation.regions if region.times != 0]
-    if any(region.role in ("branch", "condition", "step") for region in regions) or len(regions) != 1:
+    if any(region.role in ("branch", "condition", "step", "mapped") for region in regions) or len(regions) != 1:
         return None
     region = regions[0]
     times = region.times if region.times is not None else int(args[0])

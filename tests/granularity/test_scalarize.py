@@ -11,10 +11,10 @@ import pytest
 import fxgrad
 from fxgrad import errors, lax
 from fxgrad.core.analysis import Analysis
-from fxgrad.core.primitive import Primitive, registry
+from fxgrad.core.primitive import Primitive, infer, registry
 from fxgrad.core.program import Equation, Program, Var
 from fxgrad.granularity.rules import scalar_rules
-from fxgrad.tracing.tape import aval_of, infer
+from fxgrad.tracing.tape import aval_of
 from tests.samples import Sample, all_samples
 
 RNG = np.random.default_rng(0)
