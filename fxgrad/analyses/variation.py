@@ -21,16 +21,17 @@ NONE: Axes = frozenset()
 
 
 class Exchange(NamedTuple):
-    """What a collective does: whether all entries get an `equal` result, and for whom each of them waits.
+    """What a collective does: what entries get along its axes, and for whom each of them waits.
 
-    With "axes" that is for the entries along its own axes, with "mesh" for all devices, with "nobody" for none.
+    They get "equal" or "different" results, or what the "operand" is. They wait for the entries along its own "axes",
+    for all devices of the "mesh", or for "nobody".
     """
 
-    equal: bool
+    gives: Literal["equal", "different", "operand"]
     waits: Literal["axes", "mesh", "nobody"]
 
 
-exchanges: Analysis[Exchange] = Analysis("exchanges", missing="conservative", default=Exchange(False, "axes"))
+exchanges: Analysis[Exchange] = Analysis("exchanges", missing="conservative", default=Exchange("different", "axes"))
 """What collectives do, by primitive; other operations are not asked."""
 
 
@@ -74,9 +75,9 @@ class _Walk:
         for outer, decided in self._deciding:
             if decided & waits_over:
                 raise _refused(equation, outer, decided & waits_over, bool(decided & own))
-        if exchange.equal and not equation.params.get("axis_index_groups"):
+        if exchange.gives == "equal" and not equation.params.get("axis_index_groups"):
             return union - own
-        return union | own
+        return union if exchange.gives == "operand" else union | own
 
     def _into_regions(self, equation: Equation, varying: list[Axes]) -> list[Axes]:
         """Until what is carried and what decides vary over no more axes, all programs of the operation are walked."""

@@ -158,7 +158,7 @@ def _beside(axis: int, params: dict[str, Any]) -> dict[str, Any]:
 _POSITIONS = ("axis", "split_axis", "concat_axis")
 
 
-EQUAL = Exchange(equal=True, waits="axes")
+EQUAL = Exchange("equal", "axes")
 
 
 def _linear(name: str, *, shape: Callable[..., Sequence[int]], transpose: Callable[..., Any], meet: Meeting,
@@ -278,7 +278,7 @@ def _permute_back(cotangent: Any, aval: Aval, *, perm: Pairs, **over: Any) -> An
 ppermute_p = _linear("ppermute", shape=_permuted_shape, meet=_permute, transpose=_permute_back, alone=_permute_alone,
                      speak=lambda lax, x, name, *, perm: lax.ppermute(x, name, perm))
 """Each entry gets what the entry that `perm` pairs it with has, or zeros."""
-exchanges.enter(Exchange(equal=False, waits="mesh"), ppermute_p)
+exchanges.enter(Exchange("different", "mesh"), ppermute_p)
 speaks.enter("permute", ppermute_p)
 
 
@@ -404,5 +404,5 @@ axis_index_p = register(Primitive(
     jvp=NO_TANGENT,
     transpose=NOT_LINEAR, batch=_index_batch, cost=lambda **over: Cost(0, 4), collective=True))
 """The position of each entry along the mapped axis."""
-exchanges.enter(Exchange(equal=False, waits="nobody"), axis_index_p)
+exchanges.enter(Exchange("different", "nobody"), axis_index_p)
 speaks.enter("nothing", axis_index_p)
