@@ -20,14 +20,14 @@ Spec = tuple[tuple[str, ...], ...]
 class MeshShape(NamedTuple):
     """A mesh in a program: the names and sizes of its axes, and the ids of its devices, row by row.
 
-    `devices` is None for a mesh without devices (`jax.sharding.AbstractMesh`), on which programs run with NumPy;
-    `platform` is that of the devices ("cpu", "gpu", "tpu"). Whether axes are of jax's type Auto or Explicit makes no
+    `devices` has ranges of ids and single ones ("0-7", "0,2,4-7"); it is None for a mesh without devices
+    (`jax.sharding.AbstractMesh`), on which programs run with NumPy. `platform` is that of the devices ("cpu", "gpu", "tpu"). Whether axes are of jax's type Auto or Explicit makes no
     difference to what is computed, and is not kept.
     """
 
     names: tuple[str, ...]
     sizes: tuple[int, ...]
-    devices: tuple[int, ...] | None = None
+    devices: str | None = None
     platform: str | None = None
 
     def size(self, names: Sequence[str]) -> int:
@@ -47,12 +47,31 @@ def mesh_shape(what: str, mesh: Any) -> MeshShape:
     if isinstance(mesh, Mesh):
         devices = [*mesh.devices.flat]
         return MeshShape(tuple(mesh.axis_names), tuple(map(int, mesh.devices.shape)),
-                         tuple([device.id for device in devices]), devices[0].platform if devices else None)
+                         _ids_text([device.id for device in devices]), devices[0].platform if devices else None)
     if isinstance(mesh, AbstractMesh):
         return MeshShape(tuple(mesh.axis_names), tuple(map(int, mesh.axis_sizes)))
     raise ArgumentError(at_user_line(
         f"{what}: mesh is a {type(mesh).__name__} ({mesh!r}), where a mesh of devices is needed, such as "
         "fxgrad.make_mesh((8,), ('data',)), or jax.sharding.AbstractMesh((8,), ('data',)) to run with NumPy"))
+
+
+def _ids_text(ids: Sequence[int]) -> str:
+    runs: list[list[int]] = []
+    for each in ids:
+        if runs and each == runs[-1][-1] + 1:
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _ids(text: str) -> list[int]:
+    """The ids that a text as `_ids_text` makes it tells of."""
+    found: list[int] = []
+    for part in text.split(",") if text else []:
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
 
 
 def jax_mesh(shape: MeshShape) -> Any:
@@ -69,13 +88,14 @@ def jax_mesh(shape: MeshShape) -> Any:
 def _mesh_of_devices(shape: MeshShape) -> Any:
     assert shape.devices is not None
     known = {device.id: device for device in jax.devices(shape.platform)}
-    missing = [device for device in shape.devices if device not in known]
+    ids = _ids(shape.devices)
+    missing = [device for device in ids if device not in known]
     if missing:
         raise ArgumentError(at_user_line(
             f"a program for the mesh {shape} needs the {shape.platform} devices {', '.join(map(str, missing))}, and "
             f"there are {len(known)} here. Run it with as many devices as it was traced for (jax.config.update("
             "'jax_num_cpu_devices', n) gives n of the CPU), or with NumPy's arrays, which need none"))
-    devices = np.array([known[device] for device in shape.devices], dtype=object).reshape(shape.sizes)
+    devices = np.array([known[device] for device in ids], dtype=object).reshape(shape.sizes)
     return Mesh(devices, shape.names, axis_types=(AxisType.Auto,) * len(shape.names))
 
 

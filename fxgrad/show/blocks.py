@@ -16,14 +16,15 @@ from fxgrad.core.analysis import Analysis
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program
 from fxgrad.core.regions import Link, Region
+from fxgrad.parallel.shard_map import shard_map_p
 from fxgrad.show.equality import same_parameters
 from fxgrad.show.forms import Form
 
 Value = TypeVar("Value")
 
-ROLES = {"carry": "carry", "entry": "over", "same": "consts", "inside": "given"}
+ROLES = {"carry": "carry", "entry": "over", "same": "consts", "piece": "pieces", "inside": "given"}
 """What operands are called by how they come to the program; `captured` are those that it captured."""
-ROLE_NAMES = ("captured", "consts", "given", "state", "carry", "over", "rhs", "guess")
+ROLE_NAMES = ("captured", "consts", "given", "state", "carry", "over", "pieces", "rhs", "guess")
 INPUTS = (*ROLE_NAMES[:3], "", *ROLE_NAMES[3:])
 """The roles in the order of the inputs of a program."""
 OWN = ROLE_NAMES[:3]
@@ -72,7 +73,7 @@ Rebuild = Callable[[Block, Callable[[Any], Aval]], "tuple[list[Any], dict[str, A
 
 blocks: Analysis[Rebuild | None] = Analysis("blocks", missing="conservative", default=None)
 """How equations are made of blocks; operations without an entry are written as calls, their programs under `where`."""
-NAMES = {"scan": scan_p, "while": while_p, "for": for_p, "cond": cond_p, "sweep": sweep_p,
+NAMES = {"scan": scan_p, "while": while_p, "for": for_p, "cond": cond_p, "sweep": sweep_p, "shard_map": shard_map_p,
          "custom_linear_solve": linear_solve_p, "custom_root": root_p}
 """What blocks begin with."""
 LABELS = {"while": ("condition", "body"), "sweep": ("step", "back"),
@@ -103,6 +104,14 @@ def _scan(block: Block, aval: Callable[[Any], Aval]) -> tuple[list[Any], dict[st
     return [*consts, *carry, *over], {
         "program": part.program, **implied, "reverse": False, "unroll": 1, **block.params,
         "num_consts": len(consts), "num_carry": len(carry)}
+
+
+@blocks.register(shard_map_p)
+def _shard_map(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
+    part, = block.parts
+    implied = {"axis_names": block.params["mesh"].names} if "mesh" in block.params else {}
+    return [*block.shared.get("captured", "pieces")], {
+        "program": part.program, **implied, "check_vma": True, **block.params}
 
 
 @blocks.register(for_p)
@@ -182,9 +191,8 @@ def block_of(equation: Equation) -> Block | None:
         return None
     linked = {link.place for region in regions for link in region.inputs}
     lead = [place for place in range(len(equation.inputs)) if place not in linked]
-    programs = [value for value in equation.params.values() if isinstance(value, Program | tuple)]
-    block = Block(lead, shared, parts, {name: value for name, value in equation.params.items()
-                                        if not any(value is program for program in programs)})
+    holding = {region.at[0] for region in regions}
+    block = Block(lead, shared, parts, {name: value for name, value in equation.params.items() if name not in holding})
     for name in [*block.params]:  # those that follow from the others are left out
         fewer = block._replace(params={key: value for key, value in block.params.items() if key != name})
         if same_block(equation, fewer, rebuild):

@@ -141,7 +141,7 @@ class Beginning:
         self._root: interning.Root
 
     def tape(self, in_avals: Sequence[Aval], name: str, origin: Any, axes: Mapping[str, int],
-             mesh: MeshAxes | None) -> Tape:
+             mesh: MeshAxes | None = None) -> Tape:
         """As `new_tape`, with the same arguments in every call; no tape is current."""
         if self._epoch != interning.epoch or self._default is not config.default_float():
             tape = new_tape(in_avals, mode=SHARED, name=name, origin=origin, axes=axes, mesh=mesh)

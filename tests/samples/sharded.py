@@ -30,7 +30,7 @@ def unary(params: dict[str, Any]) -> list[Sample]:
 def mapped(shape: tuple[int, ...], dtype: str = "float64", *, check_vma: bool = True) -> Sample:
     """`body` on pieces along the first axis of both operands, on two devices."""
     spec = (("i",), *[()] * (len(shape) - 1)) if shape else ()
-    layout = Layout(MeshShape(("i",), (2,), (0, 1), "cpu"), (spec, spec), (spec, spec), ("i",), check_vma)
+    layout = Layout(MeshShape(("i",), (2,), "0-1", "cpu"), (spec, spec), (spec, spec), ("i",), check_vma)
     piece = layout.piece(Aval(shape, np.dtype(dtype)), spec)
     program = trace(lambda x, y: body(x, y), [piece, piece], mode=OWN)[0]
     return Sample(Draw(shape, dtype), Draw(shape, dtype), params={"program": program, **layout._asdict()},
