@@ -80,8 +80,9 @@ def shard_map(f: Callable[..., Any] | None = None, /, *, out_specs: Specs, in_sp
                                          zip(call.avals, call.specs, strict=True)],
                             "shard_map", fun, mode=inner_mode(takes_literals()), names=lambda: call.names,
                             axes=layout.axes, mesh=layout.mesh_axes)
-        outputs = bind_shard_map(traced.program, traced.captured, call.leaves,
-                                 layout._replace(out_specs=tuple(results.specs)))
+        layout = layout._replace(out_specs=tuple(results.specs))
+        layout.check(traced.program, traced.captured)
+        outputs = bind_shard_map(traced.program, traced.captured, call.leaves, layout)
         return tree.unflatten(traced.out_tree, plain(outputs))
     return sharded
 

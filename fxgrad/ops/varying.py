@@ -23,9 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.avals import Aval
+from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Cost, Primitive
 from fxgrad.derivation.consultation import batched_axis
+from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.ops.arithmetic import div, mul
 from fxgrad.ops.families import check_kind, linear_unary
@@ -84,6 +85,17 @@ def pvary(x: Any, names: Sequence[str]) -> Any:
     """`x` as a value that varies over the mesh axes `names` too; `x` itself if it does."""
     missing = tuple(sorted(set(names) - aval_of(x).vma))
     return bind(pvary_p, x, axis_name=missing)[0] if missing else x
+
+
+@rewrites.register(pvary_p, makers=[pvary_p])
+def _pvary_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """Numbers are the same everywhere; what is said in two steps is said in one."""
+    if type(inputs[0]) is Literal:
+        return [inputs[0]]
+    inner = known.inputs_if(inputs[0], pvary_p)
+    if inner is None:
+        return None
+    return [pvary(inner[0], (*known.params_of(inputs[0])["axis_name"], *params["axis_name"]))]
 
 
 # --- from varying to equal ---------------------------------------------------------------------------------------

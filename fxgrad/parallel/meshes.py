@@ -21,8 +21,8 @@ class MeshShape(NamedTuple):
     """A mesh in a program: the names and sizes of its axes, and the ids of its devices, row by row.
 
     `devices` has ranges of ids and single ones ("0-7", "0,2,4-7"); it is None for a mesh without devices
-    (`jax.sharding.AbstractMesh`), on which programs run with NumPy. `platform` is that of the devices ("cpu", "gpu", "tpu"). Whether axes are of jax's type Auto or Explicit makes no
-    difference to what is computed, and is not kept.
+    (`jax.sharding.AbstractMesh`), on which programs run with NumPy. `platform` is that of the devices ("cpu", "gpu",
+    "tpu"). Whether axes are of jax's type Auto or Explicit makes no difference to what is computed, and is not kept.
     """
 
     names: tuple[str, ...]

@@ -15,21 +15,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.analyses.cost import cost
+from fxgrad.analyses.traffic import speaks
+from fxgrad.analyses.variation import Exchange, check_collectives, exchanges
 from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import Marks, are_linear, are_moving, chosen, cotangents_of, others, present
 from fxgrad.control.narrowing import kept, narrowed, used_places, with_fewer_outputs
 from fxgrad.control.partition import keep_by_cost, partition
 from fxgrad.control.wiring import apart, dual_outputs, dual_program, with_output_types, with_outputs
-from fxgrad.core.avals import Aval
+from fxgrad.core.avals import INVARIANT, Aval, Literal
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Equation, Program
 from fxgrad.core.regions import Links, Region
 from fxgrad.derivation.derive import derive
 from fxgrad.derivation.rewrites import Definitions, rewrites
-from fxgrad.derivation.simplify import partial_use
+from fxgrad.derivation.simplify import partial_use, simplify
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import reshape
+from fxgrad.ops.varying import psum_invariant_p, pvary_p, take_equal_p
 from fxgrad.parallel.meshes import MeshShape, Spec, names_in, over_mesh
 from fxgrad.tracing import interning
 from fxgrad.tracing.apply import apply_equations
@@ -39,6 +42,12 @@ from fxgrad.transforms.batch import batched_program, batching_over
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearized
 from fxgrad.transforms.transpose import transposed
+
+speaks.enter("all-reduce", psum_invariant_p)
+speaks.enter("nothing", pvary_p, take_equal_p)
+exchanges.enter(Exchange("equal", "axes"), psum_invariant_p)
+exchanges.enter(Exchange("operand", "nobody"), pvary_p)
+exchanges.enter(Exchange("equal", "nobody"), take_equal_p)
 
 
 class Layout(NamedTuple):
@@ -75,6 +84,11 @@ class Layout(NamedTuple):
         """The type of the array that pieces make up."""
         sizes = [extent * self.mesh.size(names) for extent, names in zip(aval.shape, spec, strict=True)]
         return aval.update(shape=tuple(sizes)).invariant(self.axis_names)
+
+    def check(self, program: Program, captured: Sequence[Any]) -> None:
+        """Raises `UnsupportedError` for a collective of `program` that some devices would wait in forever."""
+        whole = [INVARIANT] * len(captured)
+        check_collectives(program, [*whole, *(frozenset(names_in(spec)) for spec in self.in_specs)], self.axis_names)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -297,14 +311,17 @@ shard_map_p: Primitive = register(Primitive(
 
 @rewrites.register(shard_map_p)
 def _rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """Operands that the program does not use are left out."""
+    """Operands that the program does not use are left out, and numbers stand in it."""
     program, layout = params["program"], _layout(params)
     used = used_places(program)
-    unused = tuple((place, None) for place in range(len(inputs)) if place not in used)
-    if not unused:
+    instead = tuple((place, operand if place in used else None) for place, operand in enumerate(inputs)
+                    if place not in used or (type(operand) is Literal and operand.aval == program.inputs[place].aval))
+    if not instead:
         return None
-    return bind_shard_map(narrowed(program, unused), [], kept(inputs, unused),
-                          layout._replace(in_specs=tuple(kept([*layout.in_specs], unused))))
+    with layout.entered():
+        fewer = simplify(narrowed(program, instead))
+    return bind_shard_map(fewer, [], kept(inputs, instead),
+                          layout._replace(in_specs=tuple(kept([*layout.in_specs], instead))))
 
 
 @partial_use.register(shard_map_p)
