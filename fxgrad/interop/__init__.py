@@ -14,10 +14,11 @@ from fxgrad.interop import (
            random,
            reductions,
            shaping,
+           sharded,
 )
 from fxgrad.interop.exporting import to_jax
 from fxgrad.interop.functions import from_jax
 from fxgrad.interop.importing import import_jaxpr
 
 __all__ = ["custom", "defined", "elementwise", "from_jax", "host", "import_jaxpr", "indexing", "mapped", "linalg",
-           "nested", "opaque", "products", "random", "reductions", "shaping", "to_jax"]
+           "nested", "opaque", "products", "random", "reductions", "shaping", "sharded", "to_jax"]

@@ -13,7 +13,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jax.extend.core import Literal as JaxLiteral
 
 from fxgrad import dtypes
-from fxgrad.core.avals import Aval, Literal, to_numpy
+from fxgrad.core.avals import INVARIANT, Aval, Literal, to_numpy
 from fxgrad.core.program import Program, Source, join_scopes
 from fxgrad.core.sources import NOWHERE, equation_source
 from fxgrad.derivation.simplify import without_dead_code
@@ -23,7 +23,7 @@ from fxgrad.executors.xla import is_jax, x64
 from fxgrad.ops.space import convert
 from fxgrad.tracing.apply import apply_program
 from fxgrad.tracing.tape import aval_of, axes_in_scope
-from fxgrad.tracing.trace import WRITTEN, trace
+from fxgrad.tracing.trace import WRITTEN, mesh_in_scope, trace, varying_here
 from fxgrad.tracing.tracer import Tracer
 
 Rule = Callable[..., Any]
@@ -130,7 +130,7 @@ class State:
         self._originals: dict[int, Any] = {}
 
     def program(self, jaxpr: Any, axes: Mapping[str, int]) -> tuple[Program, list[Any]]:
-        key = id(jaxpr), (*axes.items(),)
+        key = id(jaxpr), (*axes.items(),), mesh_in_scope()
         found = self._programs.get(key)
         if found is None:
             found = self._programs[key] = (jaxpr, *program_of(closed(jaxpr), axes))
@@ -168,7 +168,7 @@ def nested(jaxpr: Any, axes: Mapping[str, int] | None = None) -> tuple[Program, 
 
 def program_of(jaxpr: ClosedJaxpr, axes: Mapping[str, int]) -> tuple[Program, list[Any]]:
     """As `nested`, made anew, for all the axes in `axes`."""
-    avals = [aval_of_jax(var.aval) for var in jaxpr.jaxpr.invars]
+    avals = varying_here([aval_of_jax(var.aval) for var in jaxpr.jaxpr.invars])
     recorded, captured = trace(lambda *values: inlined(jaxpr, values), avals, mode=WRITTEN, name="a jaxpr",
                                tape_class=SimplifyingTape, axes=axes)
     return without_dead_code(recorded), captured
@@ -208,7 +208,15 @@ def aval_of_jax(aval: Any) -> Aval:
             f"an imported function has a value of type {aval}, which fxgrad has not; it supports "
             f"{', '.join(dtypes.SUPPORTED)} and keys of threefry2x32. Convert it inside the function, for example "
             "x.astype('float32')"))
-    return Aval(tuple(aval.shape), dtype, bool(getattr(aval, "weak_type", False)) and dtype != dtypes.bool_)
+    weak = bool(getattr(aval, "weak_type", False)) and dtype != dtypes.bool_
+    return Aval(tuple(aval.shape), dtype, weak, varying_in_jax(aval))
+
+
+def varying_in_jax(aval: Any) -> frozenset[str]:
+    """The mesh axes over which a value of a type of jax's varies, within `jax.shard_map`."""
+    kind = getattr(aval, "manual_axis_type", None)
+    names: frozenset[str] = getattr(aval, "vma", INVARIANT) if kind is None else kind.varying
+    return names
 
 
 def evaluated(jaxpr: Jaxpr, inputs: Sequence[Any]) -> list[Any]:

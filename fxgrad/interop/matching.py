@@ -27,8 +27,8 @@ def parameters(equation: Any, *names: str, ignored: Sequence[str] = ()) -> list[
 
 
 def _is_anywhere(value: Any) -> bool:
-    """Whether a parameter is a placement on no devices in particular, which jax's own batching leaves behind."""
-    return isinstance(value, jax.sharding.NamedSharding) and not value.mesh.axis_names
+    """Whether a parameter is a placement that names no mesh axis, which jax's own batching and transposing leave."""
+    return isinstance(value, jax.sharding.NamedSharding) and not any(value.spec)
 
 
 def same(primitive: Primitive, *names: str) -> None:

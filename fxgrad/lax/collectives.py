@@ -100,11 +100,11 @@ def _over_mesh(primitive: Primitive, values: Sequence[Any], axes: dict[str, int]
     names = [name for name in axes if name in mesh.checked | mesh.unchecked]
     checked = [name for name in names if name in mesh.checked]
     values = [pvary(value, names) for value in values]
-    if primitive is collective.psum_p:
+    if primitive is collective.psum_p and "axis_index_groups" not in params:
         result = _spoken(primitive, values, {name: size for name, size in axes.items() if name not in checked}, params)
         return psum_invariant(result, checked) if checked else result
     result = _spoken(primitive, values, axes, params)
-    if primitive in (pmax_p, pmin_p):
+    if primitive in (pmax_p, pmin_p) and "axis_index_groups" not in params:
         return take_equal(result, checked) if checked else result
     return pvary(result, names)
 

@@ -95,15 +95,6 @@ def test_what_jax_has_not() -> None:
         fxgrad.vmap(function)(X)
 
 
-@pytest.mark.slow
-def test_shard_map() -> None:
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("d",))
-    spec = jax.sharding.PartitionSpec("d")
-    sharded = jax.shard_map(lambda x: x * jax.lax.psum(x * x, "d"), mesh=mesh, in_specs=spec, out_specs=spec)
-    check(sharded, X)
-    assert primitives(sharded, X) == ["jax_call"]
-
-
 def test_effects_stay_as_often_as_written() -> None:
     from jax.experimental import io_callback
 

@@ -1,0 +1,61 @@
+"""jax's operations over meshes of devices: `shard_map` and what is in it become ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jax.extend.core import JaxprEqn
+
+from fxgrad.derivation.simplifying import SimplifyingTape
+from fxgrad.interop.importing import imports, inlined
+from fxgrad.lax import collectives
+from fxgrad.ops.varying import pvary, take_equal
+from fxgrad.parallel.meshes import Spec, mesh_shape, names_in, spec_of
+from fxgrad.parallel.shard_map import Layout, bind_shard_map
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.trace import WRITTEN, trace
+
+
+@imports("shard_map")
+def _shard_map(equation: JaxprEqn, *operands: Any) -> list[Any]:
+    """The body's types say what varies, as ours do; what jax has not proved to be equal is taken for it."""
+    params = equation.params
+    mesh, avals = mesh_shape("shard_map", params["mesh"]), [*map(aval_of, operands)]
+    names = tuple(name for name in mesh.names if name in params["newly_manual_axes"])
+    layout = Layout(mesh, _specs(params["in_specs"], equation.invars), _specs(params["out_specs"], equation.outvars),
+                    names, params["check_vma"])
+
+    def body(*pieces: Any) -> list[Any]:
+        given = pieces if layout.check_vma else [pvary(piece, names) for piece in pieces]
+        outputs = inlined(params["jaxpr"], given)
+        return [pvary(take_equal(output, [name for name in names if name not in names_in(spec)]), names_in(spec))
+                for output, spec in zip(outputs, layout.out_specs, strict=True)]
+
+    program, captured = trace(
+        body, [layout.piece(aval, spec) for aval, spec in zip(avals, layout.in_specs, strict=True)], mode=WRITTEN,
+        name="shard_map", tape_class=SimplifyingTape, axes=layout.axes, mesh=layout.mesh_axes)
+    return bind_shard_map(program, captured, operands, layout)
+
+
+def _specs(partitions: Sequence[Any], variables: Sequence[Any]) -> tuple[Spec, ...]:
+    return tuple(spec_of(partition, var.aval.ndim) for partition, var in zip(partitions, variables, strict=True))
+
+
+@imports("psum_invariant", "psum2")
+def _psum_invariant(equation: JaxprEqn, *operands: Any) -> list[Any]:
+    return [collectives.psum(operand, tuple(equation.params["axes"])) for operand in operands]
+
+
+@imports("pvary", "pcast")
+def _pvary(equation: JaxprEqn, *operands: Any) -> list[Any]:
+    return [collectives.pcast(operand, tuple(equation.params["axes"]), to="varying") for operand in operands]
+
+
+@imports("all_gather_invariant")
+def _all_gather_invariant(equation: JaxprEqn, operand: Any) -> Any:
+    params = equation.params
+    name = params["axis_name"]
+    gathered = collectives.all_gather(operand, tuple(name) if isinstance(name, tuple | list) else name,
+                                      axis=params["all_gather_dimension"], tiled=params["tiled"])
+    return take_equal(gathered, names_in((tuple(name),) if isinstance(name, tuple | list) else ((name,),)))
