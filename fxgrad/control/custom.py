@@ -340,5 +340,5 @@ def _tangent_batch(size: int, values: list[Any], axes: list[int | None], **param
 
 custom_vjp_tangent_p = register(Primitive(
     name="custom_vjp_tangent", abstract=_tangent_abstract, numpy=_tangent_numpy, xla=_tangent_xla, jvp=_tangent_jvp,
-    transpose=_tangent_transpose, batch=_tangent_batch, consults=True,
+    transpose=_tangent_transpose, batch=_tangent_batch, consults=True, says_what_varies=True,
     cost=lambda *avals, **params: cost(_tangent_program(avals, **params)[0])))

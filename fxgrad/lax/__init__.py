@@ -46,6 +46,7 @@ from fxgrad.lax.collectives import (
     axis_index,
     axis_size,
     pbroadcast,
+    pcast,
     pmax,
     pmean,
     pmin,
@@ -235,16 +236,15 @@ __all__ = [
     "erf_inv", "erfc", "exp", "exp2", "expand_dims", "expm1", "fft", "floor", "fori_loop", "full", "full_like",
     "gather", "ge", "gt", "igamma", "igamma_grad_a", "igammac", "imag", "index_in_dim", "index_take", "integer_pow",
     "iota", "is_finite", "le", "lgamma", "linalg", "log", "log1p", "logistic", "lt", "map", "max", "min", "mul",
-    "mulhi", "ne", "neg", "nextafter", "optimization_barrier", "pad", "padtype_to_pads", "pbroadcast", "pmax", "pmean",
-    "pmin", "polygamma", "population_count", "pow", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes",
-    "ragged_all_to_all", "ragged_dot", "random_gamma_grad", "real", "reciprocal", "reduce", "reduce_and", "reduce_max",
-    "reduce_min", "reduce_or", "reduce_precision", "reduce_prod", "reduce_sum", "reduce_window",
+    "mulhi", "ne", "neg", "nextafter", "optimization_barrier", "pad", "padtype_to_pads", "pbroadcast", "pcast", "pmax",
+    "pmean", "pmin", "polygamma", "population_count", "pow", "ppermute", "pshuffle", "psum", "psum_scatter",
+    "pswapaxes", "ragged_all_to_all", "ragged_dot", "random_gamma_grad", "real", "reciprocal", "reduce", "reduce_and",
+    "reduce_max", "reduce_min", "reduce_or", "reduce_precision", "reduce_prod", "reduce_sum", "reduce_window",
     "reduce_window_shape_tuple", "reduce_xor", "rem", "reshape", "rev", "round", "rsqrt", "scaled_dot", "scan",
     "scatter", "scatter_add", "scatter_apply", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub", "select",
     "select_n", "shape_as_value", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh",
     "slice", "slice_in_dim", "sort", "sort_key_val", "split", "sqrt", "square", "squeeze", "stack", "stage",
-    "stop_gradient", "sub", "switch", "tan", "tanh", "tile", "top_k", "transpose", "unstack", "while_loop", "zeta",
-]
+    "stop_gradient", "sub", "switch", "tan", "tanh", "tile", "top_k", "transpose", "unstack", "while_loop", "zeta"]
 
 
 def __dir__() -> list[str]:
@@ -265,7 +265,6 @@ ABSENT = {
     "composite": "it names a part of a program for compilers; programs of fxgrad show calls by name anyway",
     "create_token": _TOKENS,
     "dce_sink": "it keeps computations alive whose result nothing uses; programs have no such computations",
-    "pcast": _DEVICES,
     "platform_dependent": "programs are made without knowing the device; choose in Python, before jit",
     "precv": _DEVICES,
     "psend": _DEVICES,
