@@ -11,6 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from fxgrad import tree
 from fxgrad.api.arguments import transformation
+from fxgrad.api.keys import is_jax_tracer
 from fxgrad.core.avals import Aval, plain
 from fxgrad.errors import ArgumentError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import check_leaf, indexed_names, just, trace_flat
@@ -133,7 +134,8 @@ class _Call:
         self.avals = [check_leaf(leaf, "shard_map", just(name)) for leaf, name in
                       zip(self.leaves, self.names, strict=True)]
         if in_specs is None:
-            partitions = [_partition_of_array(leaf) for leaf in self.leaves]
+            partitions = [_partition_of_array(leaf, name, function_name(fun))
+                          for leaf, name in zip(self.leaves, self.names, strict=True)]
         else:
             in_specs = tuple(in_specs) if isinstance(in_specs, list) else in_specs
             if isinstance(in_specs, tuple) and not isinstance(in_specs, PartitionSpec) and len(in_specs) != len(args):
@@ -160,7 +162,12 @@ class _Call:
                 if not set(names).isdisjoint(names_in(spec))]
 
 
-def _partition_of_array(leaf: Any) -> Any:
+def _partition_of_array(leaf: Any, name: str, function: str) -> Any:
+    """How an array lies on the devices; raises `ArgumentError` for one that is traced, of which nobody knows it."""
+    if type(leaf) is Tracer or is_jax_tracer(leaf):
+        raise ArgumentError(at_user_line(
+            f"shard_map: in_specs was left out, and the argument {name} of {function} is traced here, so that it is "
+            "not known how it lies on the devices. Pass in_specs, a PartitionSpec for each argument"))
     sharding = getattr(leaf, "sharding", None) if isinstance(leaf, jax.Array) else None
     return sharding.spec if isinstance(sharding, NamedSharding) else partition_of(())
 

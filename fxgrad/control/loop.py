@@ -49,6 +49,7 @@ from fxgrad.control.wiring import (
     dual_outputs,
     primal_step,
     reached_by,
+    varying_too,
     with_outputs,
 )
 from fxgrad.core.avals import Aval, Literal
@@ -103,7 +104,7 @@ def _for_abstract(count: Aval, *avals: Aval, program: Program, num_consts: int) 
         raise DTypeError(f"for: the number of steps must be an integer scalar, got {count}")
     check_arguments("for", program.in_avals, avals)
     check_arguments("for", program.in_avals[num_consts:], program.out_avals)
-    return program.out_avals
+    return varying_too(program.out_avals, avals[num_consts:], count)
 
 
 def for_loop(count: Any, program: Program, consts: Sequence[Any], carry: Sequence[Any]) -> list[Any]:

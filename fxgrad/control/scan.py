@@ -44,6 +44,7 @@ from fxgrad.control.wiring import (
     made_once,
     reached_by,
     used_inputs,
+    varying_too,
     with_outputs,
 )
 from fxgrad.core.avals import Aval
@@ -117,7 +118,8 @@ def _abstract(*avals: Aval, program: Program, **params: Any) -> list[Aval]:
     consts, carry, xs = takes.split(avals)
     check_arguments("scan", program.in_avals, [*consts, *carry, *map(_entry, xs)])
     check_arguments("scan", takes.split(program.in_avals).carry, makes.split(program.out_avals).carry)
-    return _out_avals(program, loop)
+    outputs = _out_avals(program, loop)
+    return [*varying_too(outputs[:loop.num_carry], carry), *outputs[loop.num_carry:]]
 
 
 def _entry(aval: Aval) -> Aval:

@@ -34,7 +34,7 @@ from fxgrad.control.groups import (
 )
 from fxgrad.control.lanes import batched_marks, fronted, lane_axes
 from fxgrad.control.narrowing import kept, left_out, narrowed
-from fxgrad.control.wiring import apart, closed_marks, dual_grouped, dual_outputs, reached_by
+from fxgrad.control.wiring import apart, closed_marks, dual_grouped, dual_outputs, reached_by, varying_too
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Cost, Primitive, register, registry
 from fxgrad.core.program import Program
@@ -107,7 +107,7 @@ def _abstract(*avals: Aval, step: Program, back: Program, **counts: int) -> list
     check_arguments("sweep", step.out_avals, state)
     check_arguments("sweep", back.in_avals, [*back_consts, *state, *carry])
     check_arguments("sweep", back.out_avals, carry)
-    return back.out_avals
+    return varying_too(back.out_avals, carry, count)
 
 
 def _run_numpy(*values: Any, step: Program, back: Program, **counts: int) -> list[Any]:

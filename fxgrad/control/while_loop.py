@@ -47,7 +47,16 @@ from fxgrad.control.narrowing import (
     with_fewer_outputs,
     with_wanted,
 )
-from fxgrad.control.wiring import apart, closed_marks, dependent, dual_grouped, dual_outputs, primal_step, with_outputs
+from fxgrad.control.wiring import (
+    apart,
+    closed_marks,
+    dependent,
+    dual_grouped,
+    dual_outputs,
+    primal_step,
+    varying_too,
+    with_outputs,
+)
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Equation, Program
@@ -87,7 +96,7 @@ def _while_abstract(*avals: Aval, condition: Program, body: Program, **counts: i
     check_arguments("while", body.in_avals[len(given):], body.out_avals)
     if [aval.invariant() for aval in condition.out_avals] != [Aval((), dtypes.bool_)]:
         raise ProgramError(f"while: the condition returns {condition.out_avals}, where one bool scalar is needed")
-    return body.out_avals
+    return varying_too(body.out_avals, carry, condition.out_avals[0])
 
 
 def _while_numpy(*values: Any, condition: Program, body: Program, **counts: int) -> list[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad.control.groups import Groups, Marks, are_moving, divided, joined, present
-from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.avals import INVARIANT, Aval, Literal
 from fxgrad.core.program import Program, Var
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.derive import Derived, derive
@@ -69,6 +69,13 @@ def with_output_types(program: Program, avals: Sequence[Aval]) -> Program:
 def of_type(value: Any, aval: Aval) -> Any:
     """`value` converted to the dtype and weakness of `aval`, and varying over the mesh axes that it varies over."""
     return pvary(convert(value, aval.dtype, aval.weak), sorted(aval.vma))
+
+
+def varying_too(outputs: Sequence[Aval], begin: Sequence[Aval], decides: Aval | None = None) -> list[Aval]:
+    """What a loop carries at last: it varies over the mesh axes that what it begins with does, and what decides."""
+    more = INVARIANT if decides is None else decides.vma
+    return [aval.varying(own.vma | more) if own.vma or more else aval
+            for aval, own in zip(outputs, begin, strict=True)]
 
 
 def used_inputs(program: Program) -> Marks:
