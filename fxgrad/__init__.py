@@ -26,6 +26,7 @@ from fxgrad import (
     random,
     scipy,
     segment,
+    sharding,
     show,
     testing,
     tree,
@@ -47,6 +48,12 @@ from fxgrad.api.devices import (
     devices,
     local_device_count,
     local_devices,
+    make_array_from_callback,
+    make_array_from_process_local_data,
+    make_array_from_single_device_arrays,
+    make_mesh,
+    process_count,
+    process_index,
 )
 from fxgrad.api.forward import jvp, linearize
 from fxgrad.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev, value_and_jacobian
@@ -68,6 +75,7 @@ from fxgrad.derivation.simplify import simplify
 from fxgrad.interop import from_jax, import_jaxpr, to_jax
 from fxgrad.lax import associative_scan, cond, fori_loop, map, scan, switch, while_loop  # noqa: A004  (jax's name)
 from fxgrad.ops.space import instantiate
+from fxgrad.sharding import NamedSharding, P, set_mesh
 from fxgrad.show import parse, unfold
 from fxgrad.tracing.tape import bind
 
@@ -89,19 +97,21 @@ remat = checkpoint
 __version__ = "0.1.0"
 
 __all__ = [
-    "Array", "Cost", "Equation", "Interpreter", "Links", "NOT_LINEAR", "NO_TANGENT", "Param", "Primitive",
-    "Program", "Region", "ShapeDtypeStruct", "TODO", "Var", "associative_scan", "bind", "block_until_ready",
-    "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config",
-    "cost", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug",
-    "debug_infs", "debug_nans", "default_backend", "default_dtype", "device_count", "device_get", "device_put",
-    "devices", "disable_jit", "draw", "dtypes", "errors", "eval_shape", "executors", "explain_backward", "explore",
-    "flatten_util", "float0", "fold", "fori_loop", "from_jax", "grad", "gradients_on_nodes", "granularities",
-    "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd",
-    "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "local_device_count",
-    "local_devices", "make_jaxpr", "make_program", "map", "named_call", "named_scope", "nn", "numpy", "optim",
-    "parse", "path_costs", "paths", "print_saved_residuals", "pure_callback", "random", "remat", "rewrite", "roles",
-    "saved_residuals", "scalarize", "scan", "scipy", "segment", "set_default_dtype", "shard_map", "show", "simplify",
-    "stabilize", "stop_gradient", "summary", "switch", "testing", "to_jax", "traffic", "tree", "tree_util", "unfold",
+    "Array", "Cost", "Equation", "Interpreter", "Links", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param",
+    "Primitive", "Program", "Region", "ShapeDtypeStruct", "TODO", "Var", "associative_scan", "bind",
+    "block_until_ready", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert",
+    "cond", "config", "cost", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp",
+    "custom_vjp", "debug", "debug_infs", "debug_nans", "default_backend", "default_dtype", "device_count",
+    "device_get", "device_put", "devices", "disable_jit", "draw", "dtypes", "errors", "eval_shape", "executors",
+    "explain_backward", "explore", "flatten_util", "float0", "fold", "fori_loop", "from_jax", "grad",
+    "gradients_on_nodes", "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate",
+    "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize",
+    "lint", "local_device_count", "local_devices", "make_array_from_callback", "make_array_from_process_local_data",
+    "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "make_program", "map", "named_call",
+    "named_scope", "nn", "numpy", "optim", "parse", "path_costs", "paths", "print_saved_residuals", "process_count",
+    "process_index", "pure_callback", "random", "remat", "rewrite", "roles", "saved_residuals", "scalarize", "scan",
+    "scipy", "segment", "set_default_dtype", "set_mesh", "shard_map", "sharding", "show", "simplify", "stabilize",
+    "stop_gradient", "summary", "switch", "testing", "to_jax", "traffic", "tree", "tree_util", "unfold",
     "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
 
 

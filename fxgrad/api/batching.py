@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from fxgrad import tree
@@ -14,7 +13,7 @@ from fxgrad.api.arguments import check_chunk_size, transformation
 from fxgrad.core.arrays import handed
 from fxgrad.core.avals import Aval, plain
 from fxgrad.errors import ArgumentError, at_user_line, function_name
-from fxgrad.frontend.flat import check_leaf, indexed_names, just, parameter_names, trace_flat
+from fxgrad.frontend.flat import check_leaf, indexed_names, just, parameter_names, spread_over, trace_flat
 from fxgrad.ops.joining import concatenate
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.tracebacks import boundary
@@ -27,7 +26,8 @@ Axes = Any
 
 
 def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_name: str | None = None,
-         axis_size: int | None = None, chunk_size: int | None = None) -> Callable[..., Any]:
+         axis_size: int | None = None, chunk_size: int | None = None,
+         spmd_axis_name: str | Sequence[str] | None = None) -> Callable[..., Any]:
     """The function that applies `fun` to every entry along an axis of its arguments, all at once.
 
     `in_axes` says which axis of each argument is mapped, None for an argument that is the same for all: one int
@@ -37,7 +37,8 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
     have the new axis, in the same way; None for an output that does not depend on mapped arguments.
     `axis_name` is what the collectives of `fxgrad.lax`, such as `psum`, call the mapped axis: with them the entries
     speak with each other. `axis_size` is needed only where nothing is mapped. `chunk_size` bounds how many entries are
-    computed at once; an axis with a name is not cut into chunks.
+    computed at once; an axis with a name is not cut into chunks. Along the mesh axes `spmd_axis_name` the mapped axis
+    is cut wherever `fun` says how a value lies (`fxgrad.lax.with_sharding_constraint`).
 
     Raises `ArgumentError` for axes that do not fit, and where mapped sizes differ (which argument, which path).
 
@@ -55,6 +56,7 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
     _check_axes_argument("in_axes", in_axes, (tuple, dict))
     check_chunk_size("vmap", chunk_size)
     _check_axis_name(axis_name, chunk_size)
+    spmd = _mesh_axes(spmd_axis_name)
 
     @transformation("vmap", fun)
     @boundary
@@ -65,11 +67,22 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
                             axes={} if axis_name is None else {axis_name: call.size})
         outputs_axes = _output_axes(name, out_axes, traced.out_tree, traced.program.out_avals)
         step = chunk_size or max(call.size, 1)
-        with batching_over(axis_name):
+        with batching_over(axis_name, spmd):
             parts = [_run(name, traced, min(step, call.size - start), call.axes, outputs_axes, call.rows(start, step))
                      for start in range(0, max(call.size, 1), step)]
         return tree.unflatten(traced.out_tree, _joined(parts, outputs_axes))
     return batched
+
+
+def _mesh_axes(spmd_axis_name: Any) -> tuple[str, ...]:
+    if spmd_axis_name is None:
+        return ()
+    names = (spmd_axis_name,) if isinstance(spmd_axis_name, str) else spmd_axis_name
+    if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
+        raise ArgumentError(at_user_line(
+            f"vmap: spmd_axis_name is {spmd_axis_name!r}, where the name of a mesh axis is needed, or a tuple of "
+            "names"))
+    return tuple(names)
 
 
 class _MappedCall:
@@ -129,7 +142,7 @@ def _check_axes_argument(name: str, axes: Axes, containers: tuple[type, ...]) ->
         raise ArgumentError(at_user_line(
             f"vmap: {name} is a {type(axes).__name__} ({axes!r}), where an int, None, a tuple with an entry for each "
             "argument, or a dict by argument name is needed"))
-    for leaf in jax.tree_util.tree_leaves(axes, is_leaf=tree.is_none):
+    for leaf in tree.leaves(axes, is_leaf=tree.is_none):
         if leaf is not None and (not isinstance(leaf, int | np.integer) or isinstance(leaf, bool)):
             raise ArgumentError(at_user_line(
                 f"vmap: {name} holds {leaf!r}, where ints and None are needed, such as {name}=(0, None)"))
@@ -179,15 +192,12 @@ def _leaf_axes(axes: tuple[Any, Any], arguments: tuple[Any, Any], names: Sequenc
 
 
 def _broadcast_prefix(name: str, axis: Axes, value: Any, where: str) -> list[int | None]:
-    try:
-        spread = jax.tree_util.tree_map(
-            lambda one, part: [one] * len(jax.tree_util.tree_leaves(part)), axis, value, is_leaf=tree.is_none)
-    except (ValueError, TypeError):
+    leaves: list[int | None] | None = spread_over(axis, value)
+    if leaves is None:
         raise ArgumentError(at_user_line(
             f"vmap: {name} has {axis!r} for {re.split('[.[]', where)[0] or 'an argument'}, which is not a prefix "
-            f"of its container {jax.tree_util.tree_structure(value)}. Write one int or None for the whole argument, or "
-            "a container of the same structure")) from None
-    leaves: list[int | None] = jax.tree_util.tree_leaves(spread, is_leaf=tree.is_none)
+            f"of its container {tree.structure(value)}. Write one int or None for the whole argument, or "
+            "a container of the same structure"))
     return leaves
 
 

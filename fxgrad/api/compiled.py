@@ -15,16 +15,19 @@ from fxgrad import tree
 from fxgrad.api.arguments import transformation
 from fxgrad.api.conversions import chained, has_numpy_keys, results_for, with_jax_keys
 from fxgrad.api.executables import (
+    UNFORESEEN,
     Bound,
     Executables,
-    OutdatedPlan,
+    SpreadClosure,
     argument_avals,
     aval_from_jax,
     bind_captured,
     emit_call,
     has_wide_outputs,
+    lie_spread,
 )
 from fxgrad.api.inner_traces import InnerTraces
+from fxgrad.api.jit_shardings import JitShardings
 from fxgrad.api.jitted_calls import JittedCall
 from fxgrad.api.keys import Key, is_jax_tracer, key_of, key_of_leaves
 from fxgrad.api.plans import Plan, Plans, run
@@ -45,10 +48,10 @@ from fxgrad.tracing.tape import axes_in_scope, bind, current, innermost_for
 from fxgrad.tracing.trace import SHARED, WRITTEN, Mode
 
 
-def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[int] | None = None,
-        static_argnames: str | Iterable[str] | None = None, donate_argnums: int | Sequence[int] | None = None,
-        donate_argnames: str | Iterable[str] | None = None, inline: bool = False,
-        keep_unused: bool = False, compiler_options: dict[str, Any] | None = None) -> Any:
+def jit(fun: Callable[..., Any] | None = None, *, in_shardings: Any = None, out_shardings: Any = None,
+        static_argnums: int | Sequence[int] | None = None, static_argnames: str | Iterable[str] | None = None,
+        donate_argnums: int | Sequence[int] | None = None, donate_argnames: str | Iterable[str] | None = None,
+        inline: bool = False, keep_unused: bool = False, compiler_options: dict[str, Any] | None = None) -> Any:
     """`fun` compiled by XLA, once for every combination of shapes, dtypes and static arguments.
 
     Arguments are arrays, numbers, or containers of them; those named static are any hashable Python values, and `fun`
@@ -58,12 +61,17 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence
     its operators would narrow them. `lower(*args)` and `trace(*args)` are jax's. Inside other transformations the call
     is recorded and stays compiled.
 
+    `in_shardings` and `out_shardings` say how positional arguments and results lie on a mesh: one sharding of jax's for
+    all, or a container of them that is a prefix of the arguments, or of the output; None leaves it to what comes, or to
+    XLA. Results are `jax.Array`s then. Inside other transformations they are constraints on the values.
+
     Without `fun` it is a decorator, `@jit(static_argnums=0)`. `compiler_options` are XLA's, by name.
 
     A function made anew at every call, such as a lambda in a loop, is traced anew, and compiled anew only where it
     records other operations than the one before; what it closes over makes no difference.
 
-    Raises `ArgumentError` for unhashable static arguments, `ConcretizationError` where `fun` asks for values.
+    Raises `ArgumentError` for unhashable static arguments and for shardings that are none or do not fit containers,
+    `ShapeError` where they do not fit shapes, `ConcretizationError` where `fun` asks for values.
 
     >>> import numpy as np, fxgrad
     >>> fast = fxgrad.jit(lambda x: np.sum(x * 2.0))
@@ -71,11 +79,13 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence
     6.0
     """
     if fun is None:
-        return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames,
+        return functools.partial(jit, in_shardings=in_shardings, out_shardings=out_shardings,
+                                 static_argnums=static_argnums, static_argnames=static_argnames,
                                  donate_argnums=donate_argnums, donate_argnames=donate_argnames, inline=inline,
                                  keep_unused=keep_unused, compiler_options=compiler_options)
     state = _JittedFunction(fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline,
-                            keep_unused=keep_unused, compiler_options=compiler_options)
+                            keep_unused=keep_unused, compiler_options=compiler_options, in_shardings=in_shardings,
+                            out_shardings=out_shardings)
 
     # A function with attributes, since Python calls it faster than an object.
     @transformation("jit", fun)
@@ -88,7 +98,7 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence
                         if plan.scoped or plan.arguments is not None:
                             return run(plan, args, kwargs)
                         return plan.executable(*args, **kwargs) if kwargs else plan.executable(*args)
-            except (ValueError, TypeError, UnsupportedError, OutdatedPlan, ExplicitAxes) as error:
+            except (ValueError, TypeError, UnsupportedError, *UNFORESEEN) as error:
                 return state.refused(error, args, kwargs)
         return state.call(args, kwargs)
 
@@ -109,11 +119,13 @@ class _JittedFunction:
                  donate_argnames: Any, inline: bool, **options: Any) -> None:
         self._given = fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, options
         self._fun = fun
+        self._shardings = JitShardings(fun, options["in_shardings"], options["out_shardings"])
         self._static = StaticArguments(fun, static_argnums, static_argnames)
         self._options = {"static_argnums": static_argnums, "static_argnames": tuple(sorted(self._static.names)),
                          "donate_argnums": donate_argnums, "donate_argnames": donate_argnames, "inline": inline,
-                         **{name: option for name, option in options.items() if option}}
-        self._own_alone = donate_argnums is not None or donate_argnames is not None or any(options.values())
+                         **{name: option for name, option in options.items() if option is not None}}
+        self._own_alone = donate_argnums is not None or donate_argnames is not None or bool(
+            self._shardings or options["keep_unused"] or options["compiler_options"])
         self._no_plans = self.plans = Plans(None)
         self._executables: dict[DType, Executables] = {}
         self._inside = InnerTraces()
@@ -140,9 +152,14 @@ class _JittedFunction:
         with x64():
             try:
                 return Stage(getattr(executables.own, name)(*args, **kwargs))
-            except ExplicitAxes:
-                executables.prepare_for_meshes()
+            except ExplicitAxes as error:
+                executables.prepare_for(error)
                 return Stage(getattr(executables.own, name)(*args, **kwargs))
+            except SpreadClosure as error:
+                executables.prepare_for(error)
+                bound = self._bound(executables, JittedCall(self._static, args, kwargs), error.traced)
+                given, named = self._static.dynamic(args, kwargs)
+                return bound.stage(name, given, named)
 
     def clear_cache(self) -> None:
         """Forgets all compiled versions."""
@@ -183,7 +200,7 @@ class _JittedFunction:
         token = _handed_over.set(None if traced is None else (self, traced))
         try:
             return run(plan, args, kwargs)
-        except (ValueError, TypeError, UnsupportedError, OutdatedPlan, ExplicitAxes) as error:
+        except (ValueError, TypeError, UnsupportedError, *UNFORESEEN) as error:
             return self.refused(error, args, kwargs)
         finally:
             _handed_over.reset(token)
@@ -192,15 +209,12 @@ class _JittedFunction:
     def refused(self, error: Exception, args: Args, kwargs: Kwargs) -> Any:
         """Raises the error in which a call ended, in our words if it can.
 
-        Three errors say that the plan was wrong, and there is another: `OutdatedPlan`, `ExplicitAxes`, and jax's for
-        NumPy's random keys in containers, into which the key of a call does not look.
+        Those that are `UNFORESEEN` say that the plan was wrong, and there is another; and so does jax's for NumPy's
+        random keys in containers, into which the key of a call does not look.
         """
         executables = self._of_default()
-        if isinstance(error, OutdatedPlan | ExplicitAxes):
-            if isinstance(error, ExplicitAxes):
-                executables.prepare_for_meshes()
-            else:
-                executables.forget()
+        if isinstance(error, UNFORESEEN):
+            executables.prepare_for(error)
             return self._run(args, kwargs)
         self._static.explain(args, kwargs)
         key = self._key(executables, args, kwargs)
@@ -208,6 +222,9 @@ class _JittedFunction:
         if plan is not None and plan.arguments is None and not key.is_full and has_numpy_keys((args, kwargs)):
             executables.plans.enter(key, replace(plan, arguments=with_jax_keys))
             return self._run(args, kwargs)
+        if self._shardings:
+            call = JittedCall(self._static, args, kwargs)
+            self._shardings.of_inputs(call, argument_avals(call.leaves) or [])
         raise error
 
     def _key(self, executables: Executables, args: Args, kwargs: Kwargs) -> Key:
@@ -224,15 +241,18 @@ class _JittedFunction:
             self._static.explain(call.args, call.kwargs)
             return self._general_plan(executables, call), None
         if executables.shares is None:
+            self._shardings.of_inputs(call, avals)
             traced = call.traced = self._trace(call, avals, SHARED)
-            executables.shares = self._may_share(call, traced) and traced.program.memo.setdefault(
-                "jitted by", weakref.ref(self))() is not self
+            executables.binds = lie_spread(traced.captured)
+            executables.shares = executables.binds or (self._may_share(call, traced) and traced.program.memo.setdefault(
+                "jitted by", weakref.ref(self))() is not self)
         if executables.shares:
             plan = self._shared_plan(executables, call, avals)
             if plan is not None:
                 return plan, None
-            executables.shares = False
-            executables.forget()
+            if not executables.binds:
+                executables.shares = False
+                executables.forget()
         return self._own_plan(executables, call, avals), call.traced
 
     def _own_plan(self, executables: Executables, call: JittedCall, avals: Sequence[Aval]) -> Plan:
@@ -248,13 +268,12 @@ class _JittedFunction:
             facts = executables.note(signature, program, scoped=needs_x64(program))
         return executables.plans.enter(key, Plan(
             executables.called, facts.scoped, with_jax_keys if has_numpy_keys(call.leaves) else None,
-            results_for(call.leaves) if facts.is_wide else None))
+            results_for(call.leaves) if facts.is_wide and not self._shardings else None))
 
-    @staticmethod
-    def _general_plan(executables: Executables, call: JittedCall) -> Plan:
+    def _general_plan(self, executables: Executables, call: JittedCall) -> Plan:
         """The same, for all calls of which no one looks at the arguments."""
         arguments = with_jax_keys if has_numpy_keys(call.leaves) else None
-        return Plan(executables.called, True, arguments, executables.outputs.results)
+        return Plan(executables.called, True, arguments, None if self._shardings else executables.outputs.results)
 
     def _shared_plan(self, executables: Executables, call: JittedCall, avals: Sequence[Aval]) -> Plan | None:
         """To call the executable of the program that the function records; None if no other function may.
@@ -270,11 +289,17 @@ class _JittedFunction:
             return executables.plans.enter(key, plan) if key.is_full else plan
         if call.traced is None:
             call.traced = self._trace(call, avals, SHARED)
-            if not self._may_share(call, call.traced):
+            if not lie_spread(call.traced.captured) and not self._may_share(call, call.traced):
                 return None
-        bound = executables.bound[signature] = bind_captured(
-            call.traced, call.split.structure, function_name(self._fun), self._options["inline"], executables.on_meshes)
+        bound = executables.bound[signature] = self._bound(executables, call, call.traced)
         return self._plan_of(bound, call)
+
+    def _bound(self, executables: Executables, call: JittedCall, traced: Traced) -> Bound:
+        """The executable of what was traced: that of the program, or one for this function alone."""
+        options = None if self._may_share(call, traced) else self._shardings.behind_captured(
+            self._options, self._static, call)
+        return bind_captured(traced, call.split.structure, function_name(self._fun), self._options["inline"],
+                             executables.on_meshes, options)
 
     def _plan_of(self, bound: Bound, call: JittedCall) -> Plan:
         arguments = self._static.dynamic if self._static.any else None
@@ -282,7 +307,7 @@ class _JittedFunction:
             arguments = with_jax_keys if arguments is None else functools.partial(chained, arguments, with_jax_keys)
         program = bound.program
         return Plan(bound.executable, needs_x64(program), arguments,
-                    results_for(call.leaves) if has_wide_outputs(program) else None)
+                    results_for(call.leaves) if has_wide_outputs(program) and not self._shardings else None)
 
     def _may_share(self, call: JittedCall, traced: Traced) -> bool:
         """Whether what was traced is right for other calls, and its executable for other functions."""
@@ -297,26 +322,33 @@ class _JittedFunction:
         found = self._executables.get(default)
         if found is None:
             make = functools.partial(_own, weakref.ref(self), self._fun, self._options)
-            found = self._executables.setdefault(default, Executables(Plans(default), make))
+            found = self._executables.setdefault(default, Executables(Plans(default), make, self._shardings.mesh))
         return found
 
     def trace_for_jax(self, args: Args, kwargs: Kwargs) -> Any:
         """What jax traces: our own trace of the function, emitted as `lax` calls."""
         call = JittedCall(self._static, args, kwargs)
         avals = [*map(aval_from_jax, call.leaves)]
+        self._shardings.of_inputs(call, avals)
         jitted, traced = _handed_over.get() or (None, None)
         if traced is None or jitted is not self or traced.program.in_avals[traced.program.captured:] != avals:
             traced = self._trace(call, avals, WRITTEN)
+        if lie_spread(traced.captured):
+            raise SpreadClosure(traced)
         program, captured, out_tree = traced[:3]
+        self._shardings.of_outputs(out_tree, program.out_avals)
         self._of_default().note(call.signature(avals) if call.is_flat else None, program,
                                 scoped=jax.config.jax_enable_x64)  # type: ignore[attr-defined]
         return tree.unflatten(out_tree, emit_call(
             program, captured, call.leaves, on_meshes=self._of_default().on_meshes))
 
-    def _trace(self, call: JittedCall, avals: Sequence[Aval], mode: Mode) -> Traced:
+    def _trace(self, call: JittedCall, avals: Sequence[Aval], mode: Mode, *, inside: bool = False) -> Traced:
         def function(*leaves: Any) -> Any:
+            if inside:
+                leaves = (*self._shardings.inputs_held(call, leaves),)
             args, kwargs = call.split.arguments(leaves)
-            return self._fun(*args, **kwargs)
+            outputs = self._fun(*args, **kwargs)
+            return self._shardings.outputs_held(outputs) if inside else outputs
         return trace_flat(function, avals, "jit", self._fun, mode=mode, names=call.leaf_names)
 
     def _recorded(self, args: Args, kwargs: Kwargs) -> tuple[Traced, list[Any]]:
@@ -330,7 +362,7 @@ class _JittedFunction:
                     f"jit: {call.leaf_names()[index]} is a {type(leaf).__name__}, where an array "
                     "or a number is needed. Make the argument static with static_argnums"))
             avals.append(aval)
-        traced = self._inside.of(call, avals, functools.partial(self._trace, call, avals))
+        traced = self._inside.of(call, avals, functools.partial(self._trace, call, avals, inside=bool(self._shardings)))
         return traced, [*traced.captured, *call.leaves]
 
 

@@ -59,7 +59,8 @@ def _wide_as_ours(outputs: Any, *_: Any) -> Any:
 
 def _numpy_if_wide(output: Any) -> Any:
     """An array of 64 bits as NumPy's; that of a trace of jax's under way stays what it is, as does all else."""
-    if not isinstance(output, jax.Array) or output.dtype not in WIDE or is_jax_tracer(output):
+    if not isinstance(output, jax.Array) or output.dtype not in WIDE or is_jax_tracer(output) or \
+            not output.is_fully_addressable:  # other processes have parts of it
         return output
     return to_numpy(output)
 

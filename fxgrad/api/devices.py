@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 from fxgrad import tree
 from fxgrad.core.avals import keys_to_jax, to_numpy
+from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.executors.xla import x64
+from fxgrad.frontend.flat import spread_over
+from fxgrad.parallel.shardings import Placement, device_put_p, placement_of, shown
+from fxgrad.tracing.tape import bind
 from fxgrad.tracing.tracer import Tracer
 
 
@@ -64,17 +71,150 @@ def default_backend() -> str:
     return jax.default_backend()
 
 
-def device_put(x: Any, device: Any = None) -> Any:
+def process_count() -> int:
+    """How many processes there are (`jax.distributed.initialize` makes them one).
+
+    >>> import fxgrad
+    >>> fxgrad.process_count()
+    1
+    """
+    return int(jax.process_count())
+
+
+def process_index() -> int:
+    """The number of this process, from 0.
+
+    >>> import fxgrad
+    >>> fxgrad.process_index()
+    0
+    """
+    return int(jax.process_index())
+
+
+def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback: Callable[[Any], Any],
+                             dtype: Any = None) -> Any:
+    """The array of jax's of which `data_callback(index)` gives the piece at `index`, for each device of this process.
+
+    >>> import numpy as np, fxgrad
+    >>> rows = fxgrad.NamedSharding(fxgrad.make_mesh((1,), ("data",)), fxgrad.P("data"))
+    >>> fxgrad.make_array_from_callback((3,), rows, lambda index: np.arange(3.0)[index]).dtype
+    dtype('float64')
+    """
+    with x64():
+        return jax.make_array_from_callback(tuple(shape), sharding, data_callback, dtype=dtype)
+
+
+def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:
+    """The arrays of jax's, in the container `local_data`, of which each process gives its part.
+
+    Without a `global_shape`, the parts of all processes lie one after the other along the axes that are cut over
+    processes.
+
+    >>> import numpy as np, fxgrad
+    >>> rows = fxgrad.NamedSharding(fxgrad.make_mesh((1,), ("data",)), fxgrad.P("data"))
+    >>> fxgrad.make_array_from_process_local_data(rows, np.arange(3.0)).shape
+    (3,)
+    """
+    made: Any = jax.make_array_from_process_local_data
+    with x64():
+        return made(sharding, local_data, global_shape)
+
+
+def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, arrays: Sequence[Any]) -> Any:
+    """The array of jax's whose pieces are `arrays`, one for each device of this process.
+
+    >>> import fxgrad
+    >>> rows = fxgrad.NamedSharding(fxgrad.make_mesh((1,), ("data",)), fxgrad.P("data"))
+    >>> piece = fxgrad.device_put(1.5, fxgrad.devices()[0]).reshape(1)
+    >>> fxgrad.make_array_from_single_device_arrays((1,), rows, [piece]).shape
+    (1,)
+    """
+    with x64():
+        return jax.make_array_from_single_device_arrays(tuple(shape), sharding, arrays)
+
+
+def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False,
+               may_alias: bool | None = None) -> Any:
     """The arrays in the container `x` as jax's on `device` (a device or a sharding of jax's), of the same dtype.
 
-    Traced arrays stay as they are: programs say where they run.
+    `device` may be a container of them that is a prefix of `x`. A traced array is moved by the program where a sharding
+    on a mesh or another kind of memory is named; a single device is not, since programs run where their arguments lie.
+    Its cotangent goes to `src`, if that is given. `donate` and `may_alias` are jax's, for arrays with values.
+
+    Raises `ArgumentError` and `ShapeError` for shardings that do not fit.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.device_put(np.arange(3.0)).dtype
     dtype('float64')
     """
+    leaves, structure = tree.flatten(x)
+    devices, sources = (_spread("device_put", each, x) for each in (device, src))
+    results = []
     with x64():
-        return tree.map(lambda leaf: leaf if type(leaf) is Tracer else jax.device_put(keys_to_jax(leaf), device), x)
+        for leaf, to, at in zip(leaves, devices, sources, strict=True):
+            if isinstance(to, NamedSharding | PartitionSpec):
+                placement_of("device_put", to, np.shape(leaf))
+            results.append(_put_by_program(leaf, to, at) if type(leaf) is Tracer else jax.device_put(
+                keys_to_jax(leaf), to, src=at, donate=donate, may_alias=may_alias))
+    return tree.unflatten(structure, results)
+
+
+def _spread(what: str, given: Any, x: Any) -> list[Any]:
+    found = spread_over(given, x)
+    if found is None:
+        raise ArgumentError(at_user_line(
+            f"{what}: {shown(given)} is not a prefix of the container {tree.structure(x)}. Write one device or "
+            "sharding for all of it, or a container of its structure"))
+    return found
+
+
+def _put_by_program(x: Tracer, device: Any, src: Any) -> Any:
+    to = _placement(device, x.shape)
+    if to is None or (to.mesh is not None and not to.mesh.names and to.memory_kind is None):
+        return x
+    return bind(device_put_p, x, **to._asdict(), src=_placement(src, x.shape))[0]
+
+
+def _placement(device: Any, shape: tuple[int, ...]) -> Placement | None:
+    if device is None:
+        return None
+    if isinstance(device, jax.memory.Space):
+        return Placement(None, None, device.name)
+    return placement_of("device_put", device, shape)
+
+
+def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types: Any = None, *,
+              devices: Sequence[Any] | None = None) -> Any:
+    """jax's mesh of devices: `axis_shapes` are the sizes of its axes, and `axis_names` their names.
+
+    The devices are those of the default backend, unless others are given, in an order that suits the network between
+    them. `axis_types` are `fxgrad.sharding.AxisType`s, jax's default if left out.
+
+    Raises `ArgumentError` where sizes and names do not match, a name comes twice, or there are too few devices.
+
+    >>> import fxgrad
+    >>> mesh = fxgrad.make_mesh((1, 1), ("data", "model"))
+    >>> mesh.shape["data"], mesh.axis_names
+    (1, ('data', 'model'))
+    """
+    sizes, names = (axis_shapes,) if isinstance(axis_shapes, int) else tuple(axis_shapes), axis_names
+    names = (names,) if isinstance(names, str) else tuple(names)
+    call = f"make_mesh({sizes}, {names})"
+    if len(sizes) != len(names):
+        raise ArgumentError(at_user_line(
+            f"{call}: there are {len(sizes)} sizes and {len(names)} names; each axis has one of both"))
+    if len(set(names)) < len(names):
+        raise ArgumentError(at_user_line(f"{call}: an axis name comes twice; axes are told apart by their names"))
+    if not all(isinstance(size, int | np.integer) and size > 0 for size in sizes):
+        raise ArgumentError(at_user_line(f"{call}: sizes are whole numbers, at least 1"))
+    available, wanted = jax.device_count() if devices is None else len(devices), math.prod(sizes)
+    if wanted > available:
+        raise ArgumentError(at_user_line(
+            f"{call}: the mesh has {wanted} devices, and there {'is' if available == 1 else 'are'} {available}. Take a "
+            "smaller one; for tests, jax.config.update('jax_num_cpu_devices', "
+            f"{wanted}) before the first use makes as many of the CPU; jax.sharding.AbstractMesh({sizes}, {names}) "
+            "needs none, and runs with NumPy"))
+    return jax.make_mesh(sizes, names, axis_types, devices=devices)
 
 
 def device_get(x: Any) -> Any:

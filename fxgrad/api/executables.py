@@ -15,7 +15,9 @@ import numpy as np
 
 from fxgrad import tree
 from fxgrad.api.conversions import like_arguments
+from fxgrad.api.keys import is_jax_tracer
 from fxgrad.api.plans import Plans
+from fxgrad.api.stages import Stage
 from fxgrad.api.static_arguments import Args, Kwargs
 from fxgrad.caches import Bounded
 from fxgrad.core.avals import Aval, check_dtype, keys_to_jax
@@ -36,6 +38,27 @@ Signature = tuple[TreeDef, tuple[Aval, ...], tuple[Any, ...]]
 
 class OutdatedPlan(Exception):  # noqa: N818  (nobody sees it)
     """Jax traces a function anew, because its caches were cleared, and now it computes with 64 bits, unlike before."""
+
+
+class SpreadClosure(Exception):  # noqa: N818  (nobody sees it)
+    """A trace closed over arrays that lie on several devices; they are arguments of its executable, and no constants.
+
+    As constants they would be gathered, and written into its text; those that span processes cannot be.
+    """
+
+    def __init__(self, traced: Traced) -> None:
+        super().__init__()
+        self.traced = traced
+
+
+UNFORESEEN = OutdatedPlan, explicit.ExplicitAxes, SpreadClosure
+"""What a trace may meet that its caller did not foresee; then the call begins anew."""
+
+
+def lie_spread(captured: Sequence[Any]) -> bool:
+    """Whether some captured array lies on several devices, and none of them is one of a trace of jax's under way."""
+    return any(isinstance(value, jax.Array) and not is_jax_tracer(value) and len(value.sharding.device_set) > 1
+               for value in captured) and not any(map(is_jax_tracer, captured))
 
 
 def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], *, on_meshes: bool) -> list[Any]:
@@ -119,16 +142,19 @@ class Executables:
     """What a jitted function has under one default dtype: jax's of its own, or those of programs.
 
     `shares` says whether the function calls those that belong to programs, because another function recorded its first
-    program before it; None before its first call. `bound` has them, by signature. `on_meshes` says whether a call met
-    a mesh with Explicit axes, for which all are prepared then.
+    program before it; None before its first call. `bound` has them, by signature. `binds` says whether a call closed
+    over arrays that lie on several devices, and `on_meshes` whether one met a mesh with Explicit axes, for which all
+    are prepared then; `mesh` is one that all of them lie on.
     """
 
-    __slots__ = ("_facts", "_make", "_own", "bound", "on_meshes", "outputs", "plans", "shares")
+    __slots__ = ("_called", "_facts", "_make", "_mesh", "_own", "binds", "bound", "on_meshes", "outputs", "plans",
+                 "shares")
 
-    def __init__(self, plans: Plans, make: Callable[[], Any]) -> None:
+    def __init__(self, plans: Plans, make: Callable[[], Any], mesh: Any = None) -> None:
         self.plans = plans
-        self._make, self._own = make, None
-        self.on_meshes = False
+        self._make, self._own, self._mesh = make, None, mesh
+        self._called: explicit.OnMeshes | None = None
+        self.binds, self.on_meshes = False, mesh is not None
         self.shares: bool | None = None
         self.bound: dict[Signature, Bound] = {}
         self._facts = Bounded(_SIGNATURES)
@@ -144,12 +170,19 @@ class Executables:
     @property
     def called(self) -> Executable:
         """What calls it."""
-        return explicit.OnMeshes(self.own, self.own.__wrapped__) if self.on_meshes else self.own
+        if not self.on_meshes:
+            return self.own  # type: ignore[no-any-return]
+        if self._called is None:
+            self._called = explicit.OnMeshes(self.own, self._make(), self._mesh)
+        return self._called
 
-    def prepare_for_meshes(self) -> None:
-        """Has all calls from now on take Explicit axes."""
-        self.on_meshes = True
-        self.bound.clear()
+    def prepare_for(self, met: Exception) -> None:
+        """Has all calls from now on take what a trace met that was not foreseen."""
+        if isinstance(met, explicit.ExplicitAxes):
+            self.on_meshes = True
+            self.bound.clear()
+        elif isinstance(met, SpreadClosure):
+            self.binds = self.shares = True
         self.forget()
 
     def facts(self, signature: Signature) -> Facts | None:
@@ -192,6 +225,11 @@ class Bound(NamedTuple):
     executable: functools.partial[Any]
     program: Program
 
+    def stage(self, name: str, args: Args, kwargs: Kwargs) -> Stage:
+        """A stage of jax's for these arguments, `lower` or `trace`."""
+        compiled = getattr(self.executable.func, "compiled", self.executable.func)
+        return Stage(getattr(compiled, name)(*self.executable.args, *args, **kwargs), self.executable.args)
+
     def on_device(self) -> Bound:
         """The same for many calls: the captured arrays are put on the device."""
         with x64():
@@ -200,8 +238,12 @@ class Bound(NamedTuple):
         return self._replace(executable=functools.partial(self.executable.func, captured))
 
 
-def bind_captured(traced: Traced, structure: TreeDef, name: str, inline: bool, on_meshes: bool) -> Bound:
-    """The executable of a program, shared by the functions that record it, with what this one captured."""
+def bind_captured(traced: Traced, structure: TreeDef, name: str, inline: bool, on_meshes: bool,
+                  options: dict[str, Any] | None = None) -> Bound:
+    """The executable of a program, shared by the functions that record it, with what this one captured.
+
+    With `options` of `jax.jit` it is for this function alone.
+    """
     scalars = [index for index, value in enumerate(traced.captured) if isinstance(value, np.generic)]
     layout: _Layout = ()
     captured: Captured = [keys_to_jax(value) for value in traced.captured], []
@@ -211,7 +253,10 @@ def bind_captured(traced: Traced, structure: TreeDef, name: str, inline: bool, o
         captured = [value for value, dtype in zip(captured[0], layout, strict=True) if dtype is None], [
             np.array([value for value in traced.captured if isinstance(value, np.generic) and value.dtype == dtype])
             for dtype in _packs(layout)]
-    executable = _shared(traced.program, traced.out_tree, structure, layout, name, inline, on_meshes)
+    if options is None:
+        executable = _shared(traced.program, traced.out_tree, structure, layout, name, inline, on_meshes)
+    else:
+        executable = _compiled(traced.program, traced.out_tree, layout, name, on_meshes, options)
     return Bound(functools.partial(executable, captured), traced.program)
 
 
@@ -241,12 +286,17 @@ def _shared(program: Program, out_tree: TreeDef, structure: TreeDef, layout: _La
     key = ("jit", structure, out_tree, layout, inline, on_meshes)
     executable: Executable | None = program.memo.get(key)
     if executable is None:
-        def of_program(captured: Captured, /, *args: Any, **kwargs: Any) -> Any:
-            leaves = tree.leaves((args, kwargs))
-            return tree.unflatten(out_tree, emit_call(program, _unpacked(captured, layout), leaves,
-                                                      on_meshes=on_meshes))
-
-        of_program.__name__ = of_program.__qualname__ = name
-        compiled = jax.jit(of_program, inline=inline)
-        executable = program.memo[key] = explicit.OnMeshes(compiled, of_program) if on_meshes else compiled
+        executable = program.memo[key] = _compiled(program, out_tree, layout, name, on_meshes, {"inline": inline})
     return executable
+
+
+def _compiled(program: Program, out_tree: TreeDef, layout: _Layout, name: str, on_meshes: bool,
+              options: dict[str, Any]) -> Executable:
+    """`program` compiled; takes the captured values, then the dynamic arguments."""
+    def of_program(captured: Captured, /, *args: Any, **kwargs: Any) -> Any:
+        leaves = tree.leaves((args, kwargs))
+        return tree.unflatten(out_tree, emit_call(program, _unpacked(captured, layout), leaves, on_meshes=on_meshes))
+
+    of_program.__name__ = of_program.__qualname__ = name
+    compiled = jax.jit(of_program, **options)
+    return explicit.OnMeshes(compiled, of_program) if on_meshes else compiled

@@ -18,10 +18,11 @@ from fxgrad.executors.xla import x64
 class Stage:
     """A stage of jax's (`Traced`, `Lowered`, `Compiled`) that keeps 64-bit dtypes in all that is asked of it."""
 
-    __slots__ = ("_as_they_are", "_stage")
+    __slots__ = ("_as_they_are", "_captured", "_stage")
 
-    def __init__(self, stage: Any) -> None:
+    def __init__(self, stage: Any, captured: tuple[Any, ...] = ()) -> None:
         self._stage = stage
+        self._captured = captured  # what comes before the arguments
         self._as_they_are: frozenset[type] | None = None  # types of arguments of which no care need be taken
 
     def __reduce__(self) -> NoReturn:
@@ -37,11 +38,11 @@ class Stage:
         classes = self._as_they_are
         if classes is not None and not kwargs and (
                 classes.issuperset(map(type, args)) or classes.issuperset(map(type, tree.leaves(args)))):
-            return self._stage(*args)
+            return self._stage(*self._captured, *args)
         given, named = with_jax_keys(args, kwargs)
         wide = not jax.config.jax_enable_x64  # type: ignore[attr-defined]
         with x64():
-            outputs = self._stage(*given, **named)
+            outputs = self._stage(*self._captured, *given, **named)
         leaves = tree.leaves((args, kwargs))
         if leaves and all(map(_is_narrow, leaves)) and all(map(_is_narrow, tree.leaves(outputs))):
             # jax's arrays keep their dtype without a scope, so one that does not fit is refused without it too.
@@ -51,13 +52,12 @@ class Stage:
     def __repr__(self) -> str:
         return repr(self._stage)
 
-    @staticmethod
-    def _kept(method: Callable[..., Any]) -> Callable[..., Any]:
+    def _kept(self, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def in_scope(*args: Any, **kwargs: Any) -> Any:
             with x64():
                 result = method(*args, **kwargs)
-            return Stage(result) if isinstance(result, _STAGES) else result
+            return Stage(result, self._captured) if isinstance(result, _STAGES) else result
         return in_scope
 
 

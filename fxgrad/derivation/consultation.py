@@ -25,6 +25,8 @@ from fxgrad.tracing.tracer import Tracer
 
 batched_axis: ContextVar[str | None] = ContextVar("batched_axis", default=None)
 """The name of the axis that the batching under way gives to what it batches, if it has one."""
+spmd_names: ContextVar[tuple[str, ...]] = ContextVar("spmd_names", default=())
+"""The mesh axes along which the batching under way cuts the axis that it gives to what it batches."""
 
 Consulted = Callable[..., "tuple[Sequence[Any], Any]"]
 """User code on flat tracers: outputs, each a value, a `Zero` or None, and what else is to be known of them."""

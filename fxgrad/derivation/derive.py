@@ -12,7 +12,7 @@ from fxgrad.core.avals import Aval, Literal, plain
 from fxgrad.core.primitive import Primitive, library
 from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.sources import without_scope, without_source
-from fxgrad.derivation.consultation import Consultation, batched_axis, consulting, forget, still_hold
+from fxgrad.derivation.consultation import Consultation, batched_axis, consulting, forget, spmd_names, still_hold
 from fxgrad.derivation.simplify import without_dead_code
 from fxgrad.derivation.simplifying import SimplifyingTape
 from fxgrad.tracing.apply import apply_program
@@ -80,7 +80,7 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
     result holds for this call only. User code that was consulted is run again, and must record the same.
     """
     # Only in programs that are shown is noted what variables are.
-    key = (key, computed, batched_axis.get(), is_shown(current.get()))
+    key = (key, computed, batched_axis.get(), spmd_names.get(), is_shown(current.get()))
     derived: Derived | None = program.memo.get(key)
     if derived is not None and derived.consulted and not derived.holds:
         forget(program)

@@ -96,14 +96,16 @@ class OnMeshes:
     In a trace of jax's own they stay what they are, and so `function` is called, of which `compiled` was made.
     """
 
-    __slots__ = ("compiled", "function")
+    __slots__ = ("compiled", "function", "mesh")
 
-    def __init__(self, compiled: Callable[..., Any], function: Callable[..., Any]) -> None:
+    def __init__(self, compiled: Callable[..., Any], function: Callable[..., Any], mesh: Any = None) -> None:
         self.compiled, self.function = compiled, function
+        self.mesh = mesh
+        """The mesh that results lie on, whatever the arguments lie on."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves = tree.leaves((args, kwargs))
-        mesh = explicit_mesh(leaves)
+        mesh = self.mesh or explicit_mesh(leaves)
         if mesh is None:
             return self.compiled(*args, **kwargs)
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):

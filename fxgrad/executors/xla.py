@@ -218,7 +218,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
         if held:  # kept on the program, since jax would compile a loop anew at every call
             return _computed(held[0], ("xla rule", primitive, *param_key(primitive, params)),
                              lambda values: primitive.xla(lax, *values, **params), values)
-        if any(map(explicit.is_explicit, values)):
+        if explicit.explicit_mesh(values) is not None:
             return _on_explicit_axes(primitive, params, values)
         outputs: list[Any] = primitive.xla(lax, *values, **params)
     return outputs

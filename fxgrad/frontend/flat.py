@@ -237,3 +237,13 @@ def indexed_names(function: Any, args: Sequence[Any], positions: Sequence[int] |
         named = [*((roots[position], args[position]) for position in chosen), *sorted(kwargs.items())]
         return [name for root, value in named for name in tree.leaf_names(value, root)]
     return names
+
+
+def spread_over(prefix: Any, value: Any) -> list[Any] | None:
+    """For each leaf of `value` what `prefix` says of it or of a container that it is in; None if that is no prefix."""
+    try:
+        spread = tree.map(lambda one, part: [one] * len(tree.leaves(part)), prefix, value, is_leaf=tree.is_none)
+    except (ValueError, TypeError):
+        return None
+    leaves: list[Any] = tree.leaves(spread, is_leaf=tree.is_none)
+    return leaves

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from jax.sharding import NamedSharding, SingleDeviceSharding
+
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.frontend.strict import integers
@@ -11,6 +13,8 @@ from fxgrad.interop.importing import aval_of_jax, imports
 from fxgrad.interop.matching import parameters
 from fxgrad.ops import joining, shaping, space
 from fxgrad.ops.creation import iota
+from fxgrad.parallel.shardings import constrained, device_put_p, placement_of
+from fxgrad.tracing.tape import bind
 
 
 @imports("broadcast_in_dim")
@@ -100,9 +104,22 @@ def _empty(equation: Any) -> Any:
 
 @imports("device_put")
 def _device_put(equation: Any, *arrays: Any) -> Any:
-    """Nothing, if no device is named: then arrays are where they are."""
+    """Nothing, where no device is named: then arrays are where they are."""
     devices, sources = parameters(equation, "devices", "srcs", ignored=("copy_semantics",))
-    return NotImplemented if any(device is not None for device in (*devices, *sources)) else arrays
+    if any(at is not None and not isinstance(at, NamedSharding) for at in (*devices, *sources)):
+        return NotImplemented
+    placed = [[None if at is None else placement_of("device_put", at, array.shape) for at in (to, source)]
+              for array, to, source in zip(arrays, devices, sources, strict=True)]
+    return [array if to is None else bind(device_put_p, array, **to._asdict(), src=source)[0]
+            for array, (to, source) in zip(arrays, placed, strict=True)]
+
+
+@imports("sharding_constraint")
+def _sharding_constraint(equation: Any, array: Any) -> Any:
+    sharding, layout = parameters(equation, "sharding", "layout", ignored=("context_mesh", "unconstrained_dims"))
+    if layout is not None or not isinstance(sharding, NamedSharding | SingleDeviceSharding):
+        return NotImplemented
+    return constrained("with_sharding_constraint", array, sharding, array.shape)
 
 
 @imports("platform_index")

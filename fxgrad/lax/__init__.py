@@ -200,6 +200,7 @@ from fxgrad.lax.shaping import (
     transpose,
     unstack,
 )
+from fxgrad.lax.shardings import with_sharding_constraint
 from fxgrad.lax.solves import custom_linear_solve, custom_root
 from fxgrad.lax.special import (
     bessel_i0e,
@@ -244,7 +245,8 @@ __all__ = [
     "scatter", "scatter_add", "scatter_apply", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub", "select",
     "select_n", "shape_as_value", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh",
     "slice", "slice_in_dim", "sort", "sort_key_val", "split", "sqrt", "square", "squeeze", "stack", "stage",
-    "stop_gradient", "sub", "switch", "tan", "tanh", "tile", "top_k", "transpose", "unstack", "while_loop", "zeta"]
+    "stop_gradient", "sub", "switch", "tan", "tanh", "tile", "top_k", "transpose", "unstack", "while_loop",
+    "with_sharding_constraint", "zeta"]
 
 
 def __dir__() -> list[str]:
@@ -271,7 +273,6 @@ ABSENT = {
     "ragged_dot_general": "ragged_dot covers rows in groups; other ragged axes are not there",
     "rng_bit_generator": "its bits depend on the device; draw with fxgrad.random",
     "rng_uniform": "it draws from a hidden state; draw with fxgrad.random.uniform",
-    "with_sharding_constraint": _DEVICES,
 }
 """Names of jax.lax that are not here, each with the reason; primitives (`..._p`) belong to jax."""
 

@@ -9,7 +9,7 @@ from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.facts import axes_of
 from fxgrad.core.interpreter import Interpreter
 from fxgrad.core.program import PRIMAL, Equation, Program, Var
-from fxgrad.derivation.consultation import batched_axis
+from fxgrad.derivation.consultation import batched_axis, spmd_names
 from fxgrad.derivation.derive import Derived, derive, rule_inputs
 from fxgrad.ops.space import broadcast_to, move_axis, reshape
 from fxgrad.tracing.provenance import is_shown, note
@@ -68,18 +68,22 @@ class Batch(Interpreter):
 
 
 class batching_over:  # noqa: N801  (used as `with batching_over(name):`)
-    """Batches that are made in this block have an axis that collectives call `name` (None: by no name)."""
+    """Batches that are made in this block have an axis that collectives call `name` (None: by no name).
 
-    __slots__ = ("_name", "_token")
+    It is cut along the mesh axes `spmd`, where a program says how a value lies.
+    """
 
-    def __init__(self, name: str | None) -> None:
-        self._name = name
+    __slots__ = ("_cut", "_name", "_spmd", "_token")
+
+    def __init__(self, name: str | None, spmd: tuple[str, ...] = ()) -> None:
+        self._name, self._spmd = name, spmd
 
     def __enter__(self) -> None:
-        self._token = batched_axis.set(self._name)
+        self._token, self._cut = batched_axis.set(self._name), spmd_names.set(self._spmd)
 
     def __exit__(self, *_: object) -> None:
         batched_axis.reset(self._token)
+        spmd_names.reset(self._cut)
 
 
 def batch_aval(aval: Aval, size: int, axis: int | None) -> Aval:

@@ -18,7 +18,7 @@ from fxgrad.core.program import COTANGENT, PRIMAL, Atom, Equation, Origin, Progr
 from fxgrad.core.sources import sources
 from fxgrad.core.symbolic import Zero
 from fxgrad.core.told import param_key
-from fxgrad.derivation.consultation import batched_axis
+from fxgrad.derivation.consultation import batched_axis, spmd_names
 from fxgrad.derivation.derive import Derived, derive
 from fxgrad.derivation.simplify import simplify, without_dead_code, without_repetition
 from fxgrad.derivation.simplifying import SimplifyingTape, Template
@@ -85,7 +85,8 @@ def _forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, An
              at: Callable[[Equation], None]) -> list[_Step]:
     """Records the equations of `program` and what their ways back need; those that cotangents go back through."""
     steps: list[_Step] = []
-    unrepeatable, noting = batched_axis.get() is not None, tape.origins is not None
+    unrepeatable = batched_axis.get() is not None or bool(spmd_names.get())
+    noting = tape.origins is not None
     way: Rules | _Once
     for equation in program.equations:
         at(equation)

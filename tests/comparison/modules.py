@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType, ModuleType
 from typing import NamedTuple
 
+import fxgrad
 from tests.comparison.libraries import LIBRARIES
 
 _DEVICES = "arrays over several devices are not there yet"
@@ -36,11 +37,13 @@ _DISTRIBUTIONS = """
 MODULES: dict[str, Counterpart] = {
     "jax": Counterpart("fxgrad", "", {
         "typeof": "`x.shape` and `x.dtype` say it",
-        **_each("NamedSharding P Shard auto_pcast copy_to_host_async "
-                "make_array_from_callback make_mesh reshard set_mesh "
-                "make_array_from_process_local_data make_array_from_single_device_arrays pmap shard_map smap "
-                "remove_size_one_mesh_axis_from_type Device default_device host_count host_id host_ids process_count "
-                "process_index process_indices memory", _DEVICES),
+        **_each("auto_pcast smap remove_size_one_mesh_axis_from_type reshard", "`shard_map` says which devices a "
+                "function runs on, and `with_sharding_constraint` how values lie"),
+        **_each("Device Shard memory copy_to_host_async", "classes of jax's own and methods of its arrays, which "
+                "results are"),
+        "default_device": "`device_put` says where arrays lie, and functions run where their arguments do",
+        **_each("host_count host_id host_ids process_indices", "`process_count` and `process_index`"),
+        "pmap": _DEVICES,
         **_each("Ref ad empty_ref free_ref freeze new_ref ds", _REFERENCES),
         **_each("allow_f16_reductions default_matmul_precision default_prng_impl enable_custom_prng legacy_prng_key "
                 "jax2tf_associative_scan_reductions log_compiles explain_cache_misses numpy_rank_promotion "
@@ -97,8 +100,8 @@ MODULES: dict[str, Counterpart] = {
     "jax.scipy.interpolate": Counterpart("fxgrad.scipy.interpolate"),
     "jax.scipy.sparse": Counterpart("fxgrad.scipy.sparse"),
     "jax.scipy.sparse.linalg": Counterpart("fxgrad.scipy.sparse.linalg"),
-    "jax.sharding": Counterpart(None, _DEVICES),
-    "jax.distributed": Counterpart(None, _DEVICES),
+    "jax.sharding": Counterpart("fxgrad.sharding", "", fxgrad.sharding.ABSENT),
+    "jax.distributed": Counterpart(None, "processes begin with jax.distributed itself, before fxgrad or after"),
     "jax.ref": Counterpart(None, _REFERENCES),
     "jax.export": Counterpart(None, "programs have a text, JSON and Python form; `jax.export` takes `to_jax(f)`"),
     "jax.stages": Counterpart(None, "`jit(f).lower(...)` gives jax's own stages"),

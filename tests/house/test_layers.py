@@ -32,7 +32,7 @@ LAYERS = [
     ["nn", "random", "image", "segment", "flatten_util", "optim"],
     ["scipy"],
     ["checkpoint_policies", "debug", "editing", "show", "interop", "testing"],
-    ["api", "custom_batching", "custom_derivatives"],
+    ["api", "custom_batching", "custom_derivatives", "sharding"],
     ["graphs", "granularity", "stable"],
     ["pictures", "explorer"],
     ["__init__", "__main__", "cli"],
@@ -41,7 +41,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # Operations and transformations speak of jax only through the namespace that their rules are given.
 MAY_IMPORT_JAX = ["dtypes", "tree", "tree_util",
-                  "core.avals", "ops.xla_kernels", "executors", "parallel.meshes",
+                  "core.avals", "ops.xla_kernels", "executors", "parallel.meshes", "parallel.shardings", "sharding",
                   "frontend", "interop", "numpy", "testing", "api"]
 
 # Slow to import or not always there, so imported where they are used.

@@ -1,0 +1,43 @@
+"""How values lie on meshes of devices, said within programs: `with_sharding_constraint`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fxgrad import tree
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.frontend.flat import spread_over
+from fxgrad.frontend.strict import array_of
+from fxgrad.parallel.shardings import constrained, shown
+from fxgrad.tracing.tape import aval_of
+
+__all__ = ["with_sharding_constraint"]
+
+
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """The arrays of the container `x` themselves, which XLA places as `shardings` say.
+
+    Those are one sharding of jax's, or a container of them that is a prefix of `x`; a `PartitionSpec` alone is one on
+    the mesh that `jax.set_mesh` has set. Cotangents lie as the arrays do; an axis that `vmap` adds is left to XLA, or
+    is cut along its `spmd_axis_name`. NumPy's arrays lie nowhere, and stay what they are.
+
+    Raises `ArgumentError` for shardings that are none, and axes that the mesh does not have; `ShapeError` for sizes
+    that do not divide, and more entries than axes.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> from fxgrad.sharding import NamedSharding, PartitionSpec
+    >>> rows = NamedSharding(fxgrad.make_mesh((1,), ("data",)), PartitionSpec("data", None))
+    >>> fxgrad.jit(lambda x: with_sharding_constraint(x * 2, rows))(fnp.ones((2, 2))).sharding.is_equivalent_to(rows, 2)
+    True
+    """
+    leaves, structure = tree.flatten(x)
+    given = spread_over(shardings, x)
+    if given is None:
+        raise ArgumentError(at_user_line(
+            f"with_sharding_constraint: {shown(shardings)} is not a prefix of the container {structure}. Write one "
+            "sharding for all of it, or a container of its structure"))
+    names = [name and f"x{name if name[0] == '[' else f'.{name}'}" for name in tree.leaf_names(x, "")]
+    arrays = [array_of("with_sharding_constraint", leaf) for leaf in leaves]
+    return tree.unflatten(structure, [
+        constrained("with_sharding_constraint", array, sharding, aval_of(array).shape, name or "the array")
+        for array, sharding, name in zip(arrays, given, names, strict=True)])
