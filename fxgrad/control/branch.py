@@ -13,6 +13,7 @@ from fxgrad.control.groups import are_linear, are_moving, cotangents_of, divided
 from fxgrad.control.lanes import from_live_lanes, passed_through, refuse_actions, spread_over
 from fxgrad.control.narrowing import kept, narrowed, used_places
 from fxgrad.control.partition import keep_by_cost, partition
+from fxgrad.control.unequal import unequal
 from fxgrad.control.wiring import apart, dual_outputs, dual_program, rewired
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Cost, Primitive, register
@@ -74,7 +75,13 @@ def bind_cond(index: Any, parts: Sequence[Derived], operands: Sequence[Any]) -> 
     for part, own in zip(parts, places, strict=True):
         avals = (*map(aval_of, captured), *part.program.in_avals[len(own):])
         branches.append(rewired(part.program, avals, (*own, *range(len(captured), len(avals)))))
-    return bind(cond_p, index, *captured, *operands, branches=tuple(branches))
+    return bind_branches(index, branches, [*captured, *operands])
+
+
+def bind_branches(index: Any, branches: Sequence[Program], operands: Sequence[Any]) -> list[Any]:
+    """Applies `cond_p` to branches of the same inputs."""
+    programs, given = unequal(aval_of(index).vma, branches, operands)
+    return bind(cond_p, index, *given, branches=programs)
 
 
 def _jvp(primals: list[Any], tangents: list[Any], *, branches: Branches) -> tuple[list[Any], list[Any]]:

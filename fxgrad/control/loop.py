@@ -40,6 +40,7 @@ from fxgrad.control.lanes import (
 )
 from fxgrad.control.narrowing import kept, left_out, narrowed, wanted_outputs, with_fewer_outputs, with_wanted
 from fxgrad.control.sweep import sweep
+from fxgrad.control.unequal import unequal
 from fxgrad.control.wiring import (
     added,
     apart,
@@ -109,7 +110,8 @@ def _for_abstract(count: Aval, *avals: Aval, program: Program, num_consts: int) 
 
 def for_loop(count: Any, program: Program, consts: Sequence[Any], carry: Sequence[Any]) -> list[Any]:
     """Applies `for_p` to lists of constants and carried values."""
-    return bind(for_p, count, *consts, *carry, program=program, num_consts=len(consts))
+    (program,), operands = unequal(aval_of(count).vma, [program], [*consts, *carry])
+    return bind(for_p, count, *operands, program=program, num_consts=len(consts))
 
 
 def _for_numpy(*values: Any, program: Program, num_consts: int) -> list[Any]:

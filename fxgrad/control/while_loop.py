@@ -47,6 +47,7 @@ from fxgrad.control.narrowing import (
     with_fewer_outputs,
     with_wanted,
 )
+from fxgrad.control.unequal import unequal
 from fxgrad.control.wiring import (
     apart,
     closed_marks,
@@ -118,7 +119,8 @@ def _while_emit(lax: Any, *values: Any, condition: Program, body: Program, **cou
 def bind_while(condition: Program, asked: Sequence[Any], body: Program, given: Sequence[Any], carry: Sequence[Any],
                ) -> list[Any]:
     """Applies `while_p` to lists: constants of the condition and of the body, and the carry."""
-    return bind(while_p, *asked, *given, *carry, condition=condition, body=body, num_condition_consts=len(asked),
+    (body,), operands = unequal(condition.out_avals[0].vma, [body], [*given, *carry])
+    return bind(while_p, *asked, *operands, condition=condition, body=body, num_condition_consts=len(asked),
                 num_body_consts=len(given))
 
 

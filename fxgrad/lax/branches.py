@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.control.branch import cond_p
+from fxgrad.control.branch import bind_branches
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.flat import check_leaf, just
 from fxgrad.lax.bodies import check_function, flatten, join_branches, leaf_paths, trace_body
@@ -17,7 +17,6 @@ from fxgrad.ops.comparison import ne
 from fxgrad.ops.space import convert
 from fxgrad.tracebacks import boundary
 from fxgrad.tracing.provenance import note_results
-from fxgrad.tracing.tape import bind
 
 _NONE: Any = object()
 
@@ -96,6 +95,6 @@ def _choose(what: str, index: Any, functions: Sequence[Callable[..., Any]], name
     joined = join_branches(what, [functions[number] for number in order], [names[number] for number in order],
                            [traced[number] for number in order])
     programs = joined.programs[::-1] if what == "cond" else joined.programs
-    outputs = bind(cond_p, index, *joined.captured, *given.leaves, branches=programs)
+    outputs = bind_branches(index, programs, [*joined.captured, *given.leaves])
     note_results(outputs, lambda: leaf_paths(joined.out_tree, ""))
     return joined.out_tree.unflatten(outputs)

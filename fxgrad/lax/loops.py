@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fxgrad import dtypes, tree
-from fxgrad.control.loop import for_p
+from fxgrad.control.loop import for_loop
 from fxgrad.control.scan import scan as bind_scan
 from fxgrad.control.while_loop import bind_while
 from fxgrad.core.avals import Aval, Literal
@@ -35,7 +35,7 @@ from fxgrad.ops.space import convert, reshape
 from fxgrad.tracebacks import boundary
 from fxgrad.tracing.apply import apply_equations
 from fxgrad.tracing.provenance import note_results
-from fxgrad.tracing.tape import aval_of, bind
+from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.tracer import Tracer
 from fxgrad.transforms.batch import batched_program
 from fxgrad.tree import TreeDef
@@ -144,7 +144,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
         count = where(lt(first, last), sub(last, first), 0)
         if kind.kind == "f":
             count = convert(ceil(count), dtypes.int32)
-        outputs = bind(for_p, count, *step.captured, *step.init, program=step.program, num_consts=len(step.captured))
+        outputs = for_loop(count, step.program, step.captured, step.init)
     else:
         length = max(math.ceil(upper - lower) if kind.kind == "f" else int(upper) - int(lower), 0)
         outputs = bind_scan(step.program, step.captured, step.init, [], length, False,
