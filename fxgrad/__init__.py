@@ -88,6 +88,7 @@ if _TYPE_CHECKING:
     from fxgrad.granularity.summary import summary
     from fxgrad.graphs import Param, explain_backward, gradients_on_nodes, graph, path_costs, paths, roles
     from fxgrad.pictures import draw
+    from fxgrad.simulation import simulate
     from fxgrad.stable import lint, stabilize
 
 float0 = dtypes.float0
@@ -110,8 +111,8 @@ __all__ = [
     "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "make_program", "map", "named_call",
     "named_scope", "nn", "numpy", "optim", "parse", "path_costs", "paths", "print_saved_residuals", "process_count",
     "process_index", "pure_callback", "random", "remat", "rewrite", "roles", "saved_residuals", "scalarize", "scan",
-    "scipy", "segment", "set_default_dtype", "set_mesh", "shard_map", "sharding", "show", "simplify", "stabilize",
-    "stop_gradient", "summary", "switch", "testing", "to_jax", "traffic", "tree", "tree_util", "unfold",
+    "scipy", "segment", "set_default_dtype", "set_mesh", "shard_map", "sharding", "show", "simplify", "simulate",
+    "stabilize", "stop_gradient", "summary", "switch", "testing", "to_jax", "traffic", "tree", "tree_util", "unfold",
     "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
 
 
@@ -119,9 +120,10 @@ _LATER = {
     "draw": "pictures", "explain_backward": "graphs", "explore": "explorer", "fold": "granularity.folding",
     "granularities": "granularity.comparison", "gradients_on_nodes": "graphs", "graph": "graphs", "lint": "stable",
     "Param": "graphs", "path_costs": "graphs", "paths": "graphs", "rewrite": "editing.rewriting", "roles": "graphs",
-    "scalarize": "granularity.scalarize", "stabilize": "stable", "summary": "granularity.summary"}
+    "scalarize": "granularity.scalarize", "simulate": "simulation", "stabilize": "stable",
+    "summary": "granularity.summary"}
 """Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
-_LATER_MODULES = {"editing", "explorer", "granularity", "graphs", "optim", "pictures", "stable"}
+_LATER_MODULES = {"editing", "explorer", "granularity", "graphs", "optim", "pictures", "simulation", "stable"}
 
 
 def __getattr__(name: str) -> _Any:

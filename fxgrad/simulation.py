@@ -1,0 +1,213 @@
+"""`simulate`: how long a step takes on a mesh of devices, and what each of them must hold, from stated speeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from rich.table import Table
+
+from fxgrad.analyses.cost import cost
+from fxgrad.analyses.memory import peak_of
+from fxgrad.analyses.traffic import Kind, Transfer, traffic
+from fxgrad.core.program import Program, Var
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.frontend.calling import program_of_call
+from fxgrad.frontend.flat import transformation
+from fxgrad.parallel.meshes import MeshShape
+from fxgrad.parallel.shard_map import shard_map_p
+from fxgrad.show.tables import Shown, add_row, new_table
+from fxgrad.show.unfolding import unfold
+from fxgrad.tracebacks import boundary
+
+
+class Link(NamedTuple):
+    """A connection of devices: seconds until a message begins to arrive, and bytes a second that each sends."""
+
+    latency: float
+    bandwidth: float
+
+
+class Machine(NamedTuple):
+    """Devices in nodes of `per_node`, with links `inside` of a node and `between` nodes.
+
+    `flops` are those a second that programs reach on one device, `memory` the bytes that it has.
+    """
+
+    flops: float
+    memory: float
+    per_node: int
+    inside: Link
+    between: Link
+
+
+H100 = Machine(flops=400e12, memory=80e9, per_node=8, inside=Link(2e-6, 450e9), between=Link(5e-6, 50e9))
+"""Nodes of eight H100: by the data sheet 989e12 bfloat16 operations a second, of which large models reach about 40 %,
+NVLink with 450e9 bytes a second each way, and a network card of 400 Gbit/s for each device. Latencies are typical."""
+
+
+class Exchange(NamedTuple):
+    """Collectives of one kind, on the link that they wait for, and the seconds that they take."""
+
+    transfer: Transfer
+    link: str
+    seconds: float
+
+
+class Simulation(Shown):
+    """What a step costs one device: prints as a table.
+
+    `compute` and `communication` are seconds; `time` is their sum, as if nothing overlapped, and `overlapped` the
+    greater of them, as if everything did. `memory` are bytes: `arguments`, `results`, and `temporaries` while it runs.
+    """
+
+    def __init__(self, title: str, mesh: MeshShape, machine: Machine, flops: int, exchanges: Sequence[Exchange],
+                 arguments: int, results: int, temporaries: int) -> None:
+        self.title, self.mesh, self.machine, self.flops, self.exchanges = title, mesh, machine, flops, tuple(exchanges)
+        self.arguments, self.results, self.temporaries = arguments, results, temporaries
+        self.devices = math.prod(mesh.sizes)
+        self.compute = flops / machine.flops
+        self.communication = sum(each.seconds for each in exchanges)
+        self.time, self.overlapped = self.compute + self.communication, max(self.compute, self.communication)
+        self.memory = arguments + results + temporaries
+        self.fits = self.memory <= machine.memory
+
+    @property
+    def wire(self) -> dict[str, float]:
+        """The seconds of the collectives by mesh axis."""
+        found: dict[str, float] = {}
+        for each in self.exchanges:
+            found[each.transfer.axis] = found.get(each.transfer.axis, 0.0) + each.seconds
+        return found
+
+    def table(self) -> Table:
+        """The table for rich."""
+        made = new_table(f"{self.title} on {self.mesh}", {"": "left", "how often": "right", "bytes sent": "right",
+                                                          "link": "left", "time": "right"})
+        add_row(made, ["compute", "", "", f"{self.flops:.3g} flops", duration(self.compute)])
+        for transfer, link, seconds in self.exchanges:
+            add_row(made, [f"{transfer.kind} over {transfer.axis}", f"{transfer.times:,}", f"{transfer.sent:,}", link,
+                           duration(seconds)])
+        made.add_section()
+        add_row(made, ["time", "", "", "nothing overlaps", duration(self.time)], style="bold")
+        add_row(made, ["", "", "", "all overlaps", duration(self.overlapped)])
+        add_row(made, ["memory", "", f"{self.memory:,}", "" if self.fits else "more than there is", ""], style="bold")
+        return made
+
+    def __repr__(self) -> str:
+        return f"<simulation of {self.title} on {self.devices} devices: {duration(self.time)}, {self.memory:,} bytes>"
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it.
+
+    >>> duration(0.00123), duration(0.0)
+    ('1.23 ms', '0 s')
+    """
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-6:.2g} µs" if seconds else "0 s"
+
+
+def simulate(fun: Callable[..., Any], *, machine: Machine = H100) -> Callable[..., Simulation]:
+    """The function that tells what a step of `fun`, which calls `shard_map`, takes on the devices of its mesh.
+
+    Nothing runs, and only shapes and dtypes of the arguments matter: `jax.sharding.AbstractMesh` stands for devices
+    that are not there, `fxgrad.ShapeDtypeStruct` for arrays. The model is that of Hockney (1994): a message of b
+    bytes takes `latency + b / bandwidth` seconds. A collective sends the bytes of `fxgrad.traffic`, in 2 log n rounds
+    for an all-reduce, log n for a gather or a scatter, n - 1 for an all-to-all and one for a permutation, on the link
+    inside of nodes if its devices are neighbours in one, and else on that between nodes. Work is the flops of
+    `fxgrad.cost` at the speed of the machine, masked steps of pipelines included; memory is what the equations need in
+    their order, each value dropped after its last use. What it does not know: kernels, memory bandwidth, stragglers.
+
+    Raises `ArgumentError` where no `shard_map` is called.
+
+    >>> import jax, numpy as np, fxgrad
+    >>> from jax.sharding import AbstractMesh, PartitionSpec as P
+    >>> mesh = AbstractMesh((512,), ("data",))
+    >>> mean = fxgrad.shard_map(lambda x: fxgrad.lax.pmean(np.sum(x), "data"), mesh=mesh, in_specs=P("data"),
+    ...                         out_specs=P())
+    >>> found = fxgrad.simulate(mean)(fxgrad.ShapeDtypeStruct((512, 1000), np.float32))
+    >>> found.devices, found.arguments, [each.transfer.kind for each in found.exchanges]
+    (512, 4000, ['all-reduce'])
+    """
+    @transformation("simulate", fun)
+    @boundary
+    def simulated(*args: Any, **kwargs: Any) -> Simulation:
+        program = fun if isinstance(fun, Program) else program_of_call("simulate", fun, args, kwargs)
+        signature = program.signature
+        title = "a program" if signature is None else signature.title or signature.name
+        return of_program(program, machine, title)
+    return simulated
+
+
+def of_program(program: Program, machine: Machine, title: str) -> Simulation:
+    """The simulation of a program; see `simulate`."""
+    opened = unfold(program, calls="*")
+    sharded = [equation for equation in opened.equations if equation.primitive is shard_map_p]
+    if not sharded:
+        raise ArgumentError(at_user_line(
+            f"simulate: {title} calls no shard_map, so that there is no mesh. Write the step with "
+            "fxgrad.shard_map(f, mesh=jax.sharding.AbstractMesh((8,), ('data',)), in_specs=..., out_specs=...)"))
+    mesh: MeshShape = sharded[0].params["mesh"]
+    pieces = _pieces(opened)
+    flops = 0.0
+    for equation in opened.equations:
+        if equation.primitive is shard_map_p:
+            flops += cost(equation.regions[0].program).flops
+        else:
+            flops += equation.cost.flops * max((pieces[var] for var in equation.outputs), default=1.0)
+    exchanges = [_exchange(each, mesh, machine) for each in traffic(opened)]
+
+    def bytes_of(var: Var) -> int:
+        return round(var.aval.nbytes * pieces[var])
+    arguments = sum(bytes_of(var) for var in opened.inputs)
+    results = sum(bytes_of(var) for var in {var for var in opened.outputs if isinstance(var, Var)} - {*opened.inputs})
+    return Simulation(title, mesh, machine, round(flops), exchanges, arguments, results,
+                      max(peak_of(opened, bytes_of) - results, 0))
+
+
+def _pieces(program: Program) -> dict[Var, float]:
+    """Which share of each value of a program lies on one device.
+
+    Of those that `shard_map` takes and makes it is known; others are split as an operand of their shape is.
+    """
+    pieces: dict[Var, float] = {}
+
+    def local(outer: Sequence[Any], inner: Sequence[Any]) -> None:
+        for atom, aval in zip(outer, inner, strict=True):
+            if isinstance(atom, Var) and atom.aval.size:
+                pieces[atom] = aval.size / atom.aval.size
+    for equation in program.equations:
+        if equation.primitive is shard_map_p:
+            body = equation.regions[0].program
+            local(equation.inputs, body.in_avals)
+            local(equation.outputs, body.out_avals)
+    for equation in program.equations:
+        for var in equation.outputs:
+            alike = [pieces[atom] for atom in equation.inputs
+                     if isinstance(atom, Var) and atom in pieces and atom.aval.shape == var.aval.shape]
+            pieces.setdefault(var, alike[0] if alike else 1.0)
+    return {**dict.fromkeys(program.inputs, 1.0), **pieces}
+
+
+def _exchange(transfer: Transfer, mesh: MeshShape, machine: Machine) -> Exchange:
+    """How long collectives take: devices of an axis are neighbours in a node if all axes from it on fit into one."""
+    first = min(mesh.names.index(name) for name in transfer.axes)
+    is_inside = math.prod(mesh.sizes[first:]) <= machine.per_node
+    link = machine.inside if is_inside else machine.between
+    once = rounds(transfer.kind, transfer.size) * link.latency + transfer.sent / transfer.times / link.bandwidth
+    return Exchange(transfer, "inside" if is_inside else "between", transfer.times * once)
+
+
+def rounds(kind: Kind, size: int) -> int:
+    """How many messages come one after the other in a collective among `size` devices.
+
+    >>> [rounds(kind, 8) for kind in ("all-reduce", "all-gather", "all-to-all", "permute")]
+    [6, 3, 7, 1]
+    """
+    levels = (size - 1).bit_length()
+    return {"all-reduce": 2 * levels, "all-gather": levels, "reduce-scatter": levels, "all-to-all": size - 1,
+            "permute": 1, "nothing": 0}[kind]
