@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import jax
@@ -14,19 +11,9 @@ import pytest
 
 import fxgrad
 from fxgrad.interop.nested import equation_count
+from tests.support.worked import example
 
 pytestmark = pytest.mark.slow
-FOLDER = Path(__file__).resolve().parents[2] / "examples"
-
-
-def example(name: str) -> ModuleType:
-    """The module of an example."""
-    specification = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
 
 
 def assert_close(ours: Any, theirs: Any, rtol: float = 1e-4, atol: float = 1e-6) -> None:
