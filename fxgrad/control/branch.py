@@ -15,7 +15,7 @@ from fxgrad.control.narrowing import kept, narrowed, used_places
 from fxgrad.control.partition import keep_by_cost, partition
 from fxgrad.control.unequal import unequal
 from fxgrad.control.wiring import apart, dual_outputs, dual_program, rewired
-from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.avals import INVARIANT, Aval, Literal
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Program, Var
 from fxgrad.core.regions import Region, whole
@@ -50,8 +50,13 @@ def _abstract(index: Aval, *avals: Aval, branches: Branches) -> list[Aval]:
                 (aval.shape, aval.dtype) for aval in first.out_avals]:
             raise ProgramError(f"cond: the branches return {first.out_avals} and {branch.out_avals}, where equal types "
                                "are needed")
+    return [aval.varying(index.vma) for aval in _out_avals(branches)]
+
+
+def _out_avals(branches: Branches) -> list[Aval]:
+    """The types of what any of the branches returns."""
     return [Aval(outputs[0].shape, outputs[0].dtype, all(aval.weak for aval in outputs),
-                 index.vma.union(*(aval.vma for aval in outputs)))
+                 INVARIANT.union(*(aval.vma for aval in outputs)))
             for outputs in zip(*(branch.out_avals for branch in branches), strict=True)]
 
 
@@ -61,8 +66,10 @@ def _run_numpy(index: Any, *values: Any, branches: Branches) -> list[Any]:
 
 
 def _emit(lax: Any, index: Any, *values: Any, branches: Branches) -> list[Any]:
+    together = _out_avals(branches)
+
     def body(branch: Program) -> Any:
-        return lambda *operands: xla_executor.emit(branch, operands)
+        return lambda *operands: [*map(xla_executor.as_varying, xla_executor.emit(branch, operands), together)]
     outputs: list[Any] = lax.switch(index, [body(branch) for branch in branches], *values)
     return outputs
 

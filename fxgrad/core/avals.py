@@ -101,6 +101,13 @@ class Aval:
         return Aval(self.shape, self.dtype, self.weak, INVARIANT if names is None else self.vma.difference(names))
 
 
+def varying_of_jax(aval: Any) -> frozenset[str]:
+    """The mesh axes over which a value of a type of jax's varies, within `jax.shard_map`."""
+    kind = getattr(aval, "manual_axis_type", None)
+    names: frozenset[str] = getattr(aval, "vma", INVARIANT) if kind is None else kind.varying
+    return names
+
+
 class Folded(NamedTuple):
     """How a number was computed that a program has in the place of an operation on numbers.
 

@@ -13,7 +13,7 @@ from jax import lax
 
 from fxgrad import dtypes
 from fxgrad.caches import Cache
-from fxgrad.core.avals import Literal, keys_to_jax
+from fxgrad.core.avals import Aval, Literal, keys_to_jax, varying_of_jax
 from fxgrad.core.facts import consults, needs_x64
 from fxgrad.core.primitive import Primitive, infer
 from fxgrad.core.program import Equation, Program, Var, subprograms
@@ -66,11 +66,32 @@ def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _emit_equation(equation: Equation, values: list[Any]) -> list[Any]:
+    if equation.programs and Literal in map(type, equation.inputs):
+        values = _varying_numbers(equation, values)
     if equation.scope:
         with jax.named_scope(equation.scope):
             return equation.primitive.xla(lax, *values, **equation.params)
     outputs: list[Any] = equation.primitive.xla(lax, *values, **equation.params)
     return outputs
+
+
+def _varying_numbers(equation: Equation, values: list[Any]) -> list[Any]:
+    """`values`, those of literals varying over the mesh axes that programs of the operation have them vary over.
+
+    No `pvary` stands before a literal; but where jax knows what varies, it has loops carry values of one type.
+    """
+    given = [*values]
+    for region in equation.regions:
+        for link, var in zip(region.inputs, region.program.inputs, strict=True):
+            if link.place >= 0 and var.aval.vma and type(equation.inputs[link.place]) is Literal:
+                given[link.place] = as_varying(values[link.place], var.aval)
+    return given
+
+
+def as_varying(value: Any, aval: Aval) -> Any:
+    """A value of jax's, varying over the mesh axes that values of type `aval` do, where jax knows what varies."""
+    missing = tuple(sorted(aval.vma - varying_of_jax(jax.typeof(value)))) if aval.vma else ()
+    return lax.pcast(value, missing, to="varying") if missing else value
 
 
 def size_in_jax(axis_name: str) -> int | None:

@@ -45,8 +45,8 @@ class JaxCall:
     def __init__(self, equation: JaxprEqn, name: str | None = None) -> None:
         self.name = name or equation.primitive.name
         self.settings = Settings.now()
-        self.in_avals = tuple(aval_of_jax(var.aval) for var in equation.invars)
-        self.out_avals = tuple(aval_of_jax(var.aval) for var in equation.outvars)
+        self.in_avals = tuple(aval_of_jax(var.aval).invariant() for var in equation.invars)
+        self.out_avals = tuple(aval_of_jax(var.aval).invariant() for var in equation.outvars)
         self.function = _alone(equation)
         self.compiled: Callable[..., list[Any]] = jax.jit(self.function)
         avals: list[Any] = [var.aval for var in equation.invars]

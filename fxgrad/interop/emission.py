@@ -18,8 +18,9 @@ from fxgrad.core.avals import Aval, keys_to_jax
 from fxgrad.core.facts import Slot, fact, needs_x64
 from fxgrad.core.primitive import NO_TANGENT, registry
 from fxgrad.core.program import Equation, Program
-from fxgrad.executors.xla import computed, emit, x64
+from fxgrad.executors.xla import as_varying, computed, emit, x64
 from fxgrad.interop.calls import struct_for_jax
+from fxgrad.interop.manual import type_in_jax, within_mesh
 from fxgrad.transforms.batch import batched_program
 from fxgrad.transforms.forward import has_tangent
 from fxgrad.transforms.linearize import linearized
@@ -33,7 +34,7 @@ def applied(program: Program, values: Sequence[Any], linear: bool = False) -> li
     transpose the body, and loops of unknown length and tangents that only a backward pass is known of it cannot.)
     """
     with x64(needs_x64(program)):
-        given = [jnp.asarray(keys_to_jax(value), None if dtypes.is_key(aval.dtype) else aval.dtype)
+        given = [as_varying(jnp.asarray(keys_to_jax(value), None if dtypes.is_key(aval.dtype) else aval.dtype), aval)
                  for value, aval in zip(values, program.in_avals, strict=True)]
         if linear and not _is_plain(program):
             outputs: list[Any] = linear_p.bind(*given, program=program)
@@ -78,7 +79,8 @@ def differentiated(program: Program, primals: Sequence[Any], tangents: Sequence[
     """The outputs of `program` and their tangents, as operations of jax's."""
     if not any(moving):
         return applied(program, primals), [_zero(aval) for aval in program.out_avals]
-    known = linearized(program, tuple(moving))
+    with within_mesh():
+        known = linearized(program, tuple(moving))
     results = applied(known.program, [*known.captured, *primals])
     outputs, residuals = results[:len(program.outputs)], results[len(program.outputs):]
     linear, reached = known.extra
@@ -89,7 +91,9 @@ def differentiated(program: Program, primals: Sequence[Any], tangents: Sequence[
 
 
 def _zero(aval: Aval) -> Any:
-    return jnp.zeros(aval.shape, aval.dtype) if has_tangent(aval) else np.zeros(aval.shape, dtypes.float0)
+    if not has_tangent(aval):
+        return np.zeros(aval.shape, dtypes.float0)
+    return as_varying(jnp.zeros(aval.shape, aval.dtype), aval)
 
 
 # --- linear programs that jax does not transpose as fxgrad does ------------------------------------------------------
@@ -101,7 +105,8 @@ linear_p.multiple_results = True
 
 def _abstract(*_: Any, program: Program) -> list[Any]:
     structs = map(struct_for_jax, program.out_avals)
-    return [jax.core.ShapedArray(struct.shape, struct.dtype) for struct in structs]
+    return [type_in_jax(aval.strong()) if aval.vma else jax.core.ShapedArray(struct.shape, struct.dtype)
+            for struct, aval in zip(structs, program.out_avals, strict=True)]
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program) -> tuple[list[Any], list[Any]]:
@@ -110,8 +115,9 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program) -
 
 def _transpose(cotangents: Sequence[Any], *inputs: Any, program: Program) -> list[Any]:
     linear = tuple(map(ad.is_undefined_primal, inputs))
-    back = transposed(program, linear)
-    given = [jnp.zeros(aval.shape, aval.dtype) if type(cotangent) is ad.Zero else cotangent
+    with within_mesh():
+        back = transposed(program, linear)
+    given = [_zero(aval) if type(cotangent) is ad.Zero else cotangent
              for cotangent, aval in zip(cotangents, program.out_avals, strict=True)]
     known = [value for value, marked in zip(inputs, linear, strict=True) if not marked]
     found = iter(applied(back.program, [*back.captured, *known, *given], linear=True))
@@ -120,7 +126,8 @@ def _transpose(cotangents: Sequence[Any], *inputs: Any, program: Program) -> lis
 
 def _batch(values: Sequence[Any], axes: Sequence[int | None], *, program: Program) -> tuple[list[Any], list[int]]:
     size = next(value.shape[axis] for value, axis in zip(values, axes, strict=True) if axis is not None)
-    batch = batched_program(program, size, tuple(axes))
+    with within_mesh():
+        batch = batched_program(program, size, tuple(axes))
     outputs = applied(batch.program, [*batch.captured, *values], linear=True)
     return outputs, [0] * len(outputs)
 

@@ -8,12 +8,13 @@ from typing import Any
 import jax
 
 from fxgrad import tree
-from fxgrad.core.avals import Aval, check_dtype
+from fxgrad.core.avals import Aval, check_dtype, varying_of_jax
 from fxgrad.errors import function_name
 from fxgrad.executors.xla import x64
 from fxgrad.frontend.flat import indexed_names, leaf_aval, trace_flat, transformation
 from fxgrad.interop.calls import NARROWER, number_of
 from fxgrad.interop.emission import applied
+from fxgrad.interop.manual import mesh_around, sizes
 from fxgrad.tracing.trace import SHARED
 from fxgrad.tracing.tracer import Tracer
 
@@ -57,7 +58,11 @@ def to_jax(fn: Callable[..., Any]) -> Callable[..., Any]:
             every = indexed_names(fn, args, kwargs=kwargs)()
             return [name for name, aval in zip(every, avals, strict=True) if aval is not None]
 
-        traced = trace_flat(call, [aval for aval in avals if aval is not None], "to_jax", fn, mode=SHARED, names=names)
+        mesh = mesh_around()
+        given_avals = [aval if mesh is None else aval.varying(varying_of_jax(jax.typeof(leaf)))
+                       for leaf, aval in zip(leaves, avals, strict=True) if aval is not None]
+        traced = trace_flat(call, given_avals, "to_jax", fn, mode=SHARED, names=names, mesh=mesh,
+                            axes=sizes(mesh))
         outputs = applied(traced.program, [*traced.captured, *values])
         return tree.unflatten(traced.out_tree, [*map(_as_jax_has_it, outputs, traced.program.out_avals)])
     return wrapper

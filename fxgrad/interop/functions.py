@@ -16,9 +16,11 @@ from fxgrad.errors import LeakedTracerError, UnsupportedError, at_user_line, fun
 from fxgrad.frontend.flat import leaf_aval, transformation
 from fxgrad.interop.calls import NARROWER, comparable, number_of, struct_for_jax
 from fxgrad.interop.importing import Imported, imported
+from fxgrad.interop.manual import jaxpr_within
 from fxgrad.interop.settings import Settings
 from fxgrad.ops.space import convert
 from fxgrad.tracing.tape import axes_in_scope, current, innermost_for
+from fxgrad.tracing.trace import mesh_in_scope
 from fxgrad.tracing.tracer import Tracer
 from fxgrad.tree import TreeDef
 
@@ -119,7 +121,7 @@ class _Call:
             narrower = NARROWER.get(aval.dtype)
             if narrower is not None:
                 self.values[index] = convert(self.values[index], narrower, weak=True)
-                self.avals[index] = Aval(aval.shape, narrower, weak=True)
+                self.avals[index] = Aval(aval.shape, narrower, True, aval.vma)
 
     def _other_leaf(self, leaf: Any) -> tuple[Any, Aval | None]:
         """A leaf that is no array and no number of the usual classes; raises `DTypeError` for an array of others."""
@@ -151,7 +153,7 @@ class _Call:
                     *((name, comparable(self._kwargs[name])) for name in sorted(self._names)))
         axes = axes_in_scope()
         if axes:
-            key += (*axes.items(),)
+            key += (*axes.items(), mesh_in_scope())
         try:
             hash(key)
         except TypeError:
@@ -169,13 +171,16 @@ class _Call:
             found[:] = structure, static
             return [leaf for leaf in leaves if _is_array(leaf)]
 
-        axes = [*axes_in_scope().items()]
-        structs = [struct_for_jax(aval) for aval in self.avals]
+        axes, mesh = dict(axes_in_scope()), mesh_in_scope()
         settings = self._settings()
         token = current.set(None)  # operations of fxgrad's on tracers of jax's are jax's to record
         try:
             with settings.scope():
-                jaxpr = jax.make_jaxpr(flat, axis_env=axes)(*structs)
+                if mesh is not None:
+                    others = {name: size for name, size in axes.items() if name not in mesh.checked | mesh.unchecked}
+                    jaxpr = jaxpr_within(mesh, others, flat, self.avals)
+                else:
+                    jaxpr = jax.make_jaxpr(flat, axis_env=[*axes.items()])(*map(struct_for_jax, self.avals))
         except LeakedTracerError:
             raise self._closes_over() from None
         finally:

@@ -13,7 +13,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jax.extend.core import Literal as JaxLiteral
 
 from fxgrad import dtypes
-from fxgrad.core.avals import INVARIANT, Aval, Literal, to_numpy
+from fxgrad.core.avals import Aval, Literal, to_numpy, varying_of_jax
 from fxgrad.core.program import Program, Source, join_scopes
 from fxgrad.core.sources import NOWHERE, equation_source
 from fxgrad.derivation.simplify import without_dead_code
@@ -209,14 +209,7 @@ def aval_of_jax(aval: Any) -> Aval:
             f"{', '.join(dtypes.SUPPORTED)} and keys of threefry2x32. Convert it inside the function, for example "
             "x.astype('float32')"))
     weak = bool(getattr(aval, "weak_type", False)) and dtype != dtypes.bool_
-    return Aval(tuple(aval.shape), dtype, weak, varying_in_jax(aval))
-
-
-def varying_in_jax(aval: Any) -> frozenset[str]:
-    """The mesh axes over which a value of a type of jax's varies, within `jax.shard_map`."""
-    kind = getattr(aval, "manual_axis_type", None)
-    names: frozenset[str] = getattr(aval, "vma", INVARIANT) if kind is None else kind.varying
-    return names
+    return Aval(tuple(aval.shape), dtype, weak, varying_of_jax(aval))
 
 
 def evaluated(jaxpr: Jaxpr, inputs: Sequence[Any]) -> list[Any]:

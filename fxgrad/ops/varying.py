@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.avals import Aval, Literal, varying_of_jax
 from fxgrad.core.primitive import Cost, Primitive
 from fxgrad.derivation.consultation import batched_axis
 from fxgrad.derivation.rewrites import Definitions, rewrites
@@ -62,6 +62,12 @@ def _pvary_abstract(aval: Aval, *, axis_name: Names) -> list[Aval]:
     return [aval.varying(axis_name)]
 
 
+def _pvary_xla(lax: Any, x: Any, *, axis_name: Names) -> Any:
+    """As jax says it too, which in `jax.shard_map` may know what varies."""
+    missing = tuple(name for name in axis_name if name not in varying_of_jax(getattr(x, "aval", None)))
+    return lax.pcast(x, missing, to="varying") if missing else x
+
+
 def _pvary_transpose(cotangent: Any, aval: Aval, *, axis_name: Names) -> Any:
     return psum_invariant(cotangent, axis_name)
 
@@ -73,7 +79,7 @@ def _pvary_batch(size: int, values: list[Any], axes: list[int | None], *, axis_n
 
 
 pvary_p = linear_unary(
-    "pvary", abstract=_pvary_abstract, numpy=lambda x, **_: x, xla=lambda lax, x, **_: x, transpose=_pvary_transpose,
+    "pvary", abstract=_pvary_abstract, numpy=lambda x, **_: x, xla=_pvary_xla, transpose=_pvary_transpose,
     batch=_pvary_batch, cost=lambda aval, **_: Cost(0, 0), collective=True, says_what_varies=True)
 """The operand, as a value that may differ along `axis_name`."""
 
