@@ -79,10 +79,16 @@ def _width(kind: str) -> int:
 
 
 def _group(line: str) -> int:
+    """How many devices speak with each other; of a permutation, how many pairs there are."""
     listed = re.search(r"replica_groups=\{\{([\d,]*)\}", line)
     if listed:
         return len(listed[1].split(","))
-    iota = re.search(r"replica_groups=\[(\d+),(\d+)\]", line)
-    if iota:
-        return int(iota[2])
-    return len(re.findall(r"\{\d+,\d+\}", re.search(r"source_target_pairs=\{(.*?)\}\}", line)[0] + "}"))
+    counted = re.search(r"replica_groups=\[\d+,(\d+)\]", line)
+    if counted:
+        return int(counted[1])
+    named = re.search(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}", line)
+    if named:
+        sizes = dict(re.findall(r"'(\w+)'=(\d+)", named[1]))
+        return math.prod(int(sizes[axis]) for axis in re.findall(r"'(\w+)'", named[2]))
+    pairs = re.search(r"source_target_pairs=\{(.*?)\}\}", line)
+    return 0 if pairs is None else pairs[1].count("{")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -60,14 +60,15 @@ class Case(NamedTuple):
     found: Simulation
 
 
-def simulated() -> list[Case]:
-    """All patterns on all numbers of devices."""
-    return [*cases()]
+def simulated(names: Sequence[str] = tuple(PATTERNS)) -> list[Case]:
+    """The patterns of these names on all numbers of devices."""
+    return [*cases(names)]
 
 
-def cases() -> Iterator[Case]:
+def cases(names: Sequence[str]) -> Iterator[Case]:
     """One simulation after the other."""
-    for name, pattern in PATTERNS.items():
+    for name in names:
+        pattern = PATTERNS[name]
         module = pattern.ours
         for devices in DEVICES:
             for axes in meshes(name, devices):
