@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import fxgrad
 from fxgrad.analyses.traffic import total_sent, traffic_of
 from fxgrad.cli.arguments import CommandError
 from fxgrad.cli.targets import Target, read_program
-from fxgrad.core.program import inner_first
+from fxgrad.core.program import Equation, Program, inner_first
 from fxgrad.errors import FxgradError
+from fxgrad.parallel.shard_map import shard_map_p
 from fxgrad.show.display import fitting, render
 
 DIFFERENT, FAILED = 1, 2
@@ -82,11 +84,11 @@ def cost(options: Namespace, console: Console) -> int:
     moved: Counter[str] = Counter()
     times: Counter[str] = Counter()
     sent: Counter[str] = Counter()
-    for equation in program.equations:
+    for equation, devices in _on_devices(program):
         found = equation.cost
         key = str(equation.params.get("name", equation.primitive)) if options.by == "operation" else _line(equation)
-        flops[key] += found.flops
-        moved[key] += found.bytes
+        flops[key] += devices * found.flops
+        moved[key] += devices * found.bytes
         times[key] += 1
         sent[key] += total_sent(traffic_of(equation))
     total = fxgrad.cost(program)
@@ -97,7 +99,7 @@ def cost(options: Namespace, console: Console) -> int:
         return 0
     table = Table(show_footer=True)
     table.add_column(options.by, "total")
-    for head, footer in (("operations", len(program.equations)), ("flops", total.flops), ("bytes moved", total.bytes)):
+    for head, footer in (("operations", times.total()), ("flops", total.flops), ("bytes moved", total.bytes)):
         table.add_column(head, f"{footer:,}", justify="right")
     if total.wire:
         table.add_column("bytes on the wire", f"{sum(sent.values()):,}", justify="right")
@@ -113,6 +115,16 @@ def cost(options: Namespace, console: Console) -> int:
     if len(flops) > options.most:
         console.print(f"and {len(flops) - options.most} more; --most shows them")
     return 0
+
+
+def _on_devices(program: Program, devices: int = 1) -> Iterator[tuple[Equation, int]]:
+    """The equations with the number of devices that compute each; those inside of a `shard_map` stand for it."""
+    for equation in program.equations:
+        if equation.primitive is shard_map_p:
+            count = equation.params["mesh"].size(equation.params["axis_names"])
+            yield from _on_devices(equation.params["program"], devices * count)
+        else:
+            yield equation, devices
 
 
 def _line(equation: Any) -> str:

@@ -34,6 +34,15 @@ def wrong(w):
     return w.shape_of
 
 
+def on_devices(w, x):
+    import fxgrad
+    from jax.sharding import AbstractMesh, PartitionSpec as P
+
+    def body(w, x):
+        return fxgrad.lax.pmean(np.sum(np.tanh(x @ w)), "data")
+    return fxgrad.shard_map(body, mesh=AbstractMesh((4,), ("data",)), in_specs=(P(), P("data")), out_specs=P())(w, x)
+
+
 def branch(x):
     if x > 0:
         return x
@@ -127,6 +136,18 @@ def test_cost(run: Commands) -> None:
     assert {row["operation"] for row in total["rows"]} == {"dot_general", "tanh", "integer_pow", "mean"}
 
 
+def test_cost_on_a_mesh_has_what_each_line_sends(run: Commands) -> None:
+    types = ("--args", "f32[6], f32[8,6]")
+    shown = run("cost", "model.py:on_devices", *types).output
+    assert "each device sends 6 bytes over data" in shown
+    total = json.loads(run("cost", "model.py:on_devices", *types, "--json").output)
+    assert total["wire"] == {"data": 6}
+    sending = {row["line"]: row["wire"] for row in total["rows"] if row["wire"]}
+    assert [*sending.values()] == [6]
+    assert next(iter(sending)).startswith("model.py:")
+    assert sum(row["flops"] for row in total["rows"]) == total["flops"]
+
+
 def test_graph(run: Commands) -> None:
     shown = run("graph", "model.py:loss", *TYPES, "--params", "w", "--nodes", "--random", "0").output
     assert "parameters         │ w" in shown
@@ -173,7 +194,7 @@ MISTAKES = {
     "no arguments": (["show", "model.py:loss"],
                      "model.py:loss takes w, x: say what they are like, such as --args 'f32[3], f32[3]'"),
     "no such function": (["show", "model.py:los"],
-                         "model.py has no 'los'; its functions are branch, loss, trees, wrong"),
+                         "model.py has no 'los'; its functions are branch, loss, on_devices, trees, wrong"),
     "no function": (["show", "model.py:number"], "model.py:number is a int, where a function is needed"),
     "no such module": (["show", "nowhere:loss"],
                        ("nowhere cannot be imported: there is no module 'nowhere'. Run this where it is installed, or "

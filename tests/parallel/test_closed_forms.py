@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh, PartitionSpec
 
 import fxgrad
 
@@ -41,3 +45,19 @@ def test_permuted_entries(perm: list[tuple[int, int]]) -> None:
     for source, target in perm:
         back[source] = weights[target]
     np.testing.assert_array_equal(slope, back)
+
+
+def test_a_gather_and_a_scatter_of_sums_are_each_others_transposes() -> None:
+    def turned(function: Callable[..., Any], spec: PartitionSpec) -> list[str]:
+        mapped = fxgrad.shard_map(function, mesh=AbstractMesh((3,), ("i",)), in_specs=spec, out_specs=spec)
+        program = fxgrad.make_program(lambda ct: fxgrad.linear_transpose(mapped, np.ones((9, 2)))(ct))(
+            fxgrad.eval_shape(mapped, np.ones((9, 2))))
+        return sorted(each.kind for each in fxgrad.traffic(program))
+
+    def gathered(x: Any) -> Any:
+        return fxgrad.lax.all_gather(x, "i", tiled=True)
+
+    def scattered(x: Any) -> Any:
+        return fxgrad.lax.psum_scatter(x, "i", tiled=True)
+    assert turned(gathered, PartitionSpec("i")) == ["reduce-scatter"]
+    assert turned(lambda x: scattered(gathered(x)), PartitionSpec("i")) == ["all-gather", "reduce-scatter"]

@@ -115,6 +115,17 @@ def test_parameters_and_gradients_are_divided(name: str, devices: int) -> None:
         assert max(example("setting").bytes_on_each(tree)) <= 1.01 * whole / devices
 
 
+@pytest.mark.parametrize("name", ["fully sharded", "GPipe", "experts"])
+def test_the_same_program_is_for_gpus_and_tpus(name: str) -> None:
+    """Their compilers get the same collectives, which on GPUs are NCCL's; no device of theirs is needed to say so."""
+    found = compiled(name)
+    with jax.enable_x64(True):
+        traced = jax.jit(fxgrad.to_jax(found.step)).trace(*found.laid_out)
+        text = traced.lower(lowering_platforms=("cuda", "tpu")).as_text()
+    spoken = {kind.replace("_", "-") for kind in re.findall(r"stablehlo\.(\w+)", text)}
+    assert spoken & {*hlo.KINDS} == {*OPERATIONS[name]}
+
+
 # --- data parallel --------------------------------------------------------------------------------------------------
 
 
