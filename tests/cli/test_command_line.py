@@ -34,15 +34,6 @@ def wrong(w):
     return w.shape_of
 
 
-def on_devices(w, x):
-    import fxgrad
-    from jax.sharding import AbstractMesh, PartitionSpec as P
-
-    def body(w, x):
-        return fxgrad.lax.pmean(np.sum(np.tanh(x @ w)), "data")
-    return fxgrad.shard_map(body, mesh=AbstractMesh((4,), ("data",)), in_specs=(P(), P("data")), out_specs=P())(w, x)
-
-
 def branch(x):
     if x > 0:
         return x
@@ -50,6 +41,15 @@ def branch(x):
 
 
 number = 3
+
+
+def on_devices(w, x):
+    import fxgrad
+    from jax.sharding import AbstractMesh, PartitionSpec as P
+
+    def body(w, x):
+        return fxgrad.lax.pmean(np.sum(np.tanh(x @ w)), "data")
+    return fxgrad.shard_map(body, mesh=AbstractMesh((4,), ("data",)), in_specs=(P(), P("data")), out_specs=P())(w, x)
 '''
 TYPES = ["--args", "f32[3], f32[5,3]"]
 
