@@ -13,7 +13,7 @@ from fxgrad.core.program import Equation, Program
 from fxgrad.core.regions import replaced
 from fxgrad.core.walk import walk
 from fxgrad.derivation.derive import derive
-from fxgrad.ops.varying import pvary, pvary_p
+from fxgrad.ops.varying import pvary, pvary_p, take_equal, take_equal_p
 from fxgrad.tracing.tape import bind, bind_equation
 
 Names = tuple[str, ...]
@@ -33,6 +33,8 @@ def varying(program: Program, names: Names) -> Program:
     def step(equation: Equation, values: list[Any]) -> list[Any]:
         if equation.primitive is pvary_p:
             return [pvary(values[0], equation.params["axis_name"])]
+        if equation.primitive is take_equal_p:
+            return [take_equal(values[0], [name for name in equation.params["axis_name"] if name not in names])]
         if not equation.regions:
             return bind_equation(equation, values)
         taken = {link.place for region in equation.regions for link in region.inputs}

@@ -21,18 +21,22 @@ from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import Marks, are_linear, are_moving, chosen, cotangents_of, others, present
 from fxgrad.control.narrowing import kept, narrowed, used_places, with_fewer_outputs
 from fxgrad.control.partition import keep_by_cost, partition
+from fxgrad.control.unequal import varying
 from fxgrad.control.wiring import apart, dual_outputs, dual_program, with_output_types, with_outputs
 from fxgrad.core.avals import INVARIANT, Aval, Literal
+from fxgrad.core.facts import axes_of
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Equation, Program
 from fxgrad.core.regions import Links, Region
+from fxgrad.derivation.consultation import batched_axis, spmd_names
 from fxgrad.derivation.derive import derive
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.derivation.simplify import partial_use, simplify
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import reshape
-from fxgrad.ops.varying import psum_invariant_p, pvary_p, take_equal_p
+from fxgrad.ops.varying import psum_invariant_p, pvary, pvary_p, take_equal, take_equal_p
 from fxgrad.parallel.meshes import MeshShape, Spec, names_in, over_mesh
 from fxgrad.tracing import interning
 from fxgrad.tracing.apply import apply_equations
@@ -278,18 +282,65 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **
 
 def _batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, **params: Any,
            ) -> tuple[list[Any], list[int | None]]:
+    """The new axis is whole on every device, or cut along the mesh axes that the map has for it (`spmd_axis_name`)."""
     layout = _layout(params)
-    with layout.entered():
-        derived = batched_program(program, size, tuple(axes), (None,) * len(program.outputs))
-    out_axes = [0 if batched else None for batched in derived.extra]
-    results = bind_shard_map(derived.program, derived.captured, values, layout._replace(
-        in_specs=tuple(_with_axis(spec, axis) for spec, axis in zip(layout.in_specs, axes, strict=True)),
-        out_specs=tuple(_with_axis(spec, axis) for spec, axis in zip(layout.out_specs, out_axes, strict=True))))
+    cut = tuple(name for name in spmd_names.get() if name in layout.axis_names)
+    if cut:
+        _check_cut(layout, cut, size, program)
+    with layout.entered(), batching_over(batched_axis.get()):
+        derived = batched_program(program, size // layout.mesh.size(cut), tuple(axes), (None,) * len(program.outputs))
+        batched, out_axes = derived.program, [0 if each else None for each in derived.extra]
+        if cut:
+            batched = _cut_along(batched, cut, (*[None] * len(derived.captured), *axes), out_axes)
+    results = bind_shard_map(batched, derived.captured, values, layout._replace(
+        in_specs=tuple(_with_axis(spec, axis, cut) for spec, axis in zip(layout.in_specs, axes, strict=True)),
+        out_specs=tuple(_with_axis(spec, axis, cut) for spec, axis in zip(layout.out_specs, out_axes, strict=True))))
     return results, out_axes
 
 
-def _with_axis(spec: Spec, axis: int | None) -> Spec:
-    return spec if axis is None else (*spec[:axis], (), *spec[axis:])
+def _check_cut(layout: Layout, cut: tuple[str, ...], size: int, program: Program) -> None:
+    shown, count = " and ".join(map(repr, cut)), layout.mesh.size(cut)
+    spoken = _spoken_over(program)
+    used = spoken.union(*(names_in(spec) for spec in (*layout.in_specs, *layout.out_specs)))
+    twice = [name for name in cut if name in used]
+    if twice:
+        raise ArgumentError(at_user_line(
+            f"vmap: spmd_axis_name has {', '.join(map(repr, twice))}, along which a shard_map inside cuts or speaks "
+            "already. Name mesh axes that it does not use"))
+    if batched_axis.get() in spoken:
+        raise UnsupportedError(at_user_line(
+            f"vmap: spmd_axis_name={shown}, and a shard_map inside speaks over the mapped axis {batched_axis.get()!r}, "
+            "of which each device has some entries. Leave out one of the two"))
+    if size % count:
+        raise ShapeError(at_user_line(
+            f"vmap: the mapped axis of size {size} is to be cut along the mesh axis {shown} (spmd_axis_name) into "
+            f"{count} equal pieces, and {size} is not divisible by {count}. Pad it"))
+
+
+def _spoken_over(program: Program) -> frozenset[str]:
+    """The axes over which a program speaks, and not only says what varies."""
+    return INVARIANT.union(*(axes_of(equation.primitive, equation.params) if not equation.regions else
+                             INVARIANT.union(*map(_spoken_over, equation.programs))
+                             for equation in program.equations if equation.primitive not in (pvary_p, take_equal_p)))
+
+
+def _cut_along(program: Program, names: tuple[str, ...], in_axes: Sequence[int | None],
+               out_axes: Sequence[int | None]) -> Program:
+    """`program`, batched, on devices of which each along `names` has some of the entries."""
+    inner = varying(program, names)
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        outputs = apply_equations(inner, [pvary(value, names) for value in values])
+        return [output if axis is not None else take_equal(output, names)
+                for output, axis in zip(outputs, out_axes, strict=True)], None
+
+    avals = [aval if axis is None else aval.varying(names)
+             for aval, axis in zip(program.in_avals, in_axes, strict=True)]
+    return derive(program, ("cut along", names, *in_axes, *out_axes), build, avals).program
+
+
+def _with_axis(spec: Spec, axis: int | None, cut: tuple[str, ...]) -> Spec:
+    return spec if axis is None else (*spec[:axis], cut, *spec[axis:])
 
 
 def _cost(*avals: Aval, program: Program, **params: Any) -> Cost:
