@@ -173,7 +173,8 @@ class Executables:
         if not self.on_meshes:
             return self.own  # type: ignore[no-any-return]
         if self._called is None:
-            self._called = explicit.OnMeshes(self.own, self._make(), self._mesh)
+            # Made anew: jax calls what it traced in vain more slowly ever after.
+            self._called = explicit.OnMeshes(self._make(), self._make(), self._mesh, self.own)
         return self._called
 
     def prepare_for(self, met: Exception) -> None:

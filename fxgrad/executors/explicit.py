@@ -71,22 +71,32 @@ def _freed(value: Any) -> Any:
 
 
 def given_back(outputs: Any, mesh: Any) -> Any:
-    """The arrays in `outputs` that lie on `mesh` with its axes Auto, on `mesh` itself; nothing moves."""
+    """The arrays in `outputs`, which nobody else has, that lie on `mesh` with its axes Auto, on `mesh` itself.
+
+    They are donated to a compiled identity: nothing moves, in a fraction of the time that a `device_put` of each takes.
+    """
     leaves, structure = tree.flatten(outputs)
-    places, shardings = [], []
-    for place, leaf in enumerate(leaves):
-        sharding = leaf.sharding if isinstance(leaf, jax.Array) else None
-        if isinstance(sharding, NamedSharding) and sharding.mesh.axis_names == mesh.axis_names and (
-                AxisType.Explicit not in sharding.mesh.axis_types):
-            places.append(place)
-            shardings.append(_typed_as(sharding, mesh.axis_types))
-    for place, moved in zip(places, jax.device_put([leaves[place] for place in places], shardings), strict=True):
-        leaves[place] = moved
+    found = [_sharding_on(leaf.sharding, mesh.axis_names, mesh.axis_types) if isinstance(leaf, jax.Array) else None
+             for leaf in leaves]
+    places = [place for place, sharding in enumerate(found) if sharding is not None]
+    if places:
+        same = _identity(tuple(found[place] for place in places))
+        for place, moved in zip(places, same(*(leaves[place] for place in places)), strict=True):
+            leaves[place] = moved
     return tree.unflatten(structure, leaves)
 
 
+@cached("identities on explicit meshes", 256)
+def _identity(shardings: tuple[Any, ...]) -> Callable[..., tuple[Any, ...]]:
+    return jax.jit(lambda *arrays: arrays, out_shardings=shardings, donate_argnums=tuple(range(len(shardings))))
+
+
 @cached("shardings of results on explicit meshes", 1024)
-def _typed_as(sharding: Any, axis_types: Any) -> Any:
+def _sharding_on(sharding: Any, names: tuple[str, ...], axis_types: Any) -> Any:
+    """The sharding on the mesh with axes of these types, if it is on that of these names with all of them Auto."""
+    if not isinstance(sharding, NamedSharding) or sharding.mesh.axis_names != names or (
+            AxisType.Explicit in sharding.mesh.axis_types):
+        return None
     return NamedSharding(sharding.mesh.update(axis_types=axis_types), sharding.spec, memory_kind=sharding.memory_kind)
 
 
@@ -96,10 +106,13 @@ class OnMeshes:
     In a trace of jax's own they stay what they are, and so `function` is called, of which `compiled` was made.
     """
 
-    __slots__ = ("compiled", "function", "mesh")
+    __slots__ = ("compiled", "function", "mesh", "otherwise")
 
-    def __init__(self, compiled: Callable[..., Any], function: Callable[..., Any], mesh: Any = None) -> None:
+    def __init__(self, compiled: Callable[..., Any], function: Callable[..., Any], mesh: Any = None,
+                 otherwise: Callable[..., Any] | None = None) -> None:
         self.compiled, self.function = compiled, function
+        self.otherwise = otherwise or compiled
+        """What is called where no axis is Explicit."""
         self.mesh = mesh
         """The mesh that results lie on, whatever the arguments lie on."""
 
@@ -107,7 +120,7 @@ class OnMeshes:
         leaves = tree.leaves((args, kwargs))
         mesh = self.mesh or explicit_mesh(leaves)
         if mesh is None:
-            return self.compiled(*args, **kwargs)
+            return self.otherwise(*args, **kwargs)
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             token = _is_typed.set(True)
             try:

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import fxgrad
 import fxgrad.numpy as fnp
@@ -73,6 +74,20 @@ def of_donated(jit: Any, xp: Any, small: bool) -> Call:  # noqa: ARG001
     return call
 
 
+def of_devices(explicit: bool, jit: Any, xp: Any, small: bool) -> Call:  # noqa: ARG001
+    """A step of a weight of which each device has a part, with donation."""
+    kind = AxisType.Explicit if explicit else AxisType.Auto
+    mesh = jax.make_mesh((jax.device_count(),), ("data",), (kind,))
+    rows = NamedSharding(mesh, PartitionSpec("data"))
+    state, x = [jax.device_put(np.ones((64, 64), "float32"), rows)], jax.device_put(np.ones((64, 64), "float32"), rows)
+    compiled = jit(lambda w, x: xp.cos(w) * x, donate_argnums=0)
+
+    def call() -> Any:
+        state[0] = compiled(state[0], x)
+        return state[0]
+    return call
+
+
 def of_closure(gradient: bool, transforms: Any, xp: Any, small: bool) -> Call:
     """A closure that is made, compiled and called anew each time."""
     problem = PROBLEMS["MLP"]
@@ -121,6 +136,10 @@ WORKLOADS = [
              functools.partial(dispatch, of_static), BARS, jitted=True),
     Workload("dispatch: donation", "Calling a compiled function that takes its argument's memory",
              functools.partial(dispatch, of_donated), BARS, jitted=True),
+    Workload("dispatch: 8 devices", "Calling a compiled step of two arrays that lie on 8 devices, with donation",
+             functools.partial(dispatch, functools.partial(of_devices, False)), BARS, jitted=True, devices=8),
+    Workload("dispatch: 8 devices, Explicit axes", "The same on jax's default mesh, where results are given back on it",
+             functools.partial(dispatch, functools.partial(of_devices, True)), jitted=True, devices=8),
     Workload("closure: small", "jit of a closure made anew at every call, one line of three operations",
              functools.partial(closures, False), (Ratio("jax.jit", 1 / 100),), jitted=True),
     Workload("closure: gradient of MLP", "jit of the gradient of a closure made anew at every call",

@@ -70,6 +70,8 @@ def prepared(name: str) -> tuple[Workload, Peers]:
     workload = catalogue.WORKLOADS[name]
     if workload.wide:
         jax.config.update("jax_enable_x64", True)
+    if workload.devices > 1:
+        jax.config.update("jax_num_cpu_devices", workload.devices)
     return workload, workload.make(False)
 
 

@@ -118,7 +118,8 @@ class Workload:
     """Something to measure: `make(small)` builds its peers, at a size for tests if `small`.
 
     Results are compared to the relative `tolerance`. With `wide`, jax's 64-bit flag is set, so that all peers compute
-    in float64. `jitted` says that all of it is compiled code, which may run on a GPU.
+    in float64. `jitted` says that all of it is compiled code, which may run on a GPU. On a CPU there are so many
+    virtual `devices`.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Workload:
     tolerance: float = 1e-4
     wide: bool = False
     jitted: bool = False
+    devices: int = 1
 
     @property
     def group(self) -> str:
