@@ -39,6 +39,7 @@ from fxgrad.api.callbacks import io_callback, pure_callback
 from fxgrad.api.closures import closure_convert, custom_gradient
 from fxgrad.api.compiled import jit
 from fxgrad.api.custom import custom_jvp, custom_vjp
+from fxgrad.api.device_maps import pmap
 from fxgrad.api.devices import (
     block_until_ready,
     default_backend,
@@ -101,19 +102,20 @@ __all__ = [
     "Array", "Cost", "Equation", "Interpreter", "Links", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param",
     "Primitive", "Program", "Region", "ShapeDtypeStruct", "TODO", "Var", "associative_scan", "bind",
     "block_until_ready", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert",
-    "cond", "config", "cost", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp",
-    "custom_vjp", "debug", "debug_infs", "debug_nans", "default_backend", "default_dtype", "device_count",
-    "device_get", "device_put", "devices", "disable_jit", "draw", "dtypes", "errors", "eval_shape", "executors",
-    "explain_backward", "explore", "flatten_util", "float0", "fold", "fori_loop", "from_jax", "grad",
-    "gradients_on_nodes", "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate",
-    "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize",
-    "lint", "local_device_count", "local_devices", "make_array_from_callback", "make_array_from_process_local_data",
-    "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "make_program", "map", "named_call",
-    "named_scope", "nn", "numpy", "optim", "parse", "path_costs", "paths", "print_saved_residuals", "process_count",
-    "process_index", "pure_callback", "random", "remat", "rewrite", "roles", "saved_residuals", "scalarize", "scan",
-    "scipy", "segment", "set_default_dtype", "set_mesh", "shard_map", "sharding", "show", "simplify", "simulate",
-    "stabilize", "stop_gradient", "summary", "switch", "testing", "to_jax", "traffic", "tree", "tree_util", "unfold",
-    "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
+    "cond", "config", "cost", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp",
+    "debug", "debug_infs", "debug_nans", "default_backend", "default_dtype", "device_count", "device_get", "device_put",
+    "devices", "disable_jit", "draw", "dtypes", "errors", "eval_shape", "executors", "explain_backward", "explore",
+    "flatten_util", "float0", "fold", "fori_loop", "from_jax", "grad", "gradients_on_nodes", "granularities", "graph",
+    "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev",
+    "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "local_device_count", "local_devices",
+    "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
+    "make_jaxpr", "make_mesh", "make_program", "map", "named_call", "named_scope", "nn", "numpy", "optim", "parse",
+    "path_costs", "paths", "pmap", "print_saved_residuals", "process_count", "process_index", "pure_callback", "random",
+    "remat", "rewrite", "roles", "saved_residuals", "scalarize", "scan", "scipy", "segment", "set_default_dtype",
+    "set_mesh", "shard_map", "sharding", "show", "simplify", "simulate", "stabilize", "stop_gradient", "summary",
+    "switch", "testing", "to_jax", "traffic", "tree", "tree_util", "unfold", "value_and_grad", "value_and_jacobian",
+    "vjp", "vmap", "while_loop",
+]
 
 
 _LATER = {

@@ -43,7 +43,6 @@ MODULES: dict[str, Counterpart] = {
                 "results are"),
         "default_device": "`device_put` says where arrays lie, and functions run where their arguments do",
         **_each("host_count host_id host_ids process_indices", "`process_count` and `process_index`"),
-        "pmap": _DEVICES,
         **_each("Ref ad empty_ref free_ref freeze new_ref ds", _REFERENCES),
         **_each("allow_f16_reductions default_matmul_precision default_prng_impl enable_custom_prng legacy_prng_key "
                 "jax2tf_associative_scan_reductions log_compiles explain_cache_misses numpy_rank_promotion "
