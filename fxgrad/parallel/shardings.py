@@ -21,6 +21,7 @@ from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.ops.families import linear_unary
 from fxgrad.parallel.meshes import MeshShape, jax_mesh, mesh_shape
 from fxgrad.tracing.tape import bind
+from fxgrad.tracing.trace import mesh_in_scope
 
 Partition = tuple[tuple[str, ...] | None, ...]
 """For each axis of an array the mesh axes that it is cut along; None where that is left to XLA."""
@@ -194,8 +195,21 @@ sharding_constraint_p: Primitive = linear_unary(
 
 
 def constrained(what: str, x: Any, sharding: Any, shape: Sequence[int], name: str = "the array") -> Any:
-    """`x`, held to a sharding of jax's. Raises as `placement_of`."""
+    """`x`, held to a sharding of jax's. Raises as `placement_of`, and `ArgumentError` for axes of a `shard_map`."""
+    mesh = mesh_in_scope()
+    mapped = [] if mesh is None else [axis for axis in _names(sharding) if axis in mesh.checked | mesh.unchecked]
+    if mapped:
+        raise ArgumentError(at_user_line(
+            f"{what}: {shown(sharding)} names {mapped[0]!r}, and the function runs on each of the devices along that "
+            "axis, with its piece of the arrays (shard_map). Leave the name out here, or leave the axis out of "
+            "axis_names there"))
     return bind(sharding_constraint_p, x, **placement_of(what, sharding, shape, name)._asdict())[0]
+
+
+def _names(sharding: Any) -> list[str]:
+    partition = getattr(sharding, "spec", sharding)
+    return [axis for names in _partition("", partition, None, "") for axis in names or ()] if isinstance(
+        partition, PartitionSpec) else []
 
 
 def _put(x: Any, placement: Placement) -> Any:

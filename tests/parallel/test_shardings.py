@@ -162,6 +162,23 @@ def test_they_print_and_are_read_back() -> None:
             fxgrad.make_program(lambda x: lax.with_sharding_constraint(x, P("x")))(A))
 
 
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_beside_shard_map(kind: AxisType) -> None:
+    """Around it, and within it along the axes that are not mapped there."""
+    mesh = MESH.update(axis_types=(kind,) * 2)
+    x = fxgrad.device_put(A, at("x", "y", mesh=mesh))
+    inside = fxgrad.shard_map(lambda a: lax.with_sharding_constraint(a * 2, at(None, "y", mesh=mesh)), mesh=mesh,
+                              in_specs=P("x"), out_specs=P("x"), axis_names={"x"})
+    out = fxgrad.jit(inside)(x)
+    np.testing.assert_array_equal(out, 2 * A)
+    assert lies(out, "x", "y")
+    total = fxgrad.shard_map(lambda a: lax.psum(np.sum(np.sin(a)), ("x", "y")), mesh=mesh, in_specs=P("x", "y"),
+                             out_specs=P())
+    around = fxgrad.jit(fxgrad.grad(lambda a: total(lax.with_sharding_constraint(a @ a.T, at("x", mesh=mesh)))))
+    np.testing.assert_allclose(around(x), fxgrad.grad(lambda a: np.sum(np.sin(a @ a.T)))(A), rtol=1e-11, atol=1e-12)
+    assert around(x).sharding.mesh == mesh
+
+
 def test_to_jax_and_back() -> None:
     def of_jax(x: Any) -> Any:
         return jax.device_put(jax.lax.with_sharding_constraint(x * 2, at("x", None)), at(None, "y"))
@@ -290,6 +307,11 @@ ODD = np.ones((6, 8))
      "with_sharding_constraint: P('z') names the mesh axis 'z', and those of the mesh are 'x', 'y'"),
     (lambda: within(MESH, lambda: lax.with_sharding_constraint(A, P("x", "x"))), errors.ArgumentError,
      "with_sharding_constraint: P('x', 'x') names the mesh axis 'x' twice; it cuts one axis of an array"),
+    (lambda: fxgrad.shard_map(lambda a: lax.with_sharding_constraint(a, at(None, "y")), mesh=MESH, in_specs=P("x"),
+                              out_specs=P("x"))(A), errors.ArgumentError,
+     ("with_sharding_constraint: NamedSharding(mesh, P(None, 'y')) names 'y', and the function runs on each of the "
+      "devices along that axis, with its piece of the arrays (shard_map). Leave the name out here, or leave the axis "
+      "out of axis_names there")),
     (lambda: lax.with_sharding_constraint(A, "x"), errors.ArgumentError,
      ("with_sharding_constraint: the sharding of the array is a str ('x'), where a NamedSharding is needed, or "
       "a PartitionSpec within jax.set_mesh(mesh): NamedSharding(mesh, PartitionSpec('x', None))")),
