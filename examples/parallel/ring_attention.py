@@ -23,13 +23,19 @@ SPECS = (P(), P(None, "sequence"), P(None, "sequence"))
 
 def types(sequence: int, width: int = 8, heads: int = 2, rows: int = 2, length: int = 4) -> tuple[Any, ...]:
     """Types of the parameters, and of sequences of which each device has `length` entries."""
-    params = {"qkv": floats(width, 3, heads, width // heads), "out": floats(heads, width // heads, width)}
+    params = {"qkv": floats(3, heads, width // heads, width), "out": floats(width, width)}
     return params, floats(rows, sequence * length, width), floats(rows, sequence * length, width)
 
 
 def projected(params: Any, x: Any) -> Any:
     """Queries, keys and values, (3, rows, heads, length, size)."""
-    return fnp.einsum("btw,wkhd->kbhtd", x, params["qkv"])
+    return fnp.einsum("khdw,btw->kbhtd", params["qkv"], x)
+
+
+def joined(params: Any, made: Any) -> Any:
+    """What all heads have made, (rows, heads, length, size), put together and through the last matrix."""
+    rows, heads, length, size = made.shape
+    return fnp.moveaxis(made, 1, 2).reshape(rows, length, heads * size) @ params["out"]
 
 
 def loss(params: Any, x: Any, y: Any) -> Any:
@@ -38,7 +44,7 @@ def loss(params: Any, x: Any, y: Any) -> Any:
     scores = fnp.einsum("bhtd,bhsd->bhts", query, key) / fnp.sqrt(query.shape[-1] * 1.0)
     place = fnp.arange(x.shape[1])
     weights = nn.softmax(fnp.where(place[:, None] >= place[None, :], scores, -fnp.inf))
-    return fnp.mean((fnp.einsum("bhts,bhsd,hdw->btw", weights, value, params["out"]) - y) ** 2)
+    return fnp.mean((joined(params, fnp.einsum("bhts,bhsd->bhtd", weights, value)) - y) ** 2)
 
 
 @partial(fxgrad.custom_vjp, nondiff_argnums=(3,))
@@ -108,7 +114,7 @@ def parallel(mesh: Any) -> Any:
     """The loss and its gradient by the parameters, on a mesh with the axis "sequence"."""
     def piece_loss(params: Any, x: Any, y: Any) -> Any:
         made = ring_attention(*projected(params, x), "sequence")
-        return lax.pmean(fnp.mean((fnp.einsum("bhtd,hdw->btw", made, params["out"]) - y) ** 2), "sequence")
+        return lax.pmean(fnp.mean((joined(params, made) - y) ** 2), "sequence")
     return fxgrad.value_and_grad(fxgrad.shard_map(piece_loss, mesh=mesh, in_specs=SPECS, out_specs=P()))
 
 

@@ -17,7 +17,7 @@ import fxgrad.numpy as fnp
 from fxgrad import lax, nn
 
 AXES = {"data": 2, "model": 4}
-SPECS = ({"scale": P(), "qkv": P(None, None, "model"), "out": P("model"), "up": P(None, "model"), "down": P("model")},
+SPECS = ({"scale": P(), "qkv": P(None, "model"), "out": P("model"), "up": P(None, "model"), "down": P("model")},
          P("data"), P("data"))
 """Matrices are split by heads or hidden units; between blocks all devices of "model" have the same activations."""
 
@@ -25,7 +25,7 @@ SPECS = ({"scale": P(), "qkv": P(None, None, "model"), "out": P("model"), "up": 
 def types(data: int, model: int, width: int = 16, heads: int = 2, rows: int = 2, length: int = 8) -> tuple[Any, ...]:
     """Types of the parameters of a block with `heads` heads a device, of its inputs, and of what it should give."""
     size, heads = width // (heads * model), heads * model
-    params = {"scale": floats(2, width), "qkv": floats(width, 3, heads, size), "out": floats(heads, size, width),
+    params = {"scale": floats(2, width), "qkv": floats(3, heads, size, width), "out": floats(heads, size, width),
               "up": floats(width, 4 * width), "down": floats(4 * width, width)}
     return params, floats(data * rows, length, width), floats(data * rows, length, width)
 
@@ -37,7 +37,7 @@ def normalised(x: Any, scale: Any) -> Any:
 
 def attention(x: Any, params: Any) -> Any:
     """Attention by the heads whose weights are there."""
-    query, key, value = fnp.einsum("btw,wkhd->kbhtd", x, params["qkv"])
+    query, key, value = fnp.einsum("khdw,btw->kbhtd", params["qkv"], x)
     weights = nn.softmax(fnp.einsum("bhtd,bhsd->bhts", query, key) / fnp.sqrt(query.shape[-1] * 1.0))
     return fnp.einsum("bhts,bhsd,hdw->btw", weights, value, params["out"])
 

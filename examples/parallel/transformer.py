@@ -17,7 +17,7 @@ import fxgrad.numpy as fnp
 from fxgrad import lax, nn
 
 AXES = {"data": 2, "model": 2, "sequence": 2}
-LAYERS = {"scale": P(), "qkv": P(None, "data", None, "model"), "out": P(None, "model", None, "data"),
+LAYERS = {"scale": P(), "qkv": P(None, None, "model", None, "data"), "out": P(None, "model", None, "data"),
           "up": P(None, "data", "model"), "down": P(None, "model", "data")}
 SPECS = ({"layers": LAYERS, "words": P(None, "data")}, P("data", "sequence"), P("data", "sequence"))
 """How matrices are split, those of all layers stacked along their first axis, and sequences of tokens."""
@@ -27,7 +27,7 @@ def types(data: int, model: int, sequence: int, width: int = 8, layers: int = 2,
           words: int = 8, size: int = 4) -> tuple[Any, ...]:
     """Types of the parameters, of sequences of tokens, and of the tokens that follow them."""
     heads = max(width // size, model)
-    stacked = {"scale": floats(layers, 2, width), "qkv": floats(layers, width, 3, heads, size),
+    stacked = {"scale": floats(layers, 2, width), "qkv": floats(layers, 3, heads, size, width),
                "out": floats(layers, heads, size, width), "up": floats(layers, width, 4 * width),
                "down": floats(layers, 4 * width, width)}
     batch = tokens(data * rows, sequence * length)
@@ -41,7 +41,7 @@ def normalised(x: Any, scale: Any) -> Any:
 
 def block(params: Any, x: Any, attend: Any, whole: Any) -> Any:
     """Attention and MLP, of the heads and hidden units whose weights are there; `whole` sums over all."""
-    query, key, value = fnp.einsum("btw,wkhd->kbhtd", normalised(x, params["scale"][0]), params["qkv"])
+    query, key, value = fnp.einsum("khdw,btw->kbhtd", params["qkv"], normalised(x, params["scale"][0]))
     x = x + whole(fnp.einsum("bhtd,hdw->btw", attend(query, key, value), params["out"]))
     return x + whole(nn.gelu(normalised(x, params["scale"][1]) @ params["up"]) @ params["down"])
 
