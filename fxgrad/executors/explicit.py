@@ -31,16 +31,19 @@ _is_typed: ContextVar[bool] = ContextVar("is_typed", default=False)
 
 def is_explicit(value: Any) -> bool:
     """Whether an array of jax's lies on a mesh with an Explicit axis."""
-    return AxisType.Explicit in value.aval.sharding.mesh.axis_types
+    return _EXPLICIT in value.aval.sharding.mesh.axis_types
+
+
+_EXPLICIT = AxisType.Explicit  # to look a member of an enumeration up takes as long as all else that is asked here
 
 
 def explicit_mesh(values: Iterable[Any]) -> Any:
     """The first mesh with an Explicit axis that one of `values` lies on, or that jax has set; None if there is none."""
     for value in values:
-        if isinstance(value, jax.Array) and is_explicit(value):
+        if isinstance(value, jax.Array) and _EXPLICIT in value.aval.sharding.mesh.axis_types:
             return jax.typeof(value).sharding.mesh
     mesh = get_abstract_mesh()
-    return mesh if AxisType.Explicit in mesh.axis_types else None
+    return mesh if _EXPLICIT in mesh.axis_types else None
 
 
 def emitted(emission: Emission, values: Sequence[Any], *, foreseen: bool = True) -> list[Any]:

@@ -79,11 +79,13 @@ class batching_over:  # noqa: N801  (used as `with batching_over(name):`)
         self._name, self._spmd = name, spmd
 
     def __enter__(self) -> None:
-        self._token, self._cut = batched_axis.set(self._name), spmd_names.set(self._spmd)
+        self._token = batched_axis.set(self._name)
+        self._cut = spmd_names.set(self._spmd) if self._spmd or spmd_names.get() else None
 
     def __exit__(self, *_: object) -> None:
         batched_axis.reset(self._token)
-        spmd_names.reset(self._cut)
+        if self._cut is not None:
+            spmd_names.reset(self._cut)
 
 
 def batch_aval(aval: Aval, size: int, axis: int | None) -> Aval:
