@@ -135,5 +135,5 @@ def test_in_a_trace_of_jaxs_types_say_how_arrays_lie(mesh: Any) -> None:
     assert lies_on(mesh, out)
     product = fxgrad.jit(lambda a, b: a @ b)
     assert lies_on(mesh, product(x, y))
-    with pytest.raises(Exception, match="dot_general requires contracting dimensions to have consistent sharding"):
+    with pytest.raises(Exception, match=r"[Cc]ontracting dimensions"):
         jax.jit(lambda a, b: product(a, b))(x, y)

@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import numpy as np
 import optax
-import orbax.checkpoint as ocp
 import pytest
 
 import fxgrad
@@ -85,6 +84,7 @@ def said(folder: Path, number: int) -> dict[str, list[float]]:
 
 @pytest.mark.slow
 def test_two_processes_train_in_three_ways_and_go_on_after_one_died(tmp_path: Path) -> None:
+    pytest.importorskip("orbax.checkpoint")
     kept = f"'sharded', 4, Path({str(tmp_path / 'kept')!r})"
     first = tmp_path / "first"
     first.mkdir()
@@ -128,7 +128,7 @@ def state_lies_on_another_mesh(folder: Path) -> None:
     module = example("processes")
     mesh = fxgrad.make_mesh((8,), ("i",), (fxgrad.sharding.AxisType.Auto,))
     where, _ = module.shardings("tensor", mesh)
-    with ocp.CheckpointManager(folder) as manager:
+    with module.ocp.CheckpointManager(folder) as manager:
         params, moments = module.restored(manager, 3, module.spread(module.initial(), where))
     assert params["w"].dtype == "float64"
     assert params["w"].sharding.is_equivalent_to(NamedSharding(mesh, P(None, "i")), 2)
