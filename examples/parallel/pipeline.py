@@ -64,7 +64,7 @@ def gpipe(mesh: Any) -> Any:
     def body(params: Any, x: Any, y: Any) -> Any:
         params = own(params)
         here, last = lax.axis_index("stage"), lax.axis_size("stage") - 1
-        idle = fnp.stack([0.0 * x[0]] * last)
+        idle = fnp.zeros((last, *x.shape[1:]), x.dtype)
 
         def tick(arriving: Any, fresh: Any) -> Any:
             made = stage(params, fnp.where(here == 0, fresh, arriving))

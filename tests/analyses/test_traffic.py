@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh
+from jax.sharding import PartitionSpec as P
 
 import fxgrad
 from fxgrad import lax
@@ -111,3 +116,57 @@ def test_peaks_of_programs_in_closed_form() -> None:
     def loop_that_keeps(x: np.ndarray) -> np.ndarray:
         return lax.scan(lambda c, _: (np.sin(c) * np.sum(np.exp(c)), None), x, None, length=7)[0]
     assert peak_bytes(fxgrad.make_program(loop_that_keeps)(x)) == carried + 800 + 8  # exp(c), while c is still needed
+
+
+# --- loops, branches, several axes ----------------------------------------------------------------------------------
+
+
+def sent_by(body: Callable[[Any], Any]) -> dict[tuple[str, str], tuple[int, int]]:
+    """How often and how many bytes, by kind and axes, of a body on a mesh of 2 x 4, where each device has 3 floats."""
+    mesh, spec = AbstractMesh((2, 4), ("a", "b")), P(("a", "b"))
+    mapped = fxgrad.shard_map(body, mesh=mesh, in_specs=spec, out_specs=spec)
+    program = fxgrad.make_program(mapped)(np.ones(24, np.float32))
+    assert fxgrad.cost(program).wire == by_axis(traffic(program))
+    return {(each.kind, each.axis): (each.times, each.sent) for each in traffic(program)}
+
+
+def turned(x: Any, axis: str = "b") -> Any:
+    return lax.ppermute(x, axis, [(0, 1), (1, 0)])
+
+
+def test_collectives_over_several_axes_are_one() -> None:
+    assert sent_by(lambda x: lax.psum(x, ("a", "b")) + x) == {("all-reduce", "a, b"): (1, 2 * 7 * 2)}
+    assert sent_by(lambda x: lax.psum(lax.psum(x, "a"), "b") + x) == {
+        ("all-reduce", "b"): (1, 2 * 3 * 3), ("all-reduce", "a"): (1, 2 * 6)}
+
+
+def test_groups_speak_among_themselves() -> None:
+    def body(x: Any) -> Any:
+        return lax.psum(x, "b", axis_index_groups=[[0, 1], [2, 3]])
+    mapped = fxgrad.shard_map(body, mesh=AbstractMesh((4,), ("b",)), in_specs=P("b"), out_specs=P("b"), check_vma=False)
+    each, = traffic(fxgrad.make_program(mapped)(np.ones(8, np.float32)))
+    assert (each.size, each.sent) == (2, 8)
+
+
+def test_loops_count_as_often_as_they_run() -> None:
+    moved = ("permute", "b")
+    assert sent_by(lambda x: lax.scan(lambda c, _: (turned(c), None), x, None, length=5)[0]) == {moved: (5, 60)}
+    assert sent_by(lambda x: lax.fori_loop(0, 4, lambda _, c: turned(turned(c)), x)) == {moved: (8, 96)}
+    assert sent_by(lambda x: lax.while_loop(lambda c: lax.pmax(c[0], ("a", "b")) < 0.0, turned, x)) == {
+        ("all-reduce", "a, b"): (1, 14), moved: (1, 12)}
+
+
+def test_of_branches_the_one_that_sends_most_counts() -> None:
+    def body(x: Any) -> Any:
+        return lax.cond(lax.psum(x[0], ("a", "b")) > 0.0, turned, lambda x: turned(turned(x), "a"), x)
+    assert sent_by(body) == {("permute", "a"): (1, 12), ("permute", "b"): (1, 12), ("all-reduce", "a, b"): (1, 14)}
+
+
+def test_what_stays_where_it_is_sends_nothing() -> None:
+    assert sent_by(lambda x: lax.ppermute(x, "b", [(0, 0), (1, 1)])) == {}
+    assert sent_by(lambda x: x * lax.axis_index("a").astype(np.float32)) == {}
+
+
+def test_derivatives_send_what_their_transposes_do() -> None:
+    gathered = sent_by(lambda x: fxgrad.grad(lambda x: lax.psum(np.sum(np.sin(lax.all_gather(x, "b"))), "a"))(x))
+    assert gathered == {("all-gather", "b"): (1, 36), ("reduce-scatter", "b"): (1, 36)}

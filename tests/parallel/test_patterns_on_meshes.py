@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh
 
 import fxgrad
 
@@ -200,3 +201,18 @@ def test_examples_show_that_devices_agree(module: str, capsys: pytest.CaptureFix
     assert apart
     assert max(apart) < 1e-13
     assert re.search(r"\d x (all-reduce|permute) over \w+: each of \d devices sends", shown)
+
+
+@pytest.mark.parametrize(("name", "sizes"), [*((name, (1, 1, 1)) for name in PATTERNS), ("GPipe", (1, 3)),
+                                             ("1F1B", (3, 2)), ("ring attention", (3,)), ("tensor", (3, 2))])
+def test_any_mesh_gives_what_one_device_does(name: str, sizes: tuple[int, ...]) -> None:
+    """With NumPy, which needs no devices; an axis of one device has nobody to speak with."""
+    pattern = PATTERNS[name]
+    axes = dict(zip(pattern.ours.AXES, sizes, strict=False))
+    width = {"width": 12, "heads": 2} if name in ("tensor", "ring attention") else {"width": 12}
+    arrays = example("setting").draw(pattern.ours.types(**axes, **width))
+    step = pattern.step(AbstractMesh(tuple(axes.values()), tuple(axes)))
+    assert_same(step(*arrays), fxgrad.value_and_grad(pattern.ours.loss)(*arrays))
+    spoken = {axis for each in fxgrad.traffic(fxgrad.make_program(step)(*arrays)) for axis in each.axes
+              if each.sent}
+    assert spoken == {axis for axis, size in axes.items() if size > 1}
