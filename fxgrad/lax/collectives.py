@@ -8,118 +8,30 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fxgrad import dtypes, tree
 from fxgrad.core.primitive import Primitive
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.executors.xla import evaluate, is_jax, size_in_jax
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.executors.xla import is_jax
 from fxgrad.frontend.strict import array_of, axis_of, refuse
+from fxgrad.lax.named_axes import AxisName, groups_of, named_axes, on_leaves, only_axis, speak_over
 from fxgrad.numpy.arithmetic import add, divide, multiply
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import convert, reshape
-from fxgrad.ops.varying import psum_invariant, pvary, take_equal
+from fxgrad.ops.varying import pvary
 from fxgrad.parallel import collective
 from fxgrad.parallel.collective import (
-    all_gather_p,
-    all_to_all_p,
     axis_index_p,
-    axis_params,
-    groups_param,
     pmax_p,
     pmin_p,
     ppermute_p,
-    psum_scatter_p,
 )
-from fxgrad.parallel.index_groups import group_size
-from fxgrad.tracing.tape import aval_of, axes_in_scope, bind, innermost_for
+from fxgrad.parallel.gathers import all_gather_p, all_to_all_p, psum_scatter_p
+from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.trace import mesh_in_scope
 from fxgrad.tracing.tracer import Tracer
-from fxgrad.tracing.varying import MeshAxes
-
-AxisName = str | tuple[str, ...]
-
-
-def _axes(what: str, axis_name: Any) -> dict[str, int]:
-    """The sizes of the axes that `axis_name` says, by name; raises `ArgumentError` for one that is not in scope.
-
-    Those that jax maps around a trace of its own, such as that of a function of `to_jax`, are in scope too.
-    """
-    names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
-    scope, sizes = axes_in_scope(), {}
-    for name in names:
-        if not isinstance(name, str):
-            raise ArgumentError(at_user_line(
-                f"{what}: axis_name is {axis_name!r}, where the name of a mapped axis is needed, or a tuple of names. "
-                "The axes of an array itself are reduced with fxgrad.numpy.sum(x, axis=0) and its like"))
-        size = scope[name] if name in scope else size_in_jax(name)
-        if size is None:
-            known = f"those in scope are {', '.join(map(repr, scope))}" if scope else "none is in scope"
-            raise ArgumentError(at_user_line(
-                f"{what}: there is no mapped axis named {name!r} here; {known}. Call it inside a function under "
-                f"fxgrad.vmap(..., axis_name={name!r})"))
-        sizes[name] = size
-    if len(set(names)) != len(names):
-        raise ArgumentError(at_user_line(f"{what}: axis_name={axis_name!r} says an axis twice; name each one once"))
-    return sizes
-
-
-def _groups(what: str, groups: Any, axes: dict[str, int], alike: bool = True) -> tuple[dict[str, Any], int | None]:
-    """The parameter for `axis_index_groups`, and how many entries speak with each other; None if that differs."""
-    if groups is None:
-        return {}, math.prod(axes.values())
-    if len(axes) != 1:
-        raise UnsupportedError(at_user_line(
-            f"{what}: axis_index_groups over the axes {', '.join(map(repr, axes))}; over one axis alone there are "
-            "groups. Map over one axis of all the entries instead"))
-    found = tuple(tuple(operator.index(position) for position in group) for group in groups)
-    return groups_param(found), group_size(what, found, math.prod(axes.values()), alike=alike)
-
-
-def _only_axis(what: str, axis_name: Any) -> tuple[str, int]:
-    axes = _axes(what, axis_name)
-    if len(axes) != 1:
-        raise UnsupportedError(at_user_line(
-            f"{what}: axis_name={axis_name!r} says {len(axes)} axes, where one is needed. Map over one axis of all the "
-            "entries instead"))
-    return next(iter(axes.items()))
-
-
-def _over(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], **params: Any) -> Any:
-    """The collective over all these axes at once, on at most one value."""
-    mesh = mesh_in_scope()
-    if mesh is not None and not axes.keys().isdisjoint(mesh.checked | mesh.unchecked):
-        return _over_mesh(primitive, values, axes, mesh, params)
-    return _spoken(primitive, values, axes, params)
-
-
-def _over_mesh(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], mesh: MeshAxes,
-               params: dict[str, Any]) -> Any:
-    """The collective on values that vary over its mesh axes; where these are checked, it is known what is equal."""
-    names = [name for name in axes if name in mesh.checked | mesh.unchecked]
-    checked = [name for name in names if name in mesh.checked]
-    values = [pvary(value, names) for value in values]
-    if primitive is collective.psum_p and "axis_index_groups" not in params:
-        result = _spoken(primitive, values, {name: size for name, size in axes.items() if name not in checked}, params)
-        return psum_invariant(result, checked) if checked else result
-    result = _spoken(primitive, values, axes, params)
-    if primitive in (pmax_p, pmin_p) and "axis_index_groups" not in params:
-        return take_equal(result, checked) if checked else result
-    return pvary(result, names)
-
-
-def _spoken(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], params: dict[str, Any]) -> Any:
-    if not axes:
-        return values[0]
-    over = axis_params([*axes], [*axes.values()])
-    if innermost_for(values) is None and not axes.keys() & axes_in_scope().keys():  # jax is asked for the axes alone
-        return evaluate(primitive, values, {**over, **params})[0]
-    return bind(primitive, *values, **over, **params)[0]
-
-
-def _each(what: str, function: Callable[[Any], Any], x: Any) -> Any:
-    return tree.map(lambda leaf: function(array_of(what, leaf)), x)
 
 
 def pcast(x: Any, axis_name: AxisName, *, to: str) -> Any:
@@ -137,13 +49,13 @@ def pcast(x: Any, axis_name: AxisName, *, to: str) -> Any:
     ...                  out_specs=P("data"))(2.0, np.arange(4.0))
     array([1., 5.])
     """
-    axes = _axes("pcast", axis_name)
+    axes = named_axes("pcast", axis_name)
     if to != "varying":
         raise ArgumentError(at_user_line(
             f"pcast: to={to!r}, where 'varying' is needed. What varies is made equal by psum, pmax and their like"))
     mesh = mesh_in_scope()
     names = [] if mesh is None else [name for name in axes if name in mesh.checked]
-    return _each("pcast", lambda leaf: pvary(leaf, names), x)
+    return on_leaves("pcast", lambda leaf: pvary(leaf, names), x)
 
 
 def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
@@ -158,8 +70,8 @@ def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
     >>> fxgrad.vmap(lambda x: x / psum(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
     array([0.25, 0.75])
     """
-    axes = _axes("psum", axis_name)
-    groups, count = _groups("psum", axis_index_groups, axes, alike=False)
+    axes = named_axes("psum", axis_name)
+    groups, count = groups_of("psum", axis_index_groups, axes, alike=False)
 
     def total(leaf: Any) -> Any:
         if count is not None and type(leaf) in (bool, int, float, complex):
@@ -169,7 +81,7 @@ def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
             leaf = convert(leaf, dtypes.int32)
         if count is not None and type(leaf) is not Tracer and not is_jax(leaf):
             return multiply(leaf, count)
-        return _over(collective.psum_p, [leaf], axes, **groups)
+        return speak_over(collective.psum_p, [leaf], axes, **groups)
     return tree.map(total, x)
 
 
@@ -212,9 +124,9 @@ def pmin(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
 
 
 def _extremum(what: str, primitive: Primitive, x: Any, axis_name: AxisName, axis_index_groups: Any) -> Any:
-    axes = _axes(what, axis_name)
-    groups, _ = _groups(what, axis_index_groups, axes, alike=False)
-    return _each(what, lambda leaf: _over(primitive, [leaf], axes, **groups), x)
+    axes = named_axes(what, axis_name)
+    groups, _ = groups_of(what, axis_index_groups, axes, alike=False)
+    return on_leaves(what, lambda leaf: speak_over(primitive, [leaf], axes, **groups), x)
 
 
 def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
@@ -240,7 +152,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
     >>> fxgrad.vmap(lambda x: pshuffle(x, "i", [2, 0, 1]), axis_name="i")(np.array([1.0, 2.0, 3.0]))
     array([3., 1., 2.])
     """
-    _, size = _only_axis("pshuffle", axis_name)
+    _, size = only_axis("pshuffle", axis_name)
     if sorted(perm) != [*range(size)]:
         raise ArgumentError(at_user_line(f"pshuffle: perm={perm!r} is not a permutation of 0 to {size - 1}, the "
                                          f"positions along the axis {axis_name!r}"))
@@ -248,9 +160,9 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
 
 def _permuted(what: str, x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
-    name, size = _only_axis(what, axis_name)
+    name, size = only_axis(what, axis_name)
     pairs = tuple(sorted((operator.index(source), operator.index(target)) for source, target in perm))
-    return _each(what, lambda leaf: _over(ppermute_p, [leaf], {name: size}, perm=pairs), x)
+    return on_leaves(what, lambda leaf: speak_over(ppermute_p, [leaf], {name: size}, perm=pairs), x)
 
 
 def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
@@ -262,7 +174,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     >>> fxgrad.vmap(lambda x: pbroadcast(x, "i", 1), axis_name="i")(np.array([1.0, 2.0, 3.0]))
     array([2., 2., 2.])
     """
-    count = math.prod(_axes("pbroadcast", axis_name).values())
+    count = math.prod(named_axes("pbroadcast", axis_name).values())
     position = operator.index(source)
     if not 0 <= position < count:
         raise ArgumentError(at_user_line(f"pbroadcast: source={position} along the axis {axis_name!r} of size {count}; "
@@ -271,7 +183,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     def chosen(leaf: Any) -> Any:
         entries = all_gather(leaf, axis_name)
         return reshape(slice_in_dim(entries, position, position + 1, 0), aval_of(leaf).shape)
-    return _each("pbroadcast", chosen, x)
+    return on_leaves("pbroadcast", chosen, x)
 
 
 def all_gather(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False,
@@ -287,15 +199,15 @@ def all_gather(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None, ax
            [1., 3.]])
     """
     refuse("all_gather", to=None if to == "varying" else to)
-    axes = _axes("all_gather", axis_name)
-    groups, _ = _groups("all_gather", axis_index_groups, axes)
+    axes = named_axes("all_gather", axis_name)
+    groups, _ = groups_of("all_gather", axis_index_groups, axes)
 
     def gathered(leaf: Any) -> Any:
         shape = aval_of(leaf).shape
         at = axis_of("all_gather", axis, len(shape), len(shape) + (not tiled))
         leaf = leaf if tiled else reshape(leaf, (*shape[:at], 1, *shape[at:]))
-        return _over(all_gather_p, [leaf], axes, axis=at, **groups)
-    return _each("all_gather", gathered, x)
+        return speak_over(all_gather_p, [leaf], axes, axis=at, **groups)
+    return on_leaves("all_gather", gathered, x)
 
 
 def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, axis_index_groups: Any = None,
@@ -309,17 +221,17 @@ def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, axi
     >>> fxgrad.vmap(lambda x: psum_scatter(x, "i"), axis_name="i")(np.array([[1.0, 3.0], [10.0, 30.0]]))
     array([11., 33.])
     """
-    axes = _axes("psum_scatter", axis_name)
-    groups, count = _groups("psum_scatter", axis_index_groups, axes)
+    axes = named_axes("psum_scatter", axis_name)
+    groups, count = groups_of("psum_scatter", axis_index_groups, axes)
 
     def scattered(leaf: Any) -> Any:
         shape = aval_of(leaf).shape
         at = axis_of("psum_scatter", scatter_dimension, len(shape))
         if not tiled:
             _check_one_each("psum_scatter", "scatter_dimension", shape, at, axes, count, groups)
-        pieces = _over(psum_scatter_p, [leaf], axes, axis=at, **groups)
+        pieces = speak_over(psum_scatter_p, [leaf], axes, axis=at, **groups)
         return pieces if tiled else reshape(pieces, (*shape[:at], *shape[at + 1:]))
-    return _each("psum_scatter", scattered, x)
+    return on_leaves("psum_scatter", scattered, x)
 
 
 def _check_one_each(what: str, argument: str, shape: Sequence[int], axis: int, axes: dict[str, int],
@@ -364,22 +276,22 @@ def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Any 
 
 def _exchanged(what: str, x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, axis_index_groups: Any,
                tiled: bool) -> Any:
-    axes = dict([_only_axis(what, axis_name)])
-    groups, count = _groups(what, axis_index_groups, axes)
+    axes = dict([only_axis(what, axis_name)])
+    groups, count = groups_of(what, axis_index_groups, axes)
 
     def exchanged(leaf: Any) -> Any:
         shape = aval_of(leaf).shape
         cut, joined = (axis_of(what, axis, len(shape)) for axis in (split_axis, concat_axis))
         if tiled:
-            return _over(all_to_all_p, [leaf], axes, split_axis=cut, concat_axis=joined, **groups)
+            return speak_over(all_to_all_p, [leaf], axes, split_axis=cut, concat_axis=joined, **groups)
         _check_one_each(what, "split_axis", shape, cut, axes, count, groups)
         # The new axis stands where it ends up once the one that was cut is gone.
         joined, cut = (joined + 1, cut) if cut < joined else (joined, cut + 1)
         leaf = reshape(leaf, (*shape[:joined], 1, *shape[joined:]))
-        pieces = _over(all_to_all_p, [leaf], axes, split_axis=cut, concat_axis=joined, **groups)
+        pieces = speak_over(all_to_all_p, [leaf], axes, split_axis=cut, concat_axis=joined, **groups)
         left = aval_of(pieces).shape
         return reshape(pieces, (*left[:cut], *left[cut + 1:]))
-    return _each(what, exchanged, x)
+    return on_leaves(what, exchanged, x)
 
 
 def axis_index(axis_name: AxisName) -> Any:
@@ -392,8 +304,8 @@ def axis_index(axis_name: AxisName) -> Any:
     array([ 0.,  5., 10.])
     """
     index: Any = None
-    for name, size in _axes("axis_index", axis_name).items():
-        inner = _over(axis_index_p, [], {name: size})
+    for name, size in named_axes("axis_index", axis_name).items():
+        inner = speak_over(axis_index_p, [], {name: size})
         index = inner if index is None else add(multiply(index, size), inner)
     return index
 
@@ -407,4 +319,4 @@ def axis_size(axis_name: AxisName) -> int:
     >>> fxgrad.vmap(lambda x: x / axis_size("i"), axis_name="i")(np.array([2.0, 4.0]))
     array([1., 2.])
     """
-    return math.prod(_axes("axis_size", axis_name).values())
+    return math.prod(named_axes("axis_size", axis_name).values())

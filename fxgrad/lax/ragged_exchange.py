@@ -8,7 +8,8 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.strict import array_of
-from fxgrad.lax.collectives import AxisName, all_gather, all_to_all, axis_size
+from fxgrad.lax.collectives import all_gather, all_to_all, axis_size
+from fxgrad.lax.named_axes import AxisName
 from fxgrad.numpy.creation import arange
 from fxgrad.numpy.logic import logical_and, where
 from fxgrad.numpy.rearranging import take

@@ -1,11 +1,11 @@
-"""Operations in which the entries of a mapped axis speak with each other: sums, extrema, permutations, gathers.
+"""Operations in which the entries of a mapped axis speak with each other: sums, extrema, permutations.
 
 Each has the parameters `axis_name` and `axis_size`. Batching over the axis of that name gives it its meaning; batching
 over any other treats it as an operation on the other axes. An axis of size 1 needs no partner: there, and only there,
 the executors can compute it too. Where jax maps an axis of that name, XLA's is jax's own collective.
 `psum`, `pmax`, `pmin`, `all_gather` and `psum_scatter` also take tuples of names and sizes: several axes as one, of
 which the first changes slowest. Over one axis, all but `ppermute` and `axis_index` take `axis_index_groups` as well.
-`all_gather`, `psum_scatter` and `all_to_all` work in place along existing axes.
+The gathers are in `gathers.py`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from fxgrad.analyses.variation import Exchange, exchanges
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.core.symbolic import Zero
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.executors.xla import size_in_jax
 from fxgrad.ops.arithmetic import div, mul
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import eq
 from fxgrad.ops.creation import iota
-from fxgrad.ops.families import check_axes, check_kind, linear_unary
+from fxgrad.ops.families import check_kind, linear_unary
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.reductions import reduce_max, reduce_min
-from fxgrad.ops.space import convert, move_axis, reduce_sum, reshape, zeros
+from fxgrad.ops.space import convert, reduce_sum, zeros
 from fxgrad.parallel.index_groups import Groups, Meeting, group_size, meet_in_groups, picked
 from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.transforms.batch import Batched, batched_axis, put_axis
@@ -99,8 +99,9 @@ def _alone(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
             shown = ", ".join(map(repr, names_of(axis_name)))
             size = axis_size if isinstance(axis_size, int) else " x ".join(map(str, axis_size))
             raise UnsupportedError(at_user_line(
-                f"{name} over the axis {shown} of size {size} was to be computed outside of the map over "
-                f"that axis. Call it inside a function under fxgrad.vmap(..., axis_name={names_of(axis_name)[-1]!r})"))
+                f"{name} over the axis {shown} of size {size} was to be computed outside of the map over that axis. "
+                f"Call it inside a function under fxgrad.vmap(..., axis_name={names_of(axis_name)[-1]!r}), or "
+                "fxgrad.shard_map over a mesh that has it"))
         return compute(*values, **params)
     return rule
 
@@ -137,7 +138,7 @@ def _batch(primitive: Callable[[], Primitive], meet: Meeting, meet_some: Meeting
                 return [result], [place]
             result, place = meet(size, value, axis, **params)
             if len(names) > 1:
-                result = bind(primitive(), result, **_without(index, names, sizes), **params)[0]
+                result = bind(primitive(), result, **without(index, names, sizes), **params)[0]
             return [result], [place]
         assert axis is not None
         over = {"axis_name": axis_name, "axis_size": axis_size, **groups_param(axis_index_groups)}
@@ -145,7 +146,7 @@ def _batch(primitive: Callable[[], Primitive], meet: Meeting, meet_some: Meeting
     return batch
 
 
-def _without(index: int, names: tuple[str, ...], sizes: tuple[int, ...]) -> dict[str, Any]:
+def without(index: int, names: tuple[str, ...], sizes: tuple[int, ...]) -> dict[str, Any]:
     """The parameters of a collective over all these axes but one."""
     return axis_params((*names[:index], *names[index + 1:]), (*sizes[:index], *sizes[index + 1:]))
 
@@ -161,7 +162,7 @@ _POSITIONS = ("axis", "split_axis", "concat_axis")
 EQUAL = Exchange("equal", "axes")
 
 
-def _linear(name: str, *, shape: Callable[..., Sequence[int]], transpose: Callable[..., Any], meet: Meeting,
+def linear(name: str, *, shape: Callable[..., Sequence[int]], transpose: Callable[..., Any], meet: Meeting,
             speak: Callable[..., Any], accepts: str = "any", alone: Callable[..., Any] | None = None,
             several: bool = False, alike: bool = True, meet_some: Meeting | None = None) -> Primitive:
     """The record of a collective that is linear: `shape(aval, count, **params)` checks and gives its output's.
@@ -190,11 +191,12 @@ def _linear(name: str, *, shape: Callable[..., Sequence[int]], transpose: Callab
 # --- sums -------------------------------------------------------------------------------------------------------
 
 
-def _sum(size: int, value: Any, axis: int | None) -> tuple[Any, None]:
+def summed(size: int, value: Any, axis: int | None) -> tuple[Any, None]:
+    """The sum over a batch, without the batch axis."""
     return (mul(value, scalar_like(size, value)) if axis is None else reduce_sum(value, (axis,))), None
 
 
-psum_p = _linear("psum", accepts="numeric", shape=lambda aval, count: aval.shape, meet=_sum, several=True,
+psum_p = linear("psum", accepts="numeric", shape=lambda aval, count: aval.shape, meet=summed, several=True,
                  alike=False, speak=lambda lax, x, names, **groups: lax.psum(x, names, **groups),
                  transpose=lambda cotangent, aval, **over: psum(cotangent, **over))
 """The sum over all entries, which each of them gets. Its transpose is itself: a cotangent came from every entry."""
@@ -275,115 +277,11 @@ def _permute_back(cotangent: Any, aval: Aval, *, perm: Pairs, **over: Any) -> An
     return bind(ppermute_p, cotangent, **over, perm=back)[0]
 
 
-ppermute_p = _linear("ppermute", shape=_permuted_shape, meet=_permute, transpose=_permute_back, alone=_permute_alone,
+ppermute_p = linear("ppermute", shape=_permuted_shape, meet=_permute, transpose=_permute_back, alone=_permute_alone,
                      speak=lambda lax, x, name, *, perm: lax.ppermute(x, name, perm))
 """Each entry gets what the entry that `perm` pairs it with has, or zeros."""
 exchanges.enter(Exchange("different", "mesh"), ppermute_p)
 speaks.enter("permute", ppermute_p)
-
-
-# --- gathers and scatters along an axis of the array ---------------------------------------------------------------
-
-
-def _merged(value: Any, axis: int) -> Any:
-    """`value` with the axes `axis` and the next one as one."""
-    shape = aval_of(value).shape
-    return reshape(value, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2:]))
-
-
-def _split(value: Any, axis: int, count: int) -> Any:
-    """`value` with `axis` cut into `count` pieces, counted along a new axis before it."""
-    shape = aval_of(value).shape
-    piece = shape[axis] // count if count else 0
-    return reshape(value, (*shape[:axis], count, piece, *shape[axis + 1:]))
-
-
-def _resized(shape: Sequence[int], axis: int, size: int) -> list[int]:
-    return [size if at == axis else extent for at, extent in enumerate(shape)]
-
-
-def _piece(name: str, aval: Aval, axis: int, axis_size: int) -> int:
-    extent = aval.shape[axis]
-    if (extent % axis_size if axis_size else extent) != 0:
-        raise ShapeError(f"{name}: axis {axis} of an array of shape {aval.shape} is to be cut into {axis_size} equal "
-                         f"pieces, one for each entry of the mapped axis, and {extent} is not divisible by "
-                         f"{axis_size}. Pad the axis")
-    return extent // axis_size if axis_size else 0
-
-
-def _gathered_shape(aval: Aval, count: int, *, axis: int) -> Sequence[int]:
-    check_axes("all_gather", aval, (axis,))
-    return _resized(aval.shape, axis, aval.shape[axis] * count)
-
-
-def _gather(size: int, value: Any, at: int | None, *, axis: int) -> tuple[Any, None]:
-    return _merged(put_axis(Batched(value, at), size, axis), axis), None
-
-
-def _gather_some(size: int, value: Any, at: int | None, index: int, names: tuple[str, ...], sizes: tuple[int, ...], *,
-                 axis: int) -> tuple[Any, None]:
-    """The entries at hand wait along an axis of their own for the others, and then come between them."""
-    rows = put_axis(Batched(value, at), size, axis)
-    others = bind(all_gather_p, rows, **_without(index, names, sizes), axis=axis + 1)[0]
-    in_order = move_axis(_split(others, axis + 1, math.prod(sizes[:index])), axis, axis + 1)
-    return _merged(_merged(in_order, axis), axis), None
-
-
-def _scattered_shape(aval: Aval, count: int, *, axis: int) -> Sequence[int]:
-    check_axes("psum_scatter", aval, (axis,))
-    return _resized(aval.shape, axis, _piece("psum_scatter", aval, axis, count))
-
-
-def _scatter(size: int, value: Any, at: int | None, *, axis: int) -> tuple[Any, int]:
-    return _split(_sum(size, value, at)[0], axis, size), axis
-
-
-def _scatter_some(size: int, value: Any, at: int | None, index: int, names: tuple[str, ...], sizes: tuple[int, ...], *,
-                  axis: int) -> tuple[Any, int]:
-    """The pieces for the entries at hand are set apart, and of the rest each of the others gets its own."""
-    total = _split(_sum(size, value, at)[0], axis, math.prod(sizes[:index]))
-    by_entry = _merged(move_axis(_split(total, axis + 1, size), axis + 1, axis), axis + 1)
-    return bind(psum_scatter_p, by_entry, **_without(index, names, sizes), axis=axis + 1)[0], axis
-
-
-all_gather_p = _linear("all_gather", shape=_gathered_shape, meet=_gather, meet_some=_gather_some, several=True,
-                       speak=lambda lax, x, names, *, axis, **groups: lax.all_gather(x, names, axis=axis, tiled=True,
-                                                                              **groups),
-                       transpose=lambda cotangent, aval, **params: bind(psum_scatter_p, cotangent, **params)[0])
-"""What all entries have, one after the other along `axis`."""
-exchanges.enter(EQUAL, all_gather_p)
-speaks.enter("all-gather", all_gather_p)
-psum_scatter_p: Primitive = _linear(
-    "psum_scatter", accepts="numeric", shape=_scattered_shape, meet=_scatter, meet_some=_scatter_some, several=True,
-    speak=lambda lax, x, names, *, axis, **groups: lax.psum_scatter(x, names, scatter_dimension=axis, tiled=True,
-                                                                    **groups),
-    transpose=lambda cotangent, aval, **params: bind(all_gather_p, cotangent, **params)[0])
-"""The sum over all entries, of which each gets its piece along `axis`."""
-speaks.enter("reduce-scatter", psum_scatter_p)
-
-
-def _exchanged_shape(aval: Aval, count: int, *, split_axis: int, concat_axis: int) -> Sequence[int]:
-    check_axes("all_to_all", aval, (split_axis,))
-    check_axes("all_to_all", aval, (concat_axis,))
-    shape = _resized(aval.shape, split_axis, _piece("all_to_all", aval, split_axis, count))
-    return _resized(shape, concat_axis, shape[concat_axis] * count)
-
-
-def _exchange(size: int, value: Any, axis: int | None, *, split_axis: int, concat_axis: int) -> tuple[Any, int]:
-    rows = put_axis(Batched(value, axis), size, 0)
-    by_target = move_axis(_split(rows, split_axis + 1, size), split_axis + 1, 0)  # target, source, other axes
-    return _merged(move_axis(by_target, 1, concat_axis + 1), concat_axis + 1), 0
-
-
-def _exchange_back(cotangent: Any, aval: Aval, *, split_axis: int, concat_axis: int, **over: Any) -> Any:
-    return bind(all_to_all_p, cotangent, **over, split_axis=concat_axis, concat_axis=split_axis)[0]
-
-
-all_to_all_p = _linear("all_to_all", shape=_exchanged_shape, meet=_exchange, transpose=_exchange_back,
-                       speak=lambda lax, x, name, *, split_axis, concat_axis, **groups: lax.all_to_all(
-                           x, name, split_axis, concat_axis, tiled=True, **groups))
-"""Each entry cuts `split_axis` into pieces, one for each, and joins those that it gets along `concat_axis`."""
-speaks.enter("all-to-all", all_to_all_p)
 
 
 # --- positions --------------------------------------------------------------------------------------------------

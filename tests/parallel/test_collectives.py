@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh, PartitionSpec
 
 import fxgrad
 import fxgrad.numpy as fnp
@@ -303,10 +304,15 @@ def vmapped(function: Callable[[Any], Any], **options: Any) -> Any:
 @pytest.mark.parametrize(("call", "error", "message"), [
     (lambda: collectives.psum(1.0, "i"), errors.ArgumentError,
      ("psum: there is no mapped axis named 'i' here; none is in scope. Call it inside a function under "
-      "fxgrad.vmap(..., axis_name='i')")),
+      "fxgrad.vmap(..., axis_name='i'), or fxgrad.shard_map over a mesh that has it")),
     (lambda: vmapped(lambda x: collectives.axis_index("k")), errors.ArgumentError,
      ("axis_index: there is no mapped axis named 'k' here; those in scope are 'i'. Call it inside a function under "
-      "fxgrad.vmap(..., axis_name='k')")),
+      "fxgrad.vmap(..., axis_name='k'), or fxgrad.shard_map over a mesh that has it")),
+    (lambda: fxgrad.shard_map(lambda x: collectives.psum(x, "j"), mesh=AbstractMesh((3, 2), ("i", "j")), axis_names="i",
+                              in_specs=PartitionSpec("i"), out_specs=PartitionSpec("i"))(np.ones(3)),
+     errors.ArgumentError,
+     ("psum: the function is not mapped over the mesh axis 'j', but over 'i': 'j' is left to the compiler. Name it in "
+      "axis_names of shard_map too")),
     (lambda: vmapped(lambda x: collectives.psum(x, 0)), errors.ArgumentError,
      ("psum: axis_name is 0, where the name of a mapped axis is needed, or a tuple of names. The axes of an array "
       "itself are reduced with fxgrad.numpy.sum(x, axis=0) and its like")),
@@ -361,7 +367,7 @@ def vmapped(function: Callable[[Any], Any], **options: Any) -> Any:
       "out one of the two")),
     (lambda: psum(np.ones(2), "i", 3), errors.UnsupportedError,
      ("psum over the axis 'i' of size 3 was to be computed outside of the map over that axis. Call it inside a "
-      "function under fxgrad.vmap(..., axis_name='i')")),
+      "function under fxgrad.vmap(..., axis_name='i'), or fxgrad.shard_map over a mesh that has it")),
 ])
 def test_messages(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=f"^{re.escape(message)}(\n  at .*)?$"):

@@ -265,7 +265,7 @@ def called(out_specs: Any, *in_specs: Any, f: Any = product, mesh: Any = ABSTRAC
       "what is used")),
     (lambda: lax.pcast(X, "data", to="varying"), errors.ArgumentError,
      ("pcast: there is no mapped axis named 'data' here; none is in scope. Call it inside a function under "
-      "fxgrad.vmap(..., axis_name='data')")),
+      "fxgrad.vmap(..., axis_name='data'), or fxgrad.shard_map over a mesh that has it")),
     (lambda: called(P(), P(), P(), f=lambda w, x: lax.pcast(x, "data", to="equal")), errors.ArgumentError,
      "pcast: to='equal', where 'varying' is needed. What varies is made equal by psum, pmax and their like"),
 ])

@@ -1,4 +1,4 @@
-"""Samples of `fxgrad.parallel.collective`, over a mapped axis of size 1: on it executors compute collectives too.
+"""Samples of `fxgrad.parallel.collective` and `gathers`, over axes of size 1: on these executors compute them too.
 
 What they mean over longer axes is tested against jax in `tests/parallel/test_collectives.py`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad.core.primitive import Primitive
-from fxgrad.parallel import collective
+from fxgrad.parallel import collective, gathers
 from tests.samples import Draw, Sample
 
 OVER = {"axis_name": "i", "axis_size": 1}
@@ -30,13 +30,13 @@ SAMPLES: dict[Primitive, list[Sample]] = {
     collective.pmax_p: [*samples({}, dtypes=REAL), Sample(Draw((2, 3)), params=OVER_TWO)],
     collective.pmin_p: samples({}, dtypes=REAL),
     collective.ppermute_p: samples({"perm": ((0, 0),)}, {"perm": ()}),
-    collective.all_gather_p: [
+    gathers.all_gather_p: [
         *samples({"axis": 0}, least_rank=1), Sample(Draw((2, 3)), params={**OVER, "axis": 1}),
         Sample(Draw((2, 3)), params={**OVER_TWO, "axis": 1})],
-    collective.psum_scatter_p: [
+    gathers.psum_scatter_p: [
         *samples({"axis": 0}, least_rank=1), Sample(Draw((2, 3)), params={**OVER, "axis": 1}),
         Sample(Draw((2, 3)), params={**OVER_TWO, "axis": 1})],
-    collective.all_to_all_p: [
+    gathers.all_to_all_p: [
         *samples({"split_axis": 0, "concat_axis": 0}, least_rank=1),
         Sample(Draw((2, 3)), params={**OVER, "split_axis": 1, "concat_axis": 0}),
         Sample(Draw((2, 3)), params={**OVER, "split_axis": 0, "concat_axis": 1})],

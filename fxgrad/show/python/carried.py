@@ -48,6 +48,7 @@ REASONS = {
     "fxgrad.frontend.callback": "calls a function of Python's back",
     "fxgrad.interop.opaque": "is an operation of jax's",
     "fxgrad.parallel.collective": "speaks over a mapped axis",
+    "fxgrad.parallel.gathers": "speaks over a mapped axis",
     "fxgrad.control.custom": "asks the rule of a custom_vjp function what to compute",
     "fxgrad.ops.xla_kernels": "is computed by XLA",
 }

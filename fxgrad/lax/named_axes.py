@@ -1,0 +1,114 @@
+"""The mapped axes that a collective says: their sizes, groups of their entries, and the operation over them."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fxgrad import tree
+from fxgrad.core.primitive import Primitive
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.executors.xla import evaluate, size_in_jax
+from fxgrad.frontend.strict import array_of
+from fxgrad.ops.varying import psum_invariant, pvary, take_equal
+from fxgrad.parallel.collective import axis_params, groups_param, pmax_p, pmin_p, psum_p
+from fxgrad.parallel.index_groups import group_size
+from fxgrad.tracing.tape import axes_in_scope, bind, innermost_for
+from fxgrad.tracing.trace import mesh_in_scope
+from fxgrad.tracing.varying import MeshAxes
+
+AxisName = str | tuple[str, ...]
+
+
+def named_axes(what: str, axis_name: Any) -> dict[str, int]:
+    """The sizes of the axes that `axis_name` says, by name; raises `ArgumentError` for one that is not in scope.
+
+    Those that jax maps around a trace of its own, such as that of a function of `to_jax`, are in scope too.
+    """
+    names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
+    scope, sizes = axes_in_scope(), {}
+    for name in names:
+        if not isinstance(name, str):
+            raise ArgumentError(at_user_line(
+                f"{what}: axis_name is {axis_name!r}, where the name of a mapped axis is needed, or a tuple of names. "
+                "The axes of an array itself are reduced with fxgrad.numpy.sum(x, axis=0) and its like"))
+        size = scope[name] if name in scope else size_in_jax(name)
+        if size is None:
+            raise _not_in_scope(what, name)
+        sizes[name] = size
+    if len(set(names)) != len(names):
+        raise ArgumentError(at_user_line(f"{what}: axis_name={axis_name!r} says an axis twice; name each one once"))
+    return sizes
+
+
+def _not_in_scope(what: str, name: str) -> ArgumentError:
+    scope, mesh = axes_in_scope(), mesh_in_scope()
+    if mesh is not None and name in mesh.shape.names:
+        return ArgumentError(at_user_line(
+            f"{what}: the function is not mapped over the mesh axis {name!r}, but over {', '.join(map(repr, scope))}: "
+            f"{name!r} is left to the compiler. Name it in axis_names of shard_map too"))
+    known = f"those in scope are {', '.join(map(repr, scope))}" if scope else "none is in scope"
+    return ArgumentError(at_user_line(
+        f"{what}: there is no mapped axis named {name!r} here; {known}. Call it inside a function under "
+        f"fxgrad.vmap(..., axis_name={name!r}), or fxgrad.shard_map over a mesh that has it"))
+
+
+def groups_of(what: str, groups: Any, axes: dict[str, int], alike: bool = True) -> tuple[dict[str, Any], int | None]:
+    """The parameter for `axis_index_groups`, and how many entries speak with each other; None if that differs."""
+    if groups is None:
+        return {}, math.prod(axes.values())
+    if len(axes) != 1:
+        raise UnsupportedError(at_user_line(
+            f"{what}: axis_index_groups over the axes {', '.join(map(repr, axes))}; over one axis alone there are "
+            "groups. Map over one axis of all the entries instead"))
+    found = tuple(tuple(operator.index(position) for position in group) for group in groups)
+    return groups_param(found), group_size(what, found, math.prod(axes.values()), alike=alike)
+
+
+def only_axis(what: str, axis_name: Any) -> tuple[str, int]:
+    """The one axis that `axis_name` says, and its size; raises `UnsupportedError` for several."""
+    axes = named_axes(what, axis_name)
+    if len(axes) != 1:
+        raise UnsupportedError(at_user_line(
+            f"{what}: axis_name={axis_name!r} says {len(axes)} axes, where one is needed. Map over one axis of all the "
+            "entries instead"))
+    return next(iter(axes.items()))
+
+
+def speak_over(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], **params: Any) -> Any:
+    """The collective over all these axes at once, on at most one value."""
+    mesh = mesh_in_scope()
+    if mesh is not None and not axes.keys().isdisjoint(mesh.checked | mesh.unchecked):
+        return _over_mesh(primitive, values, axes, mesh, params)
+    return _spoken(primitive, values, axes, params)
+
+
+def _over_mesh(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], mesh: MeshAxes,
+               params: dict[str, Any]) -> Any:
+    """The collective on values that vary over its mesh axes; where these are checked, it is known what is equal."""
+    names = [name for name in axes if name in mesh.checked | mesh.unchecked]
+    checked = [name for name in names if name in mesh.checked]
+    values = [pvary(value, names) for value in values]
+    if primitive is psum_p and "axis_index_groups" not in params:
+        result = _spoken(primitive, values, {name: size for name, size in axes.items() if name not in checked}, params)
+        return psum_invariant(result, checked) if checked else result
+    result = _spoken(primitive, values, axes, params)
+    if primitive in (pmax_p, pmin_p) and "axis_index_groups" not in params:
+        return take_equal(result, checked) if checked else result
+    return pvary(result, names)
+
+
+def _spoken(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], params: dict[str, Any]) -> Any:
+    if not axes:
+        return values[0]
+    over = axis_params([*axes], [*axes.values()])
+    if innermost_for(values) is None and not axes.keys() & axes_in_scope().keys():  # jax is asked for the axes alone
+        return evaluate(primitive, values, {**over, **params})[0]
+    return bind(primitive, *values, **over, **params)[0]
+
+
+def on_leaves(what: str, function: Callable[[Any], Any], x: Any) -> Any:
+    """`function` of each array of a container."""
+    return tree.map(lambda leaf: function(array_of(what, leaf)), x)
