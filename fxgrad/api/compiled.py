@@ -223,8 +223,7 @@ class _JittedFunction:
             executables.plans.enter(key, replace(plan, arguments=with_jax_keys))
             return self._run(args, kwargs)
         if self._shardings:
-            call = JittedCall(self._static, args, kwargs)
-            self._shardings.of_inputs(call, argument_avals(call.leaves) or [])
+            self._shardings.explain(JittedCall(self._static, args, kwargs))
         raise error
 
     def _key(self, executables: Executables, args: Args, kwargs: Kwargs) -> Key:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import jax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding
 
 from fxgrad import tree
+from fxgrad.api.executables import argument_avals
 from fxgrad.api.jitted_calls import JittedCall
+from fxgrad.api.keys import is_jax_tracer
 from fxgrad.api.static_arguments import StaticArguments
 from fxgrad.core.avals import Aval
 from fxgrad.errors import ArgumentError, at_user_line, function_name
@@ -72,6 +75,17 @@ class JitShardings:
                 "tuple with an entry for each that is not static: one sharding, or a container of its structure"))
         self._check(found, avals, call.leaf_names)
         return found
+
+    def explain(self, call: JittedCall) -> None:
+        """Raises `ArgumentError` for an array that lies otherwise than it is to, which jax moves at no call."""
+        avals = argument_avals(call.leaves)
+        for place, sharding in enumerate([] if avals is None else self.of_inputs(call, avals)):
+            leaf = call.leaves[place]
+            if isinstance(sharding, NamedSharding) and isinstance(leaf, jax.Array) and not is_jax_tracer(leaf) and (
+                    leaf.committed and not leaf.sharding.is_equivalent_to(sharding, leaf.ndim)):
+                raise ArgumentError(at_user_line(
+                    f"jit of {self._name}: {call.leaf_names()[place]} lies as {shown(leaf.sharding)}, and in_shardings "
+                    f"say {shown(sharding)}. Move it first: fxgrad.device_put({call.leaf_names()[place]}, sharding)"))
 
     def of_outputs(self, out_tree: TreeDef, avals: Sequence[Aval]) -> list[Any]:
         """The sharding of each output, or None. Raises as `of_inputs`."""

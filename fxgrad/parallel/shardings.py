@@ -15,10 +15,11 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSha
 
 from fxgrad import tree
 from fxgrad.core.avals import Aval
-from fxgrad.core.primitive import Primitive
+from fxgrad.core.primitive import Cost, Primitive
 from fxgrad.derivation.consultation import spmd_names
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.ops.families import linear_unary
+from fxgrad.ops.snippets import Snippet, snippets
 from fxgrad.parallel.meshes import MeshShape, jax_mesh, mesh_shape
 from fxgrad.tracing.tape import bind
 from fxgrad.tracing.trace import mesh_in_scope
@@ -190,7 +191,8 @@ sharding_constraint_p: Primitive = linear_unary(
     "sharding_constraint", abstract=_abstract, numpy=lambda x, **_: x, xla=_constraint_xla,
     transpose=lambda cotangent, aval, **params: bind(sharding_constraint_p, cotangent, **params)[0],
     batch=lambda size, values, axes, **params: (bind(
-        sharding_constraint_p, *values, **_with_axis(Placement(**params), axes[0])._asdict()), axes))
+        sharding_constraint_p, *values, **_with_axis(Placement(**params), axes[0])._asdict()), axes),
+    cost=lambda aval, **_: Cost(0, 0))
 """The value itself, which lies as is said, and so does its cotangent."""
 
 
@@ -240,3 +242,9 @@ device_put_p: Primitive = linear_unary(
         device_put_p, *values, **_with_axis(Placement(**params), axes[0])._asdict(),
         src=None if src is None else _with_axis(src, axes[0])), axes))
 """The value itself, moved to where it is to lie; a cotangent goes to where the value came from, if that is said."""
+
+
+@snippets.register(sharding_constraint_p, device_put_p)
+def _unmoved(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet:
+    """In code for NumPy nothing is to be done."""
+    return Snippet("{0}", owned=False)

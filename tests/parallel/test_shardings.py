@@ -179,6 +179,14 @@ def test_beside_shard_map(kind: AxisType) -> None:
     assert around(x).sharding.mesh == mesh
 
 
+def test_files_of_numpy_pass_them_by() -> None:
+    program = fxgrad.make_program(fxgrad.grad(held))(A)
+    space: dict[str, Any] = {}
+    exec(program.to_python(), space)
+    np.testing.assert_allclose(space["grad_held"](A), fxgrad.grad(plain)(A), rtol=1e-12)
+    assert fxgrad.cost(program).flops == fxgrad.cost(fxgrad.make_program(fxgrad.grad(plain))(A)).flops
+
+
 def test_to_jax_and_back() -> None:
     def of_jax(x: Any) -> Any:
         return jax.device_put(jax.lax.with_sharding_constraint(x * 2, at("x", None)), at(None, "y"))
@@ -285,6 +293,9 @@ ODD = np.ones((6, 8))
     (lambda: fxgrad.jit(identity, in_shardings=at("x"))(x=A), errors.ArgumentError,
      ("jit: identity was called with the keyword argument x, and its in_shardings are those of positional "
       "arguments. Give all dynamic arguments by position")),
+    (lambda: fxgrad.jit(params, in_shardings=at("x"))({"w": fxgrad.device_put(A, at(None, "y"))}), errors.ArgumentError,
+     ("jit of params: w.w lies as NamedSharding(mesh, P(None, 'y')), and in_shardings say NamedSharding(mesh, P('x')). "
+      "Move it first: fxgrad.device_put(w.w, sharding)")),
     (lambda: fxgrad.jit(identity, in_shardings="x"), errors.ArgumentError,
      ("jit: in_shardings of identity has a str ('x'), where a sharding is needed, such as NamedSharding(mesh, "
       "PartitionSpec('x', None)), or a PartitionSpec within jax.set_mesh(mesh)")),
