@@ -88,7 +88,7 @@ def test_steps_of_loops_are_counted_and_jitted_functions_opened() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("name", [name for name in PATTERNS if name != "transformer"])
 def test_memory_is_what_xla_plans_for_one_device(name: str) -> None:
     """Arguments and results to the byte; with temporaries, which XLA fuses or copies, about the same."""
     pattern = PATTERNS[name]
