@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from fxgrad.core.avals import INVARIANT, Aval
+from fxgrad.core.avals import Aval
 from fxgrad.errors import FxgradError, UnsupportedError, at_user_line
 from fxgrad.shared_state import found, is_pickled_by_value, place_of
 
@@ -255,9 +255,9 @@ def register(primitive: Primitive) -> Primitive:
 def output_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
     """The types of the outputs of an operation on inputs of the types `avals`."""
     outputs: list[Aval] = list(primitive.abstract(*avals, **params))
-    vma = INVARIANT.union(*(aval.vma for aval in avals))
-    if vma and primitive.regions is None and not primitive.says_what_varies:
-        return [aval.varying(vma) for aval in outputs]
+    for aval in avals:
+        if aval.vma and primitive.regions is None and not primitive.says_what_varies:
+            outputs = [output.varying(aval.vma) for output in outputs]
     return outputs
 
 
