@@ -104,6 +104,8 @@ class _Search:
     def _into_regions(self, equation: Equation, ids: list[Ids | None]) -> list[Ids | None]:
         """The programs that the operation holds are walked too; what it makes counts as new."""
         for region in equation.regions:
+            if region.role == "mapped":
+                return self._on_devices(equation, region.program, ids)
             if region.role in ("inline", "call"):
                 is_library = region.role == "inline"
                 self._called_at += [equation.source] * is_library
@@ -115,6 +117,14 @@ class _Search:
         branches = [region.program for region in equation.regions if region.role == "branch"]
         if branches:
             self._branches(branches, ids[1:])
+        return [self.fresh(var.aval) for var in equation.outputs]
+
+    def _on_devices(self, equation: Equation, program: Program, ids: Sequence[Ids | None]) -> list[Ids | None]:
+        """What one device does; a key of which it has the whole is the one outside."""
+        whole = [var.aval.shape == atom.aval.shape and not var.aval.vma
+                 for var, atom in zip(program.inputs, equation.inputs, strict=True)]
+        self.walk(program, [one if kept else self.fresh(var.aval)
+                            for one, kept, var in zip(ids, whole, program.inputs, strict=True)])
         return [self.fresh(var.aval) for var in equation.outputs]
 
     def _branches(self, branches: Sequence[Program], ids: Sequence[Ids | None]) -> None:

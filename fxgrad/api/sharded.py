@@ -16,8 +16,9 @@ from fxgrad.core.avals import Aval, plain
 from fxgrad.errors import ArgumentError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import check_leaf, indexed_names, just, trace_flat
 from fxgrad.ops.varying import pvary, take_equal
+from fxgrad.parallel.layouts import Layout
 from fxgrad.parallel.meshes import MeshShape, Spec, mesh_shape, names_in, partition_of, spec_of
-from fxgrad.parallel.shard_map import Layout, bind_shard_map
+from fxgrad.parallel.shard_map import bind_shard_map
 from fxgrad.tracebacks import boundary
 from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.trace import inner_mode, mesh_in_scope, takes_literals

@@ -47,7 +47,7 @@ def scalarize(program: Program, *, limit: int = 100_000) -> Program:
     >>> scalars([0.5, 1.0, 0.0], [0.1, 0.2, 0.3], -0.25)
     np.float64(1.0)
     """
-    program = unfold(checked_program("scalarize", program), calls="*", limit=limit)
+    program = unfold(checked_program("scalarize", program), calls="*", devices=True, limit=limit)
     scalars = Scalars(limit)
     arguments = program.inputs[len(program.constants):]
     count = sum(var.aval.size for var in program.inputs)

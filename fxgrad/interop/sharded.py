@@ -11,8 +11,9 @@ from fxgrad.derivation.simplifying import SimplifyingTape
 from fxgrad.interop.importing import imports, inlined
 from fxgrad.lax import collectives
 from fxgrad.ops.varying import pvary, take_equal
+from fxgrad.parallel.layouts import Layout
 from fxgrad.parallel.meshes import Spec, mesh_shape, names_in, spec_of
-from fxgrad.parallel.shard_map import Layout, bind_shard_map
+from fxgrad.parallel.shard_map import bind_shard_map
 from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.trace import WRITTEN, trace
 

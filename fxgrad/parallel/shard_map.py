@@ -8,16 +8,13 @@ as the body batched over one mesh axis after the other.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple
-
-import numpy as np
+from collections.abc import Sequence
+from typing import Any
 
 from fxgrad.analyses.cost import cost
 from fxgrad.analyses.traffic import speaks
-from fxgrad.analyses.variation import Exchange, check_collectives, exchanges
-from fxgrad.control.call import check_arguments
+from fxgrad.analyses.variation import Exchange, exchanges
+from fxgrad.control.call import check_arguments, named_call_p
 from fxgrad.control.groups import Marks, are_linear, are_moving, chosen, cotangents_of, others, present
 from fxgrad.control.narrowing import kept, narrowed, used_places, with_fewer_outputs
 from fxgrad.control.partition import keep_by_cost, partition
@@ -27,7 +24,7 @@ from fxgrad.core.avals import INVARIANT, Aval, Literal
 from fxgrad.core.facts import axes_of
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Equation, Program
-from fxgrad.core.regions import Links, Region
+from fxgrad.core.regions import Links, Region, replaced
 from fxgrad.derivation.consultation import batched_axis, spmd_names
 from fxgrad.derivation.derive import derive
 from fxgrad.derivation.rewrites import Definitions, rewrites
@@ -37,11 +34,10 @@ from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import reshape
 from fxgrad.ops.varying import psum_invariant_p, pvary, pvary_p, take_equal, take_equal_p
-from fxgrad.parallel.meshes import MeshShape, Spec, names_in, over_mesh
-from fxgrad.tracing import interning
+from fxgrad.parallel.layouts import Layout, at_once, whole_spec
+from fxgrad.parallel.meshes import Spec, names_in, over_mesh
 from fxgrad.tracing.apply import apply_equations
-from fxgrad.tracing.tape import Tape, aval_of, bind, current
-from fxgrad.tracing.varying import MeshAxes
+from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.transforms.batch import batched_program, batching_over
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearized
@@ -52,63 +48,6 @@ speaks.enter("nothing", pvary_p, take_equal_p)
 exchanges.enter(Exchange("equal", "axes"), psum_invariant_p)
 exchanges.enter(Exchange("operand", "nobody"), pvary_p)
 exchanges.enter(Exchange("equal", "nobody"), take_equal_p)
-
-
-class Layout(NamedTuple):
-    """How a program stands on a mesh: the parameters of `shard_map_p` beside the program.
-
-    The devices are mapped over the axes `axis_names` of the mesh; others are left to the compiler. A spec for each
-    input and output says which of these axes cut which axis of the array. With `check_vma` it is known which values are
-    the same on all devices; otherwise all may differ.
-    """
-
-    mesh: MeshShape
-    in_specs: tuple[Spec, ...]
-    out_specs: tuple[Spec, ...]
-    axis_names: tuple[str, ...]
-    check_vma: bool = True
-
-    @property
-    def axes(self) -> dict[str, int]:
-        """The sizes by name of the axes that devices are mapped over."""
-        return {name: self.mesh.size((name,)) for name in self.axis_names}
-
-    @property
-    def mesh_axes(self) -> MeshAxes:
-        """The same as what is traced is told of it."""
-        names = frozenset(self.axis_names)
-        return MeshAxes(names if self.check_vma else frozenset(), frozenset() if self.check_vma else names, self.mesh)
-
-    def piece(self, aval: Aval, spec: Spec) -> Aval:
-        """The type that one device has of an array."""
-        sizes = [extent // self.mesh.size(names) for extent, names in zip(aval.shape, spec, strict=True)]
-        return aval.update(shape=tuple(sizes)).varying(names_in(spec))
-
-    def whole(self, aval: Aval, spec: Spec) -> Aval:
-        """The type of the array that pieces make up."""
-        sizes = [extent * self.mesh.size(names) for extent, names in zip(aval.shape, spec, strict=True)]
-        return aval.update(shape=tuple(sizes)).invariant(self.axis_names)
-
-    def check(self, program: Program, captured: Sequence[Any]) -> None:
-        """Raises `UnsupportedError` for a collective of `program` that some devices would wait in forever."""
-        whole = [INVARIANT] * len(captured)
-        check_collectives(program, [*whole, *(frozenset(names_in(spec)) for spec in self.in_specs)], self.axis_names)
-
-    @contextmanager
-    def entered(self) -> Iterator[None]:
-        """What is derived of the program in this block may speak over the axes of the mesh."""
-        tape = Tape(interning.fresh_root(()), staging=False, interned=False, axes=self.axes, mesh=self.mesh_axes)
-        token = current.set(tape)
-        try:
-            yield
-        finally:
-            current.reset(token)
-            tape.closed = True
-
-
-def whole_spec(aval: Aval) -> Spec:
-    """That of an array which every device has as a whole."""
-    return ((),) * aval.ndim
 
 
 def _layout(params: dict[str, Any]) -> Layout:
@@ -132,54 +71,8 @@ def _abstract(*avals: Aval, program: Program, **params: Any) -> list[Aval]:
 
 
 def _run_numpy(*values: Any, program: Program, **params: Any) -> list[Any]:
-    """All devices at once: each mesh axis in turn is a batch axis, in front, of what is cut along it."""
-    layout = _layout(params)
-    inputs: list[Any] = [_apart(np.asarray(value), spec, layout)
-                         for value, spec in zip(values, layout.in_specs, strict=True)]
-    marks = [[names_in(spec) for spec in specs] for specs in (layout.in_specs, layout.out_specs)]
-    for name, size in layout.axes.items():
-        in_axes = (*[None] * (len(program.inputs) - len(marks[0])), *(0 if name in names else None
-                                                                     for names in marks[0]))
-        out_axes = tuple(0 if name in names else None for names in marks[1])
-        with batching_over(name):
-            derived = batched_program(program, size, in_axes, out_axes)
-        for axis, varies in zip(out_axes, derived.extra, strict=True):
-            if axis is None and varies:
-                raise AssertionError(f"an output that is the same along the mesh axis {name!r} by its type varies over "
-                                     "it; this is a bug in fxgrad")
-        program, inputs = derived.program, [*derived.captured, *inputs]
-    outputs = numpy_executor.call(program, inputs)
-    whole: list[Any] = [_together(np.asarray(output), spec, layout)
-                        for output, spec in zip(outputs, layout.out_specs, strict=True)]
-    return numpy_executor.own(whole, range(len(whole)), values)
-
-
-def _order(spec: Spec, layout: Layout) -> list[str]:
-    """The mesh axes of a spec as they stand in front of an array: the one that is batched last comes first."""
-    return [name for name in layout.axis_names[::-1] if name in names_in(spec)]
-
-
-def _apart(array: np.ndarray[Any, Any], spec: Spec, layout: Layout) -> np.ndarray[Any, Any]:
-    """An array as its pieces: mesh axes in front."""
-    shape: list[int] = []
-    place: dict[str, int] = {}
-    for extent, names in zip(array.shape, spec, strict=True):
-        for name in names:
-            place[name] = len(shape)
-            shape.append(layout.axes[name])
-        shape.append(extent // layout.mesh.size(names))
-    front = [place[name] for name in _order(spec, layout)]
-    return array.reshape(shape).transpose([*front, *(axis for axis in range(len(shape)) if axis not in front)])
-
-
-def _together(array: np.ndarray[Any, Any], spec: Spec, layout: Layout) -> np.ndarray[Any, Any]:
-    """The array that pieces, with mesh axes in front, make up."""
-    front = _order(spec, layout)
-    order: list[int] = []
-    for axis, names in enumerate(spec):
-        order += [*(front.index(name) for name in names), len(front) + axis]
-    shape = [extent * layout.mesh.size(names) for extent, names in zip(array.shape[len(front):], spec, strict=True)]
-    return array.transpose(order).reshape(shape)
+    derived = at_once(program, _layout(params))
+    return numpy_executor.call(derived.program, [*derived.captured, *values])
 
 
 def _emit(lax: Any, *values: Any, program: Program, **params: Any) -> list[Any]:
@@ -381,3 +274,22 @@ def _in_part(equation: Equation, used: Sequence[bool]) -> Equation:
     changed: dict[str, Any] = {**params, "program": with_outputs(params["program"], used),
                                "out_specs": tuple(chosen(params["out_specs"], used))}
     return with_fewer_outputs(equation, used, equation.inputs, changed)
+
+
+def without_devices(program: Program) -> Program:
+    """An equal program in which each `shard_map` is a call of what it computes, as operations on whole arrays."""
+    equations = [equation if equation.primitive.regions is None else _alone(equation) for equation in program.equations]
+    return program if equations == program.equations else program.replace(equations=equations)
+
+
+def _alone(equation: Equation) -> Equation:
+    params: dict[str, Any] = equation.params
+    if equation.primitive is shard_map_p:
+        derived = at_once(params["program"], _layout(params))
+        if derived.captured:  # there is no place for arrays in a program that others hold
+            return equation
+        whole = without_devices(derived.program)
+        return Equation(named_call_p, equation.inputs, {"program": whole, "name": "shard_map"}, equation.outputs,
+                        equation.source)
+    return equation.replace(equation.inputs, replaced(params, equation.regions, [*map(
+        without_devices, equation.programs)]))

@@ -15,6 +15,7 @@ from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.calling import checked_program
 from fxgrad.ops.joining import stack_p, unstack_p
 from fxgrad.ops.space import broadcast_to_p
+from fxgrad.parallel.shard_map import without_devices
 from fxgrad.show.names import NAMES, called_name, own_names
 from fxgrad.show.sources import Sources
 
@@ -22,13 +23,15 @@ Choice = bool | str | Sequence[str] | Callable[[Equation], bool]
 """All, none, those whose name or scope matches a pattern, such as `"encoder/*"`, or those that a function says."""
 
 
-def unfold(program: Program, *, calls: Choice = True, loops: Choice = False, limit: int = 100_000) -> Program:
+def unfold(program: Program, *, calls: Choice = True, loops: Choice = False, devices: bool = False,
+           limit: int = 100_000) -> Program:
     """An equal program with the equations of calls, and the steps of loops, in the place of the one line that they are.
 
     - `calls`: by default named calls (library functions, and those of `named_call`), at every depth. Patterns choose by
       name or scope, and from all calls: jitted functions, checkpoints and functions with rules of their own too, which
       lose their rules. `"*"` is every call. A function of the equation may choose as well.
     - `loops`: whether to unroll loops that run a known number of times, or which. By default they stay.
+    - `devices`: whether to write what the devices of a mesh compute (`shard_map`) as operations on whole arrays.
 
     What was a call is in the scope of its name. Raises `ArgumentError` where more than `limit` equations would be made.
 
@@ -47,6 +50,8 @@ def unfold(program: Program, *, calls: Choice = True, loops: Choice = False, lim
     ['mul', 'mul', 'mul']
     """
     program = checked_program("unfold", program)
+    if devices:
+        program = without_devices(program)
     choices = _Choices(calls, loops, limit)
     done: dict[int, Program] = {}
     stack = [program]

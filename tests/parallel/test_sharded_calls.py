@@ -287,3 +287,35 @@ def test_devices_that_are_not_there() -> None:
         "a program for the mesh data: 4 x model: 2 needs the cpu devices 96, 97, 98, 99, and there are 8 here. Run it "
         "with as many devices as it was traced for (jax.config.update('jax_num_cpu_devices', n) gives n of the CPU), "
         "or with NumPy's arrays, which need none")
+
+
+# --- without devices ----------------------------------------------------------------------------------------------
+
+
+def test_programs_of_whole_arrays_and_files_of_numpy_alone() -> None:
+    f = fxgrad.shard_map(lambda w, x: lax.scan(lambda c, _: (c + loss(w, x), None), 0.0, None, 2)[0], mesh=ABSTRACT,
+                         **SPECS)
+    program = fxgrad.make_program(fxgrad.grad(f))(W, X)
+    whole = fxgrad.unfold(program, devices=True)
+    assert "shard_map(pieces" in str(program)
+    assert "shard_map(pieces" not in str(whole)
+    assert "psum" not in str(whole)
+    np.testing.assert_allclose(whole(W, X), 2 * SLOPES[0], rtol=1e-12)
+    space: dict[str, Any] = {}
+    exec(program.to_python(), space)
+    main, = [value for name, value in space.items() if name.startswith("grad_")]
+    np.testing.assert_allclose(main(W, X), 2 * SLOPES[0], rtol=1e-12)
+
+
+def test_keys_that_are_used_twice_on_a_device() -> None:
+    def twice(key: Any) -> Any:
+        return fxgrad.random.normal(key, (2,)) + fxgrad.random.normal(key, (2,))
+
+    def once(key: Any) -> Any:
+        own = fxgrad.random.fold_in(key, lax.axis_index("data"))
+        return fxgrad.random.normal(own, (2,))
+
+    key = fxgrad.random.key(0)
+    fxgrad.debug.check_key_reuse(fxgrad.shard_map(once, mesh=ABSTRACT, in_specs=P(), out_specs=P("data")))(key)
+    with pytest.raises(errors.KeyReuseError, match="a random key is used twice"):
+        fxgrad.debug.check_key_reuse(fxgrad.shard_map(twice, mesh=ABSTRACT, in_specs=P(), out_specs=P()))(key)

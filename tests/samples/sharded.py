@@ -12,8 +12,9 @@ import numpy as np
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive
 from fxgrad.ops.varying import psum_invariant_p, pvary_p, take_equal_p
+from fxgrad.parallel.layouts import Layout
 from fxgrad.parallel.meshes import MeshShape
-from fxgrad.parallel.shard_map import Layout, shard_map_p
+from fxgrad.parallel.shard_map import shard_map_p
 from fxgrad.tracing.trace import OWN, trace
 from tests.samples import Draw, Sample
 from tests.samples.collective import DTYPES, SHAPES

@@ -23,6 +23,7 @@ from fxgrad.derivation.simplify import live_equations
 from fxgrad.errors import UnsupportedError
 from fxgrad.ops.snippets import Snippet, snippet_of
 from fxgrad.ops.space import broadcast_to_p, convert_element_type_p
+from fxgrad.parallel.shard_map import without_devices
 from fxgrad.show.names import Unique, variable_names
 from fxgrad.show.python import constants
 from fxgrad.show.python.carried import Carrier, Definition, refuse_inner
@@ -67,6 +68,7 @@ class File:
     """One file: the main function, those that it calls, and what they need."""
 
     def __init__(self, program: Program, source: bool) -> None:
+        program = without_devices(program)
         self._main, self._source = program, source
         self.sources = Sources()
         self._names: dict[int, dict[Var, str]] = {}
