@@ -103,6 +103,20 @@ def test_float64_and_arrays_that_are_closed_over(mesh: Any) -> None:
     np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-12)
 
 
+def test_what_comes_out_as_it_went_in_is_nobodys_loss(mesh: Any) -> None:
+    """Results are donated on their way back; arguments, and what is closed over, are not."""
+    automatic = mesh.update(axis_types=(AxisType.Auto,) * 2)
+    x, y, w = on(mesh, A, "x"), on(automatic, A, "x"), on(automatic, B, "y")
+    fast = fxgrad.jit(lambda x, y: (x, x, y, w, x @ y))
+    for function in (fast, lambda x, y: fxgrad.vjp(lambda x: (x, x, y, w, x @ y), x)[0]):
+        for _ in range(3):
+            for out, expected in zip(function(x, y), (A, A, A, B, A @ A), strict=True):
+                np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)
+    for given, expected in ((x, A), (y, A), (w, B)):
+        assert not given.is_deleted()
+        np.testing.assert_array_equal(given, expected)
+
+
 def test_operations_one_by_one(mesh: Any) -> None:
     x, y = on(mesh, A, "x", "y"), on(mesh, B, "y")
     for out, expected in ((fnp.matmul(x, y), A @ B), (fnp.sort(x, 0), np.sort(A, 0)), (fnp.sin(x), np.sin(A)),
