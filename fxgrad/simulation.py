@@ -172,25 +172,27 @@ def of_program(program: Program, machine: Machine, title: str) -> Simulation:
 def _pieces(program: Program) -> dict[Var, float]:
     """Which share of each value of a program lies on one device.
 
-    Of those that `shard_map` takes and makes it is known; others are split as an operand of their shape is.
+    Of those that `shard_map` takes and makes it is known; what is computed of them, or with them, in an array of the
+    same shape, is split as they are, and all else whole.
     """
     pieces: dict[Var, float] = {}
-
-    def local(outer: Sequence[Any], inner: Sequence[Any]) -> None:
-        for atom, aval in zip(outer, inner, strict=True):
+    outside = []
+    for equation in program.equations:
+        if equation.primitive is not shard_map_p:
+            outside.append({atom for atom in (*equation.inputs, *equation.outputs) if isinstance(atom, Var)})
+            continue
+        body = equation.regions[0].program
+        for atom, aval in zip((*equation.inputs, *equation.outputs), body.in_avals + body.out_avals, strict=True):
             if isinstance(atom, Var) and atom.aval.size:
                 pieces[atom] = aval.size / atom.aval.size
-    for equation in program.equations:
-        if equation.primitive is shard_map_p:
-            body = equation.regions[0].program
-            local(equation.inputs, body.in_avals)
-            local(equation.outputs, body.out_avals)
-    for equation in program.equations:
-        for var in equation.outputs:
-            alike = [pieces[atom] for atom in equation.inputs
-                     if isinstance(atom, Var) and atom in pieces and atom.aval.shape == var.aval.shape]
-            pieces.setdefault(var, alike[0] if alike else 1.0)
-    return {**dict.fromkeys(program.inputs, 1.0), **pieces}
+    before = -1
+    while len(pieces) > before:
+        before = len(pieces)
+        for together in (*outside, *outside[::-1]):
+            shares = {var.aval.shape: pieces[var] for var in together if var in pieces}
+            pieces.update({var: shares[var.aval.shape] for var in together - pieces.keys() if var.aval.shape in shares})
+    everything = {*program.inputs, *(var for equation in program.equations for var in equation.outputs)}
+    return {**dict.fromkeys(everything, 1.0), **pieces}
 
 
 def _exchange(transfer: Transfer, mesh: MeshShape, machine: Machine) -> Exchange:

@@ -18,7 +18,7 @@ from fxgrad.simulation import H100, Link, Machine, Simulation
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "tools")]
 from parallels.measured import laid_out  # noqa: E402  (the path is set first)
-from parallels.patterns import PATTERNS  # noqa: E402
+from parallels.patterns import PATTERNS, example  # noqa: E402
 
 MACHINE = Machine(flops=1e12, memory=5000, per_node=8, inside=Link(1e-6, 1e9), between=Link(1e-5, 1e8))
 
@@ -103,3 +103,14 @@ def test_memory_is_what_xla_plans_for_one_device(name: str) -> None:
     assert found.results + pointers == planned.output_size_in_bytes
     whole = planned.argument_size_in_bytes + planned.output_size_in_bytes + planned.temp_size_in_bytes
     assert 0.8 * whole <= found.memory <= 1.35 * whole
+
+
+@pytest.mark.slow
+def test_the_state_of_an_optimiser_is_divided_as_the_parameters_are() -> None:
+    """What is computed with pieces in arrays of the same shape is in pieces too, outside of the mapped function."""
+    module, setting = example("fully_sharded"), example("setting")
+    mesh, _, (params, x, y) = laid_out(PATTERNS["fully sharded"])
+    state = module.initial_state(params)
+    found = fxgrad.simulate(module.training_step(mesh))(params, state, x, y)
+    assert found.arguments == max(setting.bytes_on_each((params, state, x, y)))
+    assert found.results == max(setting.bytes_on_each((params, state))) + 8  # and the loss
