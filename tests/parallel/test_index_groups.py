@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from jax.sharding import AxisType, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 import fxgrad
 from fxgrad.lax import collectives
@@ -62,6 +62,26 @@ def test_against_jax(name: str) -> None:
     for one, two in zip([*got, *emitted], [value, slope] * 2, strict=True):
         np.testing.assert_allclose(one, two, 1e-10, 1e-10)
     check_grads(mapped, (X[:, :, :1],) if "to_all" not in name and "tiled" not in name else (X,), order=2)
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "psum" else pytest.mark.slow)
+                                  for name in CASES])
+def test_on_a_mesh(name: str, check: bool) -> None:
+    """As under `vmap`: what groups have differs from device to device."""
+    def entry(x: Any) -> Any:
+        return CASES[name](collectives, x)
+
+    def total(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda x: np.sum(np.sin(f(x)))
+
+    mapped = fxgrad.vmap(entry, axis_name="i")
+    for mesh in (AbstractMesh((8,), ("i",)), jax.make_mesh((8,), ("i",), axis_types=(AxisType.Auto,))):
+        sharded = fxgrad.shard_map(lambda x: entry(x[0])[None], mesh=mesh, in_specs=PartitionSpec("i"),
+                                   out_specs=PartitionSpec("i"), check_vma=check)
+        run = (lambda f: f) if isinstance(mesh, AbstractMesh) else fxgrad.jit
+        np.testing.assert_allclose(run(sharded)(X), mapped(X), 1e-12)
+        np.testing.assert_allclose(run(fxgrad.grad(total(sharded)))(X), fxgrad.grad(total(mapped))(X), 1e-10, 1e-12)
 
 
 def test_extrema_and_unequal_means() -> None:
