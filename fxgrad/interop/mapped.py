@@ -34,37 +34,38 @@ _reduction("pmax", reduce_max, collectives.pmax)
 _reduction("pmin", reduce_min, collectives.pmin)
 
 
-def _axis(params: dict[str, Any]) -> Any:
+def axis_of(params: dict[str, Any]) -> Any:
+    """The name or names of the axis that a collective of jax's speaks over."""
     name = params["axis_name"]
     return name[0] if isinstance(name, tuple) and len(name) == 1 else name
 
 
 @imports("ppermute")
 def _ppermute(equation: JaxprEqn, *operands: Any) -> list[Any]:
-    return [collectives.ppermute(operand, _axis(equation.params), equation.params["perm"]) for operand in operands]
+    return [collectives.ppermute(operand, axis_of(equation.params), equation.params["perm"]) for operand in operands]
 
 
 @imports("all_gather")
 def _all_gather(equation: JaxprEqn, *operands: Any) -> list[Any]:
     params = equation.params
-    return [collectives.all_gather(operand, _axis(params), axis=params["all_gather_dimension"], tiled=params["tiled"],
+    return [collectives.all_gather(operand, axis_of(params), axis=params["all_gather_dimension"], tiled=params["tiled"],
                                    **_groups(params)) for operand in operands]
 
 
 @imports("reduce_scatter")
 def _reduce_scatter(equation: JaxprEqn, *operands: Any) -> list[Any]:
     params = equation.params
-    return [collectives.psum_scatter(operand, _axis(params), scatter_dimension=params["scatter_dimension"],
+    return [collectives.psum_scatter(operand, axis_of(params), scatter_dimension=params["scatter_dimension"],
                                      tiled=params["tiled"], **_groups(params)) for operand in operands]
 
 
 @imports("all_to_all")
 def _all_to_all(equation: JaxprEqn, *operands: Any) -> list[Any]:
     params = equation.params
-    return [collectives.all_to_all(operand, _axis(params), params["split_axis"], params["concat_axis"],
+    return [collectives.all_to_all(operand, axis_of(params), params["split_axis"], params["concat_axis"],
                                    tiled=params["tiled"], **_groups(params)) for operand in operands]
 
 
 @imports("axis_index")
 def _axis_index(equation: JaxprEqn) -> Any:
-    return collectives.axis_index(_axis(equation.params))
+    return collectives.axis_index(axis_of(equation.params))

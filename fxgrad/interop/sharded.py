@@ -9,6 +9,7 @@ from jax.extend.core import JaxprEqn
 
 from fxgrad.derivation.simplifying import SimplifyingTape
 from fxgrad.interop.importing import imports, inlined
+from fxgrad.interop.mapped import axis_of
 from fxgrad.lax import collectives
 from fxgrad.ops.varying import pvary, take_equal
 from fxgrad.parallel.layouts import Layout
@@ -56,7 +57,5 @@ def _pvary(equation: JaxprEqn, *operands: Any) -> list[Any]:
 @imports("all_gather_invariant")
 def _all_gather_invariant(equation: JaxprEqn, operand: Any) -> Any:
     params = equation.params
-    name = params["axis_name"]
-    gathered = collectives.all_gather(operand, tuple(name) if isinstance(name, tuple | list) else name,
-                                      axis=params["all_gather_dimension"], tiled=params["tiled"])
-    return take_equal(gathered, names_in((tuple(name),) if isinstance(name, tuple | list) else ((name,),)))
+    return collectives.all_gather(operand, axis_of(params), axis=params["all_gather_dimension"], tiled=params["tiled"],
+                                  to="invarying")

@@ -15,8 +15,8 @@ from fxgrad import dtypes, tree
 from fxgrad.core.primitive import Primitive
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.executors.xla import is_jax
-from fxgrad.frontend.strict import array_of, axis_of, refuse
-from fxgrad.lax.named_axes import AxisName, groups_of, named_axes, on_leaves, only_axis, speak_over
+from fxgrad.frontend.strict import array_of, axis_of
+from fxgrad.lax.named_axes import AxisName, equal_over, groups_of, named_axes, on_leaves, only_axis, speak_over
 from fxgrad.numpy.arithmetic import add, divide, multiply
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import convert, reshape
@@ -190,23 +190,31 @@ def all_gather(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None, ax
                to: str = "varying") -> Any:
     """What all entries of a mapped axis have, which is the same for all of them.
 
-    They are stacked along a new axis at `axis`, or with `tiled` joined along the one that is there. Raises `ShapeError`
-    for an axis that the array does not have, `UnsupportedError` for another `to`, and as `psum` does.
+    They are stacked along a new axis at `axis`, or with `tiled` joined along the one that is there. Within `shard_map`,
+    `to="invarying"` says in the type too that the result is the same along the axes of the mesh; otherwise a gradient
+    in it is that of each device alone, and these are summed. Raises `ShapeError` for an axis that the array does not
+    have, `ArgumentError` for another `to`, and as `psum` does.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.vmap(lambda x: all_gather(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
     array([[1., 3.],
            [1., 3.]])
     """
-    refuse("all_gather", to=None if to == "varying" else to)
     axes = named_axes("all_gather", axis_name)
+    if to not in ("varying", "invarying"):
+        raise ArgumentError(at_user_line(f"all_gather: to={to!r}, where 'varying' or 'invarying' is needed"))
+    if to == "invarying" and axis_index_groups is not None:
+        raise ArgumentError(at_user_line(
+            "all_gather: to='invarying' with axis_index_groups, of which each gets something else. Leave out one of "
+            "the two"))
     groups, _ = groups_of("all_gather", axis_index_groups, axes)
 
     def gathered(leaf: Any) -> Any:
         shape = aval_of(leaf).shape
         at = axis_of("all_gather", axis, len(shape), len(shape) + (not tiled))
         leaf = leaf if tiled else reshape(leaf, (*shape[:at], 1, *shape[at:]))
-        return speak_over(all_gather_p, [leaf], axes, axis=at, **groups)
+        result = speak_over(all_gather_p, [leaf], axes, axis=at, **groups)
+        return equal_over(result, axes) if to == "invarying" else result
     return on_leaves("all_gather", gathered, x)
 
 

@@ -96,8 +96,15 @@ def _over_mesh(primitive: Primitive, values: Sequence[Any], axes: dict[str, int]
         return psum_invariant(result, checked) if checked else result
     result = _spoken(primitive, values, axes, params)
     if primitive in (pmax_p, pmin_p) and "axis_index_groups" not in params:
-        return take_equal(result, checked) if checked else result
+        return equal_over(result, axes)
     return pvary(result, names)
+
+
+def equal_over(value: Any, axes: dict[str, int]) -> Any:
+    """`value`, which is the same for all entries, in its type too where these are devices of a mesh that is checked."""
+    mesh = mesh_in_scope()
+    checked = [] if mesh is None else [name for name in axes if name in mesh.checked]
+    return take_equal(value, checked) if checked else value
 
 
 def _spoken(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], params: dict[str, Any]) -> Any:

@@ -178,8 +178,17 @@ def _equal_batch(size: int, values: list[Any], axes: list[int | None], *, axis_n
     return (bind(take_equal_p, value, **rest) if rest["axis_name"] else [value]), [axis]
 
 
+def _equal_xla(lax: Any, x: Any, *, axis_name: Names, axis_size: Sizes) -> Any:
+    """Where jax knows what varies, in `jax.shard_map` around it, it is told by a sum of that of the first device."""
+    names = tuple(name for name in axis_name if name in varying_of_jax(getattr(x, "aval", None)))
+    if not names:
+        return x
+    first = lax.select(lax.broadcast(lax.axis_index(names) == 0, x.shape), x, lax.full_like(x, 0))
+    return lax.psum(first, names).astype(x.dtype)
+
+
 take_equal_p: Primitive = linear_unary(
-    "take_equal", abstract=_equal_abstract, numpy=lambda x, **_: np.copy(x)[()], xla=lambda lax, x, **_: x,
+    "take_equal", abstract=_equal_abstract, numpy=lambda x, **_: np.copy(x)[()], xla=_equal_xla,
     transpose=_equal_transpose, batch=_equal_batch, cost=lambda aval, **_: Cost(0, 0), collective=True,
     says_what_varies=True)
 """The operand, which is the same on all devices along `axis_name`, though its type does not say so."""

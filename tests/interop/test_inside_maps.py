@@ -29,6 +29,7 @@ def varying(lax: Any, x: Any) -> Any:
 CASES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "sum": lambda lax, np, w, x: lax.psum(np.sum(np.sin(x @ w)), "i"),
     "gather": lambda lax, np, w, x: lax.pmean(np.sum(lax.all_gather(x, "i") @ w) ** 2, "i"),
+    "gather of the same": lambda lax, np, w, x: np.sum(np.sin(lax.all_gather(x, "i", to="invarying") @ w)),
     "scan": lambda lax, np, w, x: lax.psum(lax.scan(lambda c, row: (np.sin(c) * np.sum(w) + np.sum(row), None), varying(
         lax, 0 * np.sum(w)), x)[0], "i"),
     "loop": lambda lax, np, w, x: lax.psum(lax.fori_loop(0, 3, lambda k, c: np.sin(c) * w[0, 0], np.sum(x)), "i"),
@@ -42,6 +43,9 @@ CASES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_all_ways(name: str, check: bool) -> None:
+    if name == "gather of the same" and not check:
+        pytest.skip("without types jax's gradient is a quarter of that of the values")
+
     def of_jax(w: Any, x: Any) -> Any:
         return CASES[name](jax.lax, jnp, w, x)
 

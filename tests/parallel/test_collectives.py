@@ -356,8 +356,12 @@ def vmapped(function: Callable[[Any], Any], **options: Any) -> Any:
     (lambda: vmapped(lambda x: collectives.psum_scatter(x, "i", tiled=True)), errors.ShapeError,
      ("psum_scatter: axis 0 of an array of shape (2,) is to be cut into 3 equal pieces, one for each entry of the "
       "mapped axis, and 2 is not divisible by 3. Pad the axis")),
-    (lambda: vmapped(lambda x: collectives.all_gather(x, "i", to="reduced")), errors.UnsupportedError,
-     "all_gather: to= is not supported; leave it out"),
+    (lambda: vmapped(lambda x: collectives.all_gather(x, "i", to="reduced")), errors.ArgumentError,
+     "all_gather: to='reduced', where 'varying' or 'invarying' is needed"),
+    (lambda: vmapped(lambda x: collectives.all_gather(x, "i", to="invarying", axis_index_groups=[[0], [1], [2]])),
+     errors.ArgumentError,
+     ("all_gather: to='invarying' with axis_index_groups, of which each gets something else. Leave out one of the "
+      "two")),
     (lambda: vmapped(lambda x: collectives.pmax(x + 0j, "i")), errors.DTypeError,
      "pmax: not defined for complex128; it takes ordered dtypes. Convert first, for example x.astype('float32')"),
     (lambda: vmapped(lambda x: x, axis_name=3), errors.ArgumentError,
