@@ -164,6 +164,19 @@ def test_data_parallel_has_one_all_reduce_each_way() -> None:
     assert operations(value) == operations(slopes) == Counter({"all-reduce": 1})
 
 
+# --- tensor parallel ------------------------------------------------------------------------------------------------
+
+
+def test_collectives_are_seen_in_the_picture_and_in_the_text() -> None:
+    """Of the loss: a sum for attention, one for the MLP, and the mean over the batch."""
+    found = compiled("tensor")
+    program = fxgrad.make_program(lambda *args: found.step(*args)[0])(*found.laid_out)
+    picture = str(fxgrad.draw(program, expand=["shard_map"]))
+    assert picture.count("psum") == 3
+    over = re.findall(r'psum_invariant\(.*axis_name=\("(\w+)",\)', str(program))
+    assert over == ["model", "model", "data"]
+
+
 # --- fully sharded --------------------------------------------------------------------------------------------------
 
 
