@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax.sharding import NamedSharding, SingleDeviceSharding
+from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
@@ -13,6 +13,7 @@ from fxgrad.interop.importing import aval_of_jax, imports
 from fxgrad.interop.matching import parameters
 from fxgrad.ops import joining, shaping, space
 from fxgrad.ops.creation import iota
+from fxgrad.parallel.meshes import jax_mesh, mesh_shape
 from fxgrad.parallel.shardings import constrained, device_put_p, placement_of
 from fxgrad.tracing.tape import bind
 
@@ -120,6 +121,20 @@ def _sharding_constraint(equation: Any, array: Any) -> Any:
     if layout is not None or not isinstance(sharding, NamedSharding | SingleDeviceSharding):
         return NotImplemented
     return constrained("with_sharding_constraint", array, sharding, array.shape)
+
+
+@imports("reshard")
+def _reshard(equation: Any, array: Any) -> Any:
+    """A constraint along the axes that are Explicit; of others the type speaks, and the value is what it was."""
+    to, mesh = parameters(equation, "dst_sharding", "concrete_mesh")
+    kinds = set(to.mesh.axis_types)
+    if AxisType.Explicit not in kinds:
+        return array
+    automatic = jax_mesh(mesh_shape("reshard", to.mesh if mesh is None else mesh))
+    open_ = PartitionSpec.UNCONSTRAINED if AxisType.Auto in kinds else None
+    entries = [*to.spec, *[None] * (len(array.shape) - len(to.spec))]
+    return constrained("reshard", array, NamedSharding(automatic, PartitionSpec(*(
+        open_ if entry is None else entry for entry in entries))), array.shape)
 
 
 @imports("platform_index")

@@ -184,7 +184,10 @@ def _with_axis(placement: Placement, axis: int) -> Placement:
 
 
 def _constraint_xla(lax: Any, x: Any, **params: Any) -> Any:
-    return lax.with_sharding_constraint(x, jax_sharding(Placement(**params)))
+    placement, mesh = Placement(**params), jax.typeof(x).sharding.mesh
+    if AxisType.Explicit in mesh.axis_types and None not in (placement.spec or ()):  # in a trace of jax's own, by types
+        return jax.sharding.reshard(x, NamedSharding(mesh, _partition_spec(placement.spec or ())))
+    return lax.with_sharding_constraint(x, jax_sharding(placement))
 
 
 sharding_constraint_p: Primitive = linear_unary(

@@ -142,6 +142,9 @@ def test_in_a_trace_of_jaxs_types_say_how_arrays_lie(mesh: Any) -> None:
     assert lies_on(mesh, inner(x))
     assert jax.jit(lambda a: inner(a) + a)(x).sharding.spec == P("x", "y")
     assert jax.jit(fxgrad.to_jax(fnp.sin))(x).sharding.spec == P("x", "y")
+    held = fxgrad.to_jax(lambda a: lax.with_sharding_constraint(a * 2, NamedSharding(mesh, P(None, "y"))))
+    out = jax.jit(lambda a: held(a) + jax.sharding.reshard(a, NamedSharding(mesh, P(None, "y"))))(x)
+    assert out.sharding == NamedSharding(mesh, P(None, "y"))
     with jax.set_mesh(mesh):
         free = jax.sharding.auto_axes(fxgrad.to_jax(fxgrad.grad(everything)), out_sharding=P("x", "y"))
         out = jax.jit(lambda a, b: free(a, b) + a)(x, y)

@@ -196,6 +196,11 @@ def test_to_jax_and_back() -> None:
     assert names[-2:] == ["sharding_constraint", "device_put"], names
     assert program.equations[-2].params["spec"] == (("x",), ())
     np.testing.assert_allclose(fxgrad.grad(lambda x: fxgrad.from_jax(of_jax)(x).sum())(A), np.full((8, 8), 2.0))
+    resharded = fxgrad.from_jax(lambda x: jax.sharding.reshard(
+        x * 2, at(None, "y", mesh=MESH.update(axis_types=(AxisType.Explicit,) * 2))))
+    assert fxgrad.make_program(resharded)(A).equations[-1].params["spec"] == ((), ("y",))
+    np.testing.assert_array_equal(resharded(A), 2 * A)
+    assert lies(fxgrad.jit(resharded)(fxgrad.device_put(A, at("x"))), None, "y")
     with jax.enable_x64(True):
         assert lies(jax.jit(fxgrad.to_jax(lambda x: lax.with_sharding_constraint(x, at("x"))))(jax.device_put(A)), "x")
 
