@@ -16,7 +16,7 @@ from fxgrad.core.primitive import Primitive
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.executors.xla import is_jax
 from fxgrad.frontend.strict import array_of, axis_of
-from fxgrad.lax.named_axes import AxisName, equal_over, groups_of, named_axes, on_leaves, only_axis, speak_over
+from fxgrad.lax.named_axes import AxisName, equal_over, groups_of, named_axes, on_leaves, speak_over
 from fxgrad.numpy.arithmetic import add, divide, multiply
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import convert, reshape
@@ -26,9 +26,8 @@ from fxgrad.parallel.collective import (
     axis_index_p,
     pmax_p,
     pmin_p,
-    ppermute_p,
 )
-from fxgrad.parallel.gathers import all_gather_p, all_to_all_p, psum_scatter_p
+from fxgrad.parallel.gathers import all_gather_p, all_to_all_p, ppermute_p, psum_scatter_p
 from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.trace import mesh_in_scope
 from fxgrad.tracing.tracer import Tracer
@@ -152,7 +151,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
     >>> fxgrad.vmap(lambda x: pshuffle(x, "i", [2, 0, 1]), axis_name="i")(np.array([1.0, 2.0, 3.0]))
     array([3., 1., 2.])
     """
-    _, size = only_axis("pshuffle", axis_name)
+    size = math.prod(named_axes("pshuffle", axis_name).values())
     if sorted(perm) != [*range(size)]:
         raise ArgumentError(at_user_line(f"pshuffle: perm={perm!r} is not a permutation of 0 to {size - 1}, the "
                                          f"positions along the axis {axis_name!r}"))
@@ -160,9 +159,9 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
 
 def _permuted(what: str, x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
-    name, size = only_axis(what, axis_name)
+    axes = named_axes(what, axis_name)
     pairs = tuple(sorted((operator.index(source), operator.index(target)) for source, target in perm))
-    return on_leaves(what, lambda leaf: speak_over(ppermute_p, [leaf], {name: size}, perm=pairs), x)
+    return on_leaves(what, lambda leaf: speak_over(ppermute_p, [leaf], axes, perm=pairs), x)
 
 
 def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
@@ -284,7 +283,7 @@ def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Any 
 
 def _exchanged(what: str, x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, axis_index_groups: Any,
                tiled: bool) -> Any:
-    axes = dict([only_axis(what, axis_name)])
+    axes = named_axes(what, axis_name)
     groups, count = groups_of(what, axis_index_groups, axes)
 
     def exchanged(leaf: Any) -> Any:

@@ -67,16 +67,6 @@ def groups_of(what: str, groups: Any, axes: dict[str, int], alike: bool = True) 
     return groups_param(found), group_size(what, found, math.prod(axes.values()), alike=alike)
 
 
-def only_axis(what: str, axis_name: Any) -> tuple[str, int]:
-    """The one axis that `axis_name` says, and its size; raises `UnsupportedError` for several."""
-    axes = named_axes(what, axis_name)
-    if len(axes) != 1:
-        raise UnsupportedError(at_user_line(
-            f"{what}: axis_name={axis_name!r} says {len(axes)} axes, where one is needed. Map over one axis of all the "
-            "entries instead"))
-    return next(iter(axes.items()))
-
-
 def speak_over(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], **params: Any) -> Any:
     """The collective over all these axes at once, on at most one value."""
     mesh = mesh_in_scope()

@@ -1,11 +1,10 @@
-"""Operations in which the entries of a mapped axis speak with each other: sums, extrema, permutations.
+"""Operations in which the entries of a mapped axis speak with each other: sums, extrema, positions.
 
 Each has the parameters `axis_name` and `axis_size`. Batching over the axis of that name gives it its meaning; batching
 over any other treats it as an operation on the other axes. An axis of size 1 needs no partner: there, and only there,
 the executors can compute it too. Where jax maps an axis of that name, XLA's is jax's own collective.
-`psum`, `pmax`, `pmin`, `all_gather` and `psum_scatter` also take tuples of names and sizes: several axes as one, of
-which the first changes slowest. Over one axis, all but `ppermute` and `axis_index` take `axis_index_groups` as well.
-The gathers are in `gathers.py`.
+All but `axis_index` also take tuples of names and sizes: several axes as one, of which the first changes slowest. Over
+one axis, all but that and `ppermute` take `axis_index_groups` as well. What moves between entries is in `gathers.py`.
 """
 
 from __future__ import annotations
@@ -32,11 +31,10 @@ from fxgrad.ops.families import check_kind, linear_unary
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.reductions import reduce_max, reduce_min
 from fxgrad.ops.space import convert, reduce_sum, zeros
-from fxgrad.parallel.index_groups import Groups, Meeting, group_size, meet_in_groups, picked
+from fxgrad.parallel.index_groups import Groups, Meeting, group_size, meet_in_groups
 from fxgrad.tracing.tape import aval_of, bind
-from fxgrad.transforms.batch import Batched, batched_axis, put_axis
+from fxgrad.transforms.batch import batched_axis
 
-Pairs = tuple[tuple[int, int], ...]
 Names = str | tuple[str, ...]
 Sizes = int | tuple[int, ...]
 
@@ -248,40 +246,6 @@ pmax_p = _extremum("pmax", reduce_max)
 pmin_p = _extremum("pmin", reduce_min)
 exchanges.enter(EQUAL, pmax_p, pmin_p)
 speaks.enter("all-reduce", pmax_p, pmin_p)
-
-
-# --- permutations -----------------------------------------------------------------------------------------------
-
-
-def _permuted_shape(aval: Aval, axis_size: int, *, perm: Pairs) -> Sequence[int]:
-    sources, targets = [source for source, _ in perm], [target for _, target in perm]
-    for side in (sources, targets):
-        if len(set(side)) != len(side) or any(not 0 <= entry < axis_size for entry in side):
-            raise ArgumentError(f"ppermute: perm={perm} over an axis of size {axis_size}; pairs (source, target) are "
-                                f"needed, each entry from 0 to {axis_size - 1} at most once as a source and at most "
-                                "once as a target")
-    return aval.shape
-
-
-def _permute(size: int, value: Any, axis: int | None, *, perm: Pairs) -> tuple[Any, int]:
-    source = {target: source for source, target in perm}
-    return picked(put_axis(Batched(value, axis), size, 0), [source.get(target) for target in range(size)]), 0
-
-
-def _permute_alone(zeros_like: Callable[..., Any], x: Any, *, perm: Pairs) -> Any:
-    return x if perm else zeros_like(x)
-
-
-def _permute_back(cotangent: Any, aval: Aval, *, perm: Pairs, **over: Any) -> Any:
-    back = tuple((target, source) for source, target in perm)
-    return bind(ppermute_p, cotangent, **over, perm=back)[0]
-
-
-ppermute_p = linear("ppermute", shape=_permuted_shape, meet=_permute, transpose=_permute_back, alone=_permute_alone,
-                     speak=lambda lax, x, name, *, perm: lax.ppermute(x, name, perm))
-"""Each entry gets what the entry that `perm` pairs it with has, or zeros."""
-exchanges.enter(Exchange("different", "mesh"), ppermute_p)
-speaks.enter("permute", ppermute_p)
 
 
 # --- positions --------------------------------------------------------------------------------------------------

@@ -1,19 +1,23 @@
-"""Collectives that gather, scatter and exchange pieces of arrays along axes that are there."""
+"""Collectives that move arrays or pieces of them from entry to entry: gathers, scatters, exchanges, permutations."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad.analyses.traffic import speaks
-from fxgrad.analyses.variation import exchanges
+from fxgrad.analyses.variation import Exchange, exchanges
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive
-from fxgrad.errors import ShapeError
+from fxgrad.errors import ArgumentError, ShapeError
+from fxgrad.ops.arithmetic import mul
+from fxgrad.ops.dynamic import dynamic_slice
 from fxgrad.ops.families import check_axes
+from fxgrad.ops.pointwise import add, scalar_like
 from fxgrad.ops.space import move_axis, reshape
-from fxgrad.parallel.collective import EQUAL, linear, summed, without
+from fxgrad.parallel.collective import EQUAL, axis_index_p, linear, names_of, summed, without
+from fxgrad.parallel.index_groups import picked
 from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.transforms.batch import Batched, put_axis
 
@@ -80,9 +84,9 @@ def _scatter_some(size: int, value: Any, at: int | None, index: int, names: tupl
 
 
 all_gather_p = linear("all_gather", shape=_gathered_shape, meet=_gather, meet_some=_gather_some, several=True,
-                       speak=lambda lax, x, names, *, axis, **groups: lax.all_gather(x, names, axis=axis, tiled=True,
-                                                                              **groups),
-                       transpose=lambda cotangent, aval, **params: bind(psum_scatter_p, cotangent, **params)[0])
+                      speak=lambda lax, x, names, *, axis, **groups: lax.all_gather(x, names, axis=axis, tiled=True,
+                                                                             **groups),
+                      transpose=lambda cotangent, aval, **params: bind(psum_scatter_p, cotangent, **params)[0])
 """What all entries have, one after the other along `axis`."""
 exchanges.enter(EQUAL, all_gather_p)
 speaks.enter("all-gather", all_gather_p)
@@ -108,12 +112,82 @@ def _exchange(size: int, value: Any, axis: int | None, *, split_axis: int, conca
     return _merged(move_axis(by_target, 1, concat_axis + 1), concat_axis + 1), 0
 
 
+def _exchange_some(size: int, value: Any, axis: int | None, index: int, names: tuple[str, ...], sizes: tuple[int, ...],
+                   *, split_axis: int, concat_axis: int) -> tuple[Any, int]:
+    """Pieces go to the entries at hand; those of others follow, while the sources wait along an axis of their own."""
+    before = math.prod(sizes[:index])
+    rows = put_axis(Batched(value, axis), size, 0)
+    pieces = _split(_split(rows, split_axis + 1, before), split_axis + 2, size)  # before, at hand, after
+    by_target = _merged(move_axis(pieces, split_axis + 2, 0), split_axis + 2)  # target, source, axes of an entry
+    waiting = move_axis(by_target, 1, concat_axis + 1)
+    others = bind(all_to_all_p, waiting, **without(index, names, sizes), concat_axis=concat_axis + 2,
+                  split_axis=split_axis + 1 + (split_axis >= concat_axis))[0]
+    in_order = move_axis(_split(others, concat_axis + 2, before), concat_axis + 1, concat_axis + 2)
+    return _merged(_merged(in_order, concat_axis + 1), concat_axis + 1), 0
+
+
 def _exchange_back(cotangent: Any, aval: Aval, *, split_axis: int, concat_axis: int, **over: Any) -> Any:
     return bind(all_to_all_p, cotangent, **over, split_axis=concat_axis, concat_axis=split_axis)[0]
 
 
-all_to_all_p = linear("all_to_all", shape=_exchanged_shape, meet=_exchange, transpose=_exchange_back,
-                       speak=lambda lax, x, name, *, split_axis, concat_axis, **groups: lax.all_to_all(
-                           x, name, split_axis, concat_axis, tiled=True, **groups))
+all_to_all_p = linear("all_to_all", shape=_exchanged_shape, meet=_exchange, meet_some=_exchange_some,
+                      transpose=_exchange_back, several=True,
+                      speak=lambda lax, x, names, *, split_axis, concat_axis, **groups: lax.all_to_all(
+                          x, names, split_axis, concat_axis, tiled=True, **groups))
 """Each entry cuts `split_axis` into pieces, one for each, and joins those that it gets along `concat_axis`."""
 speaks.enter("all-to-all", all_to_all_p)
+
+
+# --- permutations -----------------------------------------------------------------------------------------------
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+def _permuted_shape(aval: Aval, axis_size: int, *, perm: Pairs) -> Sequence[int]:
+    sources, targets = [source for source, _ in perm], [target for _, target in perm]
+    for side in (sources, targets):
+        if len(set(side)) != len(side) or any(not 0 <= entry < axis_size for entry in side):
+            raise ArgumentError(f"ppermute: perm={perm} over an axis of size {axis_size}; pairs (source, target) are "
+                                f"needed, each entry from 0 to {axis_size - 1} at most once as a source and at most "
+                                "once as a target")
+    return aval.shape
+
+
+def _permute(size: int, value: Any, axis: int | None, *, perm: Pairs) -> tuple[Any, int]:
+    source = {target: source for source, target in perm}
+    return picked(put_axis(Batched(value, axis), size, 0), [source.get(target) for target in range(size)]), 0
+
+
+def _permute_some(size: int, value: Any, axis: int | None, index: int, names: tuple[str, ...], sizes: tuple[int, ...],
+                  *, perm: Pairs) -> tuple[Any, int]:
+    """All entries are gathered, and of what is in its new place each takes its own."""
+    before, after, over = math.prod(sizes[:index]), math.prod(sizes[index + 1:]), without(index, names, sizes)
+    rows = put_axis(Batched(value, axis), size, 0)
+    shape = aval_of(rows).shape[1:]
+    others = bind(all_gather_p, reshape(rows, (1, size, *shape)), **over, axis=0)[0]
+    in_order = move_axis(reshape(others, (before, after, size, *shape)), 2, 1)
+    moved, _ = _permute(math.prod(sizes), reshape(in_order, (math.prod(sizes), *shape)), 0, perm=perm)
+    apart = reshape(move_axis(reshape(moved, (before, size, after, *shape)), 1, 2), (before * after, size, *shape))
+    own: Any = 0
+    for name, count in zip(names_of(over["axis_name"]), (*sizes[:index], *sizes[index + 1:]), strict=True):
+        position = bind(axis_index_p, axis_name=name, axis_size=count)[0]
+        own = add(mul(own, scalar_like(count, position)), position) if type(own) is not int else position
+    starts = [own, *[scalar_like(0, own)] * (1 + len(shape))]
+    return reshape(dynamic_slice(apart, starts, (1, size, *shape)), (size, *shape)), 0
+
+
+def _permute_alone(zeros_like: Callable[..., Any], x: Any, *, perm: Pairs) -> Any:
+    return x if perm else zeros_like(x)
+
+
+def _permute_back(cotangent: Any, aval: Aval, *, perm: Pairs, **over: Any) -> Any:
+    back = tuple((target, source) for source, target in perm)
+    return bind(ppermute_p, cotangent, **over, perm=back)[0]
+
+
+ppermute_p = linear("ppermute", shape=_permuted_shape, meet=_permute, meet_some=_permute_some, several=True,
+                    transpose=_permute_back, alone=_permute_alone,
+                    speak=lambda lax, x, names, *, perm: lax.ppermute(x, names, perm))
+"""Each entry gets what the entry that `perm` pairs it with has, or zeros."""
+exchanges.enter(Exchange("different", "mesh"), ppermute_p)
+speaks.enter("permute", ppermute_p)

@@ -40,6 +40,8 @@ CASES: dict[str, Callable[[Any, Any], Any]] = {
     "psum_scatter over two": lambda lax, x: lax.psum_scatter(x[:, :8] ** 2, ("i", "j"), scatter_dimension=1),
     "psum_scatter over two, turned": lambda lax, x: lax.psum_scatter(x[:, :8] ** 2, ("j", "i"), scatter_dimension=1),
     "all_to_all": lambda lax, x: lax.all_to_all(x * x, "i", 1, 0, tiled=True),
+    "ppermute over two": lambda lax, x: lax.ppermute(x * x, ("j", "i"), [(0, 5), (1, 2), (7, 0)]),
+    "all_to_all over two": lambda lax, x: lax.all_to_all(x[:, :8] ** 2, ("i", "j"), 1, 0, tiled=True),
     "axis_index": lambda lax, x: x * lax.axis_index(("j", "i")) + lax.axis_size("i"),
 }
 

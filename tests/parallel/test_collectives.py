@@ -188,6 +188,32 @@ def test_gathers_over_two_axes() -> None:
     np.testing.assert_allclose(pieces.reshape(12, 5), x.sum((0, 1)))
 
 
+@pytest.mark.parametrize("names", [("i", "j"), ("j", "i")])
+def test_moves_over_two_axes(names: tuple[str, str]) -> None:
+    """As over one axis of all entries, of which the first name changes slowest."""
+    x = RANDOM.normal(size=(2, 3, 12, 6))
+    perm = [(0, 4), (1, 0), (4, 2), (3, 5), (5, 1)]
+
+    def over(name: Any) -> Callable[[Any], Any]:
+        return lambda x: (collectives.ppermute(x * x, name, perm), collectives.pshuffle(x, name, [3, 1, 5, 0, 4, 2]),
+                          collectives.all_to_all(x * x, name, 0, 1, tiled=True), collectives.all_to_all(x, name, 1, 1),
+                          collectives.all_to_all(x, name, 1, 0, tiled=True))
+
+    def on_two(x: Any) -> Any:
+        return fxgrad.vmap(fxgrad.vmap(over(names), axis_name="j"), axis_name="i")(x)
+
+    def on_one(x: Any) -> Any:
+        turned = x if names == ("i", "j") else fnp.swapaxes(x, 0, 1)
+        parts = fxgrad.vmap(over("k"), axis_name="k")(turned.reshape(6, 12, 6))
+        apart = [part.reshape(*turned.shape[:2], *part.shape[1:]) for part in parts]
+        return tuple(apart if names == ("i", "j") else [fnp.swapaxes(part, 0, 1) for part in apart])
+
+    for one, two in zip(on_two(x), on_one(x), strict=True):
+        np.testing.assert_array_equal(one, two)
+    slopes = [fxgrad.grad(lambda x, f=f: sum(np.sum(np.sin(part)) for part in f(x)))(x) for f in (on_two, on_one)]
+    np.testing.assert_allclose(*slopes, 1e-12)
+
+
 def in_bodies(library: Any, numpy: Any, lax: Any, name: str) -> Callable[[Any], Any]:
     """Functions that have a collective in a program of their own."""
     control = fxgrad.lax if library is fxgrad else jax.lax
@@ -338,11 +364,6 @@ def vmapped(function: Callable[[Any], Any], **options: Any) -> Any:
                          axis_name="j")(np.ones(2)), errors.UnsupportedError,
      ("psum: axis_index_groups over the axes 'i', 'j'; over one axis alone there are groups. Map over one axis of all "
       "the entries instead")),
-    (lambda: fxgrad.vmap(lambda x: vmapped(lambda y: collectives.ppermute(x, ("i", "j"), [])),
-                         axis_name="j")(np.ones(2)),
-     errors.UnsupportedError,
-     ("ppermute: axis_name=('i', 'j') says 2 axes, where one is needed. Map over one axis of all the entries "
-      "instead")),
     (lambda: vmapped(lambda x: collectives.ppermute(x, "i", [(0, 3)])), errors.ArgumentError,
      ("ppermute: perm=((0, 3),) over an axis of size 3; pairs (source, target) are needed, each entry from 0 to 2 "
       "at most once as a source and at most once as a target")),

@@ -29,7 +29,8 @@ SAMPLES: dict[Primitive, list[Sample]] = {
     collective.psum_p: [*samples({}), Sample(Draw((2, 3)), params=OVER_TWO)],
     collective.pmax_p: [*samples({}, dtypes=REAL), Sample(Draw((2, 3)), params=OVER_TWO)],
     collective.pmin_p: samples({}, dtypes=REAL),
-    collective.ppermute_p: samples({"perm": ((0, 0),)}, {"perm": ()}),
+    gathers.ppermute_p: [*samples({"perm": ((0, 0),)}, {"perm": ()}),
+                         Sample(Draw((2, 3)), params={**OVER_TWO, "perm": ((0, 0),)})],
     gathers.all_gather_p: [
         *samples({"axis": 0}, least_rank=1), Sample(Draw((2, 3)), params={**OVER, "axis": 1}),
         Sample(Draw((2, 3)), params={**OVER_TWO, "axis": 1})],
@@ -39,6 +40,7 @@ SAMPLES: dict[Primitive, list[Sample]] = {
     gathers.all_to_all_p: [
         *samples({"split_axis": 0, "concat_axis": 0}, least_rank=1),
         Sample(Draw((2, 3)), params={**OVER, "split_axis": 1, "concat_axis": 0}),
-        Sample(Draw((2, 3)), params={**OVER, "split_axis": 0, "concat_axis": 1})],
+        Sample(Draw((2, 3)), params={**OVER, "split_axis": 0, "concat_axis": 1}),
+        Sample(Draw((2, 3)), params={**OVER_TWO, "split_axis": 0, "concat_axis": 1})],
     collective.axis_index_p: [Sample(params=OVER)],
 }
