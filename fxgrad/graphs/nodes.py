@@ -96,8 +96,18 @@ class Node:
 
     @property
     def device(self) -> str:
-        """Where the value is: the name of jax's device, or "cpu" of NumPy's; raises as `value` does."""
-        return str(getattr(self.value, "device", "cpu"))
+        """Where the value is: "cpu" for NumPy's, the name of jax's device, or how it lies on several of them.
+
+        For an array of jax's on eight devices, cut along its first axis: `P('data',) on 8 of cpu`. Raises as `value`
+        does.
+        """
+        sharding = getattr(self.value, "sharding", None)
+        if sharding is None:
+            return "cpu"
+        devices = sorted(sharding.device_set, key=lambda device: device.id)
+        if len(devices) == 1:
+            return str(devices[0])
+        return f"{getattr(sharding, 'spec', 'everywhere')} on {len(devices)} of {devices[0].platform}"
 
     @property
     def source(self) -> Source | None:

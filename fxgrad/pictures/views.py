@@ -147,6 +147,7 @@ class _Builder:
         details = [type_label(node.aval)] if wishes.types and not node.is_number else []
         if values and not node.is_number:
             details += [f"= {number_label(node.value)}"]
+            details += [node.device] if hasattr(node.value, "sharding") else []
             if node in wishes.gradients:
                 details += [f"d = {number_label(wishes.gradients[node])}"]
         role = "output" if node.is_output and node.role == "intermediate" else node.role
