@@ -15,7 +15,7 @@ from fxgrad.api.keys import is_jax_tracer
 from fxgrad.core.avals import Aval, plain
 from fxgrad.errors import ArgumentError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import check_leaf, indexed_names, just, trace_flat
-from fxgrad.ops.varying import pvary, take_equal
+from fxgrad.ops.varying import pvary
 from fxgrad.parallel.layouts import Layout
 from fxgrad.parallel.meshes import MeshShape, Spec, mesh_shape, names_in, partition_of, spec_of
 from fxgrad.parallel.shard_map import bind_shard_map
@@ -269,6 +269,4 @@ class _Results:
                 f"shard_map: by out_specs {name} of {self._name} is the same for all devices along the mesh axis "
                 f"{axes}, and it may differ.{because} Make it equal, for example with fxgrad.lax.psum(..., "
                 f"{more[0]!r}), or name {axes} in its spec"))
-        if type(leaf) is Tracer:
-            return pvary(take_equal(leaf, more), named)
-        return leaf
+        return self._layout.brought_to(leaf, spec) if type(leaf) is Tracer else leaf

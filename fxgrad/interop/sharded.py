@@ -11,9 +11,9 @@ from fxgrad.derivation.simplifying import SimplifyingTape
 from fxgrad.interop.importing import imports, inlined
 from fxgrad.interop.mapped import axis_of
 from fxgrad.lax import collectives
-from fxgrad.ops.varying import pvary, take_equal
+from fxgrad.ops.varying import pvary
 from fxgrad.parallel.layouts import Layout
-from fxgrad.parallel.meshes import Spec, mesh_shape, names_in, spec_of
+from fxgrad.parallel.meshes import Spec, mesh_shape, spec_of
 from fxgrad.parallel.shard_map import bind_shard_map
 from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.trace import WRITTEN, trace
@@ -31,8 +31,7 @@ def _shard_map(equation: JaxprEqn, *operands: Any) -> list[Any]:
     def body(*pieces: Any) -> list[Any]:
         given = pieces if layout.check_vma else [pvary(piece, names) for piece in pieces]
         outputs = inlined(params["jaxpr"], given)
-        return [pvary(take_equal(output, [name for name in names if name not in names_in(spec)]), names_in(spec))
-                for output, spec in zip(outputs, layout.out_specs, strict=True)]
+        return [layout.brought_to(output, spec) for output, spec in zip(outputs, layout.out_specs, strict=True)]
 
     program, captured = trace(
         body, [layout.piece(aval, spec) for aval, spec in zip(avals, layout.in_specs, strict=True)], mode=WRITTEN,

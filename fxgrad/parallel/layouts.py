@@ -11,6 +11,7 @@ from fxgrad.core.avals import INVARIANT, Aval
 from fxgrad.core.program import Program
 from fxgrad.derivation.derive import Derived, derive
 from fxgrad.ops.space import reshape, transpose
+from fxgrad.ops.varying import pvary, take_equal
 from fxgrad.parallel.meshes import MeshShape, Spec, names_in
 from fxgrad.tracing import interning
 from fxgrad.tracing.apply import apply_equations
@@ -53,6 +54,11 @@ class Layout(NamedTuple):
         """The type of the array that pieces make up."""
         sizes = [extent * self.mesh.size(names) for extent, names in zip(aval.shape, spec, strict=True)]
         return aval.update(shape=tuple(sizes)).invariant(self.axis_names)
+
+    def brought_to(self, value: Any, spec: Spec) -> Any:
+        """What each device has as an output of `spec`: taken for equal along the axes that this does not name."""
+        named = names_in(spec)
+        return pvary(take_equal(value, [name for name in self.axis_names if name not in named]), named)
 
     def check(self, program: Program, captured: Sequence[Any]) -> None:
         """Raises `UnsupportedError` for a collective of `program` that some devices would wait in forever."""
