@@ -36,6 +36,7 @@ from fxgrad.ops import (
     space,
 )
 from fxgrad.ops.windows import Windows, default_fill, gather_numpy
+from fxgrad.parallel import shardings
 
 
 def _derived(primitive: Primitive) -> Rule:
@@ -74,7 +75,7 @@ scalar_rules.enter(_each, space.convert_element_type_p, creation.copy_p, parts.r
 @scalar_rules.register(
     space.broadcast_to_p, space.reshape_p, space.transpose_p, shaping.broadcast_in_dim_p, shaping.rev_p,
     shaping.slice_p, shaping.pad_p, shaping.tile_p, joining.concatenate_p, joining.stack_p, joining.split_p,
-    joining.unstack_p, barrier.optimization_barrier_p)
+    joining.unstack_p, barrier.optimization_barrier_p, shardings.sharding_constraint_p, shardings.device_put_p)
 def _moved(_: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
     """No operation: where the kernel moves the numbers of the elements, there they are."""
     places, flat = numbered(operands)

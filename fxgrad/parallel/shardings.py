@@ -176,11 +176,26 @@ def _abstract(x: Aval, *, spec: Partition | None, mesh: MeshShape | None, memory
     return [x]
 
 
-def _with_axis(placement: Placement, axis: int) -> Placement:
+def _with_axis(placement: Placement, axis: int, size: int) -> Placement:
     """One axis more, of which nothing is said, or that it is cut along the names that the map has for it."""
     if placement.spec is None or (placement.mesh is not None and not placement.mesh.names):
         return placement
-    return placement._replace(spec=(*placement.spec[:axis], spmd_names.get() or None, *placement.spec[axis:]))
+    names = spmd_names.get()
+    for name in names:
+        if any(name in taken for taken in placement.spec if taken is not None):
+            raise ArgumentError(at_user_line(
+                f"vmap: spmd_axis_name has {name!r}, along which {shown(_partition_spec(placement.spec))} inside cuts "
+                "the value already. Name a mesh axis that it does not use"))
+        if placement.mesh is not None and name not in placement.mesh.names:
+            raise ArgumentError(at_user_line(
+                f"vmap: spmd_axis_name has {name!r}, and the mesh of a sharding inside has the axes "
+                f"{', '.join(map(repr, placement.mesh.names))}"))
+    if names and placement.mesh is not None and size % placement.mesh.size(names):
+        raise ShapeError(at_user_line(
+            f"vmap: the mapped axis of size {size} is to be cut along the mesh axis {', '.join(map(repr, names))} "
+            f"(spmd_axis_name) into {placement.mesh.size(names)} equal pieces, and {size} is not divisible by "
+            f"{placement.mesh.size(names)}. Pad it"))
+    return placement._replace(spec=(*placement.spec[:axis], names or None, *placement.spec[axis:]))
 
 
 def _constraint_xla(lax: Any, x: Any, **params: Any) -> Any:
@@ -194,7 +209,7 @@ sharding_constraint_p: Primitive = linear_unary(
     "sharding_constraint", abstract=_abstract, numpy=lambda x, **_: x, xla=_constraint_xla,
     transpose=lambda cotangent, aval, **params: bind(sharding_constraint_p, cotangent, **params)[0],
     batch=lambda size, values, axes, **params: (bind(
-        sharding_constraint_p, *values, **_with_axis(Placement(**params), axes[0])._asdict()), axes),
+        sharding_constraint_p, *values, **_with_axis(Placement(**params), axes[0], size)._asdict()), axes),
     cost=lambda aval, **_: Cost(0, 0))
 """The value itself, which lies as is said, and so does its cotangent."""
 
@@ -242,8 +257,8 @@ device_put_p: Primitive = linear_unary(
     "device_put", abstract=_put_abstract, numpy=lambda x, **_: x, transpose=_put_back,
     xla=lambda lax, x, *, src, **params: _put(x, Placement(**params)),
     batch=lambda size, values, axes, *, src, **params: (bind(
-        device_put_p, *values, **_with_axis(Placement(**params), axes[0])._asdict(),
-        src=None if src is None else _with_axis(src, axes[0])), axes))
+        device_put_p, *values, **_with_axis(Placement(**params), axes[0], size)._asdict(),
+        src=None if src is None else _with_axis(src, axes[0], size)), axes))
 """The value itself, moved to where it is to lie; a cotangent goes to where the value came from, if that is said."""
 
 

@@ -179,7 +179,9 @@ def test_beside_shard_map(kind: AxisType) -> None:
     assert around(x).sharding.mesh == mesh
 
 
-def test_files_of_numpy_pass_them_by() -> None:
+def test_files_of_numpy_and_scalars_pass_them_by() -> None:
+    of_scalars = fxgrad.scalarize(fxgrad.make_program(held)(A))
+    np.testing.assert_allclose(of_scalars(*A.ravel()), plain(A), rtol=1e-12)
     program = fxgrad.make_program(fxgrad.grad(held))(A)
     space: dict[str, Any] = {}
     exec(program.to_python(), space)
@@ -350,6 +352,16 @@ ODD = np.ones((6, 8))
      "make_mesh((4, 2), ('x', 'x')): an axis name comes twice; axes are told apart by their names"),
     (lambda: fxgrad.make_mesh((0,), ("x",)), errors.ArgumentError,
      "make_mesh((0,), ('x',)): sizes are whole numbers, at least 1"),
+    (lambda: fxgrad.vmap(lambda x: lax.with_sharding_constraint(x, at("x")), spmd_axis_name="x")(A),
+     errors.ArgumentError,
+     ("vmap: spmd_axis_name has 'x', along which P('x') inside cuts the value already. Name a mesh axis that it does "
+      "not use")),
+    (lambda: fxgrad.vmap(lambda x: lax.with_sharding_constraint(x, at("x")), spmd_axis_name="z")(A),
+     errors.ArgumentError, "vmap: spmd_axis_name has 'z', and the mesh of a sharding inside has the axes 'x', 'y'"),
+    (lambda: fxgrad.vmap(lambda x: lax.with_sharding_constraint(x, at("x")), spmd_axis_name="y")(np.ones((3, 8))),
+     errors.ShapeError,
+     ("vmap: the mapped axis of size 3 is to be cut along the mesh axis 'y' (spmd_axis_name) into 2 equal pieces, and "
+      "3 is not divisible by 2. Pad it")),
     (lambda: fxgrad.vmap(identity, spmd_axis_name=3), errors.ArgumentError,
      "vmap: spmd_axis_name is 3, where the name of a mesh axis is needed, or a tuple of names"),
 ])
