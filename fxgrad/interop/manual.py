@@ -16,8 +16,7 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval, varying_of_jax
 from fxgrad.executors.xla import as_varying
 from fxgrad.parallel.meshes import jax_mesh, mesh_shape
-from fxgrad.tracing import interning
-from fxgrad.tracing.tape import Tape, current
+from fxgrad.tracing.trace import mapped_over
 from fxgrad.tracing.varying import MeshAxes
 
 
@@ -36,13 +35,8 @@ def within_mesh() -> Iterator[None]:
     if mesh is None:
         yield
         return
-    tape = Tape(interning.fresh_root(()), staging=False, interned=False, axes=sizes(mesh), mesh=mesh)
-    token = current.set(tape)
-    try:
+    with mapped_over(sizes(mesh), mesh):
         yield
-    finally:
-        current.reset(token)
-        tape.closed = True
 
 
 def sizes(mesh: MeshAxes | None) -> dict[str, int]:

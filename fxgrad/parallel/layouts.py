@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from fxgrad.analyses.variation import check_collectives
@@ -13,9 +13,9 @@ from fxgrad.derivation.derive import Derived, derive
 from fxgrad.ops.space import reshape, transpose
 from fxgrad.ops.varying import pvary, take_equal
 from fxgrad.parallel.meshes import MeshShape, Spec, names_in
-from fxgrad.tracing import interning
 from fxgrad.tracing.apply import apply_equations
-from fxgrad.tracing.tape import Tape, aval_of, current
+from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.trace import mapped_over
 from fxgrad.tracing.varying import MeshAxes
 from fxgrad.transforms.batch import batched_program, batching_over
 
@@ -65,16 +65,9 @@ class Layout(NamedTuple):
         whole = [INVARIANT] * len(captured)
         check_collectives(program, [*whole, *(frozenset(names_in(spec)) for spec in self.in_specs)], self.axis_names)
 
-    @contextmanager
-    def entered(self) -> Iterator[None]:
+    def entered(self) -> AbstractContextManager[None]:
         """What is derived of the program in this block may speak over the axes of the mesh."""
-        tape = Tape(interning.fresh_root(()), staging=False, interned=False, axes=self.axes, mesh=self.mesh_axes)
-        token = current.set(tape)
-        try:
-            yield
-        finally:
-            current.reset(token)
-            tape.closed = True
+        return mapped_over(self.axes, self.mesh_axes)
 
 
 def whole_spec(aval: Aval) -> Spec:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from fxgrad import config
@@ -185,6 +186,18 @@ def takes_literals() -> bool:
     """Whether numbers in the user's code become literals of the program under way, and not captured inputs."""
     tape = current.get()
     return tape is not None and tape.literals
+
+
+@contextmanager
+def mapped_over(axes: Mapping[str, int], mesh: MeshAxes) -> Iterator[None]:
+    """What is derived of programs in this block may speak over these axes, sizes by name, which are those of a mesh."""
+    tape = Tape(interning.fresh_root(()), staging=False, interned=False, axes=axes, mesh=mesh)
+    token = current.set(tape)
+    try:
+        yield
+    finally:
+        current.reset(token)
+        tape.closed = True
 
 
 def mesh_in_scope() -> MeshAxes | None:
