@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Primitive, jaxpr_as_fun, primitives
+from jax.sharding import NamedSharding
 
 from fxgrad import checkpoint_policies as policies
 from fxgrad.control.branch import bind_cond
@@ -23,7 +24,8 @@ from fxgrad.derivation.derive import Derived
 from fxgrad.interop.custom import name_of
 from fxgrad.interop.importing import closed, imports, inlined, nested
 from fxgrad.ops.arithmetic import name_p
-from fxgrad.tracing.tape import bind
+from fxgrad.parallel.shardings import constrained
+from fxgrad.tracing.tape import aval_of, bind
 
 # --- calls ------------------------------------------------------------------------------------------------------
 
@@ -36,16 +38,26 @@ _OF_JAX = os.path.dirname(jax.__file__)
 def _jit(equation: JaxprEqn, *operands: Any) -> list[Any]:
     """A jitted function stays a `jit_call`, or a `named_call` if it is jax's own, unless it is small or `inline=True`.
 
-    Those are put in place. Where an inner function puts its arrays, and whether it gives up those that it is handed, is
-    left out: it says nothing of the values.
+    Those are put in place. Its shardings are constraints on what goes in and comes out. Whether an inner function gives
+    up what it is handed is left out: it says nothing of the values.
     """
-    inner, inline = equation.params["jaxpr"], equation.params.get("inline", False)
+    params = equation.params
+    inner, inline = params["jaxpr"], params.get("inline", False)
+    operands = (*_held(operands, params.get("in_shardings")),)
     if equation_count(inner) <= SMALL or str(getattr(inline, "value", inline)) in ("True", "jax_early", "jax_late"):
-        return inlined(inner, operands)
+        return _held(inlined(inner, operands), params.get("out_shardings"))
     program, constants = nested(inner)
     is_jaxs_own = _OF_JAX in str(closed(inner).jaxpr.debug_info.func_src_info)
-    return bind(named_call_p if is_jaxs_own else jit_call_p, *constants, *operands, program=program,
-                name=equation.params["name"])
+    outputs = bind(named_call_p if is_jaxs_own else jit_call_p, *constants, *operands, program=program,
+                   name=params["name"])
+    return _held(outputs, params.get("out_shardings"))
+
+
+def _held(values: Sequence[Any], shardings: Sequence[Any] | None) -> list[Any]:
+    if not any(isinstance(sharding, NamedSharding) for sharding in shardings or ()):
+        return [*values]
+    return [constrained("jit", value, sharding, aval_of(value).shape) if isinstance(sharding, NamedSharding) else value
+            for value, sharding in zip(values, shardings or (), strict=True)]
 
 
 def equation_count(jaxpr: Any) -> int:

@@ -198,6 +198,11 @@ def test_to_jax_and_back() -> None:
     assert names[-2:] == ["sharding_constraint", "device_put"], names
     assert program.equations[-2].params["spec"] == (("x",), ())
     np.testing.assert_allclose(fxgrad.grad(lambda x: fxgrad.from_jax(of_jax)(x).sum())(A), np.full((8, 8), 2.0))
+    jitted = jax.jit(lambda x, y: (jax.numpy.sin(x) @ y, y), in_shardings=(at("x"), None),
+                     out_shardings=(at(None, "y"), None))
+    program = fxgrad.make_program(fxgrad.from_jax(lambda x: jitted(x, x)))(A)
+    assert [equation.params["spec"] for equation in program.equations if "spec" in equation.params] == [
+        (("x",), ()), ((), ("y",))]
     resharded = fxgrad.from_jax(lambda x: jax.sharding.reshard(
         x * 2, at(None, "y", mesh=MESH.update(axis_types=(AxisType.Explicit,) * 2))))
     assert fxgrad.make_program(resharded)(A).equations[-1].params["spec"] == ((), ("y",))
