@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NoReturn
 
@@ -12,13 +11,16 @@ from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, gensym, jax
 
 from fxgrad import dtypes, tree
 from fxgrad.control.groups import Marks, are_linear, are_moving, chosen, others, present
-from fxgrad.core.avals import Aval, struct_of
+from fxgrad.core.avals import Aval, varying_of_jax
 from fxgrad.core.symbolic import Zero
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.interop.importing import Imported, aval_of_jax, imported
+from fxgrad.interop.manual import example, traced_within
 from fxgrad.interop.settings import Settings
 from fxgrad.ops.space import instantiate
 from fxgrad.tracing.tape import aval_of, axes_in_scope
+from fxgrad.tracing.trace import mesh_in_scope
+from fxgrad.transforms.batch import batch_aval
 from fxgrad.transforms.forward import has_tangent
 
 
@@ -32,7 +34,6 @@ class JaxCall:
         "_derived",
         "_hash",
         "_key",
-        "_structs",
         "_trees",
         "compiled",
         "function",
@@ -45,12 +46,10 @@ class JaxCall:
     def __init__(self, equation: JaxprEqn, name: str | None = None) -> None:
         self.name = name or equation.primitive.name
         self.settings = Settings.now()
-        self.in_avals = tuple(aval_of_jax(var.aval).invariant() for var in equation.invars)
-        self.out_avals = tuple(aval_of_jax(var.aval).invariant() for var in equation.outvars)
+        self.in_avals = tuple(aval_of_jax(var.aval) for var in equation.invars)
+        self.out_avals = tuple(aval_of_jax(var.aval) for var in equation.outvars)
         self.function = _alone(equation)
         self.compiled: Callable[..., list[Any]] = jax.jit(self.function)
-        avals: list[Any] = [var.aval for var in equation.invars]
-        self._structs = [_struct(aval.shape, aval) for aval in avals]
         self._key = (equation.primitive, self.in_avals, self.settings,
                      *((key, comparable(value)) for key, value in sorted(equation.params.items())))
         self._hash = hash(self._key)
@@ -86,7 +85,7 @@ class JaxCall:
             outputs, out_tangents = jax.jvp(self._of(given, marks), tuple(chosen(given, marks)), along)
             return [*outputs, *self._inexact(out_tangents)]
 
-        results = self._import(("jvp", marks), both, [*self._structs, *chosen(self._structs, marks)])(
+        results = self._import(("jvp", marks), both, [*self.in_avals, *chosen(self.in_avals, marks)])(
             [*primals, *present(tangents)])
         return self._with_tangents(results[:len(self.out_avals)], results[len(self.out_avals):])
 
@@ -96,39 +95,39 @@ class JaxCall:
 
         def known(*values: Any) -> list[Any]:
             outputs, linear = jax.linearize(self._of(values, marks), *chosen(values, marks))
-            residuals, self._trees["linear", marks] = tree.flatten(linear)
+            residuals = self._flattened(("linear", marks), linear)
             return [*outputs, *residuals]
 
-        results = self._import(("linearize", marks), known, self._structs)(primals)
+        results = self._import(("linearize", marks), known, self.in_avals)(primals)
         outputs, residuals = results[:len(self.out_avals)], results[len(self.out_avals):]
-        structs = [struct_for_jax(aval_of(residual)) for residual in residuals]
+        structure, avals = self._types_of(("linear", marks), residuals)
 
         def along(*values: Any) -> list[Any]:
-            linear = tree.unflatten(self._trees["linear", marks], values[:len(structs)])
-            return self._inexact(linear(*values[len(structs):]))
+            linear = tree.unflatten(structure, values[:len(avals)])
+            return self._inexact(linear(*values[len(avals):]))
 
-        moved = self._import(("linear", marks), along, [*structs, *chosen(self._structs, marks)])
+        moved = self._import(("linear", marks), along, [*avals, *chosen(self.in_avals, marks)])
         return self._with_tangents(outputs, moved([*residuals, *present(tangents)]))
 
     def pull(self, primals: Sequence[Any], marks: Marks) -> tuple[list[Any], list[Any]]:
         """Outputs, and the residuals that `pull_back` needs for the cotangents of the inputs that are marked."""
         def forwards(*values: Any) -> list[Any]:
             outputs, back = jax.vjp(self._of(values, marks), *chosen(values, marks))
-            residuals, self._trees["back", marks] = tree.flatten(back)
+            residuals = self._flattened(("back", marks), back)
             return [*outputs, *residuals]
 
-        results = self._import(("pull", marks), forwards, self._structs)(primals)
+        results = self._import(("pull", marks), forwards, self.in_avals)(primals)
         return results[:len(self.out_avals)], results[len(self.out_avals):]
 
     def pull_back(self, marks: Marks, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs that are marked; None for the others."""
-        structs = [struct_for_jax(aval_of(residual)) for residual in residuals]
+        structure, avals = self._types_of(("back", marks), residuals)
 
         def backwards(*values: Any) -> Any:
-            back = tree.unflatten(self._trees["back", marks], values[:len(structs)])
-            return back(self._cotangents(values[len(structs):]))
+            back = tree.unflatten(structure, values[:len(avals)])
+            return back(self._cotangents(values[len(avals):]))
 
-        moved = self._import(("pull back", marks), backwards, [*structs, *self._out_structs()])
+        moved = self._import(("pull back", marks), backwards, [*avals, *self._cotangent_avals()])
         found = iter(moved([*residuals, *self._inexact([*map(instantiate, cotangents)])]))
         return [next(found) if marked else None for marked in marks]
 
@@ -141,42 +140,53 @@ class JaxCall:
             known = iter(values[:count])
             function = self._of([None if marked else next(known) for marked in linear], linear)
             transposed = jax.linear_transpose(lambda *given: self._inexact(function(*given)),
-                                              *chosen(self._structs, linear))
+                                              *map(example, chosen(self.in_avals, linear)))
             return transposed([*values[count:]])
 
-        moved = self._import(("transpose", linear), back, [*others(self._structs, linear), *self._out_structs()])
+        moved = self._import(("transpose", linear), back, [*others(self.in_avals, linear), *self._cotangent_avals()])
         found = iter(moved([*others(inputs, linear), *self._inexact([*map(instantiate, cotangents)])]))
         return [next(found) if marked else None for marked in linear]
 
     def batch(self, size: int, values: Sequence[Any], axes: Sequence[int | None], name: str | None) -> list[Any]:
         """The outputs for a batch, which is along their first axis; `name` is what collectives call it."""
-        structs = [struct if axis is None else _struct((*struct.shape[:axis], size, *struct.shape[axis:]), struct)
-                   for struct, axis in zip(self._structs, axes, strict=True)]
+        avals = [batch_aval(aval, size, axis) for aval, axis in zip(self.in_avals, axes, strict=True)]
         mapped: Any = jax.vmap(lambda *given: self.function(*given), tuple(axes), axis_name=name, axis_size=size)
-        return self._import(("batch", size, tuple(axes), name), mapped, structs)(values)
+        return self._import(("batch", size, tuple(axes), name), mapped, avals)(values)
 
     # --- the means ------------------------------------------------------------------------------------------
 
-    def _import(self, key: Hashable, function: Callable[..., Any], structs: Sequence[Any]) -> Imported:
-        """The program of `function`, of inputs like `structs`."""
-        axes = axes_in_scope()
-        known = self._derived.get((key, *axes.items()))
+    def _import(self, key: Hashable, function: Callable[..., Any], avals: Sequence[Aval]) -> Imported:
+        """The program of `function`, of inputs of the types `avals`."""
+        key = _here(key)
+        known = self._derived.get(key)
         if known is not None:
             return known
         try:
             with self.settings.scope():
-                found = imported(jax.make_jaxpr(function, axis_env=[*axes.items()])(*structs))
+                found = imported(traced_within(axes_in_scope(), mesh_in_scope(), function, avals))
         except NotImplementedError as error:
             if isinstance(error, UnsupportedError):
                 raise
-            what = key if isinstance(key, str) else key[0]  # type: ignore[index]
+            what = key[0] if isinstance(key[0], str) else key[0][0]
             raise UnsupportedError(at_user_line(
                 f"{self.name} is computed by jax, which has no rule for what is asked of it ({what}): "
                 f"{str(error).split(chr(10))[0]}. Give the function that calls it a rule, with jax.custom_jvp or "
                 "fxgrad.custom_jvp")) from None
         if not found.holds_once:
-            self._derived[key, *axes.items()] = found
+            self._derived[key] = found
         return found
+
+    def _flattened(self, key: Hashable, function: Any) -> list[Any]:
+        """What a function of jax's holds, whose structure is remembered, and which of it varies over a mesh."""
+        residuals, structure = tree.flatten(function)
+        self._trees[_here(key)] = structure, [varying_of_jax(getattr(residual, "aval", None)) for residual in residuals]
+        return residuals
+
+    def _types_of(self, key: Hashable, residuals: Sequence[Any]) -> tuple[Any, list[Aval]]:
+        """The structure, and the types of what the function holds, as jax has them."""
+        structure, varying = self._trees[_here(key)]
+        return structure, [aval_of(residual).varying(names) for residual, names in
+                           zip(residuals, varying, strict=True)]
 
     def _of(self, values: Sequence[Any], marks: Marks) -> Callable[..., list[Any]]:
         """The call as a function of the inputs that are marked."""
@@ -189,8 +199,8 @@ class JaxCall:
     def _inexact(self, outputs: Sequence[Any]) -> list[Any]:
         return [output for output, aval in zip(outputs, self.out_avals, strict=True) if has_tangent(aval)]
 
-    def _out_structs(self) -> list[Any]:
-        return [struct_for_jax(aval.strong()) for aval in self._inexact(self.out_avals)]
+    def _cotangent_avals(self) -> list[Aval]:
+        return [aval.strong() for aval in self._inexact(self.out_avals)]
 
     def _cotangents(self, given: Sequence[Any]) -> list[Any]:
         """Cotangents of all outputs, given those of the inexact ones."""
@@ -200,6 +210,11 @@ class JaxCall:
     def _with_tangents(self, outputs: list[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         found = iter(tangents)
         return outputs, [next(found) if has_tangent(aval) else Zero(aval) for aval in self.out_avals]
+
+
+def _here(key: Hashable) -> tuple[Any, ...]:
+    """`key` for the axes that are mapped around."""
+    return (key, *axes_in_scope().items(), mesh_in_scope())
 
 
 def _alone(equation: JaxprEqn) -> Callable[..., list[Any]]:
@@ -228,25 +243,8 @@ def _with_float0(function: Callable[..., list[Any]], inputs: Sequence[Any]) -> C
     return wrapper
 
 
-def _struct(shape: Sequence[int], like: Any) -> Any:
-    build: Any = jax.ShapeDtypeStruct
-    return build(tuple(shape), like.dtype, weak_type=bool(getattr(like, "weak_type", False)))
-
-
 NARROWER = {dtypes.int64: dtypes.int32, dtypes.float64: dtypes.float32, dtypes.complex128: dtypes.complex64}
 """What jax has for the dtypes of Python's numbers, unless it is in its x64 mode."""
-
-
-def struct_for_jax(aval: Aval) -> Any:
-    """The type of a value of ours, as jax describes it."""
-    if dtypes.is_key(aval.dtype):
-        return jax.ShapeDtypeStruct(aval.shape, _key_dtype())
-    return struct_of(aval)
-
-
-@functools.cache
-def _key_dtype() -> Any:
-    return jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32")).dtype
 
 
 def number_of(leaf: Any) -> Any:

@@ -19,8 +19,7 @@ from fxgrad.core.facts import Slot, fact, needs_x64
 from fxgrad.core.primitive import NO_TANGENT, registry
 from fxgrad.core.program import Equation, Program
 from fxgrad.executors.xla import as_varying, computed, emit, x64
-from fxgrad.interop.calls import struct_for_jax
-from fxgrad.interop.manual import type_in_jax, within_mesh
+from fxgrad.interop.manual import struct_for_jax, type_in_jax, within_mesh
 from fxgrad.transforms.batch import batched_program
 from fxgrad.transforms.forward import has_tangent
 from fxgrad.transforms.linearize import linearized

@@ -14,9 +14,9 @@ from fxgrad import config, dtypes, tree
 from fxgrad.core.avals import Aval, check_dtype
 from fxgrad.errors import LeakedTracerError, UnsupportedError, at_user_line, function_name
 from fxgrad.frontend.flat import leaf_aval, transformation
-from fxgrad.interop.calls import NARROWER, comparable, number_of, struct_for_jax
+from fxgrad.interop.calls import NARROWER, comparable, number_of
 from fxgrad.interop.importing import Imported, imported
-from fxgrad.interop.manual import jaxpr_within
+from fxgrad.interop.manual import traced_within
 from fxgrad.interop.settings import Settings
 from fxgrad.ops.space import convert
 from fxgrad.tracing.tape import axes_in_scope, current, innermost_for
@@ -176,11 +176,7 @@ class _Call:
         token = current.set(None)  # operations of fxgrad's on tracers of jax's are jax's to record
         try:
             with settings.scope():
-                if mesh is not None:
-                    others = {name: size for name, size in axes.items() if name not in mesh.checked | mesh.unchecked}
-                    jaxpr = jaxpr_within(mesh, others, flat, self.avals)
-                else:
-                    jaxpr = jax.make_jaxpr(flat, axis_env=[*axes.items()])(*map(struct_for_jax, self.avals))
+                jaxpr = traced_within(axes, mesh, flat, self.avals)
         except LeakedTracerError:
             raise self._closes_over() from None
         finally:

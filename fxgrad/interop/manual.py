@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +14,7 @@ from jax import lax
 from jax.sharding import AxisType
 
 from fxgrad import dtypes
-from fxgrad.core.avals import Aval, varying_of_jax
+from fxgrad.core.avals import Aval, struct_of, varying_of_jax
 from fxgrad.executors.xla import as_varying
 from fxgrad.parallel.meshes import jax_mesh, mesh_shape
 from fxgrad.tracing.trace import mapped_over
@@ -53,29 +54,52 @@ def _position(name: str) -> Any:
     return jax.eval_shape(lambda: lax.axis_index(name))
 
 
-def jaxpr_within(mesh: MeshAxes, axes: Mapping[str, int], function: Callable[..., Any], avals: list[Aval]) -> Any:
+def struct_for_jax(aval: Aval) -> Any:
+    """The type of a value of ours, as jax describes it."""
+    if dtypes.is_key(aval.dtype):
+        return jax.ShapeDtypeStruct(aval.shape, _key_dtype())
+    return struct_of(aval)
+
+
+@functools.cache
+def _key_dtype() -> Any:
+    return jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32")).dtype
+
+
+def traced_within(axes: Mapping[str, int], mesh: MeshAxes | None, function: Callable[..., Any], avals: Sequence[Aval],
+                  ) -> Any:
+    """The jaxpr of `function` for inputs of the types `avals`, mapped over `axes`, among them those of a mesh."""
+    if mesh is None:
+        return jax.make_jaxpr(function, axis_env=[*axes.items()])(*map(struct_for_jax, avals))
+    others = {name: size for name, size in axes.items() if name not in mesh.checked | mesh.unchecked}
+    return _jaxpr_within(mesh, others, function, avals)
+
+
+def _jaxpr_within(mesh: MeshAxes, axes: Mapping[str, int], function: Callable[..., Any], avals: Sequence[Aval]) -> Any:
     """The jaxpr of `function` where it is mapped over `mesh` and `axes`, for inputs of the types `avals`."""
     found: list[Any] = []
 
     def body() -> tuple[()]:
-        examples = [as_varying(_example(aval), aval) for aval in avals]
-        found.append(jax.make_jaxpr(function, axis_env=[*axes.items()])(*examples))
+        found.append(jax.make_jaxpr(function, axis_env=[*axes.items()])(*map(example, avals)))
         return ()
 
-    manual = jax.shard_map(body, mesh=jax_mesh(mesh.shape._replace(devices=None)), in_specs=(), out_specs=(),
+    manual = jax.shard_map(body, mesh=jax_mesh(mesh.shape), in_specs=(), out_specs=(),
                            axis_names=mesh.checked | mesh.unchecked, check_vma=not mesh.unchecked)
     jax.eval_shape(manual)
     return found[0]
 
 
-def _example(aval: Aval) -> Any:
-    """A value of a type, the same on all devices."""
+def example(aval: Aval) -> Any:
+    """A value of a type, or outside of meshes that type as jax describes it."""
+    if not aval.vma:
+        return struct_for_jax(aval)
     if dtypes.is_key(aval.dtype):
-        return jnp.broadcast_to(jax.random.key(0, impl="threefry2x32"), aval.shape)
-    return lax.broadcast(np.zeros((), aval.dtype).item() if aval.weak else np.zeros((), aval.dtype), aval.shape)
+        return as_varying(jnp.broadcast_to(jax.random.key(0, impl="threefry2x32"), aval.shape), aval)
+    zero = np.zeros((), aval.dtype)
+    return as_varying(lax.broadcast(zero.item() if aval.weak else zero, aval.shape), aval)
 
 
 def type_in_jax(aval: Aval) -> Any:
     """jax's own type of a value, within the mesh around."""
-    known, = jax.make_jaxpr(lambda: as_varying(_example(aval), aval))().out_avals
+    known, = jax.make_jaxpr(lambda: example(aval))().out_avals
     return known

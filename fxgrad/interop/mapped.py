@@ -9,6 +9,7 @@ from jax.extend.core import JaxprEqn
 
 from fxgrad.interop.importing import imports
 from fxgrad.lax import collectives
+from fxgrad.lax.ragged_exchange import ragged_all_to_all
 from fxgrad.ops.reductions import reduce_max, reduce_min
 from fxgrad.ops.space import reduce_sum
 
@@ -69,3 +70,8 @@ def _all_to_all(equation: JaxprEqn, *operands: Any) -> list[Any]:
 @imports("axis_index")
 def _axis_index(equation: JaxprEqn) -> Any:
     return collectives.axis_index(axis_of(equation.params))
+
+
+@imports("ragged_all_to_all")
+def _ragged_all_to_all(equation: JaxprEqn, *operands: Any) -> Any:
+    return ragged_all_to_all(*operands, axis_name=axis_of(equation.params), **_groups(equation.params))

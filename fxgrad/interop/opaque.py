@@ -15,7 +15,7 @@ from fxgrad.core.primitive import Cost, Primitive, register, total_bytes
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.interop.calls import JaxCall
 from fxgrad.interop.importing import OTHERS, imports
-from fxgrad.tracing.tape import bind
+from fxgrad.tracing.tape import axes_in_scope, bind
 from fxgrad.transforms.batch import batched_axis
 
 
@@ -62,11 +62,19 @@ jax_effect_p = _record("jax_effect", effectful=True)
 """The same for an operation that does something beside computing its outputs."""
 
 
+def _speaks(equation: JaxprEqn) -> bool:
+    """Whether an equation without jaxprs inside names a mapped axis."""
+    axes = axes_in_scope().keys()
+    said = [value if isinstance(value, tuple | list | set | frozenset) else (value,) for value in
+            equation.params.values()]
+    return bool(axes) and any(isinstance(name, str) and name in axes for names in said for name in names)
+
+
 @imports(OTHERS)
 def opaque(equation: JaxprEqn, *operands: Any) -> Sequence[Any]:
     """The outputs of an equation without a counterpart; raises `UnsupportedError` if it speaks over a mapped axis."""
     kinds = {type(effect).__name__ for effect in equation.effects}
-    if "NamedAxisEffect" in kinds:
+    if "NamedAxisEffect" in kinds or _speaks(equation):
         raise UnsupportedError(at_user_line(
             f"{equation.primitive.name} over a mapped axis, with these settings, cannot be imported: fxgrad has no "
             "counterpart, and jax could not be told of the axis"))
