@@ -15,7 +15,7 @@ from fxgrad.ops.varying import pvary, take_equal
 from fxgrad.parallel.meshes import MeshShape, Spec, names_in
 from fxgrad.tracing.apply import apply_equations
 from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.trace import mapped_over
+from fxgrad.tracing.trace import mapped_over, mesh_in_scope
 from fxgrad.tracing.varying import MeshAxes
 from fxgrad.transforms.batch import batched_program, batching_over
 
@@ -41,9 +41,12 @@ class Layout(NamedTuple):
 
     @property
     def mesh_axes(self) -> MeshAxes:
-        """The same as what is traced is told of it."""
-        names = frozenset(self.axis_names)
-        return MeshAxes(names if self.check_vma else frozenset(), frozenset() if self.check_vma else names, self.mesh)
+        """The same as what is traced is told of it, with the axes that a `shard_map` around is mapped over."""
+        own, around = frozenset(self.axis_names), mesh_in_scope()
+        checked, unchecked = (own, INVARIANT) if self.check_vma else (INVARIANT, own)
+        if around is not None:
+            checked, unchecked = checked | (around.checked - own), unchecked | (around.unchecked - own)
+        return MeshAxes(checked, unchecked, self.mesh)
 
     def piece(self, aval: Aval, spec: Spec) -> Aval:
         """The type that one device has of an array."""
