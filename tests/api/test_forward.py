@@ -51,7 +51,7 @@ def test_linearize() -> None:
 
 
 @pytest.mark.parametrize("transformation", [jacfwd, jacrev, jacobian])
-@pytest.mark.parametrize("chunk_size", [None, 1, 2])
+@pytest.mark.parametrize("chunk_size", [None, *[pytest.param(size, marks=pytest.mark.slow) for size in (1, 2)]])
 def test_jacobian_blocks_equal_jax(transformation, chunk_size) -> None:
     def f(xp):
         def inner(p, s):

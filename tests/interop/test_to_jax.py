@@ -115,7 +115,8 @@ TRANSFORMED: dict[str, Function] = {
 
 
 @pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[pytest.mark.slow] * (name in ("jitted", "scan", "while"))) for name in FUNCTIONS])
+    pytest.param(name, marks=[pytest.mark.slow] * (name in ("imported", "jitted", "kinks", "scan", "while")))
+    for name in FUNCTIONS])
 def test_transformed_by_jax(name: str) -> None:
     ours, theirs = FUNCTIONS[name]
     exported = fxgrad.to_jax(ours)

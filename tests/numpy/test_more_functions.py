@@ -101,6 +101,7 @@ DIFFERENTIABLE: list[tuple[Any, ...]] = [
 ]
 
 
+@pytest.mark.slow
 @in_groups([Call(name, args, options) for name, *args, options in DIFFERENTIABLE])
 def test_gradients(calls: list[Call]) -> None:
     check_gradients(*calls)

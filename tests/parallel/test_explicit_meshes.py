@@ -44,7 +44,7 @@ def everything(x: Any, y: Any) -> Any:
     return np.sum(joined) + np.sum(last * batch) + lax.cond(last[0] > 2, lambda p: p[0, 0], np.sum, product)
 
 
-@pytest.mark.parametrize("how", ["un-jitted", "jitted"])
+@pytest.mark.parametrize("how", [pytest.param("un-jitted", marks=pytest.mark.slow), "jitted"])
 def test_a_gradient_of_what_jax_refuses(mesh: Any, how: str) -> None:
     x, y = on(mesh, A, "x", "y"), on(mesh, B, "y", None)
     function = fxgrad.value_and_grad(everything, argnums=(0, 1))

@@ -119,6 +119,7 @@ def test_products_with_zeros_to_the_fourth_order() -> None:
     check_grads(lambda x: cumprod(x, 0, True), (array(2, 0, 0, 3),), order=3)
 
 
+@pytest.mark.slow
 def test_running_results_to_the_third_order() -> None:
     x = np.random.default_rng(0).standard_normal((2, 7))
     check_grads(lambda x: cumlogsumexp(x, 1), (x,), order=3)
