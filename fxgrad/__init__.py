@@ -88,6 +88,7 @@ if _TYPE_CHECKING:
     from fxgrad.granularity.scalarize import scalarize
     from fxgrad.granularity.summary import summary
     from fxgrad.graphs import Param, explain_backward, gradients_on_nodes, graph, path_costs, paths, roles
+    from fxgrad.nan_origins import explain_nan
     from fxgrad.pictures import draw
     from fxgrad.simulation import simulate
     from fxgrad.stable import lint, stabilize
@@ -103,23 +104,23 @@ __all__ = [
     "Primitive", "Program", "Region", "ShapeDtypeStruct", "TODO", "Var", "associative_scan", "bind",
     "block_until_ready", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert",
     "cond", "config", "cost", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp",
-    "debug", "debug_infs", "debug_nans", "default_backend", "default_dtype", "device_count", "device_get", "device_put",
-    "devices", "disable_jit", "draw", "dtypes", "errors", "eval_shape", "executors", "explain_backward", "explore",
-    "flatten_util", "float0", "fold", "fori_loop", "from_jax", "grad", "gradients_on_nodes", "granularities", "graph",
-    "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev",
-    "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "local_device_count", "local_devices",
-    "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
-    "make_jaxpr", "make_mesh", "make_program", "map", "named_call", "named_scope", "nn", "numpy", "optim", "parse",
-    "path_costs", "paths", "pmap", "print_saved_residuals", "process_count", "process_index", "pure_callback", "random",
-    "remat", "rewrite", "roles", "saved_residuals", "scalarize", "scan", "scipy", "segment", "set_default_dtype",
-    "set_mesh", "shard_map", "sharding", "show", "simplify", "simulate", "stabilize", "stop_gradient", "summary",
-    "switch", "testing", "to_jax", "traffic", "tree", "tree_util", "unfold", "value_and_grad", "value_and_jacobian",
-    "vjp", "vmap", "while_loop",
-]
+    "debug", "debug_infs", "debug_nans", "default_backend", "default_dtype", "device_count", "device_get",
+    "device_put", "devices", "disable_jit", "draw", "dtypes", "errors", "eval_shape", "executors", "explain_backward",
+    "explain_nan", "explore", "flatten_util", "float0", "fold", "fori_loop", "from_jax", "grad", "gradients_on_nodes",
+    "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback",
+    "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "local_device_count",
+    "local_devices", "make_array_from_callback", "make_array_from_process_local_data",
+    "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "make_program", "map", "named_call",
+    "named_scope", "nn", "numpy", "optim", "parse", "path_costs", "paths", "pmap", "print_saved_residuals",
+    "process_count", "process_index", "pure_callback", "random", "remat", "rewrite", "roles", "saved_residuals",
+    "scalarize", "scan", "scipy", "segment", "set_default_dtype", "set_mesh", "shard_map", "sharding", "show",
+    "simplify", "simulate", "stabilize", "stop_gradient", "summary", "switch", "testing", "to_jax", "traffic", "tree",
+    "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
 
 
 _LATER = {
-    "draw": "pictures", "explain_backward": "graphs", "explore": "explorer", "fold": "granularity.folding",
+    "draw": "pictures", "explain_backward": "graphs", "explain_nan": "nan_origins",
+    "explore": "explorer", "fold": "granularity.folding",
     "granularities": "granularity.comparison", "gradients_on_nodes": "graphs", "graph": "graphs", "lint": "stable",
     "Param": "graphs", "path_costs": "graphs", "paths": "graphs", "rewrite": "editing.rewriting", "roles": "graphs",
     "scalarize": "granularity.scalarize", "simulate": "simulation", "stabilize": "stable",

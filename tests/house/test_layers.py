@@ -33,7 +33,7 @@ LAYERS = [
     ["scipy"],
     ["checkpoint_policies", "debug", "editing", "show", "interop", "testing"],
     ["api", "custom_batching", "custom_derivatives", "sharding"],
-    ["graphs", "granularity", "simulation", "stable"],
+    ["graphs", "granularity", "simulation", "nan_origins", "stable"],
     ["pictures", "explorer"],
     ["__init__", "__main__", "cli"],
 ]
