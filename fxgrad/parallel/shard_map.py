@@ -62,6 +62,12 @@ def bind_shard_map(program: Program, captured: Sequence[Any], inputs: Sequence[A
 
 def _abstract(*avals: Aval, program: Program, **params: Any) -> list[Aval]:
     layout = _layout(params)
+    for aval, spec in zip(avals, layout.in_specs, strict=True):
+        if aval.ndim != len(spec) or any(extent % max(layout.mesh.size(names), 1)
+                                         for extent, names in zip(aval.shape, spec, strict=True)):
+            raise ShapeError(f"shard_map: an operand of type {aval} is to be cut by the spec {spec} on the mesh "
+                             f"{layout.mesh}, and does not fit it: a tuple of names for each axis is needed, whose "
+                             "sizes divide that of the axis")
     pieces = [layout.piece(aval, spec) for aval, spec in zip(avals, layout.in_specs, strict=True)]
     check_arguments("shard_map", program.in_avals, pieces)
     return [layout.whole(aval, spec) for aval, spec in zip(program.out_avals, layout.out_specs, strict=True)]

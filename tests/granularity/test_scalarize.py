@@ -35,14 +35,14 @@ def scalars_of(function: Any, *args: Any) -> tuple[Program, Program]:
 
 REFUSED = {
     "all_gather", "all_to_all", "argmax", "argmin", "axis_index", "bitcast_convert_type", "cholesky", "cofactor",
-    "cond", "custom_linear_solve", "custom_root", "custom_vjp_tangent", "debug_callback", "det", "eig",
-    "eigh", "expm", "expm_frechet", "fft", "for", "hessenberg", "io_callback", "jax_call", "jax_effect",
-    "linear_recurrence", "lu", "lu_pivots_to_permutation", "lu_solve", "nearest_unitary", "pinv", "pmax", "pmin",
-    "ppermute", "psum", "psum_scatter", "pure_callback", "qr", "random_binomial", "random_bits", "random_clone",
+    "cond", "custom_linear_solve", "custom_root", "custom_vjp_tangent", "debug_callback", "det", "eig", "eigh", "expm",
+    "expm_frechet", "fft", "for", "hessenberg", "io_callback", "jax_call", "jax_effect", "linear_recurrence", "lu",
+    "lu_pivots_to_permutation", "lu_solve", "nearest_unitary", "pinv", "pmax", "pmin", "ppermute", "psum",
+    "psum_invariant", "psum_scatter", "pure_callback", "pvary", "qr", "random_binomial", "random_bits", "random_clone",
     "random_fold_in", "random_gamma", "random_poisson", "random_seed", "random_split", "random_unwrap", "random_wrap",
-    "scan", "schur", "select_and_gather_add",
-    "select_and_scatter_add", "slogdet", "solve_sylvester", "sort", "sqrtm", "svd", "sweep", "threefry2x32", "top_k",
-    "triangular_solve", "tridiagonal", "tridiagonal_solve", "while"}
+    "scan", "schur", "select_and_gather_add", "select_and_scatter_add", "slogdet", "solve_sylvester", "sort", "sqrtm",
+    "svd", "sweep", "take_equal", "threefry2x32", "top_k", "triangular_solve", "tridiagonal", "tridiagonal_solve",
+    "while"}
 MOVES = {"broadcast_in_dim", "broadcast_to", "concatenate", "copy", "dynamic_slice", "dynamic_update_slice", "gather",
          "optimization_barrier", "pad", "reshape", "rev", "scatter", "select_n", "slice", "split", "stack", "tile",
          "transpose", "unstack"}

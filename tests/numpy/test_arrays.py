@@ -128,7 +128,7 @@ def test_captured_again_they_are_the_same_input() -> None:
 
 NUMPYS_OWN = {"numpy": {"apply_along_axis", "average", "frompyfunc", "vectorize",  # as a user's function has it
                         "diag_indices_from", "tril_indices_from", "triu_indices_from"},  # places, known before all
-              "lax": {"all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin",
+              "lax": {"all_gather", "all_to_all", "axis_index", "axis_size", "pmax", "pmean", "pmin",
                       "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes"},  # under vmap, of NumPy's arrays
               "nn": {"identity"}}
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive
+from fxgrad.ops.trigonometric import sin
 from fxgrad.ops.varying import psum_invariant_p, pvary_p, take_equal_p
 from fxgrad.parallel.layouts import Layout
 from fxgrad.parallel.meshes import MeshShape
@@ -28,17 +29,18 @@ def unary(params: dict[str, Any]) -> list[Sample]:
         Sample(Draw((2, 3), dtype), params=params) for dtype in DTYPES[1:]]
 
 
-def mapped(shape: tuple[int, ...], dtype: str = "float64", *, check_vma: bool = True) -> Sample:
-    """`body` on pieces along the first axis of both operands, on two devices."""
+def mapped(shape: tuple[int, ...], dtype: str = "float64", *, check_vma: bool = True, function: Any = body) -> Sample:
+    """`function` on pieces along the first axis of both operands, on two devices."""
     spec = (("i",), *[()] * (len(shape) - 1)) if shape else ()
     layout = Layout(MeshShape(("i",), (2,), "0-1", "cpu"), (spec, spec), (spec, spec), ("i",), check_vma)
     piece = layout.piece(Aval(shape, np.dtype(dtype)), spec)
-    program = trace(lambda x, y: body(x, y), [piece, piece], mode=OWN)[0]
+    program = trace(lambda x, y: function(x, y), [piece, piece], mode=OWN)[0]
     return Sample(Draw(shape, dtype), Draw(shape, dtype), params={"program": program, **layout._asdict()},
                   without=NARROW if dtype == "float32" else {})
 
 
 SAMPLES: dict[Primitive, list[Sample]] = {
     pvary_p: unary({"axis_name": ()}), psum_invariant_p: unary(OVER), take_equal_p: unary(OVER),
-    shard_map_p: [mapped(()), mapped((0,)), mapped((2, 3)), mapped((4, 1), "float32", check_vma=False)],
+    shard_map_p: [mapped(()), mapped((0,)), mapped((2, 3)), mapped((4, 1), "float32", check_vma=False),
+                  mapped((2,), function=lambda x, y: [sin(x), x])],  # with an operand that it does not use
 }

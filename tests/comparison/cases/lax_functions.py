@@ -26,7 +26,6 @@ def mapped(name: str, *args: Any, size: int = 4, **options: Any) -> Case:
 COLLECTIVES = {
     **{name: [mapped(name)] for name in ("all_gather", "pmax", "pmean", "pmin", "psum", "psum_scatter")},
     "all_to_all": [mapped("all_to_all", 0, 0)], "pswapaxes": [mapped("pswapaxes", 0)],
-    "pbroadcast": [mapped("pbroadcast", 1)],
     "ppermute": [mapped("ppermute", [(0, 1), (1, 2), (2, 3), (3, 0)])], "pshuffle": [mapped("pshuffle", [1, 0, 3, 2])],
     **{name: [Case(A(4), call=lambda m, x, name=name: (fxgrad.vmap if m is fxgrad.lax else jax.vmap)(
         lambda v: v * getattr(m, name)("i"), axis_name="i")(x), dtypes=("float32", "int32"))]
