@@ -18,6 +18,8 @@ from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.walk import value_of
 from fxgrad.errors import ArgumentError
 from fxgrad.frontend.calling import program_of_call
+from fxgrad.ops.arithmetic import max_p, min_p
+from fxgrad.ops.choose import clamp_p, select_n_p
 from fxgrad.show.tables import Shown, add_row, new_table
 from fxgrad.show.unfolding import unfold
 
@@ -208,7 +210,7 @@ class _Search:
         begun, here = infinity or cause, _called(equation)
         # What the line does not name was made by differentiation, of what the line does name.
         derived = begun.part == "backward" or begun.operation not in here
-        late = derived and any(each.primitive.name in _CHOICES for each in self._program.equations)
+        late = derived and any(each.primitive in _CHOICES for each in self._program.equations)
         for called, is_slope in ((here, True), ([begun.operation], False)) if derived else (
                 ([begun.operation], False), (here, False)):
             for name, slope, value in _advices():
@@ -255,7 +257,7 @@ _ALIASES = {
     "divide": "div", "true_divide": "div", "softmax": "exp", "eigvalsh": "eigh"}
 """What functions of NumPy and operators are called here."""
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**"}
-_CHOICES = ("select_n", "clamp", "max", "min")
+_CHOICES = (select_n_p, clamp_p, max_p, min_p)
 _LATE = ", and a `where` behind it comes too late: choose before, too: "
 Advice = tuple[str, str]
 
