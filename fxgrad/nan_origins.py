@@ -12,11 +12,11 @@ from rich.table import Table
 
 from fxgrad import dtypes, executors, tree
 from fxgrad.api.arguments import transformation
+from fxgrad.api.devices import device_get
 from fxgrad.core.avals import Literal
-from fxgrad.core.installed import executing
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.walk import value_of
-from fxgrad.errors import ArgumentError
+from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.calling import program_of_call
 from fxgrad.ops.arithmetic import max_p, min_p
 from fxgrad.ops.choose import clamp_p, select_n_p
@@ -102,7 +102,8 @@ def explain_nan(fun: Callable[..., Any]) -> Callable[..., NanOrigin]:
     def explained(*args: Any, **kwargs: Any) -> NanOrigin:
         leaves = tree.leaves((args, kwargs))
         if any(isinstance(leaf, tree.ShapeDtypeStruct) for leaf in leaves):
-            raise ArgumentError("explain_nan: of an argument the type alone is given, and values are needed")
+            raise ArgumentError(at_user_line(
+                "explain_nan: of an argument the type alone is given, and values are needed"))
         program = program_of_call("explain_nan", fun, args, kwargs)
         return _Search(_taken_apart(program)).origin(leaves)
     return explained
@@ -129,8 +130,8 @@ class _Search:
         title = "the program" if signature is None else signature.title or signature.name
         given = [*program.constants, *leaves]
         self._values = {var: np.asarray(value, None if hasattr(value, "dtype") else var.aval.dtype)
-                        for var, value in zip(program.inputs, given, strict=True)}
-        with np.errstate(all="ignore"), executing(executors):
+                        for var, value in zip(program.inputs, device_get(given), strict=True)}
+        with np.errstate(all="ignore"):
             for equation in program.equations:
                 outputs = executors.evaluate(equation.primitive, [*map(self._value, equation.inputs)], equation.params)
                 self._values.update(zip(equation.outputs, outputs, strict=True))

@@ -124,4 +124,12 @@ def test_what_came_in_and_what_is_passed_over() -> None:
     assert str(nothing) == "function: no NaN"
     with pytest.raises(errors.ArgumentError) as caught:
         fxgrad.explain_nan(fnp.sin)(jax.ShapeDtypeStruct((2,), "float32"))
-    assert str(caught.value).startswith("explain_nan: of an argument the type alone is given, and values are needed")
+    assert str(caught.value).startswith(
+        "explain_nan: of an argument the type alone is given, and values are needed\n  at test_nan_origins.py:")
+
+
+@pytest.mark.parametrize("key", [jax.random.key(1), fxgrad.random.key(1)], ids=["jax", "ours"])
+def test_random_keys_go_in(key: Any) -> None:
+    origin = fxgrad.explain_nan(lambda key, x: fnp.log(x) * fxgrad.random.normal(key, ()))(key, -1.0)
+    assert origin.cause is not None
+    assert origin.cause.computed == "log(-1.0)"
