@@ -179,11 +179,6 @@ def _is_partition(value: Any) -> bool:
 
 def _spread(argument: str, specs: Specs, container: Any) -> list[Any]:
     """The spec of every leaf of a container, from specs that are a prefix of it."""
-    for leaf in jax.tree_util.tree_leaves(specs, is_leaf=_is_partition):
-        if not isinstance(leaf, PartitionSpec):
-            raise ArgumentError(at_user_line(
-                f"shard_map: {argument} holds {leaf!r}, where a PartitionSpec is needed, such as P('data'), or P() for "
-                "what is the same on all devices"))
     try:
         spread = jax.tree_util.tree_map(lambda spec, part: [spec] * len(jax.tree_util.tree_leaves(part)), specs,
                                         container, is_leaf=_is_partition)
@@ -192,7 +187,13 @@ def _spread(argument: str, specs: Specs, container: Any) -> list[Any]:
             f"shard_map: {argument} has the structure {jax.tree_util.tree_structure(specs, is_leaf=_is_partition)}, "
             f"which is not a prefix of {jax.tree_util.tree_structure(container)}. Write one PartitionSpec for all, or "
             "a container of the same structure")) from None
-    return jax.tree_util.tree_leaves(spread, is_leaf=_is_partition)
+    found = jax.tree_util.tree_leaves(spread, is_leaf=_is_partition)
+    for leaf in found:
+        if not isinstance(leaf, PartitionSpec):
+            raise ArgumentError(at_user_line(
+                f"shard_map: {argument} holds {leaf!r}, where a PartitionSpec is needed, such as P('data'), or P() for "
+                "what is the same on all devices"))
+    return found
 
 
 def _checked_spec(argument: str, partition: Any, aval: Aval, what: str, shape: MeshShape,

@@ -108,6 +108,16 @@ def test_containers_numbers_and_constants() -> None:
     np.testing.assert_array_equal(found["c"], np.ones(4))
 
 
+def test_what_is_none_has_none_for_its_spec() -> None:
+    f = fxgrad.shard_map(lambda p: (p["x"], p["n"]), mesh=ABSTRACT, in_specs=({"x": P("data"), "n": None},),
+                         out_specs=(P("data"), None))
+    found, none = f({"x": X, "n": None})
+    np.testing.assert_array_equal(found, X)
+    assert none is None
+    with pytest.raises(errors.ArgumentError, match="in_specs holds None, where a PartitionSpec is needed"):
+        f({"x": X, "n": X})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("jit", [lambda f: f, fxgrad.jit], ids=["numpy", "devices"])
 def test_closures_over_what_is_differentiated(jit: Callable[..., Any]) -> None:
