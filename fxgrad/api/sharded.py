@@ -112,7 +112,7 @@ def _manual_axes(shape: MeshShape, axis_names: Any) -> tuple[str, ...]:
         raise ArgumentError(at_user_line(
             f"shard_map: axis_names has {', '.join(map(repr, unknown))}, which the mesh ({shape}) has not"))
     around = mesh_in_scope()
-    taken = frozenset() if around is None else around.checked | around.unchecked
+    taken = frozenset() if around is None else around.names
     twice = sorted(taken & given) if given else sorted(taken.intersection(shape.names))
     if twice and (given or taken.issuperset(shape.names)):
         raise ArgumentError(at_user_line(

@@ -71,7 +71,7 @@ def traced_within(axes: Mapping[str, int], mesh: MeshAxes | None, function: Call
     """The jaxpr of `function` for inputs of the types `avals`, mapped over `axes`, among them those of a mesh."""
     if mesh is None:
         return jax.make_jaxpr(function, axis_env=[*axes.items()])(*map(struct_for_jax, avals))
-    others = {name: size for name, size in axes.items() if name not in mesh.checked | mesh.unchecked}
+    others = {name: size for name, size in axes.items() if name not in mesh.names}
     return _jaxpr_within(mesh, others, function, avals)
 
 
@@ -84,7 +84,7 @@ def _jaxpr_within(mesh: MeshAxes, axes: Mapping[str, int], function: Callable[..
         return ()
 
     manual = jax.shard_map(body, mesh=jax_mesh(mesh.shape), in_specs=(), out_specs=(),
-                           axis_names=mesh.checked | mesh.unchecked, check_vma=not mesh.unchecked)
+                           axis_names=mesh.names, check_vma=not mesh.unchecked)
     jax.eval_shape(manual)
     return found[0]
 

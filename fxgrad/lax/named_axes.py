@@ -70,7 +70,7 @@ def groups_of(what: str, groups: Any, axes: dict[str, int], alike: bool = True) 
 def speak_over(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], **params: Any) -> Any:
     """The collective over all these axes at once, on at most one value."""
     mesh = mesh_in_scope()
-    if mesh is not None and not axes.keys().isdisjoint(mesh.checked | mesh.unchecked):
+    if mesh is not None and not axes.keys().isdisjoint(mesh.names):
         return _over_mesh(primitive, values, axes, mesh, params)
     return _spoken(primitive, values, axes, params)
 
@@ -78,7 +78,7 @@ def speak_over(primitive: Primitive, values: Sequence[Any], axes: dict[str, int]
 def _over_mesh(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], mesh: MeshAxes,
                params: dict[str, Any]) -> Any:
     """The collective on values that vary over its mesh axes; where these are checked, it is known what is equal."""
-    names = [name for name in axes if name in mesh.checked | mesh.unchecked]
+    names = [name for name in axes if name in mesh.names]
     checked = [name for name in names if name in mesh.checked]
     values = [pvary(value, names) for value in values]
     if primitive is psum_p and "axis_index_groups" not in params:

@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
 
 from fxgrad.caches import cached
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 
 Spec = tuple[tuple[str, ...], ...]
 """For each axis of an array the mesh axes that it is cut along, the first of them in the largest pieces."""
@@ -105,22 +105,37 @@ def spec_of(partition: Any, rank: int) -> Spec:
     >>> spec_of(PartitionSpec("x", None, ("y", "z")), 4)
     (('x',), (), ('y', 'z'), ())
     """
-    entries = [() if entry is None else (entry,) if isinstance(entry, str) else tuple(entry) for entry in partition]
+    entries = [*map(names_of, partition)]
     return (*entries, *((),) * (rank - len(entries)))
 
 
-def partition_of(spec: Spec) -> Any:
-    """The `PartitionSpec` that `spec` tells of.
+def names_of(entry: Any) -> tuple[str, ...]:
+    """The names in one entry of a `PartitionSpec`."""
+    return () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
+
+
+def partition_of(spec: Sequence[tuple[str, ...] | None]) -> Any:
+    """The `PartitionSpec` that `spec` tells of; None stands for an axis that is left to XLA.
 
     >>> partition_of((("x",), (), ("y", "z"))) == PartitionSpec("x", None, ("y", "z"))
     True
     """
-    return PartitionSpec(*(None if not names else names[0] if len(names) == 1 else names for names in spec))
+    return PartitionSpec(*(PartitionSpec.UNCONSTRAINED if names is None else None if not names else
+                           names[0] if len(names) == 1 else names for names in spec))
 
 
 def names_in(spec: Spec) -> tuple[str, ...]:
     """All mesh axes in a spec, in order."""
     return tuple(name for names in spec for name in names)
+
+
+def check_cut_of_map(size: int, mesh: MeshShape, names: Sequence[str]) -> None:
+    """Raises `ShapeError` unless the axis of a `vmap` can be cut along the mesh axes that its `spmd_axis_name` has."""
+    count = mesh.size(names)
+    if size % count:
+        raise ShapeError(at_user_line(
+            f"vmap: the mapped axis of size {size} is to be cut along the mesh axis {' and '.join(map(repr, names))} "
+            f"(spmd_axis_name) into {count} equal pieces, and {size} is not divisible by {count}. Pad it"))
 
 
 def over_mesh(function: Callable[..., tuple[Any, ...]], shape: MeshShape, in_specs: Sequence[Spec],

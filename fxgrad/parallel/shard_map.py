@@ -35,7 +35,7 @@ from fxgrad.executors import xla as xla_executor
 from fxgrad.ops.space import reshape
 from fxgrad.ops.varying import psum_invariant_p, pvary, pvary_p, take_equal, take_equal_p
 from fxgrad.parallel.layouts import Layout, at_once, whole_spec
-from fxgrad.parallel.meshes import Spec, names_in, over_mesh
+from fxgrad.parallel.meshes import Spec, check_cut_of_map, names_in, over_mesh
 from fxgrad.tracing.apply import apply_equations
 from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.transforms.batch import batched_program, batching_over
@@ -198,7 +198,6 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, program: Pro
 
 
 def _check_cut(layout: Layout, cut: tuple[str, ...], size: int, program: Program) -> None:
-    shown, count = " and ".join(map(repr, cut)), layout.mesh.size(cut)
     spoken = _spoken_over(program)
     used = spoken.union(*(names_in(spec) for spec in (*layout.in_specs, *layout.out_specs)))
     twice = [name for name in cut if name in used]
@@ -208,12 +207,9 @@ def _check_cut(layout: Layout, cut: tuple[str, ...], size: int, program: Program
             "already. Name mesh axes that it does not use"))
     if batched_axis.get() in spoken:
         raise UnsupportedError(at_user_line(
-            f"vmap: spmd_axis_name={shown}, and a shard_map inside speaks over the mapped axis {batched_axis.get()!r}, "
-            "of which each device has some entries. Leave out one of the two"))
-    if size % count:
-        raise ShapeError(at_user_line(
-            f"vmap: the mapped axis of size {size} is to be cut along the mesh axis {shown} (spmd_axis_name) into "
-            f"{count} equal pieces, and {size} is not divisible by {count}. Pad it"))
+            f"vmap: spmd_axis_name={' and '.join(map(repr, cut))}, and a shard_map inside speaks over the mapped axis "
+            f"{batched_axis.get()!r}, of which each device has some entries. Leave out one of the two"))
+    check_cut_of_map(size, layout.mesh, cut)
 
 
 def _spoken_over(program: Program) -> frozenset[str]:

@@ -20,7 +20,7 @@ from fxgrad.derivation.consultation import spmd_names
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.ops.families import linear_unary
 from fxgrad.ops.snippets import Snippet, snippets
-from fxgrad.parallel.meshes import MeshShape, jax_mesh, mesh_shape
+from fxgrad.parallel.meshes import MeshShape, check_cut_of_map, jax_mesh, mesh_shape, names_of, partition_of
 from fxgrad.tracing.tape import bind
 from fxgrad.tracing.trace import mesh_in_scope
 
@@ -75,8 +75,7 @@ def _kind(sharding: Any) -> str | None:
 
 
 def _partition(what: str, partition: Any, shape: Sequence[int] | None, name: str) -> Partition:
-    entries: list[Any] = [None if entry is PartitionSpec.UNCONSTRAINED else () if entry is None else
-                          (entry,) if isinstance(entry, str) else tuple(entry) for entry in partition]
+    entries = [None if entry is PartitionSpec.UNCONSTRAINED else names_of(entry) for entry in partition]
     if shape is None:
         return tuple(entries)
     if len(entries) > len(shape):
@@ -99,8 +98,7 @@ def _mesh_that_is_set(what: str, partition: Any) -> MeshShape:
 def _check_axes(what: str, partition: Any, mesh: MeshShape) -> None:
     seen: set[str] = set()
     for entry in partition:
-        for axis in () if entry is None or entry is PartitionSpec.UNCONSTRAINED else (entry,) if isinstance(
-                entry, str) else entry:
+        for axis in () if entry is PartitionSpec.UNCONSTRAINED else names_of(entry):
             if axis not in mesh.names:
                 raise ArgumentError(at_user_line(
                     f"{what}: {shown(partition)} names the mesh axis {axis!r}, and those of the mesh are "
@@ -120,11 +118,6 @@ def _check_sizes(what: str, partition: Any, spec: Partition, mesh: MeshShape, sh
                 f"{what}: {shown(partition)} cuts axis {axis} of {name}, whose shape is {tuple(shape)}, along the mesh "
                 f"axes {along} into {pieces} pieces, and {size} is not divisible by {pieces}. Pad the axis to "
                 f"{math.ceil(size / pieces) * pieces}, or leave it whole with None in its place"))
-
-
-def _partition_spec(spec: Partition) -> Any:
-    return PartitionSpec(*(PartitionSpec.UNCONSTRAINED if names is None else None if not names else
-                           names[0] if len(names) == 1 else names for names in spec))
 
 
 class _Text(str):
@@ -153,7 +146,7 @@ def jax_sharding(placement: Placement) -> Any:
     """The sharding of jax's: a `PartitionSpec` where the mesh is the one that is set, None where nothing is said."""
     if placement.spec is None:
         return None
-    partition = _partition_spec(placement.spec)
+    partition = partition_of(placement.spec)
     if placement.mesh is None or AxisType.Manual in get_abstract_mesh().axis_types:  # within shard_map, it has set one
         return partition
     mesh = jax_mesh(placement.mesh)
@@ -169,7 +162,7 @@ def _abstract(x: Aval, *, spec: Partition | None, mesh: MeshShape | None, memory
     if spec and len(spec) != x.ndim:
         raise ShapeError(f"a sharding says how {len(spec)} axes lie, and an array of shape {x.shape} has {x.ndim}")
     if mesh is not None and spec is not None:
-        partition = _partition_spec(spec)
+        partition = partition_of(spec)
         _check_axes("a sharding", partition, mesh)
         if mesh.names:
             _check_sizes("a sharding", partition, spec, mesh, x.shape, "an array")
@@ -184,24 +177,21 @@ def _with_axis(placement: Placement, axis: int, size: int) -> Placement:
     for name in names:
         if any(name in taken for taken in placement.spec if taken is not None):
             raise ArgumentError(at_user_line(
-                f"vmap: spmd_axis_name has {name!r}, along which {shown(_partition_spec(placement.spec))} inside cuts "
+                f"vmap: spmd_axis_name has {name!r}, along which {shown(partition_of(placement.spec))} inside cuts "
                 "the value already. Name a mesh axis that it does not use"))
         if placement.mesh is not None and name not in placement.mesh.names:
             raise ArgumentError(at_user_line(
                 f"vmap: spmd_axis_name has {name!r}, and the mesh of a sharding inside has the axes "
                 f"{', '.join(map(repr, placement.mesh.names))}"))
-    if names and placement.mesh is not None and size % placement.mesh.size(names):
-        raise ShapeError(at_user_line(
-            f"vmap: the mapped axis of size {size} is to be cut along the mesh axis {', '.join(map(repr, names))} "
-            f"(spmd_axis_name) into {placement.mesh.size(names)} equal pieces, and {size} is not divisible by "
-            f"{placement.mesh.size(names)}. Pad it"))
+    if names and placement.mesh is not None:
+        check_cut_of_map(size, placement.mesh, names)
     return placement._replace(spec=(*placement.spec[:axis], names or None, *placement.spec[axis:]))
 
 
 def _constraint_xla(lax: Any, x: Any, **params: Any) -> Any:
     placement, mesh = Placement(**params), jax.typeof(x).sharding.mesh
     if AxisType.Explicit in mesh.axis_types and None not in (placement.spec or ()):  # in a trace of jax's own, by types
-        return jax.sharding.reshard(x, NamedSharding(mesh, _partition_spec(placement.spec or ())))
+        return jax.sharding.reshard(x, NamedSharding(mesh, partition_of(placement.spec or ())))
     return lax.with_sharding_constraint(x, jax_sharding(placement))
 
 
@@ -217,7 +207,7 @@ sharding_constraint_p: Primitive = linear_unary(
 def constrained(what: str, x: Any, sharding: Any, shape: Sequence[int], name: str = "the array") -> Any:
     """`x`, held to a sharding of jax's. Raises as `placement_of`, and `ArgumentError` for axes of a `shard_map`."""
     mesh = mesh_in_scope()
-    mapped = [] if mesh is None else [axis for axis in _names(sharding) if axis in mesh.checked | mesh.unchecked]
+    mapped = [] if mesh is None else [axis for axis in _names(sharding) if axis in mesh.names]
     if mapped:
         raise ArgumentError(at_user_line(
             f"{what}: {shown(sharding)} names {mapped[0]!r}, and the function runs on each of the devices along that "

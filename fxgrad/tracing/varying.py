@@ -21,6 +21,11 @@ class MeshAxes(NamedTuple):
     unchecked: frozenset[str]
     shape: Any
 
+    @property
+    def names(self) -> frozenset[str]:
+        """All of them."""
+        return self.checked | self.unchecked
+
 
 def varying_alike(put: Callable[..., list[Any]], primitive: Primitive, atoms: list[Atom], params: dict[str, Any],
                   source: Source | None) -> list[Atom]:
