@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from jax.sharding import PartitionSpec as P
-from setting import draw, floats, lay_out, make_mesh, show
+from setting import floats, show
 
 import fxgrad
 import fxgrad.numpy as fnp
@@ -75,9 +75,7 @@ def parallel(mesh: Any) -> Any:
 
 def main() -> None:
     """Shows that one device and eight agree, and what they say to each other."""
-    arrays = draw(types(**AXES))
-    mesh = make_mesh(**AXES)
-    show(loss, parallel(mesh), arrays, lay_out(arrays, mesh, SPECS))
+    show(loss, parallel, types(**AXES), AXES, SPECS)
 
 
 if __name__ == "__main__":

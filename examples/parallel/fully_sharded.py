@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import optax
 from jax.sharding import PartitionSpec as P
-from setting import bytes_on_each, draw, floats, lay_out, make_mesh, show
+from setting import bytes_on_each, floats, make_mesh, show
 
 import fxgrad
 import fxgrad.numpy as fnp
@@ -74,11 +74,8 @@ def initial_state(params: Any) -> Any:
 
 def main() -> None:
     """Shows that one device and eight agree, what they say to each other, and what lies on each while training."""
-    arrays = draw(types(**AXES))
-    mesh = make_mesh(**AXES)
-    params, x, y = lay_out(arrays, mesh, SPECS)
-    show(loss, parallel(mesh), arrays, (params, x, y))
-    state, step = initial_state(params), training_step(mesh)
+    params, x, y = show(loss, parallel, types(**AXES), AXES, SPECS)
+    state, step = initial_state(params), training_step(make_mesh(**AXES))
     for _ in range(20):
         value, params, state = step(params, state, x, y)
     whole = sum(leaf.nbytes for leaf in jax.tree.leaves((params, state)))

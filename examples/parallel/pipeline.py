@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from jax.sharding import PartitionSpec as P
-from setting import draw, floats, lay_out, make_mesh, show
+from setting import floats, show
 
 import fxgrad
 import fxgrad.numpy as fnp
@@ -120,11 +120,10 @@ def one_forward_one_back(mesh: Any) -> Any:
 
 def main() -> None:
     """Shows that one device and eight agree, and what they say to each other, by either schedule."""
-    arrays = draw(types(**AXES))
-    mesh = make_mesh(**AXES)
+    asked = types(**AXES)
     for schedule in (gpipe, one_forward_one_back):
-        print(f"{schedule.__name__}: bubble {bubble(AXES['stage'], len(arrays[1])):.0%}")
-        show(loss, schedule(mesh), arrays, lay_out(arrays, mesh, SPECS))
+        print(f"{schedule.__name__}: bubble {bubble(AXES['stage'], asked[1].shape[0]):.0%}")
+        show(loss, schedule, asked, AXES, SPECS)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from jax.sharding import PartitionSpec as P
-from setting import draw, floats, lay_out, make_mesh, show
+from setting import floats, show
 
 import fxgrad
 import fxgrad.numpy as fnp
@@ -120,9 +120,7 @@ def parallel(mesh: Any) -> Any:
 
 def main() -> None:
     """Shows that one device and eight agree, and what they say to each other."""
-    arrays = draw(types(**AXES))
-    mesh = make_mesh(**AXES)
-    show(loss, parallel(mesh), arrays, lay_out(arrays, mesh, SPECS))
+    show(loss, parallel, types(**AXES), AXES, SPECS)
 
 
 if __name__ == "__main__":

@@ -58,11 +58,18 @@ def bytes_on_each(arrays: Any) -> list[int]:
     return [*found.values()]
 
 
-def show(loss: Callable[..., Any], parallel: Callable[..., Any], arrays: Any, laid_out: Any) -> None:
-    """Prints how far loss and gradients on the mesh are from those on one device, and what goes over the wire."""
-    found = jax.tree.leaves(fxgrad.jit(parallel)(*laid_out))
+def show(loss: Callable[..., Any], parallel: Callable[[Mesh], Any], types: Any, axes: dict[str, int],
+         specs: Any) -> Any:
+    """Prints how far loss and gradients on a mesh are from those on one device, and what goes over the wire.
+
+    Returns the arrays, of these types, as they lie on the mesh.
+    """
+    arrays, mesh = draw(types), make_mesh(**axes)
+    laid_out, step = lay_out(arrays, mesh, specs), parallel(mesh)
+    found = jax.tree.leaves(fxgrad.jit(step)(*laid_out))
     expected = jax.tree.leaves(fxgrad.value_and_grad(loss)(*arrays))
     apart = max(np.max(np.abs(np.asarray(here) - there)) for here, there in zip(found, expected, strict=True))
     print(f"loss {float(found[0]):.6f}; it and its gradients differ from those of one device by {apart:.0e} at most")
-    for each in fxgrad.traffic(fxgrad.make_program(parallel)(*laid_out)):
+    for each in fxgrad.traffic(fxgrad.make_program(step)(*laid_out)):
         print(f"  {each.times:3} x {each.kind} over {each.axis}: each of {each.size} devices sends {each.sent:,} bytes")
+    return laid_out

@@ -10,7 +10,7 @@ from typing import Any
 
 from jax.sharding import PartitionSpec as P
 from ring_attention import ring_attention
-from setting import draw, floats, lay_out, make_mesh, show, tokens
+from setting import floats, show, tokens
 
 import fxgrad
 import fxgrad.numpy as fnp
@@ -90,9 +90,7 @@ def parallel(mesh: Any) -> Any:
 
 def main() -> None:
     """Shows that one device and eight agree, and what they say to each other."""
-    arrays = draw(types(**AXES))
-    mesh = make_mesh(**AXES)
-    show(loss, parallel(mesh), arrays, lay_out(arrays, mesh, SPECS))
+    show(loss, parallel, types(**AXES), AXES, SPECS)
 
 
 if __name__ == "__main__":
