@@ -90,6 +90,7 @@ if _TYPE_CHECKING:
     from fxgrad.graphs import Param, explain_backward, gradients_on_nodes, graph, path_costs, paths, roles
     from fxgrad.nan_origins import explain_nan
     from fxgrad.pictures import draw
+    from fxgrad.precision.autocast import autocast
     from fxgrad.simulation import simulate
     from fxgrad.stable import lint, stabilize
 
@@ -101,7 +102,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Array", "Cost", "Equation", "Interpreter", "Links", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param",
-    "Primitive", "Program", "Region", "ShapeDtypeStruct", "TODO", "Var", "associative_scan", "bind",
+    "Primitive", "Program", "Region", "ShapeDtypeStruct", "TODO", "Var", "associative_scan", "autocast",
+    "autocast_policies", "bind",
     "block_until_ready", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert",
     "cond", "config", "cost", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp",
     "debug", "debug_infs", "debug_nans", "default_backend", "default_dtype", "device_count", "device_get",
@@ -119,6 +121,7 @@ __all__ = [
 
 
 _LATER = {
+    "autocast": "precision.autocast",
     "draw": "pictures", "explain_backward": "graphs", "explain_nan": "nan_origins",
     "explore": "explorer", "fold": "granularity.folding",
     "granularities": "granularity.comparison", "gradients_on_nodes": "graphs", "graph": "graphs", "lint": "stable",
@@ -126,7 +129,8 @@ _LATER = {
     "scalarize": "granularity.scalarize", "simulate": "simulation", "stabilize": "stable",
     "summary": "granularity.summary"}
 """Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
-_LATER_MODULES = {"editing", "explorer", "granularity", "graphs", "optim", "pictures", "simulation", "stable"}
+_LATER_MODULES = {
+    "autocast_policies", "editing", "explorer", "granularity", "graphs", "optim", "pictures", "simulation", "stable"}
 
 
 def __getattr__(name: str) -> _Any:

@@ -71,7 +71,10 @@ def unbroadcast(cotangent: Any, aval: Aval) -> Any:
     new = len(shape) - aval.ndim
     repeated = tuple(axis for axis in range(len(shape))
                      if axis < new or (aval.shape[axis - new] == 1 and shape[axis] != 1))
-    return reshape(reduce_sum(cotangent, repeated), aval.shape)
+    dtype, weak = aval_of(cotangent).dtype, aval_of(cotangent).weak
+    if dtypes.is_floating(dtype) and dtype.itemsize < 4:  # summed in its own precision a long sum stands still
+        cotangent = convert(cotangent, np.dtype(np.float32))
+    return convert(reshape(reduce_sum(cotangent, repeated), aval.shape), dtype, weak)
 
 
 @rewrites.register(broadcast_to_p)
@@ -244,9 +247,15 @@ def _sum_jvp(primals: list[Any], tangents: list[Any], *, axes: tuple[int, ...]) 
     return [reduce_sum(primals[0], axes)], [reduce_sum(tangents[0], axes)]
 
 
+def _sum_numpy(x: Any, axes: tuple[int, ...]) -> Any:
+    """Numbers of half precision are added in float32: in their own precision a long sum stands still."""
+    if x.dtype.itemsize < 4 and dtypes.is_floating(x.dtype):
+        return np.add.reduce(x, axis=axes, dtype=np.float32).astype(x.dtype)
+    return np.add.reduce(x, axis=axes, dtype=x.dtype)
+
+
 reduce_sum_p = reduction(
-    "reduce_sum", accepts="numeric", public="sum",
-    numpy=lambda x, axes: np.add.reduce(x, axis=axes, dtype=x.dtype), jvp=_sum_jvp,
+    "reduce_sum", accepts="numeric", public="sum", numpy=_sum_numpy, jvp=_sum_jvp,
     transpose=lambda cotangents, inputs, *, axes: [expand_axes(cotangents[0], axes, inputs[0].shape)])
 
 
