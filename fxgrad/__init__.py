@@ -111,7 +111,8 @@ __all__ = [
     "explain_nan", "explore", "flatten_util", "float0", "fold", "fori_loop", "from_jax", "grad", "gradients_on_nodes",
     "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback",
     "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "local_device_count",
-    "local_devices", "make_array_from_callback", "make_array_from_process_local_data",
+    "local_devices", "loss_scaling",
+    "make_array_from_callback", "make_array_from_process_local_data",
     "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "make_program", "map", "named_call",
     "named_scope", "nn", "numpy", "optim", "parse", "path_costs", "paths", "pmap", "print_saved_residuals",
     "process_count", "process_index", "pure_callback", "random", "remat", "rewrite", "roles", "saved_residuals",
@@ -130,7 +131,8 @@ _LATER = {
     "summary": "granularity.summary"}
 """Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
 _LATER_MODULES = {
-    "autocast_policies", "editing", "explorer", "granularity", "graphs", "optim", "pictures", "simulation", "stable"}
+    "autocast_policies", "editing", "explorer", "granularity", "graphs", "loss_scaling", "optim", "pictures",
+    "simulation", "stable"}
 
 
 def __getattr__(name: str) -> _Any:

@@ -33,7 +33,7 @@ LAYERS = [
     ["scipy"],
     ["checkpoint_policies", "debug", "editing", "show", "interop", "testing"],
     ["api", "custom_batching", "custom_derivatives", "sharding"],
-    ["graphs", "granularity", "simulation", "nan_origins", "stable", "precision", "autocast_policies"],
+    ["graphs", "granularity", "simulation", "nan_origins", "stable", "precision", "autocast_policies", "loss_scaling"],
     ["pictures", "explorer"],
     ["__init__", "__main__", "cli"],
 ]
