@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from fxgrad.analyses.ties import places_to_tie
 from fxgrad.control.call import call_primitive, emit_inline, run_with_numpy
 from fxgrad.control.groups import are_moving, present
 from fxgrad.control.partition import partition
@@ -13,6 +14,7 @@ from fxgrad.core.analysis import Analysis
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program, Var
 from fxgrad.executors import xla as xla_executor
+from fxgrad.executors.ties import tied
 from fxgrad.ops.arithmetic import name_p
 from fxgrad.ops.convolution import conv_general_dilated_p
 from fxgrad.ops.products import DotDimensions, dot_general_p
@@ -129,12 +131,11 @@ def _recompute_jvp(primals: list[Any], tangents: list[Any], *, program: Program,
     return _jvp(primals, tangents, program=program, name=name)
 
 
-def _emit_behind_barrier(lax: Any, *values: Any, program: Program, name: str) -> list[Any]:
-    """The barrier keeps XLA from merging the recomputation with the first computation, which would save nothing."""
-    return xla_executor.emit(program, lax.optimization_barrier(values) if values else values)
+def _emit_again(lax: Any, *values: Any, program: Program, name: str) -> list[Any]:
+    return xla_executor.emit(program, tied(values, places_to_tie(program)))
 
 
 checkpoint_p = call_primitive("checkpoint", _jvp, run_with_numpy, emit_inline)
 """A call of which reverse mode keeps its inputs and what the policy says, by default nothing."""
-recompute_p = call_primitive("recompute", _recompute_jvp, run_with_numpy, _emit_behind_barrier, "recomputed")
-"""The second computation of a checkpointed call, in the backward pass."""
+recompute_p = call_primitive("recompute", _recompute_jvp, run_with_numpy, _emit_again, "recomputed")
+"""The second computation of a checkpointed call, in the backward pass. Tangents or cotangents come last."""
