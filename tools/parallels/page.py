@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from pages import grid, markdown
 from rich.table import Table
 
 from fxgrad.simulation import duration
@@ -62,19 +62,6 @@ def gigabytes(count: int) -> str:
     return f"{count / 1e9:,.3g} GB" if count < 1e12 else f"{count / 1e12:,.3g} TB"
 
 
-def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A table for the terminal."""
-    table = Table(*header)
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table for the page."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows))
-
-
 def measured_table(rows: Sequence[Row]) -> Table:
     """What was measured, for the terminal."""
     return grid(MEASURED, [*map(cells, rows)])
@@ -93,19 +80,3 @@ def simulation_table(cases: Sequence[Case]) -> Table:
 def simulation(cases: Sequence[Case]) -> str:
     """The simulation, for the page."""
     return markdown(SIMULATED, [*map(case_cells, cases)])
-
-
-def put(name: str, text: str) -> None:
-    """Writes a table into its place on the page."""
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(_place(name).sub(lambda match: f"{match[1]}\n{text}\n{match[3]}", page), encoding="utf-8")
-
-
-def has(name: str, text: str) -> bool:
-    """Whether this is the table on the page."""
-    match = _place(name).search(PAGE.read_text(encoding="utf-8"))
-    return match is not None and match[2].strip() == text
-
-
-def _place(name: str) -> re.Pattern[str]:
-    return re.compile(rf"(<!-- {name}: [^\n]*-->)(.*?)(<!-- end -->)", re.DOTALL)
