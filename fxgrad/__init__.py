@@ -91,6 +91,7 @@ if _TYPE_CHECKING:
     from fxgrad.nan_origins import explain_nan
     from fxgrad.pictures import draw
     from fxgrad.precision.autocast import autocast
+    from fxgrad.precision.report import precision_report
     from fxgrad.simulation import simulate
     from fxgrad.stable import lint, stabilize
 
@@ -114,7 +115,8 @@ __all__ = [
     "local_devices", "loss_scaling",
     "make_array_from_callback", "make_array_from_process_local_data",
     "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "make_program", "map", "named_call",
-    "named_scope", "nn", "numpy", "optim", "parse", "path_costs", "paths", "pmap", "print_saved_residuals",
+    "named_scope", "nn", "numpy", "optim", "parse", "path_costs", "paths", "pmap", "precision_report",
+    "print_saved_residuals",
     "process_count", "process_index", "pure_callback", "random", "remat", "rewrite", "roles", "saved_residuals",
     "scalarize", "scan", "scipy", "segment", "set_default_dtype", "set_mesh", "shard_map", "sharding", "show",
     "simplify", "simulate", "stabilize", "stop_gradient", "summary", "switch", "testing", "to_jax", "traffic", "tree",
@@ -126,7 +128,8 @@ _LATER = {
     "draw": "pictures", "explain_backward": "graphs", "explain_nan": "nan_origins",
     "explore": "explorer", "fold": "granularity.folding",
     "granularities": "granularity.comparison", "gradients_on_nodes": "graphs", "graph": "graphs", "lint": "stable",
-    "Param": "graphs", "path_costs": "graphs", "paths": "graphs", "rewrite": "editing.rewriting", "roles": "graphs",
+    "Param": "graphs", "path_costs": "graphs", "paths": "graphs", "precision_report": "precision.report",
+    "rewrite": "editing.rewriting", "roles": "graphs",
     "scalarize": "granularity.scalarize", "simulate": "simulation", "stabilize": "stable",
     "summary": "granularity.summary"}
 """Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
