@@ -93,7 +93,7 @@ if _TYPE_CHECKING:
     from fxgrad.precision.autocast import autocast
     from fxgrad.precision.report import precision_report
     from fxgrad.simulation import simulate
-    from fxgrad.stable import lint, stabilize
+    from fxgrad.stable import lint, stabilise
 
 float0 = dtypes.float0
 ShapeDtypeStruct = tree.ShapeDtypeStruct
@@ -119,7 +119,7 @@ __all__ = [
     "print_saved_residuals",
     "process_count", "process_index", "pure_callback", "random", "remat", "rewrite", "roles", "saved_residuals",
     "scalarize", "scan", "scipy", "segment", "set_default_dtype", "set_mesh", "shard_map", "sharding", "show",
-    "simplify", "simulate", "stabilize", "stop_gradient", "summary", "switch", "testing", "to_jax", "traffic", "tree",
+    "simplify", "simulate", "stabilise", "stop_gradient", "summary", "switch", "testing", "to_jax", "traffic", "tree",
     "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
 
 
@@ -130,7 +130,7 @@ _LATER = {
     "granularities": "granularity.comparison", "gradients_on_nodes": "graphs", "graph": "graphs", "lint": "stable",
     "Param": "graphs", "path_costs": "graphs", "paths": "graphs", "precision_report": "precision.report",
     "rewrite": "editing.rewriting", "roles": "graphs",
-    "scalarize": "granularity.scalarize", "simulate": "simulation", "stabilize": "stable",
+    "scalarize": "granularity.scalarize", "simulate": "simulation", "stabilise": "stable",
     "summary": "granularity.summary"}
 """Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
 _LATER_MODULES = {

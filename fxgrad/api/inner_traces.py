@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fxgrad.api.jitted_calls import JittedCall
+from fxgrad.api.reverse import before_derivatives
 from fxgrad.caches import Bounded
 from fxgrad.config import default_float
 from fxgrad.core.avals import Aval
@@ -31,7 +32,9 @@ class InnerTraces:
     def of(self, call: JittedCall, avals: Sequence[Aval], make: Callable[[Mode], Traced]) -> Traced:
         """The trace of a call; `make(mode)` makes it."""
         literals = takes_literals()
-        key = (call.split.structure, *avals, literals, default_float(), *axes_in_scope().items(), *call.static)
+        rewriting = before_derivatives.get()  # which users' functions see that differentiate
+        key = (call.split.structure, *avals, literals, default_float(), rewriting, *axes_in_scope().items(),
+               *call.static)
         try:
             known: tuple[Traced, dict[str, int]] | None = self._traces.get(key)
         except TypeError:  # there are containers, or static arguments, that have no equality

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -129,7 +130,7 @@ class _Differentiation:
         found: Derived | None = tape.recall(place)
         forced: Sequence[Any] = ()
         if found is None or (found.consulted and not found.holds):
-            call = finish_trace(tape, leaves, out_tree)
+            call = _finished(tape, leaves, out_tree)
             at_once = self._directly(call, tape, avals, selected)
             if at_once is not None:
                 return self._results(*at_once, avals, selected, aux)
@@ -196,7 +197,18 @@ def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args
     """Traces a call with known values; traced auxiliary leaves become further outputs of the program."""
     tape = known_tape(fun, selected, avals)
     leaves, out_tree, aux = _recorded(tape, what, fun, has_aux, args, kwargs, selected)
-    return finish_trace(tape, leaves, out_tree), aux
+    return _finished(tape, leaves, out_tree), aux
+
+
+before_derivatives: ContextVar[Callable[[Traced], Traced] | None] = ContextVar("before_derivatives", default=None)
+"""What is done to a trace that is differentiated within a function that is rewritten (`fxgrad.stabilise`)."""
+
+
+def _finished(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> Traced:
+    """What was recorded to be differentiated."""
+    traced = finish_trace(tape, leaves, out_tree)
+    rewriting = before_derivatives.get() if tape.parent is not None else None
+    return traced if rewriting is None else rewriting(traced)
 
 
 def _recorded(tape: Tape, what: str, fun: Callable[..., Any], has_aux: bool, args: tuple[Any, ...],

@@ -141,14 +141,14 @@ def summary(options: Namespace, console: Console) -> int:
 
 
 def lint(options: Namespace, console: Console) -> int:
-    """Prints forms that overflow or lose digits, by line; the status is 1 if there are any."""
+    """Prints where numbers, digits or derivatives are lost, by line; the status is 1 if there is anything."""
     target = Target(options.target, options)
-    found = target.call(fxgrad.lint)
-    if found:
-        console.print(found)
-        return DIFFERENT
-    console.print(str(found))
-    return 0
+    found = target.call(fxgrad.lint, only=options.only, ignore=options.ignore)
+    if options.json:
+        console.out(found.to_json(), highlight=False)
+    else:
+        console.print(found if found else str(found))
+    return DIFFERENT if found else 0
 
 
 def graph(options: Namespace, console: Console) -> int:

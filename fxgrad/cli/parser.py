@@ -29,7 +29,7 @@ arguments are types (f32[100,20], i32, bool[3]), numbers, and lists, tuples and 
 programs go to files and come back:
   fxgrad show model.py:loss --args "f32[3]" -o loss.txt && fxgrad check loss.txt && fxgrad python loss.txt
 
-status: 0 done; 1 diff found a difference, check a wrong program, lint a form to change;
+status: 0 done; 1 diff found a difference, check a wrong program, lint something to change;
 2 it could not be done, and says why.
 """
 
@@ -63,8 +63,11 @@ def _add_commands(subparsers: Any) -> None:
                    'fxgrad draw model.py:loss --args "f32[3], f32" --params "w*" -o loss.svg')
     explore = command("explore", "write a page on which the graph is looked at",
                       'fxgrad explore model.py:loss --args "f32[3], f32" --random 0 -o loss.html')
-    lint = command("lint", "find forms that overflow or lose digits, by line",
-                   'fxgrad lint model.py:loss --args "f32[3]"')
+    lint = command("lint", "find lines at which numbers, digits or derivatives are lost",
+                   'fxgrad lint model.py:loss --args "f32[3]" --ignore cancellation')
+    lint.add_argument("--only", action="append", metavar="KIND", help="report this kind of finding alone")
+    lint.add_argument("--ignore", action="append", metavar="KIND", default=[], help="report all kinds but this one")
+    lint.add_argument("--json", action="store_true", help="print JSON")
     summary = command("summary", "print the layers: shapes, parameters, operations, saved bytes",
                       'fxgrad summary model.py:loss --args "f32[3], f32"')
     summary.add_argument("--depth", type=int, help="how deep scopes within scopes are told apart")

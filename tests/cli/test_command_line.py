@@ -182,7 +182,11 @@ def test_lint(run: Commands, tmp_path: Path) -> None:
     (tmp_path / "naive.py").write_text("import numpy as np\n\n\ndef f(x):\n    return np.log(1 + np.exp(x))\n")
     found = run("lint", "naive.py:f", "--args", "f32[3]")
     assert found.status == 1
-    assert "│ naive.py:5 │ exp overflows for large x │ fxgrad.nn.softplus(x) │" in found.output
+    assert "│ naive.py:5 │ overflow │ exp overflows for large x │ fxgrad.nn.softplus(x) │" in found.output
+    assert run("lint", "naive.py:f", "--args", "f32[3]", "--ignore", "overflow").status == 0
+    assert json.loads(run("lint", "naive.py:f", "--args", "f32[3]", "--json").output)[0]["line"] == "naive.py:5"
+    refused = run("lint", "naive.py:f", "--args", "f32[3]", "--only", "nan")
+    assert refused.error.startswith("fxgrad: lint: only=['nan']; the kinds")
 
 
 def test_explore(run: Commands, tmp_path: Path) -> None:

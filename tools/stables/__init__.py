@@ -1,0 +1,1 @@
+"""What `tools/stable` is made of."""
