@@ -87,31 +87,41 @@ class Shadow(Interpreter):
             raise ArgumentError(at_user_line(
                 f"precision_report: the program runs more than {self._limit:,} operations, of which each is kept. "
                 "Report on a smaller case, or write precision_report(f, limit=...)"))
-        params = equation.params
-        low = [*map(np.asarray, numpy_executor.evaluate(equation.primitive, [pair.low for pair in inputs], params))]
+        primitive, params = equation.primitive, equation.params
+        low = [*map(np.asarray, numpy_executor.evaluate(primitive, [pair.low for pair in inputs], params))]
         if not any(dtypes.is_inexact(output.dtype) for output in low):
             return [Pair(output, output) for output in low]
         wider = {name: self._dtype(value) if isinstance(value, np.dtype) else value for name, value in params.items()}
-        exact = self._exact(equation.primitive, [pair.wide for pair in inputs], wider, low)
-        at_low = self._exact(equation.primitive, [self._widened(pair.low) for pair in inputs], wider, low)
-        if exact is None or at_low is None:
-            self.unfollowed[equation.primitive.name] = None
-            return [self.pair(output) for output in low]
-        outputs = [Pair(one, other if dtypes.is_inexact(one.dtype) else one)
-                   for one, other in zip(low, exact, strict=True)]
-        given = [pair.rounded() for pair in inputs]
-        moved_inputs = [*map(_moved, inputs, range(len(inputs)))]
-        factors = factored.of(equation.primitive)
+        rounded, moved = [pair.rounded() for pair in inputs], [*map(_moved, inputs, range(len(inputs)))]
+        factors = factored.of(primitive)
         if factors:
-            given, moved_inputs = _factored_again(given, factors), _factored_again(moved_inputs, factors)
-        rounded = [*map(self._widened, numpy_executor.evaluate(equation.primitive, given, params))]
-        moved = self._exact(equation.primitive, moved_inputs, wider, low)
+            rounded, moved = _factored_again(rounded, factors), _factored_again(moved, factors)
+        exact = self._exact(primitive, [pair.wide for pair in inputs], wider, low)
+        at_low = self._exact(primitive, [self._widened(pair.low) for pair in inputs], wider, low)
+        beside = self._exact(primitive, moved, wider, low)
+        if exact is None or at_low is None or beside is None:
+            self.unfollowed[primitive.name] = None
+            outputs = [self.pair(output) for output in low]
+            if not has_shadow.of(primitive):
+                return outputs
+            # What the operation magnifies is seen in the program's own precision, too.
+            given = [one.astype(pair.low.dtype) if pair.is_real else pair.low
+                     for one, pair in zip(moved, inputs, strict=True)]
+            nearby = [self._computed(primitive, _factored_again(given, factors) if factors else given, params)]
+            at_low = [pair.wide for pair in outputs]
+        else:
+            outputs = [Pair(one, other if dtypes.is_inexact(one.dtype) else one)
+                       for one, other in zip(low, exact, strict=True)]
+            nearby = [self._computed(primitive, rounded, params), beside]
         narrow = {name: at_most_float64(value) if isinstance(value, np.dtype) else value
                   for name, value in wider.items()}
         called_by = self._called_by[0] if self._called_by else None
-        self.tape.append(Ran(equation, called_by, narrow, inputs, outputs,
-                             [rounded] if moved is None else [rounded, moved], at_low))
+        self.tape.append(Ran(equation, called_by, narrow, inputs, outputs, nearby, at_low))
         return outputs
+
+    def _computed(self, primitive: Primitive, values: list[Any], params: dict[str, Any]) -> list[Any]:
+        """What an operation makes in the program's precision, as the shadow has it."""
+        return [*map(self._widened, numpy_executor.evaluate(primitive, values, params))]
 
     def _exact(self, primitive: Primitive, values: list[Any], params: dict[str, Any], low: list[Any],
                ) -> list[Any] | None:
@@ -245,7 +255,7 @@ def _factored_again(values: list[Any], factors: tuple[int, ...]) -> list[Any]:
 
 
 def _direction(result: Pair) -> Any:
-    """The slope of the relative error of a result: along the error that it has."""
+    """The slope of the relative error of a result: along the error that it has, or for all elements alike."""
     wide = as_float64(result.wide)
     with np.errstate(all="ignore"):
         error = as_float64(result.low) - wide
@@ -254,4 +264,4 @@ def _direction(result: Pair) -> Any:
         if lost.any():
             return lost / (np.sum(lost) * scale)
         norm = np.sqrt(np.sum(np.abs(error) ** 2))
-    return np.conj(error) / (norm * scale) if norm else np.zeros_like(wide)
+    return np.conj(error) / (norm * scale) if norm else np.full_like(wide, 1 / (scale * np.sqrt(max(wide.size, 1))))

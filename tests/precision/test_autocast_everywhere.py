@@ -52,8 +52,8 @@ def test_what_may_be_half_can_be(primitive: Primitive) -> None:
         args = sample.args()
         if not any(map(is_cast, args)):
             continue
-        for plain, cast in zip(f(*args), fxgrad.autocast(f, policy)(*args), strict=True):
-            plain, cast = np.asarray(plain), np.asarray(cast)
+        results = map(np.asarray, f(*args)), map(np.asarray, fxgrad.autocast(f, policy)(*args))
+        for plain, cast in zip(*results, strict=True):
             assert (plain.dtype, plain.shape) == (cast.dtype, cast.shape), number
             if plain.dtype.kind == "f" and primitive.name not in TIES:
                 fits = np.isfinite(plain)

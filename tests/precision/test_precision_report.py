@@ -94,6 +94,14 @@ def test_half_precision_and_complex_numbers() -> None:
     assert 1e-4 < cast.error < 1e-2
 
 
+def test_systems_of_float64_are_told_without_a_wider_kernel() -> None:
+    case = next(case for case in CASES if case.name.startswith("solve"))
+    report = fxgrad.precision_report(case.function)(*(argument.astype(float) for argument in case.arguments))
+    assert {"lu", "lu_solve"} == {*report.unfollowed}
+    assert line_of(report) == case.line
+    assert "not followed: lu, lu_solve" in str(report)
+
+
 def test_keys_integers_and_callbacks_pass_through_once() -> None:
     seen = []
 
