@@ -32,7 +32,6 @@ from fxgrad import (
     tree,
     tree_util,
 )
-from fxgrad.analyses.cost import cost
 from fxgrad.analyses.traffic import traffic
 from fxgrad.api.batching import vmap
 from fxgrad.api.callbacks import io_callback, pure_callback
@@ -94,6 +93,8 @@ if _TYPE_CHECKING:
     from fxgrad.precision.report import precision_report
     from fxgrad.simulation import simulate
     from fxgrad.stable import lint, stabilise
+    from fxgrad.xray.costs import cost
+    from fxgrad.xray.memory import memory
 
 float0 = dtypes.float0
 ShapeDtypeStruct = tree.ShapeDtypeStruct
@@ -114,7 +115,7 @@ __all__ = [
     "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "local_device_count",
     "local_devices", "loss_scaling",
     "make_array_from_callback", "make_array_from_process_local_data",
-    "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "make_program", "map", "named_call",
+    "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "make_program", "map", "memory", "named_call",
     "named_scope", "nn", "numpy", "optim", "parse", "path_costs", "paths", "pmap", "precision_report",
     "print_saved_residuals",
     "process_count", "process_index", "pure_callback", "random", "remat", "rewrite", "roles", "saved_residuals",
@@ -124,6 +125,7 @@ __all__ = [
 
 
 _LATER = {
+    "cost": "xray.costs", "memory": "xray.memory",
     "autocast": "precision.autocast",
     "draw": "pictures", "explain_backward": "graphs", "explain_nan": "nan_origins",
     "explore": "explorer", "fold": "granularity.folding",
@@ -135,7 +137,7 @@ _LATER = {
 """Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
 _LATER_MODULES = {
     "autocast_policies", "editing", "explorer", "granularity", "graphs", "loss_scaling", "optim", "pictures",
-    "simulation", "stable"}
+    "simulation", "stable", "xray"}
 
 
 def __getattr__(name: str) -> _Any:

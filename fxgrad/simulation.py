@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from fxgrad.analyses.cost import cost
-from fxgrad.analyses.memory import peak_of
+from fxgrad.analyses.memory import temporaries
 from fxgrad.analyses.traffic import Kind, Transfer, traffic
 from fxgrad.core.program import Program, Var
 from fxgrad.errors import ArgumentError, at_user_line
@@ -119,8 +119,8 @@ def simulate(fun: Callable[..., Any], *, machine: Machine = H100) -> Callable[..
     bytes takes `latency + b / bandwidth` seconds. A collective sends the bytes of `fxgrad.traffic`, in 2 log n rounds
     for an all-reduce, log n for a gather or a scatter, n - 1 for an all-to-all and one for a permutation, on the link
     inside of nodes if its devices are neighbours in one, and else on that between nodes. Work is the flops of
-    `fxgrad.cost` at the speed of the machine, masked steps of pipelines included; memory is what the equations need in
-    their order, each value dropped after its last use. What it does not know: kernels, memory bandwidth, stragglers.
+    `fxgrad.cost` at the speed of the machine, masked steps of pipelines included; memory is that of one
+    device in the model of XLA that `fxgrad.memory` has. What it does not know: kernels, memory bandwidth, stragglers.
 
     Raises `ArgumentError` where no `shard_map` is called.
 
@@ -162,11 +162,11 @@ def of_program(program: Program, machine: Machine, title: str) -> Simulation:
     exchanges = [_exchange(each, mesh, machine) for each in traffic(opened)]
 
     def bytes_of(var: Var) -> int:
-        return round(var.aval.nbytes * pieces[var])
+        return round(var.aval.nbytes * pieces.get(var, 1.0))  # what stands in a shard_map is a piece
     arguments = sum(bytes_of(var) for var in opened.inputs)
     results = sum(bytes_of(var) for var in {var for var in opened.outputs if isinstance(var, Var)} - {*opened.inputs})
     return Simulation(title, mesh, machine, round(flops), exchanges, arguments, results,
-                      max(peak_of(opened, bytes_of) - results, 0))
+                      temporaries(opened, bytes_of))
 
 
 def _pieces(program: Program) -> dict[Var, float]:

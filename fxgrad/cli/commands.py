@@ -79,6 +79,11 @@ def check(options: Namespace, console: Console) -> int:
 
 def cost(options: Namespace, console: Console) -> int:
     """Prints floating-point operations and bytes, by line of the user's or by operation."""
+    if options.flops or options.bandwidth:
+        target = Target(options.target, options)
+        found = fxgrad.cost(target.program, flops=options.flops, bandwidth=options.bandwidth)()
+        console.print_json(found.to_json()) if options.json else console.print(found)
+        return 0
     program = Target(options.target, options).program
     flops: Counter[str] = Counter()
     moved: Counter[str] = Counter()
@@ -114,6 +119,18 @@ def cost(options: Namespace, console: Console) -> int:
         console.print(f"each device sends {size:,} bytes over {axis}")
     if len(flops) > options.most:
         console.print(f"and {len(flops) - options.most} more; --most shows them")
+    return 0
+
+
+def memory(options: Namespace, console: Console) -> int:
+    """Prints where memory goes before a function runs: the peak, who holds it, what is saved."""
+    found = Target(options.target, options).call(fxgrad.memory)
+    if options.json:
+        console.print_json(found.to_json())
+    elif options.output:
+        console.print(f"wrote {found.draw(options.output)}", soft_wrap=True)
+    else:
+        console.print(found)
     return 0
 
 

@@ -57,6 +57,8 @@ def _add_commands(subparsers: Any) -> None:
                      'fxgrad python model.py:loss --args "f32[3]" -t grad -o gradient.py')
     cost = command("cost", "print floating-point operations and bytes by line",
                    'fxgrad cost model.py:loss --args "f32[100,20]" -t grad --by operation')
+    memory = command("memory", "print where memory goes: the peak, who holds it, what is saved",
+                     'fxgrad memory model.py:loss --args "f32[100,20]" -t grad')
     graph = command("graph", "print what the computational graph is like",
                     'fxgrad graph model.py:loss --args "f32[3], f32" --params "w*" --nodes')
     draw = command("draw", "draw the computational graph",
@@ -71,17 +73,19 @@ def _add_commands(subparsers: Any) -> None:
     summary = command("summary", "print the layers: shapes, parameters, operations, saved bytes",
                       'fxgrad summary model.py:loss --args "f32[3], f32"')
     summary.add_argument("--depth", type=int, help="how deep scopes within scopes are told apart")
-    for each in (show, python, cost, graph, draw, explore, lint, summary):
+    for each in (show, python, cost, memory, graph, draw, explore, lint, summary):
         each.add_argument("target", help=TARGET)
     _text_options(show, python)
     _number_options(cost, graph)
+    memory.add_argument("--json", action="store_true", help="as JSON")
+    memory.add_argument("-o", "--output", help="the picture to write: .png, .svg, .pdf; needs matplotlib")
     _picture_options(graph, draw)
     for each in (show, python, draw, explore):
         each.add_argument("-o", "--output", help="the file to write")
     diff = command("diff", "print what a second program does differently", "fxgrad diff before.txt after.txt")
     diff.add_argument("first", metavar="A", help=TARGET)
     diff.add_argument("second", metavar="B", help="the same")
-    for each in (show, python, cost, graph, draw, explore, lint, summary, diff):
+    for each in (show, python, cost, memory, graph, draw, explore, lint, summary, diff):
         _function_options(each)
     check = command("check", "read and verify files of programs", "fxgrad check *.txt")
     check.add_argument("files", nargs="+", metavar="FILE", help="printed programs, or JSON")
@@ -98,6 +102,8 @@ def _text_options(show: argparse.ArgumentParser, python: argparse.ArgumentParser
 
 def _number_options(cost: argparse.ArgumentParser, graph: argparse.ArgumentParser) -> None:
     cost.add_argument("--by", choices=["line", "operation"], default="line", help="what the rows are")
+    cost.add_argument("--flops", type=float, help="flops a second of a machine, for a roofline; with --bandwidth")
+    cost.add_argument("--bandwidth", type=float, help="bytes a second of its memory")
     cost.add_argument("--most", type=int, default=20, help="rows that are shown (20)")
     graph.add_argument("--nodes", action="store_true", help="every node, with values if there are any")
     for each in (cost, graph):

@@ -136,6 +136,22 @@ def test_cost(run: Commands) -> None:
     assert {row["operation"] for row in total["rows"]} == {"dot_general", "tanh", "integer_pow", "mean"}
 
 
+def test_memory(run: Commands, tmp_path: Path) -> None:
+    shown = run("memory", "model.py:loss", *TYPES, "-t", "grad").output
+    assert "held at the peak as written" in shown
+    assert "saved for the backward pass" in shown
+    found = json.loads(run("memory", "model.py:loss", *TYPES, "-t", "grad", "--json").output)
+    assert (found["arguments"], found["written"]["results"]) == (4 * (3 + 15), 4 * 3)
+    assert "sub model.py:5" in [each["made_at"] for each in found["saved"]]
+
+
+def test_cost_with_a_roofline(run: Commands) -> None:
+    found = json.loads(run("cost", "model.py:loss", *TYPES, "--json", "--flops", "1e9", "--bandwidth", "1e6").output)
+    assert found["ridge"] == 1000.0
+    assert {line["bound"] for line in found["lines"]} == {"memory"}
+    assert run("cost", "model.py:loss", *TYPES, "--flops", "1e9").status == 2
+
+
 def test_cost_on_a_mesh_has_what_each_line_sends(run: Commands) -> None:
     types = ("--args", "f32[6], f32[8,6]")
     shown = run("cost", "model.py:on_devices", *types).output

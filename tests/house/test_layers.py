@@ -33,7 +33,8 @@ LAYERS = [
     ["scipy"],
     ["checkpoint_policies", "debug", "editing", "show", "interop", "testing"],
     ["api", "custom_batching", "custom_derivatives", "sharding"],
-    ["graphs", "granularity", "simulation", "nan_origins", "stable", "precision", "autocast_policies", "loss_scaling"],
+    ["graphs", "granularity", "simulation", "nan_origins", "stable", "precision", "autocast_policies", "loss_scaling",
+     "xray"],
     ["pictures", "explorer"],
     ["__init__", "__main__", "cli"],
 ]

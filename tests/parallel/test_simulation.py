@@ -20,7 +20,7 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "tools")]
 from parallels.measured import laid_out  # noqa: E402  (the path is set first)
 from parallels.patterns import PATTERNS, example  # noqa: E402
 
-MACHINE = Machine(flops=1e12, memory=5000, per_node=8, inside=Link(1e-6, 1e9), between=Link(1e-5, 1e8))
+MACHINE = Machine(flops=1e12, memory=7000, per_node=8, inside=Link(1e-6, 1e9), between=Link(1e-5, 1e8))
 
 
 def mean_of_products(mesh: AbstractMesh, axis: str) -> Simulation:
@@ -42,7 +42,7 @@ def test_a_step_by_hand() -> None:
     assert found.time == found.compute + exchange.seconds
     assert found.overlapped == exchange.seconds
     assert (found.arguments, found.results) == (4 * (10 * 20 + 30 * 10), 4 * 30 * 20)
-    assert found.memory == found.arguments + found.results + found.temporaries == 2000 + 2400 + 0
+    assert found.memory == found.arguments + found.results + found.temporaries == 2000 + 2400 + 2400  # x @ w
     assert found.fits
 
 
@@ -56,7 +56,7 @@ def test_axes_that_fit_into_a_node_use_its_links(mesh: dict[str, int], axis: str
 
 def test_it_prints_as_a_table() -> None:
     text = str(mean_of_products(AbstractMesh((16,), ("data",)), "data"))
-    for part in ("on data: 16", "all-reduce over data", "between", "nothing overlaps", "4,400"):
+    for part in ("on data: 16", "all-reduce over data", "between", "nothing overlaps", "6,800"):
         assert part in text
 
 

@@ -1,0 +1,231 @@
+"""`cost`: what a program computes and moves, by line of the user's, and the time that a machine takes at best."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from rich.table import Table
+
+from fxgrad.analyses.compiled import Compiled, compiled
+from fxgrad.analyses.cost import cost as cost_of_program
+from fxgrad.api.arguments import static_positions, transformation
+from fxgrad.core.primitive import Cost
+from fxgrad.core.program import Equation, Program
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.frontend.calling import program_of_call
+from fxgrad.show.tables import Shown, add_row, new_table
+from fxgrad.tracebacks import boundary
+from fxgrad.xray.units import bar, bytes_text, count_text
+
+MOST_ROWS = 20
+
+
+class LineCost(NamedTuple):
+    """What a line of the user's costs: operations, flops, and bytes moved unfused.
+
+    `seconds` is the time that a machine takes at best, the greater of flops at its peak and bytes at its bandwidth, and
+    `bound` which of the two that is, "compute" or "memory"; None and "" where no machine was given.
+    """
+
+    line: str
+    operations: int
+    flops: int
+    bytes: int
+    seconds: float | None = None
+    bound: str = ""
+
+    @property
+    def intensity(self) -> float:
+        """Flops by byte moved."""
+        return self.flops / self.bytes if self.bytes else 0.0
+
+
+class CostReport(Shown):
+    """What a program costs: prints as a table, the line with the most flops first.
+
+    `flops` and `bytes` are those of `fxgrad.cost(program)`: each operation reads its operands and writes its results.
+    `fused_bytes` are those that are moved where operations are fused as XLA fuses them, which is less; the truth is
+    between the two, since caches keep some of what is written. `lines` has a row for each line of the user's; of loops
+    the body's lines, by their steps.
+    """
+
+    def __init__(self, title: str, total: Cost, fused_bytes: int, lines: Sequence[LineCost],
+                 machine: tuple[float, float] | None) -> None:
+        self.title, self.total, self.fused_bytes, self.lines, self.machine = (
+            title, total, fused_bytes, tuple(lines), machine)
+        self.flops, self.bytes = total.flops, total.bytes
+
+    @property
+    def intensity(self) -> float:
+        """Flops by byte moved, unfused."""
+        return self.flops / self.bytes if self.bytes else 0.0
+
+    @property
+    def seconds(self) -> float | None:
+        """The attainable time by the roofline, with fused bytes; None without a machine."""
+        if self.machine is None:
+            return None
+        return max(self.flops / self.machine[0], self.fused_bytes / self.machine[1])
+
+    @property
+    def ridge(self) -> float | None:
+        """The flops by byte from which on a program is bound by computing on the machine; None without one."""
+        return None if self.machine is None else self.machine[0] / self.machine[1]
+
+    def table(self) -> Table:
+        """The table for rich."""
+        right: Any = "right"
+        timed = self.machine is not None
+        columns = {"line": "left", "operations": right, "flops": right, "bytes": right, "flops/byte": right,
+                   **({"at best": right, "bound by": "left"} if timed else {}), "share": "left"}
+        made = new_table(f"cost of {self.title}", columns)
+        for row in self.lines[:MOST_ROWS]:
+            self._row(made, row.line, row)
+        rest = self.lines[MOST_ROWS:]
+        if rest:
+            times = [row.seconds for row in rest if row.seconds is not None]
+            self._row(made, f"{len(rest)} more", LineCost(
+                "", sum(row.operations for row in rest), sum(row.flops for row in rest),
+                sum(row.bytes for row in rest), sum(times) if times else None))
+        made.add_section()
+        whole = LineCost("", sum(row.operations for row in self.lines), self.flops, self.bytes)
+        self._row(made, "total, unfused", whole._replace(**self._time(self.flops, self.bytes)))
+        self._row(made, "total, fused", LineCost("", 0, self.flops, self.fused_bytes)._replace(
+            **self._time(self.flops, self.fused_bytes)))
+        return made
+
+    def _row(self, made: Table, name: str, row: LineCost) -> None:
+        share = row.flops / self.flops if self.flops else 0.0
+        timed = [] if self.machine is None else ["" if row.seconds is None else time_text(row.seconds), row.bound]
+        add_row(made, [name, f"{row.operations:,}" if row.operations else "", count_text(row.flops),
+                       bytes_text(row.bytes), f"{row.intensity:.2f}", *timed,
+                       "" if name.startswith("total") else f"{bar(share, 8)} {share:.0%}"])
+
+    def _time(self, flops: int, moved: int) -> dict[str, Any]:
+        return _roofline(flops, moved, self.machine)
+
+    def __repr__(self) -> str:
+        return f"<cost of {self.title}: {count_text(self.flops)} flops, {bytes_text(self.bytes)} moved unfused>"
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """All of it as JSON."""
+        lines = [{**row._asdict(), "intensity": row.intensity} for row in self.lines]
+        return json.dumps({"title": self.title, "flops": self.flops, "bytes": self.bytes,
+                           "fused_bytes": self.fused_bytes, "wire": self.total.wire, "seconds": self.seconds,
+                           "ridge": self.ridge, "lines": lines}, indent=indent)
+
+
+def time_text(seconds: float) -> str:
+    """A time in the unit that suits it.
+
+    >>> time_text(0.0021), time_text(3.0)
+    ('2.1 ms', '3 s')
+    """
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns" if seconds else "0 s"
+
+
+def cost(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: float | None = None,
+         static_argnums: int | Sequence[int] = ()) -> Any:
+    """What a program costs, or the function that tells by line what `fun` costs at its arguments, before it runs.
+
+    Of a `Program` the sum over its equations, a `Cost` of flops and bytes, as if nothing were fused; `wire` has the
+    bytes sent over mesh axes. Of a function, `cost(fun)(*args)` is a `CostReport`: flops, bytes and their ratio by
+    line of the user's, loops by their steps, and bytes moved before and after fusion. With `flops`, the operations a
+    second that a machine has at its peak, and `bandwidth`, its bytes a second, there is a roofline (Williams 2009):
+    the time at best and whether computing or memory bounds it, by line and of the whole.
+
+    Raises `ArgumentError` where one of `flops` and `bandwidth` is given without the other, or is no positive number.
+
+    >>> import fxgrad, numpy as np
+    >>> fxgrad.cost(fxgrad.make_program(lambda x: x @ x)(np.ones((10, 10), np.float32)))
+    Cost(flops=2000, bytes=1200)
+    >>> product = fxgrad.ShapeDtypeStruct((1000, 1000), np.float32)
+    >>> found = fxgrad.cost(lambda a, b: a @ b, flops=1e12, bandwidth=1e11)(product, product)
+    >>> found.flops, found.intensity, found.seconds, found.lines[0].bound
+    (2000000000, 166.66666666666666, 0.002, 'compute')
+    """
+    machine = _machine(flops, bandwidth)
+    if isinstance(fun, Program) and machine is None:
+        return cost_of_program(fun)
+
+    @transformation("cost", fun)
+    @boundary
+    def counted(*args: Any, **kwargs: Any) -> CostReport:
+        static = static_positions(static_argnums, len(args))
+        program = fun if isinstance(fun, Program) else program_of_call("cost", fun, args, kwargs, static)
+        return of_program(program, machine)
+    return counted
+
+
+def _machine(flops: Any, bandwidth: Any) -> tuple[float, float] | None:
+    if flops is None and bandwidth is None:
+        return None
+    for name, value in (("flops", flops), ("bandwidth", bandwidth)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise ArgumentError(at_user_line(
+                f"cost: {name} is {value!r}, where a positive number is needed, that of one second; a roofline needs "
+                "both. Write cost(f, flops=1e12, bandwidth=1e11)"))
+    return float(flops), float(bandwidth)
+
+
+def _roofline(flops: int, moved: int, machine: tuple[float, float] | None) -> dict[str, Any]:
+    if machine is None:
+        return {}
+    computing, moving = flops / machine[0], moved / machine[1]
+    return {"seconds": max(computing, moving), "bound": "compute" if computing >= moving else "memory"}
+
+
+def of_program(program: Program, machine: tuple[float, float] | None = None) -> CostReport:
+    """The report of a program."""
+    signature = program.signature
+    title = "a program" if signature is None else signature.title or signature.name
+    sums: dict[str, list[int]] = {}
+    for equation, times in _each(program, 1):
+        found = equation.cost
+        place = "?" if equation.source is None else equation.source.place
+        row = sums.setdefault(place, [0, 0, 0])
+        row[0] += times
+        row[1] += times * found.flops
+        row[2] += times * found.bytes
+    lines = [LineCost(place, count, flops, moved, **_roofline(flops, moved, machine))
+             for place, (count, flops, moved) in sums.items()]
+    lines.sort(key=lambda row: (-row.flops, -row.bytes))
+    return CostReport(title, cost_of_program(program), fused_bytes(program), lines, machine)
+
+
+def _each(program: Program, times: int) -> Iterator[tuple[Equation, int]]:
+    """The equations that are counted, with how often they run: in calls, and in loops whose steps are known."""
+    for equation in program.equations:
+        regions = equation.regions
+        devices = 1
+        if len(regions) == 1 and regions[0].role == "mapped":
+            devices = equation.params["mesh"].size(equation.params["axis_names"])
+        inside = [(region, region.times) for region in regions]
+        known = bool(inside) and all(count is not None for _, count in inside)
+        if known and sum(count * devices * cost_of_program(region.program).flops for region, count in inside
+                         if count is not None) == equation.cost.flops:
+            for region, count in inside:
+                if count:
+                    yield from _each(region.program, times * count * devices)
+        else:
+            yield equation, times
+
+
+def fused_bytes(program: Program) -> int:
+    """The bytes moved where operations are fused as in the model of XLA: what groups read and write, once each."""
+    model = compiled(program)
+    return sum(_moved(model, step) for step in model.order)
+
+
+def _moved(model: Compiled, step: int) -> int:
+    regions = model.flow.equations[step].regions
+    if not regions:
+        return model.moved(step)
+    if regions[0].role == "branch":
+        return max(fused_bytes(region.program) for region in regions)
+    return sum((1 if region.times is None else region.times) * fused_bytes(region.program) for region in regions)
