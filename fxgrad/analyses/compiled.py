@@ -156,6 +156,11 @@ class Compiled:
         flow = self.flow
         makers = {group: [flow.made_by[value] for value in reads if flow.made_by[value] >= 0]
                   for group, reads in self._reads.items()}
+        for group in makers:
+            late = flow.waits.get(group)
+            maker = -1 if late is None else flow.made_by[late]
+            if maker in makers and maker != group:
+                makers[group].append(maker)
         waiting: dict[int, int] = {}
         following: dict[int, list[int]] = {}
         ready: deque[int] = deque()

@@ -63,6 +63,8 @@ class Flow:
         self.base: list[int] = []
         self.kept: list[tuple[int, list[int]]] = []
         """Steps before which callers still hold the operands of a call."""
+        self.waits: dict[int, int] = {}
+        """Steps of what is computed again that do not begin before a value is there, for all that they do not read it."""
         self._bytes: dict[Aval, int] = {}
         self._elements: dict[Aval, int] = {}
         self._open = opened_size(program) <= LIMIT
@@ -131,7 +133,10 @@ class Flow:
                 inside[var] = given
                 if region.role == "mapped":
                     self.sizes[self.base[given]] = min(self.sizes[self.base[given]], var.aval.nbytes)
+        first = len(self.equations)
         self._walk(program, inside, around, is_back or (around is not None and around.part == "backward"))
+        if region.role == "recomputed" and operands and operands[-1] >= 0:
+            self.waits.update(dict.fromkeys(range(first, len(self.equations)), operands[-1]))
         self.kept.append((len(self.equations) - 1, [each for each in operands if each >= 0]))
         for link, atom in zip(region.outputs, program.outputs, strict=True):
             found = inside.get(atom, -1)

@@ -76,9 +76,7 @@ def _add_commands(subparsers: Any) -> None:
     for each in (show, python, cost, memory, graph, draw, explore, lint, summary):
         each.add_argument("target", help=TARGET)
     _text_options(show, python)
-    _number_options(cost, graph)
-    memory.add_argument("--json", action="store_true", help="as JSON")
-    memory.add_argument("-o", "--output", help="the picture to write: .png, .svg, .pdf; needs matplotlib")
+    _number_options(cost, graph, memory)
     _picture_options(graph, draw)
     for each in (show, python, draw, explore):
         each.add_argument("-o", "--output", help="the file to write")
@@ -100,13 +98,15 @@ def _text_options(show: argparse.ArgumentParser, python: argparse.ArgumentParser
         each.add_argument("--no-source", action="store_true", help="without the user's lines at the margin")
 
 
-def _number_options(cost: argparse.ArgumentParser, graph: argparse.ArgumentParser) -> None:
+def _number_options(cost: argparse.ArgumentParser, graph: argparse.ArgumentParser,
+                    memory: argparse.ArgumentParser) -> None:
     cost.add_argument("--by", choices=["line", "operation"], default="line", help="what the rows are")
     cost.add_argument("--flops", type=float, help="flops a second of a machine, for a roofline; with --bandwidth")
     cost.add_argument("--bandwidth", type=float, help="bytes a second of its memory")
     cost.add_argument("--most", type=int, default=20, help="rows that are shown (20)")
     graph.add_argument("--nodes", action="store_true", help="every node, with values if there are any")
-    for each in (cost, graph):
+    memory.add_argument("-o", "--output", help="the picture to write: .png, .svg, .pdf; needs matplotlib")
+    for each in (cost, graph, memory):
         each.add_argument("--json", action="store_true", help="as JSON")
 
 
