@@ -156,11 +156,9 @@ class Compiled:
         flow = self.flow
         makers = {group: [flow.made_by[value] for value in reads if flow.made_by[value] >= 0]
                   for group, reads in self._reads.items()}
-        for group in makers:
-            late = flow.waits.get(group)
-            maker = -1 if late is None else flow.made_by[late]
-            if maker in makers and maker != group:
-                makers[group].append(maker)
+        for group, needed in makers.items():
+            if group in flow.waits:
+                needed += [maker for maker in self._heads(flow.waits[group]) if maker in makers and maker != group]
         waiting: dict[int, int] = {}
         following: dict[int, list[int]] = {}
         ready: deque[int] = deque()
@@ -180,6 +178,17 @@ class Compiled:
                 if not waiting[user]:
                     ready.append(user)
         return order
+
+    def _heads(self, value: int) -> list[int]:
+        """The groups that must have run before a value is there, which may be computed where it is used."""
+        flow, found, stack = self.flow, [], [value]
+        while stack:
+            maker = flow.made_by[stack.pop()]
+            if maker >= 0 and maker in self.groups.of[maker]:
+                found.append(maker)
+            elif maker >= 0:
+                stack += flow.reads[maker]
+        return found
 
     def _lifetimes(self, region: Region | None) -> Lifetimes:
         flow, base = self.flow, self._base

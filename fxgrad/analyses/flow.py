@@ -64,7 +64,7 @@ class Flow:
         self.kept: list[tuple[int, list[int]]] = []
         """Steps before which callers still hold the operands of a call."""
         self.waits: dict[int, int] = {}
-        """Steps of what is computed again that do not begin before a value is there, for all that they do not read it."""
+        """Steps of what is computed again, and a value before which they do not begin, though they do not read it."""
         self._bytes: dict[Aval, int] = {}
         self._elements: dict[Aval, int] = {}
         self._open = opened_size(program) <= LIMIT
