@@ -43,7 +43,7 @@ from fxgrad.ops.space import instantiate
 from fxgrad.tracebacks import boundary, shortened
 from fxgrad.tracing.apply import apply_program
 from fxgrad.tracing.tape import Tape
-from fxgrad.tracing.trace import SELECTIVE, Beginnings, is_tracing, new_tape, varying_here
+from fxgrad.tracing.trace import SELECTIVE, SHARED, Beginnings, is_tracing, new_tape, varying_here
 from fxgrad.transforms.forward import has_tangent
 from fxgrad.transforms.joint import grad_program
 from fxgrad.transforms.linearize import linearized
@@ -186,8 +186,12 @@ class _Differentiation:
 
 
 def known_tape(fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval]) -> Tape:
-    """A tape for a call of `fun` with known values of the selected arguments."""
-    return new_tape(varying_here(avals), mode=SELECTIVE, values=selected.leaves, name=fun, input_names=selected.names,
+    """A tape for a call of `fun` with known values of the selected arguments.
+
+    What is rewritten before it is differentiated is recorded with all that is computed in it, whatever that depends on.
+    """
+    mode = SELECTIVE if before_derivatives.get() is None else SHARED
+    return new_tape(varying_here(avals), mode=mode, values=selected.leaves, name=fun, input_names=selected.names,
                     origin=origin_of(fun))
 
 

@@ -101,6 +101,13 @@ def arccosh(x: Any) -> Any:
 
 
 @named
+def arctanh(x: Any) -> Any:
+    """The inverse of tanh, whose derivative does not cancel near 1 and -1."""
+    carrier = 0.5 * (fnp.log1p(x) - fnp.log1p(-x))
+    return stop_gradient(fnp.arctanh(x)) + fnp.where(fnp.isfinite(carrier), carrier - stop_gradient(carrier), 0.0)
+
+
+@named
 def log_expm1(x: Any) -> Any:
     """log(exp(x) - 1) of a positive `x`."""
     below, low, high = _below(x, LOG_2)

@@ -262,7 +262,7 @@ def _atanh(view: View, equation: Equation) -> Instead | None:
     high, low = _beside_one(view, operands[0]), _beside_one(view, operands[1])
     if high is None or low is None or high[1] != low[1] or high[0] != -low[0]:
         return None
-    return Instead(lambda x: 2.0 * high[0] * fnp.arctanh(x), (high[1],))
+    return Instead(lambda x: 2.0 * high[0] * formulas.arctanh(x), (high[1],))
 
 
 def _beside_one(view: View, atom: Atom) -> tuple[int, Atom] | None:

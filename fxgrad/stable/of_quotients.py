@@ -16,6 +16,7 @@ from fxgrad.ops.pointwise import add_p
 from fxgrad.ops.products import dot_general_p
 from fxgrad.ops.space import convert_element_type_p, full
 from fxgrad.ops.special import xlogy
+from fxgrad.ops.trigonometric import cosh_p, sinh_p
 from fxgrad.stable import formulas
 from fxgrad.stable.rules import Instead, rule
 from fxgrad.stable.view import Exponential, Sum, View
@@ -97,6 +98,19 @@ def _tanh(view: View, equation: Equation) -> Instead | None:
                 many = len(arguments)
                 return Instead(lambda *values, many=many, times=times: times(
                     formulas.tanh(_half(values[:many])), values[many:]), (*arguments, *atoms))
+    return None
+
+
+@rule("sinh over cosh", div_p, mul_p, naive="sinh(x) / cosh(x)", write="np.tanh(x)",
+      fault="sinh and cosh overflow for large x, and inf / inf is NaN")
+def _sinh_over_cosh(view: View, equation: Equation) -> Instead | None:
+    number, factors, _ = view.product(equation.outputs[0])
+    for high in (atom for atom, power in factors.items() if power > 0):
+        of_high = view.of(high, sinh_p)
+        for low in (atom for atom, power in factors.items() if power < 0 and of_high is not None):
+            if of_high is not None and of_high == view.of(low, cosh_p):
+                atoms, times = rest_of(number, without(factors, (high, 1), (low, -1)))
+                return Instead(lambda x, *values, times=times: times(formulas.tanh(x), values), (of_high[0], *atoms))
     return None
 
 

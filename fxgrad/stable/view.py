@@ -22,6 +22,9 @@ from fxgrad.tracing.tape import bind
 MOST_TERMS = 16
 """Sums and products of more parts are not taken apart."""
 
+_MODEST = 2.0 ** -14
+"""Numbers from here to its inverse are multiplied with each other; in no dtype does that overflow."""
+
 _MOVES = (reshape_p, broadcast_to_p, broadcast_in_dim_p)
 
 
@@ -127,7 +130,8 @@ class View:
             top, power = waiting.pop()
             value = self.number(top)
             maker = self.maker(top)
-            if value is not None and (value or power > 0):
+            if value is not None and abs(power) < MOST_TERMS and _MODEST < abs(value) < 1 / _MODEST and (
+                    _MODEST < abs(number * value ** power) < 1 / _MODEST):
                 number *= value ** power
             elif maker is None or len(factors) + len(waiting) >= MOST_TERMS:
                 factors[top] = factors.get(top, 0) + power
@@ -154,6 +158,8 @@ class View:
                 number, atom = -number, maker.inputs[0]
                 continue
             numbers = [self.number(each) for each in maker.inputs] if maker.primitive in (mul_p, div_p) else [None]
+            if not all(each is None or _MODEST < abs(each) < 1 / _MODEST for each in numbers):
+                break
             if maker.primitive is mul_p and numbers[0] is not None:
                 number, atom = number * numbers[0], maker.inputs[1]
             elif maker.primitive in (mul_p, div_p) and numbers[1]:

@@ -88,6 +88,7 @@ FORMULAS = [
             lambda xp, x: (xp.exp(x) - xp.exp(-x)) / (xp.exp(x) + xp.exp(-x))),
     Formula("(exp(2 * x) - 1) / (exp(2 * x) + 1)", "tanh", lambda xp, x: (xp.exp(2 * x) - 1) / (xp.exp(2 * x) + 1),
             _all(1e30)),
+    Formula("sinh(x) / cosh(x)", "sinh over cosh", lambda xp, x: xp.sinh(x) / xp.cosh(x)),
     Formula("1 - tanh(x)", "1 - tanh", lambda xp, x: 1 - xp.tanh(x), _all(1e30)),
     Formula("1 - tanh(x)**2", "1 - tanh squared", lambda xp, x: 1 - xp.tanh(x) ** 2, _all(1e30)),
     Formula("log(cosh(x))", "log-cosh", lambda xp, x: xp.log(xp.cosh(x))),
@@ -143,8 +144,8 @@ def _sum(x: Any, axis: int = -1, keepdims: bool = False) -> Any:
 class Exactly:
     """The functions that formulas use, on mpmath's numbers and object arrays of them."""
 
-    exp, log, sqrt, cos, tanh, cosh = map(_each, (
-        mpmath.exp, mpmath.log, mpmath.sqrt, mpmath.cos, mpmath.tanh, mpmath.cosh))
+    exp, log, sqrt, cos, tanh, sinh, cosh = map(_each, (
+        mpmath.exp, mpmath.log, mpmath.sqrt, mpmath.cos, mpmath.tanh, mpmath.sinh, mpmath.cosh))
     erf, erfc, gamma = map(_each, (mpmath.erf, mpmath.erfc, mpmath.gamma))
     abs, log1p = _each(abs), _each(lambda x: mpmath.log(1 + x))
     sum, cumsum, prod, mean = staticmethod(_sum), np.cumsum, np.prod, np.mean
