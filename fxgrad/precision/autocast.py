@@ -9,7 +9,7 @@ from fxgrad import autocast_policies, dtypes, tree
 from fxgrad.api.arguments import transformation
 from fxgrad.core.avals import plain
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.flat import described_aval, indexed_names, just, refuse_repeated_effects, trace_flat
+from fxgrad.frontend.flat import described_aval, indexed_names, nth, refuse_repeated_effects, trace_flat
 from fxgrad.ops.space import convert
 from fxgrad.precision import rules
 from fxgrad.precision.casting import cast_program, is_castable
@@ -51,7 +51,7 @@ def autocast(fun: Callable[..., Any], policy: Policy | Any = autocast_policies.b
     def cast(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = tree.flatten((args, kwargs))
         names = indexed_names(fun, args, range(len(args)), kwargs)
-        avals = [described_aval(leaf, "autocast", just(f"argument {number}")) for number, leaf in enumerate(leaves)]
+        avals = [described_aval(leaf, "autocast", nth(names, number)) for number, leaf in enumerate(leaves)]
 
         def call(*tracers: Any) -> Any:
             given, keywords = tree.unflatten(structure, tracers)

@@ -38,9 +38,9 @@ class Pair:
         with np.errstate(all="ignore"):
             return self.wide.astype(self.low.dtype) if self.is_real else self.low
 
-    def add_slope(self, slope: Any) -> None:
-        """Adds what one user of the value makes of it; where that is not finite, nothing."""
-        slope = np.where(np.isfinite(slope), slope, 0)
+    def add_slope(self, slope: Any, instead: float = 0.0) -> None:
+        """Adds what one user of the value makes of it; where that is not finite, `instead`."""
+        slope = np.where(np.isfinite(slope), slope, instead)
         self.slope = slope if self.slope is None else self.slope + slope
 
 
@@ -73,7 +73,7 @@ class Ran:
             if slope is None:
                 continue
             is_lost = ~np.isfinite(delta)
-            if np.any(is_lost & ((slope != 0) | ~np.isfinite(wide))):
+            if np.any(is_lost & (slope != 0)):
                 return float("inf"), float("inf")
             with np.errstate(all="ignore"):
                 parts = np.abs(slope) * np.where(is_lost, 0, delta).astype(np.float64)
@@ -85,8 +85,8 @@ class Ran:
             local += size * float(np.sum(weights * np.where(np.isfinite(own), own, 0)))
         return total, local / total if total else 0.0
 
-    def back(self) -> None:
-        """Gives the operands their slopes."""
+    def back(self, instead: float) -> None:
+        """Gives the operands their slopes; those that are not finite are `instead`."""
         real = [place for place, output in enumerate(self.outputs) if output.is_real]
         moving = [place for place, pair in enumerate(self.inputs) if pair.is_real]
         slopes = [self.outputs[place].slope for place in real]
@@ -109,7 +109,7 @@ class Ran:
         except FxgradError:  # it has no derivative: what comes before it counts for nothing
             return
         for place, slope in zip(moving, found, strict=True):
-            self.inputs[place].add_slope(slope)
+            self.inputs[place].add_slope(slope, instead)
 
 
 class Taken:
@@ -118,7 +118,7 @@ class Taken:
     def __init__(self, whole: Pair, step: int, entry: Pair) -> None:
         self.whole, self.step, self.entry = whole, step, entry
 
-    def back(self) -> None:
+    def back(self, _: float) -> None:
         """Gives the operand the slope of its entry."""
         if self.entry.slope is not None:
             slope = np.zeros(np.shape(self.whole.wide), self.entry.slope.dtype)
@@ -132,7 +132,7 @@ class Stacked:
     def __init__(self, entries: list[Pair], whole: Pair) -> None:
         self.entries, self.whole = entries, whole
 
-    def back(self) -> None:
+    def back(self, _: float) -> None:
         """Gives the entries the slope of the result."""
         if self.whole.slope is not None:
             for entry, slope in zip(self.entries, self.whole.slope, strict=True):

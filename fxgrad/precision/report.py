@@ -214,11 +214,13 @@ def _row(entries: Sequence[Ran], name_of: Callable[[Equation, Var], str], shown:
     found = [entry.impact() for entry in entries]
     impact = sum(each for each, _ in found)
     local = sum(each * own for each, own in found) / impact if 0 < impact < math.inf else impact
+    own, unit = max(entry.own for entry in entries), max(entry.unit for entry in entries)
+    if own == 0 and local <= unit:
+        impact = 0.0  # it moves or chooses what others have rounded
     return Row("?" if source is None else source.place, name_of(outer, outer.outputs[0]) if outer.outputs else "",
                f"{equation.primitive.name} in {operation_name(called_by)}" if called_by else shown(equation),
-               impact, local, max(entry.unit for entry in entries), max(entry.error for entry in entries),
-               max(entry.own for entry in entries), max(entry.amplified for entry in entries), len(entries),
-               "" if source is None else source.part or "")
+               impact, local, unit, max(entry.error for entry in entries), own,
+               max(entry.amplified for entry in entries), len(entries), "" if source is None else source.part or "")
 
 
 def _short(value: float) -> str:

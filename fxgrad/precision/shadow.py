@@ -227,8 +227,11 @@ def shadowed(program: Program, inputs: Sequence[Any], wide: DType, limit: int) -
     for result in results:
         if result.is_real:
             result.add_slope(_direction(result))
+    # Where a result is lost, so are slopes on the way to what lost it; elsewhere only those of what was not chosen.
+    is_lost = any(not np.all(np.isfinite(value)) for result in results if result.is_real
+                  for value in (result.low, result.wide))
     for entry in reversed(shadow.tape):
-        entry.back()
+        entry.back(float(is_lost))
     return shadow, results
 
 

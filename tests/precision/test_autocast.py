@@ -58,7 +58,7 @@ def test_it_is_what_one_casts_by_hand_in_jax(compiled: bool) -> None:
     arguments = mlp_arguments()
     cast = fxgrad.value_and_grad(fxgrad.autocast(mlp))
     value, grads = (fxgrad.jit(cast) if compiled else cast)(*arguments)
-    expected, expected_grads = jax.value_and_grad(by_hand)(*jax.tree.map(jnp.asarray, arguments))
+    expected, expected_grads = jax.jit(jax.value_and_grad(by_hand))(*jax.tree.map(jnp.asarray, arguments))
     np.testing.assert_allclose(value, expected, rtol=2e-3)
     for name, grad in grads.items():
         assert grad.dtype == F32
@@ -292,6 +292,8 @@ def test_sums_of_half_precision_do_not_stand_still() -> None:
 
 def test_what_is_no_policy_is_refused() -> None:
     for call, message in (
+            (lambda: fxgrad.autocast(lambda w, x: x)(1.0, "a"), ("autocast: x is a str, where an array or a number is "
+             "needed. Pass it by closure (functools.partial), or leave it out of the arguments that are transformed")),
             (lambda: fxgrad.autocast(np.sin, np.float32), ("autocast: float32 is no half precision. Write "
              "dtype=fxgrad.dtypes.bfloat16 or dtype=np.float16")),
             (lambda: fxgrad.autocast(np.sin, "nonsense"), ("autocast: the policy is 'nonsense', where one of "

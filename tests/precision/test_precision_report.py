@@ -94,6 +94,7 @@ def test_half_precision_and_complex_numbers() -> None:
     assert 1e-4 < cast.error < 1e-2
 
 
+@pytest.mark.slow
 def test_systems_of_float64_are_told_without_a_wider_kernel() -> None:
     case = next(case for case in CASES if case.name.startswith("solve"))
     report = fxgrad.precision_report(case.function)(*(argument.astype(float) for argument in case.arguments))
@@ -114,6 +115,24 @@ def test_keys_integers_and_callbacks_pass_through_once() -> None:
     assert len(seen) == 1
     assert list(report.results) == ["the result[0]"]
     assert report.error < 1e-5
+
+
+def test_what_is_not_chosen_is_not_to_blame() -> None:
+    def f(x: Any) -> Any:
+        return np.where(x > 0.5, np.log(x), 0.0 * x + x / (x * 0))
+
+    taken = fxgrad.precision_report(f)(X[3:])
+    assert taken.culprit is not None
+    assert taken.culprit.operation == "log(x)"
+    assert all(np.isfinite(row.impact) for row in taken)
+
+    def share(x: Any) -> Any:
+        powers = np.exp(x)
+        return powers / np.sum(powers)
+
+    report = fxgrad.precision_report(share)(X * 2000)  # more than float64 has, too
+    assert report.culprit is not None
+    assert report.culprit.operation == "exp(x)"
 
 
 def test_the_report_prints_and_is_json() -> None:
