@@ -35,7 +35,7 @@ def stabilise(fun: Callable[..., Any]) -> Callable[..., Any]:
     """`fun`, computed by formulas that neither overflow nor lose digits where what it says does.
 
     `fun` takes and returns arrays, numbers or containers of them; the result has the same shapes and dtypes. Known are
-    some forty forms, such as log(sum(exp(x))), 1 / (1 + exp(-x)), log(1 - exp(x)), 1 - cos(x), sqrt(x**2 + y**2),
+    some fifty forms, such as log(sum(exp(x))), 1 / (1 + exp(-x)), log(1 - exp(x)), 1 - cos(x), sqrt(x**2 + y**2),
     mean(x**2) - mean(x)**2 and inv(a) @ b, however they are written; docs/stable.md has them all, where each holds and
     how accurate it is. Where a form is accurate, its replacement agrees with it to rounding.
 
