@@ -39,7 +39,7 @@ MODULES: dict[str, Counterpart] = {
         "typeof": "`x.shape` and `x.dtype` say it",
         **_each("auto_pcast smap remove_size_one_mesh_axis_from_type reshard", "`shard_map` says which devices a "
                 "function runs on, and `with_sharding_constraint` how values lie"),
-        **_each("Device Shard memory copy_to_host_async", "classes of jax's own and methods of its arrays, which "
+        **_each("Device Shard copy_to_host_async", "classes of jax's own and methods of its arrays, which "
                 "results are"),
         "default_device": "`device_put` says where arrays lie, and functions run where their arguments do",
         **_each("host_count host_id host_ids process_indices", "`process_count` and `process_index`"),
