@@ -209,7 +209,7 @@ def _residuals(program: Program) -> list[Saved]:
     if not any(wrt) or not any(has_tangent(atom.aval) for atom in program.outputs):
         return []
     try:
-        primal = linearized(program, wrt)
+        primal = linearized(program.replace(constants=()), wrt)
     except FxgradError:  # of a callback, or a loop whose steps nobody knows
         return []
     linear: Program = primal.extra.linear

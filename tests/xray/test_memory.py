@@ -22,8 +22,11 @@ from rich.console import Console
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import P, lax, nn
+from fxgrad.analyses import flow
 from fxgrad.errors import ArgumentError, UnsupportedError
+from fxgrad.tracing.tape import bind
 from fxgrad.xray.report import Memory
+from tests.samples import all_samples
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools")]
@@ -196,7 +199,9 @@ def test_bytes_of_shard_map_are_those_of_one_device() -> None:
     assert found.compiled.peak.point.nbytes == 4000
 
 
-def test_many_calls_within_calls_are_steps_of_their_own() -> None:
+def test_many_calls_within_calls_are_steps_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow, "LIMIT", 1000)
+
     def nested(depth: int) -> Any:
         if not depth:
             return fxgrad.jit(fnp.sin)
@@ -229,9 +234,31 @@ def test_programs_keywords_constants_and_static_arguments() -> None:
     found = fxgrad.memory(scaled, static_argnums=1)(np.ones(100), "plus", by=2.0)
     assert (found.arguments, found.constants, found.written.results) == (808, 800, 800)
     assert "constant" in [each.role for each in found.holders]
+    assert [each.nbytes for each in found.saved] == [800, 8]  # the factors of the product
     program = fxgrad.make_program(loss)(*TYPES)
     assert isinstance(fxgrad.memory(program)(), Memory)
     assert fxgrad.memory(program)().peak.nbytes == fxgrad.memory(loss)(*TYPES).peak.nbytes
+
+
+@pytest.mark.slow
+def test_every_primitive_and_its_derivative_can_be_looked_at() -> None:
+    """The laws of holders and peaks, on the first sample of each."""
+    broken = []
+    for primitive, samples in all_samples().items():
+        sample = next(iter(samples))
+
+        def call(*args: Any, primitive: Any = primitive, params: Any = sample.params) -> Any:
+            return bind(primitive, *args, **params)
+        for function in (call, lambda *args, call=call: fxgrad.vjp(call, *args)[0]):
+            try:
+                program = fxgrad.make_program(function)(*sample.args())
+            except Exception:  # noqa: BLE001  (the sample is for inside of another, or has no derivative)
+                continue
+            found = fxgrad.memory(program)()
+            broken += [(primitive.name, view.way) for view in (found.written, found.compiled) if view.temporary < 0
+                       or sum(each.nbytes for each in view.holders) != view.peak.nbytes]
+            assert all(each.made_at for each in found.saved)
+    assert broken == []
 
 
 def test_messages() -> None:
