@@ -64,6 +64,16 @@ class Fusions(Shown):
         return tuple([group for group in self.groups if number in group.equations])
 
     @property
+    def grouped(self) -> Program:
+        """`program` with each equation in a scope called as its group, the last of several: to be drawn as boxes.
+
+        `fxgrad.draw(found.grouped, view="network")` shows the groups, and what goes from one to another.
+        """
+        names = {number: group.name for group in self.groups for number in group.equations}
+        return self.program.replace(equations=[_in_scope(equation, names.get(number, "")) for number, equation
+                                               in enumerate(self.program.equations)])
+
+    @property
     def by_line(self) -> dict[str, tuple[str, ...]]:
         """The names of the groups that compute something of each line of the user's."""
         found: dict[str, dict[str, None]] = {}
@@ -125,7 +135,7 @@ def of_program(program: Program) -> Fusions:
     signature = program.signature
     title = "a program" if signature is None else signature.title or signature.name
     opened = unfold(program, calls="*").replace(signature=None)
-    numbered = opened.replace(equations=[_numbered(equation, number)
+    numbered = opened.replace(equations=[_in_scope(equation, f"{MARK}{number}")
                                          for number, equation in enumerate(opened.equations)])
     structs = [struct_of(aval) for aval in opened.in_avals[opened.captured:]]
     stage = jit(lambda *leaves: numbered(*leaves)).lower(*structs).compile()
@@ -136,11 +146,11 @@ def of_program(program: Program) -> Fusions:
                    None if moved is None else int(moved))
 
 
-def _numbered(equation: Equation, number: int) -> Equation:
-    """The equation in a scope of its own, which XLA is told."""
-    source = equation.source or Source(_numbered.__code__, 0)
+def _in_scope(equation: Equation, scope: str) -> Equation:
+    """The equation in a scope, which XLA is told."""
+    source = equation.source or Source(_in_scope.__code__, 0)
     return Equation(equation.primitive, equation.inputs, equation.params, equation.outputs,
-                    source._replace(scope=f"{MARK}{number}"))
+                    source._replace(scope=scope))
 
 
 MARK = "equation_"

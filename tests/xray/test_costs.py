@@ -106,6 +106,8 @@ def test_row_c10_groups_are_shown_by_line_and_equation() -> None:
     assert number["dot_general"] in found.of(number["dot_general"])[0].equations
     assert group.name in found.by_line[group.lines[0]]
     assert all(line.startswith("test_costs.py:") for line in found.by_line)
+    assert [equation.scope for equation in found.grouped.equations][number["max"]] == group.name
+    assert group.name in str(fxgrad.draw(found.grouped, view="network"))
     assert found.unfused_bytes > found.fused_bytes
     assert len(found) == len(found.groups)
     assert "operations in" in str(found)
