@@ -43,12 +43,23 @@ def rule_rows(rows: Sequence[Row]) -> list[list[str]]:
     return made
 
 
+def failing(rows: Sequence[Row]) -> int:
+    """On how many formulas jax gives an infinity or a NaN where there is a number."""
+    return sum(any(not np.isfinite(errors["jax"]) for errors in row.errors.values()) for row in rows)
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """What the table of formulas comes to."""
+    worst = max(max(errors["stable"] for errors in row.errors.values()) for row in rows)
+    return (f"Of {len(rows)} formulas jax gives an infinity or a NaN on {failing(rows)}; stabilised, the largest error "
+            f"of a value is {worst:.1f} units.")
+
+
 def faults(rows: Sequence[Row], whole: bool) -> list[str]:
     """What does not hold: formulas that are off by more than they may be, and too few on which jax fails."""
     wrong = [f"{row.formula.name}: {key} off by {number(error)} in {np.dtype(dtype).name}"
              for row in rows for dtype, errors in row.errors.items() for key, error in errors.items()
              if (key == "stable" or (key == "slope" and row.formula.rule not in OF_PRIMITIVES)) and not error <= LIMIT]
-    failing = sum(any(not np.isfinite(errors["jax"]) for errors in row.errors.values()) for row in rows)
-    if whole and (len(rows) < 50 or failing < LEAST_OF_JAX):
-        wrong.append(f"{len(rows)} formulas, on {failing} of which jax gives an infinity or a NaN")
+    if whole and (len(rows) < 50 or failing(rows) < LEAST_OF_JAX):
+        wrong.append(f"{len(rows)} formulas, on {failing(rows)} of which jax gives an infinity or a NaN")
     return wrong
