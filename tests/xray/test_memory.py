@@ -264,8 +264,12 @@ def test_every_primitive_and_its_derivative_can_be_looked_at() -> None:
 def test_messages() -> None:
     with pytest.raises(ArgumentError, match=r"memory takes a function, got a int\. Write memory\(f\)\(x\), not "):
         fxgrad.memory(3)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match=r"memory"):
-        fxgrad.memory(loss)("a", "b", "c")
+    message = ("memory: w is a str, where an array or a number is needed. Pass it by closure (functools.partial), or "
+               "leave it out of the arguments that are transformed\n  at test_memory.py:")
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        fxgrad.memory(loss)("a", *TYPES[1:])
+    with pytest.raises(ArgumentError, match=re.escape("fusions takes a function, got a int. Write fusions(f)(x)")):
+        fxgrad.xray.fusions(3)  # type: ignore[arg-type]
 
 
 # --- as NumPy runs, and as XLA plans --------------------------------------------------------------------------
