@@ -34,6 +34,7 @@ from fxgrad import (
 )
 from fxgrad.analyses.traffic import traffic
 from fxgrad.api.batching import vmap
+from fxgrad.api.budgets import budget_curve
 from fxgrad.api.callbacks import io_callback, pure_callback
 from fxgrad.api.closures import closure_convert, custom_gradient
 from fxgrad.api.compiled import jit
@@ -59,6 +60,7 @@ from fxgrad.api.forward import jvp, linearize
 from fxgrad.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev, value_and_jacobian
 from fxgrad.api.naming import named_call, named_scope
 from fxgrad.api.nans import debug_infs, debug_nans
+from fxgrad.api.policies import policy_report
 from fxgrad.api.programs import eval_shape, make_program
 from fxgrad.api.residuals import checkpoint, checkpoint_name, print_saved_residuals, saved_residuals, stop_gradient
 from fxgrad.api.reverse import grad, linear_transpose, value_and_grad, vjp
@@ -105,23 +107,22 @@ __version__ = "0.1.0"
 __all__ = [
     "Array", "Cost", "Equation", "Interpreter", "Links", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param",
     "Primitive", "Program", "Region", "ShapeDtypeStruct", "TODO", "Var", "associative_scan", "autocast",
-    "autocast_policies", "bind",
-    "block_until_ready", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert",
-    "cond", "config", "cost", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp",
-    "debug", "debug_infs", "debug_nans", "default_backend", "default_dtype", "device_count", "device_get",
-    "device_put", "devices", "disable_jit", "draw", "dtypes", "errors", "eval_shape", "executors", "explain_backward",
-    "explain_nan", "explore", "flatten_util", "float0", "fold", "fori_loop", "from_jax", "grad", "gradients_on_nodes",
-    "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback",
-    "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "local_device_count",
-    "local_devices", "loss_scaling",
-    "make_array_from_callback", "make_array_from_process_local_data",
-    "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "make_program", "map", "memory", "named_call",
-    "named_scope", "nn", "numpy", "optim", "parse", "path_costs", "paths", "pmap", "precision_report",
-    "print_saved_residuals",
-    "process_count", "process_index", "pure_callback", "random", "remat", "rewrite", "roles", "saved_residuals",
-    "scalarize", "scan", "scipy", "segment", "set_default_dtype", "set_mesh", "shard_map", "sharding", "show",
-    "simplify", "simulate", "stabilise", "stop_gradient", "summary", "switch", "testing", "to_jax", "traffic", "tree",
-    "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
+    "autocast_policies", "bind", "block_until_ready", "budget_curve", "checkpoint", "checkpoint_name",
+    "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config", "cost", "custom_batching",
+    "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_infs", "debug_nans",
+    "default_backend", "default_dtype", "device_count", "device_get", "device_put", "devices", "disable_jit",
+    "draw", "dtypes", "errors", "eval_shape", "executors", "explain_backward", "explain_nan", "explore",
+    "flatten_util", "float0", "fold", "fori_loop", "from_jax", "grad", "gradients_on_nodes", "granularities",
+    "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd",
+    "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "local_device_count",
+    "local_devices", "loss_scaling", "make_array_from_callback", "make_array_from_process_local_data",
+    "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "make_program", "map", "memory",
+    "named_call", "named_scope", "nn", "numpy", "optim", "parse", "path_costs", "paths", "pmap", "policy_report",
+    "precision_report", "print_saved_residuals", "process_count", "process_index", "pure_callback", "random",
+    "remat", "rewrite", "roles", "saved_residuals", "scalarize", "scan", "scipy", "segment", "set_default_dtype",
+    "set_mesh", "shard_map", "sharding", "show", "simplify", "simulate", "stabilise", "stop_gradient", "summary",
+    "switch", "testing", "to_jax", "traffic", "tree", "tree_util", "unfold", "value_and_grad", "value_and_jacobian",
+    "vjp", "vmap", "while_loop"]
 
 
 _LATER = {

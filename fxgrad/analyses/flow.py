@@ -11,6 +11,7 @@ from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Source, Var
 from fxgrad.core.regions import Region
 from fxgrad.ops.arithmetic import div_p
+from fxgrad.ops.moving import move_p
 from fxgrad.ops.pointwise import acts_on_each
 
 OPENED = frozenset({"inline", "call", "recomputed", "mapped"})
@@ -104,7 +105,8 @@ class Flow:
             kind = kind_of(equation) if primitive is div_p else known[0]
             self.on_each.append(known[1])
             number = len(self.equations)
-            made = [self.value(var, program, number) for var in equation.outputs]
+            size = 0 if primitive is move_p and equation.params["to"] == "host" else -1  # it lies in another memory
+            made = [self.value(var, program, number, size) for var in equation.outputs]
             source = equation.source or around
             self.sources.append(source)
             self.parts.append("backward" if is_back else "" if source is None else source.part or "")

@@ -10,6 +10,8 @@ from rich.table import Table
 
 from fxgrad import tree
 from fxgrad.api.arguments import static_positions, transformation
+from fxgrad.budgets.operation import within_budget_p
+from fxgrad.budgets.sizes import bytes_of
 from fxgrad.control.checkpoint import checkpoint_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program, Source, Var
@@ -24,6 +26,7 @@ from fxgrad.frontend.flat import (
     with_static,
 )
 from fxgrad.ops import arithmetic
+from fxgrad.ops.moving import move_p
 from fxgrad.tracebacks import boundary
 from fxgrad.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.tracing.trace import WRITTEN
@@ -43,7 +46,8 @@ def stop_gradient(x: Any) -> Any:
 
 
 def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Callable[..., Any] | None = None,
-               static_argnums: int | Sequence[int] = ()) -> Callable[..., Any]:
+               static_argnums: int | Sequence[int] = (), budget: int | float | str | None = None,
+               ) -> Callable[..., Any]:
     """`fun`, of which reverse mode keeps little: inner values are computed again in the backward pass.
 
     Saves memory for time. Values and derivatives are unchanged. Without a `policy` the inputs alone are kept; one of
@@ -51,7 +55,12 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
     a bool, says what else is. `prevent_cse=False` lets XLA merge the second computation with the first, which is safe
     in the body of a `scan`, where it cannot. Also under the name `remat`.
 
-    Raises `ArgumentError` for a policy that is no function.
+    With a `budget` (bytes, or text such as "512 MiB") in the place of a policy, what is kept is planned: the least is
+    computed again with which the values that `fun` and its backward pass need at once, beside arguments, results and
+    their cotangents, take no more bytes (docs/memory-budgets.md).
+
+    Raises `ArgumentError` for a policy that is no function, for a budget that is no number of bytes or comes with a
+    policy, and where the derivative is taken for a budget that no plan is within.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> block = fxgrad.checkpoint(lambda x: fnp.sin(fnp.sin(x)))
@@ -62,8 +71,14 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
         raise ArgumentError(at_user_line(
             f"checkpoint: policy is a {type(policy).__name__}, where one of fxgrad.checkpoint_policies or a function "
             "is needed, such as policy=fxgrad.checkpoint_policies.dots_saveable"))
+    if policy is not None and budget is not None:
+        raise ArgumentError(at_user_line(
+            "checkpoint: policy and budget both say what is kept; pass one of them, such as budget='512 MiB'"))
     settings: dict[str, Any] = {} if policy is None else {"policy": policy}
     settings |= {} if prevent_cse else {"prevent_cse": False}
+    primitive = checkpoint_p
+    if budget is not None:
+        primitive, settings = within_budget_p, {"budget": bytes_of("checkpoint: budget", budget)}
 
     @transformation("checkpoint", fun)
     @boundary
@@ -82,7 +97,7 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
         traced = trace_flat(call, [aval_of(leaf) for leaf in leaves], "checkpoint", fun, values=leaves,
                             names=indexed_names(fun, args, moving, kwargs))
         refuse_repeated_effects(traced, "checkpoint")
-        outputs = bind(checkpoint_p, *traced.captured, *leaves, program=traced.program, name=function_name(fun),
+        outputs = bind(primitive, *traced.captured, *leaves, program=traced.program, name=function_name(fun),
                        **settings)
         return tree.unflatten(traced.out_tree, outputs)
     return checkpointed
@@ -150,9 +165,11 @@ def _described(primal: Program, var: Var, linear: Program, inside: Var, labels: 
 
 
 def _maker(program: Program, var: Var) -> Equation:
-    """The equation that computes `var`, inside of calls."""
+    """The equation that computes `var`, inside of calls, wherever it was moved to."""
     for equation in program.equations:
         if var in equation.outputs:
+            if equation.primitive is move_p and type(equation.inputs[0]) is Var:
+                return _maker(program, equation.inputs[0])
             for region in equation.regions:
                 if region.role in ("inline", "call", "recomputed"):
                     within = region.program.outputs[equation.outputs.index(var)]

@@ -24,6 +24,8 @@ from fxgrad.api.arguments import (
     transformation,
 )
 from fxgrad.api.pullbacks import Form, LongPullback, Pullback
+from fxgrad.budgets.operation import call_within
+from fxgrad.budgets.sizes import bytes_of
 from fxgrad.core.avals import Aval, plain
 from fxgrad.derivation.derive import Derived
 from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line, function_name
@@ -37,6 +39,7 @@ from fxgrad.frontend.flat import (
     nth,
     origin_of,
     record_flat,
+    refuse_repeated_effects,
     trace_flat,
 )
 from fxgrad.ops.space import instantiate
@@ -50,9 +53,12 @@ from fxgrad.transforms.linearize import linearized
 from fxgrad.transforms.transpose import transposed
 from fxgrad.tree import TreeDef
 
+Budget = int | float | str | None
+"""Bytes, or text such as "512 MiB"."""
+
 
 def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-         allow_int: bool = False) -> Callable[..., Any]:
+         allow_int: bool = False, memory_budget: Budget = None) -> Callable[..., Any]:
     """The function that computes the gradient of `fun`, by reverse mode.
 
     `fun` returns a scalar (shape `()`, real floating; complex with `holomorphic`), or a pair of a scalar and
@@ -60,9 +66,12 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
     in; each is an array, a number, or a container of them. The gradient has the structure, shapes and
     dtypes of those arguments; integer ones, with `allow_int`, get zeros of dtype float0. With `has_aux` the
     result is a pair (gradient, aux). For complex arguments of a real function the convention is jax's.
+    With a `memory_budget` (bytes, or text such as "512 MiB") values are computed again in the backward pass rather than
+    kept, as few as possible, so that those alive at once beside arguments and results take no more
+    (docs/memory-budgets.md).
 
-    Raises `ArgumentError` if the output is not a scalar or `argnums` does not fit, `DTypeError` for integer
-    arguments without `allow_int`.
+    Raises `ArgumentError` if the output is not a scalar, `argnums` does not fit or no plan is within the memory budget,
+    `DTypeError` for integer arguments without `allow_int`.
 
     >>> import numpy as np, fxgrad
     >>> def loss(w):
@@ -70,7 +79,7 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
     >>> fxgrad.grad(loss)(np.array([0.0, 1.0]))
     array([0.        , 1.38177329])
     """
-    differentiate = _Differentiation("grad", fun, argnums, has_aux, holomorphic, allow_int).differentiate
+    differentiate = _Differentiation("grad", fun, argnums, has_aux, holomorphic, allow_int, memory_budget).differentiate
 
     @transformation("grad", fun, argnums)
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -83,7 +92,7 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
 
 
 def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-                   allow_int: bool = False) -> Callable[..., Any]:
+                   allow_int: bool = False, memory_budget: Budget = None) -> Callable[..., Any]:
     """The function that computes `(fun(...), gradient)`, sharing the forward work; arguments as for `grad`.
 
     With `has_aux` the result is `((value, aux), gradient)`.
@@ -93,7 +102,8 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
     >>> float(value), float(slope)
     (8.0, 12.0)
     """
-    differentiate = _Differentiation("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int).differentiate
+    differentiate = _Differentiation("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int,
+                                     memory_budget).differentiate
 
     @transformation("value_and_grad", fun, argnums)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
@@ -108,14 +118,15 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
 class _Differentiation:
     """`grad` or `value_and_grad` (`what`) of one function."""
 
-    __slots__ = ("_allow_int", "_argnums", "_beginnings", "_fun", "_has_aux", "_holomorphic", "_key", "_what",
-                 "_with_value")
+    __slots__ = ("_allow_int", "_argnums", "_beginnings", "_budget", "_fun", "_has_aux", "_holomorphic", "_key",
+                 "_what", "_with_value")
 
     def __init__(self, what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
-                 allow_int: bool) -> None:
+                 allow_int: bool, memory_budget: Budget) -> None:
+        self._budget = None if memory_budget is None else bytes_of(f"{what}: memory_budget", memory_budget)
         self._what, self._fun, self._argnums, self._has_aux = what, fun, argnums, has_aux
         self._holomorphic, self._allow_int, self._with_value = holomorphic, allow_int, what == "value_and_grad"
-        self._key = "value_and_grad", holomorphic, self._with_value or has_aux
+        self._key = "value_and_grad", holomorphic, self._with_value or has_aux, self._budget
         self._beginnings = Beginnings(fun)
 
     def differentiate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
@@ -149,6 +160,8 @@ class _Differentiation:
         inputs = [*call.captured, *selected.leaves]
         if tape.parent is not None or len(call.program.equations) < direct.LONG or any(map(is_jax, inputs)):
             return None
+        if self._budget is not None:
+            return None
         _check_scalar(self._what, self._fun, call, self._holomorphic)
         wrt = call.wrt([has_tangent(aval) for aval in avals])
         return direct.gradients(call.program, wrt, inputs, call.computed)
@@ -173,6 +186,8 @@ class _Differentiation:
 
     def _derived(self, traced: Traced, avals: Sequence[Aval]) -> tuple[Derived, Sequence[Any]]:
         """The joint program of what was traced, and the values that it takes beside the captured ones and arguments."""
+        if self._budget is not None:
+            traced = within(self._what, self._fun, traced, self._budget)
         program, _, out_tree, computed, forced = traced
         key = (*self._key, computed, out_tree)
         derived: Derived | None = program.memo.get(key)
@@ -183,6 +198,12 @@ class _Differentiation:
             if not derived.holds_once:
                 program.memo[key] = derived
         return derived, forced
+
+
+def within(what: str, fun: Callable[..., Any], traced: Traced, budget: int) -> Traced:
+    """What was traced as one call whose derivative is planned within `budget` bytes; nothing is computed beforehand."""
+    refuse_repeated_effects(traced, what)
+    return traced._replace(program=call_within(traced.program, function_name(fun), budget), computed=0, forced=[])
 
 
 def known_tape(fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval]) -> Tape:
@@ -251,12 +272,14 @@ def _check_scalar(what: str, fun: Any, traced: Traced, holomorphic: bool) -> Non
 
 
 @boundary
-def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, has_aux: bool = False) -> Any:
+def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, has_aux: bool = False,
+        memory_budget: Budget = None) -> Any:
     """`fun(*primals)` and its pullback: `(output, pullback)`, or `(output, pullback, aux)` with `has_aux`.
 
     `pullback(cotangent)` takes a container like the output and returns the tuple of the primals' cotangents
     (with an int `argnums`, that argument's alone). It may be called any number of times.
-    Integer primals get zeros of dtype float0.
+    Integer primals get zeros of dtype float0. For `memory_budget` see `grad`; here a value may be computed again by
+    each call of the pullback.
 
     >>> import numpy as np, fxgrad
     >>> output, pullback = fxgrad.vjp(lambda x, y: x * y, 2.0, 5.0)
@@ -268,6 +291,8 @@ def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, 
     selected = select("vjp", fun, numbers, primals)
     avals = leaf_avals("vjp", selected)
     traced, aux = trace_differentiated("vjp", fun, has_aux, primals, {}, selected, avals)
+    if memory_budget is not None:
+        traced = within("vjp", fun, traced, bytes_of("vjp: memory_budget", memory_budget))
     wrt = traced.wrt([has_tangent(aval) for aval in avals])
     main, count = traced.out_tree.num_leaves, len(traced.program.outputs)
     rebuilt = selected.structure, selected.positions, selected.single

@@ -15,7 +15,7 @@ from fxgrad import config
 from fxgrad.analyses.cost import cost
 from fxgrad.caches import Cache
 from fxgrad.control.groups import are_linear, are_moving, cotangents_of, others, present
-from fxgrad.control.wiring import apart, dual_outputs, dual_program, with_outputs
+from fxgrad.control.wiring import apart, dual_outputs, dual_program, made_once, with_outputs
 from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
 from fxgrad.core.facts import needs_x64
 from fxgrad.core.primitive import Cost, Primitive, register
@@ -24,6 +24,7 @@ from fxgrad.core.regions import whole
 from fxgrad.core.sources import in_place
 from fxgrad.core.told import told
 from fxgrad.derivation.derive import Derived
+from fxgrad.derivation.ordering import as_needed
 from fxgrad.errors import ProgramError
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
@@ -54,8 +55,13 @@ def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Ca
     def transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **params: Any) -> list[Any]:
         linear = are_linear(inputs)
         asked = with_outputs(program, are_moving(cotangents))  # what is not asked for need not be linear
-        given = [*others(inputs, linear), *present(cotangents)]
-        return cotangents_of(inputs, linear, _call(transposed(asked, linear), given, params))
+        arriving = present(cotangents)
+        back = transposed(asked, linear)
+        if role == "recomputed":
+            late = len(arriving)
+            back = back._replace(program=made_once(
+                back.program, ("as needed", late), lambda: as_needed(back.program, late)))
+        return cotangents_of(inputs, linear, _call(back, [*others(inputs, linear), *arriving], params))
 
     def batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, **params: Any,
               ) -> tuple[list[Any], list[int | None]]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 from fxgrad.analyses.ties import places_to_tie
 from fxgrad.control.call import call_primitive, emit_inline, run_with_numpy
 from fxgrad.control.groups import are_moving, present
-from fxgrad.control.partition import partition
-from fxgrad.control.wiring import apart, dual_outputs, dual_program
+from fxgrad.control.partition import Partition, partition
+from fxgrad.control.storing import packing, unpacking
+from fxgrad.control.wiring import apart, dual_outputs, dual_program, selected_inputs, used_inputs
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program, Var
@@ -19,7 +21,8 @@ from fxgrad.ops.arithmetic import name_p
 from fxgrad.ops.convolution import conv_general_dilated_p
 from fxgrad.ops.products import DotDimensions, dot_general_p
 from fxgrad.tracing.apply import apply_equations
-from fxgrad.tracing.tape import bind
+from fxgrad.tracing.tape import aval_of, bind
+from fxgrad.tracing.trace import WRITTEN, trace
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearized
 
@@ -27,15 +30,15 @@ from fxgrad.transforms.linearize import linearized
 class Policy(NamedTuple):
     """Which values a checkpoint keeps: called with the primitive that makes them, its types and its parameters.
 
-    It is made by the functions of `fxgrad.checkpoint_policies`.
+    It is made by the functions of `fxgrad.checkpoint_policies`. The answer is a bool, or one of `storing.STORES`.
     """
 
     kind: str
     names: tuple[str, ...] = ()
     parts: tuple[Policy, ...] = ()
 
-    def __call__(self, primitive: Primitive, *avals: Any, **params: Any) -> bool:
-        """Whether to keep the outputs of an equation."""
+    def __call__(self, primitive: Primitive, *avals: Any, **params: Any) -> bool | str:
+        """Whether to keep the outputs of an equation, or how they are stored."""
         return _KINDS[self.kind](self, primitive, *avals, **params)
 
 
@@ -66,7 +69,7 @@ def _has_name(policy: Policy, primitive: Primitive, params: dict[str, Any]) -> b
     return primitive is name_p and params["name"] in policy.names
 
 
-_KINDS: dict[str, Callable[..., bool]] = {
+_KINDS: dict[str, Callable[..., bool | str]] = {
     "everything": lambda policy, primitive, *avals, **params: True,
     "nothing": lambda policy, primitive, *avals, **params: False,
     "dots": _is_product,
@@ -76,25 +79,29 @@ _KINDS: dict[str, Callable[..., bool]] = {
         primitive is name_p and not _has_name(policy, primitive, params),
     "all but these names": lambda policy, primitive, *avals, **params: not _has_name(policy, primitive, params),
     "either": lambda policy, primitive, *avals, **params:
-        any(part(primitive, *avals, **params) for part in policy.parts),
+        next((answer for part in policy.parts if (answer := part(primitive, *avals, **params))), False),
+    "stored": lambda policy, primitive, *avals, **params:
+        policy.parts[0](primitive, *avals, **params) and policy.names[0],
 }
 
 
-def keep_by_policy(policy: Callable[..., Any], known: Program, needed: Sequence[Var], free: set[Var]) -> list[Var]:
-    """The values that `policy` keeps among those that the residuals are computed from."""
+def keep_by_policy(policy: Callable[..., Any], known: Program, needed: Sequence[Var], free: set[Var],
+                   ) -> dict[Var, Any]:
+    """The values that `policy` keeps among those that the residuals are computed from, with its answers."""
     maker = {var: equation for equation in known.equations for var in equation.outputs}
-    kept: dict[Var, None] = {}
+    kept: dict[Var, Any] = {}
     waiting, seen = list(needed), set(needed)
     while waiting:
         var = waiting.pop()
         equation = maker[var]  # what is no equation's is free
-        if policy(equation.primitive, *(atom.aval for atom in equation.inputs), **equation.params):
-            kept[var] = None
+        answer = policy(equation.primitive, *(atom.aval for atom in equation.inputs), **equation.params)
+        if answer:
+            kept[var] = answer
             continue
         more = [atom for atom in equation.inputs if type(atom) is Var and atom not in free and atom not in seen]
         waiting += more
         seen.update(more)
-    return [var for var in maker if var in kept]
+    return {var: kept[var] for var in maker if var in kept}
 
 
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,
@@ -110,20 +117,47 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str
         return dual_outputs(program.out_avals, both.extra, results)
     known = linearized(program, wrt)
     reached = known.extra.reached
+    answers: dict[Var, Any] = {}
 
     def keep(part: Program, needed: Sequence[Var], free: set[Var]) -> list[Var]:
-        return [] if policy is None else keep_by_policy(policy, part, needed, free)
+        if policy is not None:
+            answers.update(keep_by_policy(policy, part, needed, free))
+        return [*answers]
 
     parts = partition(known.program, count, known.extra, (True,) * len(known.program.inputs), keep, reached)
     inputs = [*known.captured, *primals]
-    results = bind(checkpoint_p, *inputs, program=parts.forward, name=name, **settings)
+    ahead, tangent = _stored(parts, count, [answers.get(var) for var in parts.saved])
+    results = bind(checkpoint_p, *inputs, program=ahead, name=name, **settings)
     outputs, saved = results[:count], results[count:]
-    moved: list[Any] = []
-    if any(reached):
-        again = [*inputs, *saved, *present(tangents)]
-        moved = bind(recompute_p, *again, program=parts.tangent, name=name) if prevent_cse else \
-            apply_equations(parts.tangent, again)
+    if not any(reached):
+        return outputs, spread(program.out_avals, reached, [])
+    again = [*inputs, *saved, *present(tangents)]
+    if prevent_cse:
+        residuals = used_inputs(tangent)[:len(inputs) + len(saved)]
+        order = (*compress(range(len(residuals)), residuals), *range(len(residuals), len(again)))
+        moved = bind(recompute_p, *(again[index] for index in order), program=selected_inputs(tangent, order),
+                     name=name)
+    else:
+        moved = apply_equations(tangent, again)
     return outputs, spread(program.out_avals, reached, moved)
+
+
+def _stored(parts: Partition, count: int, answers: Sequence[Any]) -> tuple[Program, Program]:
+    """Both programs of a partition with `count` outputs, so that what one saves for the other is stored as answered."""
+    stores = [answer if type(answer) is str else "" for answer in answers]
+    if not any(stores):
+        return parts.forward, parts.tangent
+    ahead = packing(parts.forward, stores)
+    return ahead, unpacking(parts.tangent, len(parts.forward.inputs), stores, ahead.out_avals[count:])
+
+
+def computed_again(function: Callable[..., Sequence[Any]], values: Sequence[Any], name: str) -> list[Any]:
+    """The outputs of `function` for `values`, one checkpoint that keeps nothing but what comes in.
+
+    `name` is shown, as that of the block.
+    """
+    program, captured = trace(function, [*map(aval_of, values)], mode=WRITTEN, name=name)
+    return bind(checkpoint_p, *captured, *values, program=program, name=name)
 
 
 def _recompute_jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,

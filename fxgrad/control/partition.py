@@ -7,7 +7,7 @@ min-cut partitioner of PyTorch's functorch, 2022; here a loop's constants and in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,7 +116,25 @@ def keep_by_cost(known: Program, needed: Sequence[Var], free: set[Var]) -> list[
     """The fewest bytes from which every residual follows by cheap computations."""
     if not needed:
         return []
-    return _Cut(known, needed, free).variables()
+    relevant = _ancestors(known, needed, free)
+    cut = MinimumCut()
+    for var in known.inputs:
+        if var in relevant:
+            cut.add([var], [var.aval.nbytes + 1], (), None)
+    for equation in known.equations:
+        outputs = [var for var in equation.outputs if var in relevant]
+        if outputs:
+            inputs = [atom for atom in equation.inputs if type(atom) is Var and atom in relevant and atom not in free]
+            cut.add(outputs, [var.aval.nbytes + 1 for var in outputs], inputs, None if is_expensive(equation) else 0)
+    return cut.solve(needed)[0]
+
+
+def _ancestors(known: Program, needed: Sequence[Var], free: set[Var]) -> set[Var]:
+    wanted = set(needed)
+    for equation in reversed(known.equations):
+        if not wanted.isdisjoint(equation.outputs):
+            wanted.update(atom for atom in equation.inputs if type(atom) is Var and atom not in free)
+    return wanted
 
 
 kept_always: Analysis[bool] = Analysis("kept_always", missing="derive",
@@ -140,59 +158,49 @@ def is_expensive(equation: Equation) -> bool:
     return flops > RECOMPUTED_FLOPS_PER_BYTE * max(bytes_out, 1)
 
 
-class _Cut:
-    """The minimum cut between what the backward pass has not got and what it needs.
+class MinimumCut:
+    """The least sum of sizes of what is kept and prices of what is computed again, so that all that is needed is there.
 
-    A variable is an edge of the network, with its bytes as capacity. Inputs that are not free, and values that are
-    expensive, hang on the source; residuals hang on the sink; a value depends on its inputs without bound.
+    Each value is an edge of a network, with its size as capacity. What makes it hangs on the source with its price, or
+    without bound if it cannot be made again; what is needed hangs on the sink; and what is made again depends on what
+    it is made of without bound.
     """
 
-    def __init__(self, known: Program, needed: Sequence[Var], free: set[Var]) -> None:
-        self._edges: list[tuple[int, int, int]] = []
-        self._ends: dict[Var, tuple[int, int]] = {}
+    def __init__(self) -> None:
+        self._edges: list[tuple[int, int, float]] = []
+        self._ends: dict[Any, tuple[int, int]] = {}
         self._source, self._sink, self._count = 0, 1, 2
-        relevant = self._ancestors(known, needed, free)
-        total = sum(var.aval.nbytes + 1 for var in relevant)
-        self._unit = max(1.0, total / 2**29)  # capacities are 32-bit integers
-        self._unbounded = 2**30
-        for var in known.inputs:
-            if var in relevant:
-                self._enter(var, from_source=True)
-        for equation in known.equations:
-            outputs = [var for var in equation.outputs if var in relevant]
-            if outputs:
-                expensive = is_expensive(equation)
-                inputs = [self._ends[atom][1] for atom in dict.fromkeys(equation.inputs)
-                          if type(atom) is Var and atom in self._ends]
-                for var in outputs:
-                    self._enter(var, from_source=expensive)
-                    self._edges += [(end, self._ends[var][0], self._unbounded) for end in inputs]
-        self._edges += [(self._ends[var][1], self._sink, self._unbounded) for var in needed]
 
-    @staticmethod
-    def _ancestors(known: Program, needed: Sequence[Var], free: set[Var]) -> set[Var]:
-        wanted = set(needed)
-        for equation in reversed(known.equations):
-            if not wanted.isdisjoint(equation.outputs):
-                wanted.update(atom for atom in equation.inputs if type(atom) is Var and atom not in free)
-        return wanted
+    def add(self, values: Sequence[Any], sizes: Sequence[float], inputs: Iterable[Any], price: float | None) -> None:
+        """What makes `values`, of `sizes`, from `inputs`, which were added before; `price` None: only once."""
+        start = self._count
+        self._count += 1 + len(values)
+        for end, (value, size) in enumerate(zip(values, sizes, strict=True), start + 1):
+            self._ends[value] = start, end
+            self._edges.append((start, end, size))
+        if price is None or price > 0:
+            self._edges.append((self._source, start, np.inf if price is None else price))
+        self._edges += [(self._ends[value][1], start, np.inf) for value in dict.fromkeys(inputs)]
 
-    def _enter(self, var: Var, from_source: bool) -> None:
-        start, end = self._ends[var] = self._count, self._count + 1
-        self._count += 2
-        self._edges.append((start, end, max(1, round((var.aval.nbytes + 1) / self._unit))))
-        if from_source:
-            self._edges.append((self._source, start, self._unbounded))
+    def solve(self, needed: Sequence[Any]) -> tuple[list[Any], set[Any]]:
+        """The values to keep, and those that are there again in the backward pass without being kept.
 
-    def variables(self) -> list[Var]:
-        """The variables on the cut nearest to the residuals, so that the least is computed again."""
+        Of several least cuts that nearest to what is needed, so that the least is computed again.
+        """
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import breadth_first_order, maximum_flow
-        rows, columns, capacities = (np.array(column, np.int32) for column in zip(*self._edges, strict=True))
+        edges = [*self._edges, *((self._ends[value][1], self._sink, np.inf) for value in needed)]
+        rows, columns, sizes = (np.array(column) for column in zip(*edges, strict=True))
+        bounded = np.isfinite(sizes)
+        unit = max(1.0, sizes[bounded].sum() / 2**29)  # capacities are 32-bit integers
+        sizes[bounded] = np.maximum(1, np.round(sizes[bounded] / unit))
+        capacities = np.where(bounded, sizes, 2**30).astype(np.int32)
         graph = csr_array((capacities, (rows, columns)), shape=(self._count, self._count), dtype=np.int32)
         flow = maximum_flow(graph, self._source, self._sink).flow
         remaining = (graph - flow).tocsr()
         remaining.data = (remaining.data > 0).astype(np.int32)
         remaining.eliminate_zeros()
         reaching = set(breadth_first_order(remaining.T.tocsr(), self._sink, return_predecessors=False).tolist())
-        return [var for var, (start, end) in self._ends.items() if end in reaching and start not in reaching]
+        there = [value for value, (_, end) in self._ends.items() if end in reaching]
+        again = {value for value in there if self._ends[value][0] in reaching}
+        return [value for value in there if value not in again], again

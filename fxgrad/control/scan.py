@@ -41,8 +41,8 @@ from fxgrad.control.wiring import (
     closed_marks,
     dependent,
     dual_grouped,
-    made_once,
     reached_by,
+    selected_inputs,
     used_inputs,
     varying_too,
     with_outputs,
@@ -232,15 +232,9 @@ def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, loop: 
     places = Inputs([*chosen(at.fixed, needed.fixed), *at.consts], at.carry,
                     [*chosen(at.entries, needed.entries), *at.xs])
     values = joined(given)
-    found = loop.again(_selected_inputs(body, tuple(joined(places))), *([values[place] for place in group]
+    found = loop.again(selected_inputs(body, tuple(joined(places))), *([values[place] for place in group]
                                                                        for group in places))
     return outputs, spread(_out_avals(program, loop), halves.wanted, found)
-
-
-def _selected_inputs(program: Program, order: tuple[int, ...]) -> Program:
-    """`program` taking some of its inputs, in another order; it does not use the others."""
-    return made_once(program, ("selected inputs", order), lambda: Program(
-        [program.inputs[index] for index in order], program.equations, program.outputs))
 
 
 def _halves(program: Program, wrt: Marks, loop: Loop) -> _Halves:

@@ -41,6 +41,12 @@ def rewired(program: Program, avals: tuple[Aval, ...], positions: tuple[int, ...
     return made_once(program, ("rewired", avals, positions), make)
 
 
+def selected_inputs(program: Program, order: tuple[int, ...]) -> Program:
+    """`program` taking some of its inputs, in another order; it does not use the others."""
+    return made_once(program, ("selected inputs", order), lambda: Program(
+        [program.inputs[index] for index in order], program.equations, program.outputs))
+
+
 def with_outputs(program: Program, kept: Sequence[bool]) -> Program:
     """`program` with some of its outputs, without what only the others need."""
     if all(kept):

@@ -8,7 +8,7 @@ from types import CodeType
 from typing import Any
 
 from fxgrad.core.facts import is_effectful
-from fxgrad.core.program import Atom, Equation, Source
+from fxgrad.core.program import Atom, Equation, Program, Source
 
 
 def line_by_line(equations: list[Equation], outputs: Sequence[Atom]) -> list[Equation]:
@@ -41,6 +41,48 @@ def line_by_line(equations: list[Equation], outputs: Sequence[Atom]) -> list[Equ
             pending += parts.get(found[-1], ())
         result += [equations[each] for each in reversed(found)]
     return result
+
+
+def as_needed(program: Program, late: int) -> Program:
+    """The program in which what does not depend on the last `late` inputs is computed right before its first use.
+
+    So less of it is there at once where the rest goes back through a program whose values are all computed again.
+
+    >>> import fxgrad, numpy as np
+    >>> program = fxgrad.make_program(lambda x, y: (np.sin(x), np.cos(x), y * 2.0))(1.0, 2.0)
+    >>> [str(equation.primitive) for equation in as_needed(program, 1).equations]
+    ['mul', 'sin', 'cos']
+    """
+    dependent: set[Atom] = set(program.inputs[len(program.inputs) - late:])
+    maker: dict[Atom, Equation] = {}
+    ordered: list[Equation] = []
+
+    def take(atoms: Sequence[Atom]) -> None:
+        """Puts what makes `atoms` in its place, after what that needs."""
+        pending = [maker[atom] for atom in reversed(atoms) if atom in maker]
+        while pending:
+            equation = pending[-1]
+            missing = [maker[atom] for atom in reversed(equation.inputs) if atom in maker]
+            if missing:
+                pending += missing
+                continue
+            pending.pop()
+            if equation.outputs[0] in maker:  # it may be asked for twice
+                ordered.append(equation)
+                for var in equation.outputs:
+                    del maker[var]
+
+    for equation in program.equations:
+        is_late = not dependent.isdisjoint(equation.inputs)
+        if is_late or not equation.outputs or is_effectful(equation.primitive, equation.params):
+            take(equation.inputs)
+            ordered.append(equation)
+        else:
+            maker.update(dict.fromkeys(equation.outputs, equation))
+        if is_late:
+            dependent.update(equation.outputs)
+    take(program.outputs)
+    return program.replace(equations=ordered)
 
 
 class _Lines:

@@ -14,23 +14,26 @@ import jax
 import numpy as np
 from jax import lax
 
-from fxgrad.executors.xla import as_jax
+from fxgrad.executors.xla import as_jax, is_jax
 
 
 def tied(values: Sequence[Any], places: Collection[int]) -> Sequence[Any]:
     """Values of jax's, those at `places` new ones to the compiler, that are there when the last is.
 
-    What has no elements is there from the beginning: if the last has none the values stay what they are.
+    If the last is a number, or has no elements, it is there from the beginning: then another one decides, and if there
+    is none the values stay what they are.
     """
+    late = [place for place, value in enumerate(values) if is_jax(value)]
     values = [*map(jax.numpy.asarray, map(as_jax, values))]
-    if not values or not values[-1].size:
+    moment = next((place for place in reversed(late) if values[place].size), None)
+    if moment is None:
         return values
 
     def by_data(*values: Any) -> tuple[Any, ...]:
-        holds = _always_true(values[-1])
+        holds = _always_true(values[moment])
         return tuple(_selected(holds, value) if place in places else value for place, value in enumerate(values))
 
-    return lax.platform_dependent(*values, cpu=by_data, default=_behind_barrier)  # type: ignore[no-any-return]
+    return lax.platform_dependent(*values, cpu=by_data, default=_behind_barrier)
 
 
 def _behind_barrier(*values: Any) -> tuple[Any, ...]:
@@ -57,6 +60,8 @@ def _bits(number: Any) -> Any:
 
 def _selected(holds: Any, value: Any) -> Any:
     """`value`, chosen by a predicate that holds."""
+    if getattr(jax.typeof(value), "memory_space", None) == jax.memory.Space.Host:  # where nothing is computed
+        return jax.device_put(_selected(holds, jax.device_put(value, jax.memory.Space.Device)), jax.memory.Space.Host)
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(_selected(holds, jax.random.key_data(value)), impl=jax.random.key_impl(value))
     return jax.numpy.where(holds, value, lax.full_like(value, 0))

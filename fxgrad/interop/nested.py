@@ -17,6 +17,7 @@ from fxgrad.control.checkpoint import Policy, checkpoint_p, recompute_p
 from fxgrad.control.custom import ByValue
 from fxgrad.control.scan import scan
 from fxgrad.control.solve import linear_solve_p
+from fxgrad.control.storing import HOST
 from fxgrad.control.while_loop import bind_while
 from fxgrad.core import primitive as ours
 from fxgrad.core.program import Program
@@ -177,11 +178,14 @@ class JaxPolicy(ByValue):
         """The name of the policy."""
         return getattr(self._key[0], "__name__", None) or type(self._key[0]).__name__
 
-    def __call__(self, primitive: ours.Primitive, *avals: Any, **params: Any) -> bool:
-        """Whether to keep what `primitive` computes; primitives that jax has not are not kept by a policy of names."""
+    def __call__(self, primitive: ours.Primitive, *avals: Any, **params: Any) -> bool | str:
+        """Whether to keep what `primitive` computes; primitives that jax has not are not kept by a policy of names.
+
+        What jax offloads is offloaded.
+        """
         answer = self._key[0](_jax_primitive(primitive.name), *avals, **params)
         # Beside bools there are classes of answers, of which only one means no.
-        return bool(answer) and not type(answer).__name__.startswith("Recompute")
+        return HOST if hasattr(answer, "dst") else bool(answer) and not type(answer).__name__.startswith("Recompute")
 
 
 def _jax_primitive(name: str) -> Any:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad import dtypes
+from fxgrad import dtypes, tree
+from fxgrad.control.checkpoint import computed_again
 from fxgrad.core.avals import Shape
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import as_array, shape_of
+from fxgrad.lax.loops import scan
 from fxgrad.nn.exponentials import logsumexp, softmax
 from fxgrad.numpy.arithmetic import add, multiply
 from fxgrad.numpy.creation import astype
 from fxgrad.numpy.einsum import einsum
 from fxgrad.numpy.logic import less, logical_and, where
 from fxgrad.ops.arithmetic import stop_gradient
-from fxgrad.ops.space import broadcast_to, reshape, transpose
+from fxgrad.ops.joining import concatenate
+from fxgrad.ops.shaping import slice_in_dim
+from fxgrad.ops.space import broadcast_to, move_axis, reshape, transpose
 from fxgrad.tracing.tape import aval_of
 
 __all__ = ["dot_product_attention"]
@@ -37,16 +42,21 @@ def dot_product_attention(query: Any, key: Any, value: Any, bias: Any = None, ma
     result and the logarithms of the sums of exponentials. The softmax is computed in float32. Raises `ShapeError`,
     `DTypeError`, `ArgumentError`, and `UnsupportedError` for the implementation `"cudnn"`.
 
-    Vaswani et al., "Attention is all you need" (2017).
+    With the implementation `"chunked"`, which jax has not, memory is linear in the number of queries: they are gone
+    through in chunks of `CHUNK`, and reverse mode keeps the operands alone and computes each chunk again.
+
+    Vaswani et al., "Attention is all you need" (2017); chunks: Rabe and Staats, "Self-attention does not need O(n^2)
+    memory" (2021), whose inner loop over keys is left out.
 
     >>> import numpy as np
     >>> query, key = np.ones((1, 1, 2)), np.array([[[0.0, 0.0]], [[30.0, 30.0]]])
     >>> dot_product_attention(query, key, np.array([[[1.0, 2.0]], [[3.0, 4.0]]]))
     array([[[3., 4.]]])
     """
-    if implementation not in (None, "xla"):
+    if implementation not in (None, "xla", "chunked"):
         kind = UnsupportedError if implementation == "cudnn" else ArgumentError
-        raise kind(at_user_line(f"dot_product_attention: implementation={implementation!r}; None and 'xla' are there"))
+        raise kind(at_user_line(
+            f"dot_product_attention: implementation={implementation!r}; None, 'xla' and 'chunked' are there"))
     query, key, value = (as_array(each) for each in (query, key, value))
     shape = shape_of(query)
     query, key, value = (_with_batch(each) for each in (query, key, value))
@@ -54,24 +64,88 @@ def dot_product_attention(query: Any, key: Any, value: Any, bias: Any = None, ma
     lengths = [None if each is None else as_array(each) for each in (query_seq_lengths, key_value_seq_lengths)]
     _check(query, key, value, bias, mask, lengths)
     window = (local_window_size,) * 2 if isinstance(local_window_size, int) else local_window_size
-    logits = _logits(query, key, scale, bias)
-    masks = _masks(shape_of(logits), mask, is_causal, window, lengths)
-    if masks is not None:
-        lowest = -0.7 * float(np.finfo(np.float32).max)
-        logits = where(masks, logits, lowest)
-    logits = astype(logits, dtypes.float32)
-    batch, keys, groups, _ = shape_of(value)
-    heads, queries = shape_of(logits)[1:3]
-    weights = reshape(astype(softmax(logits), aval_of(key).dtype), (batch, groups, heads // groups, queries, keys))
-    result = reshape(einsum("bkgts,bskh->btkgh", weights, value), (batch, queries, heads, shape[-1]))
-    if lengths[0] is not None:
-        inside = less(np.arange(queries), reshape(lengths[0], (batch, 1)))
-        result = multiply(result, astype(reshape(inside, (batch, queries, 1, 1)), aval_of(result).dtype))
+    attend = _Attention(scale, is_causal, window)
+    run = _in_chunks if implementation == "chunked" else _at_once
+    result, sums = run(attend, query, key, value, bias, mask, lengths)
     result = reshape(result, shape)
-    if not return_residual:
-        return result
-    sums = transpose(astype(logsumexp(logits, axis=-1), aval_of(key).dtype), (0, 2, 1))
-    return result, stop_gradient(reshape(sums, shape[:-1]))
+    return (result, stop_gradient(reshape(sums, shape[:-1]))) if return_residual else result
+
+
+class _Attention(NamedTuple):
+    """Attention of some of the queries, those at the positions `at`, to all keys."""
+
+    scale: float | None
+    is_causal: bool
+    window: tuple[int, int] | None
+
+    def __call__(self, at: Any, query: Any, key: Any, value: Any, bias: Any, mask: Any, lengths: Sequence[Any],
+                 ) -> tuple[Any, Any]:
+        """The result, (batch, queries, heads, size), and the logarithms of the sums, (batch, queries, heads)."""
+        logits = _logits(query, key, self.scale, bias)
+        masks = _masks(shape_of(logits), at, mask, self.is_causal, self.window, lengths)
+        if masks is not None:
+            lowest = -0.7 * float(np.finfo(np.float32).max)
+            logits = where(masks, logits, lowest)
+        logits = astype(logits, dtypes.float32)
+        batch, keys, groups, size = shape_of(value)
+        heads, queries = shape_of(logits)[1:3]
+        weights = reshape(astype(softmax(logits), aval_of(key).dtype), (batch, groups, heads // groups, queries, keys))
+        result = reshape(einsum("bkgts,bskh->btkgh", weights, value), (batch, queries, heads, size))
+        if lengths[0] is not None:
+            inside = less(at, reshape(lengths[0], (batch, 1)))
+            result = multiply(result, astype(reshape(inside, (batch, queries, 1, 1)), aval_of(result).dtype))
+        return result, transpose(astype(logsumexp(logits, axis=-1), aval_of(key).dtype), (0, 2, 1))
+
+
+CHUNK = 128
+"""How many queries a chunk has."""
+
+
+def _at_once(attend: _Attention, query: Any, *operands: Any) -> tuple[Any, Any]:
+    return attend(np.arange(shape_of(query)[1]), query, *operands)
+
+
+def _in_chunks(attend: _Attention, query: Any, key: Any, value: Any, bias: Any, mask: Any, lengths: Sequence[Any],
+               ) -> tuple[Any, Any]:
+    """The same chunk by chunk, each computed again for its derivative."""
+    queries = shape_of(query)[1]
+    whole = queries // CHUNK * CHUNK
+    if whole < 2 * CHUNK:
+        whole = 0
+    cut = [None if each is None or shape_of(each)[2] == 1 else each for each in (bias, mask)]  # along the queries
+    shared = [None if kept is not None else each for kept, each in zip(cut, (bias, mask), strict=True)]
+
+    def chunk(at: Any, query: Any, *cuts: Any) -> tuple[Any, Any]:
+        given = [each if kept is None else kept for kept, each in zip(cuts, shared, strict=True)]
+        leaves, structure = tree.flatten((at, query, key, value, *given, lengths))
+        result, sums = computed_again(lambda *inner: attend(*tree.unflatten(structure, inner)), leaves, "chunk")
+        return result, sums
+
+    def of(first: int, last: int) -> list[Any]:
+        return [None if each is None else slice_in_dim(each, first, last, 2) for each in cut]
+
+    parts = []
+    if whole:
+        xs = (np.arange(whole).reshape(-1, CHUNK), _stacked(slice_in_dim(query, 0, whole, 1), 1),
+              *(None if each is None else _stacked(each, 2) for each in of(0, whole)))
+        _, stacks = scan(lambda carry, entries: (carry, chunk(*entries)), None, xs)
+        parts.append([_unstacked(stack) for stack in stacks])
+    if whole < queries or not queries:
+        parts.append([*chunk(np.arange(whole, queries), slice_in_dim(query, whole, queries, 1), *of(whole, queries))])
+    result, sums = (each[0] if len(each) == 1 else concatenate(each, 1) for each in zip(*parts, strict=True))
+    return result, sums
+
+
+def _stacked(x: Any, axis: int) -> Any:
+    """The axis in chunks, of which the number is the first axis."""
+    shape = shape_of(x)
+    return move_axis(reshape(x, (*shape[:axis], shape[axis] // CHUNK, CHUNK, *shape[axis + 1:])), axis, 0)
+
+
+def _unstacked(x: Any) -> Any:
+    """Chunks, (number, batch, CHUNK, ...), one after the other along axis 1."""
+    number, batch, size, *rest = shape_of(x)
+    return reshape(move_axis(x, 0, 1), (batch, number * size, *rest))
 
 
 def _with_batch(x: Any) -> Any:
@@ -121,10 +195,11 @@ def _logits(query: Any, key: Any, scale: float | None, bias: Any) -> Any:
     return logits if bias is None else astype(add(logits, bias), dtype)
 
 
-def _masks(shape: Shape, mask: Any, is_causal: bool, window: tuple[int, int] | None, lengths: list[Any]) -> Any:
+def _masks(shape: Shape, at: Any, mask: Any, is_causal: bool, window: tuple[int, int] | None, lengths: Sequence[Any],
+           ) -> Any:
     """All masks together, in a shape that broadcasts to that of the logits; None if there is none."""
     batch, _, queries, keys = shape
-    at, other = np.arange(queries)[:, None], np.arange(keys)
+    at, other = reshape(at, (queries, 1)), np.arange(keys)
     masks = [] if mask is None else [mask]
     if is_causal:
         masks.append(other <= at)

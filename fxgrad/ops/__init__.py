@@ -27,6 +27,7 @@ from fxgrad.ops import (
     joining,
     matrices,
     matrix_functions,
+    moving,
     ordering,
     parts,
     pointwise,
@@ -51,6 +52,6 @@ from fxgrad.ops import (
 
 __all__ = ["arithmetic", "barrier", "choose", "comparison", "convolution", "creation", "cumulative", "determinant",
            "dynamic", "eigen", "exponential", "factorizations", "fft", "gamma", "indexing", "integrals",
-           "joining", "matrices", "matrix_functions", "ordering", "parts", "pointwise", "pool", "products",
+           "joining", "matrices", "matrix_functions", "moving", "ordering", "parts", "pointwise", "pool", "products",
            "pseudoinverse", "ragged", "random", "reduced_forms", "reductions", "samplers", "shaping",
            "space", "special", "topk", "triangular", "trigonometric", "varying", "windows", "xla_kernels"]

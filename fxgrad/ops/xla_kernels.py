@@ -152,3 +152,11 @@ def poisson(keys: Any, rate: Any, dtype: DType) -> Any:
 def binomial(keys: Any, n: Any, p: Any, dtype: DType) -> Any:
     """Draws from binomial distributions."""
     return _each(lambda key, n, p: jax.random.binomial(key, n, p, n.shape, dtype), keys, n, p)
+
+
+def in_memory_space(x: Any, to: str) -> Any:
+    """A value of jax's in the memory of the host or of the device; XLA moves it where these are two, as on GPU and TPU.
+
+    On CPU the device computes in the memory of the host, and nothing is moved.
+    """
+    return jax.device_put(x, jax.memory.Space.Host if to == "host" else jax.memory.Space.Device)

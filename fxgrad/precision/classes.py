@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from fxgrad.budgets.operation import within_budget_p
 from fxgrad.control import branch, call, checkpoint, custom, loop, mapped_rule, scan, solve, sweep, while_loop
 from fxgrad.core.analysis import Analysis
 from fxgrad.frontend import callback
@@ -27,6 +28,7 @@ from fxgrad.ops import (
     integrals,
     joining,
     matrix_functions,
+    moving,
     ordering,
     parts,
     pointwise,
@@ -88,7 +90,7 @@ kinds.enter(
     reductions.reduce_min_p, cumulative.cummax_p, cumulative.cummin_p, pool.reduce_window_max_p,
     pool.reduce_window_min_p, indexing.scatter_max_p, indexing.scatter_min_p, shardings.device_put_p,
     shardings.sharding_constraint_p, varying.pvary_p, varying.take_equal_p, gathers.all_gather_p,
-    gathers.all_to_all_p, gathers.ppermute_p, collective.pmax_p, collective.pmin_p)
+    gathers.all_to_all_p, gathers.ppermute_p, collective.pmax_p, collective.pmin_p, moving.move_p)
 kinds.enter(
     "full",
     # sums and products of many, means over devices
@@ -124,12 +126,12 @@ kinds.enter(
     collective.axis_index_p, reductions.reduce_and_p, reductions.reduce_or_p, reductions.reduce_xor_p,
     random.threefry2x32_p, random.random_bits_p, random.random_clone_p, random.random_fold_in_p, random.random_seed_p,
     random.random_split_p, random.random_unwrap_p, random.random_wrap_p, samplers.random_binomial_p,
-    samplers.random_gamma_p, gamma.random_gamma_grad_p, samplers.random_poisson_p,
+    samplers.random_gamma_p, gamma.random_gamma_grad_p, samplers.random_poisson_p, moving.round_to_int8_p,
     # code of others
     callback.debug_callback_p, callback.io_callback_p, callback.pure_callback_p, opaque.jax_call_p,
     opaque.jax_effect_p, custom.custom_vjp_tangent_p)
 
 boundaries.enter("open", call.named_call_p, call.jit_call_p, checkpoint.checkpoint_p, checkpoint.recompute_p,
-                 branch.cond_p, scan.scan_p, while_loop.while_p, loop.for_p, shard_map.shard_map_p)
+                 within_budget_p, branch.cond_p, scan.scan_p, while_loop.while_p, loop.for_p, shard_map.shard_map_p)
 boundaries.enter("closed", sweep.sweep_p, custom.custom_jvp_p, custom.custom_vjp_p, mapped_rule.custom_vmap_p)
 boundaries.enter("untouched", solve.linear_solve_p, solve.root_p)

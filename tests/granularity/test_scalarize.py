@@ -37,7 +37,7 @@ REFUSED = {
     "all_gather", "all_to_all", "argmax", "argmin", "axis_index", "bitcast_convert_type", "cholesky", "cofactor",
     "cond", "custom_linear_solve", "custom_root", "custom_vjp_tangent", "debug_callback", "det", "eig", "eigh", "expm",
     "expm_frechet", "fft", "for", "hessenberg", "io_callback", "jax_call", "jax_effect", "linear_recurrence", "lu",
-    "lu_pivots_to_permutation", "lu_solve", "nearest_unitary", "pinv", "pmax", "pmin", "ppermute", "psum",
+    "lu_pivots_to_permutation", "lu_solve", "move", "nearest_unitary", "pinv", "pmax", "pmin", "ppermute", "psum",
     "psum_invariant", "psum_scatter", "pure_callback", "pvary", "qr", "random_binomial", "random_bits", "random_clone",
     "random_fold_in", "random_gamma", "random_poisson", "random_seed", "random_split", "random_unwrap", "random_wrap",
     "scan", "schur", "select_and_gather_add", "select_and_scatter_add", "slogdet", "solve_sylvester", "sort", "sqrtm",

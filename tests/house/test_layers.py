@@ -25,6 +25,7 @@ LAYERS = [
     ["transforms"],
     ["executors"],
     ["control"],
+    ["budgets"],
     ["parallel"],
     ["frontend"],
     ["numpy"],

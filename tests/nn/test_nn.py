@@ -250,6 +250,56 @@ def test_attention_is_jaxs(case: str) -> None:
                           (0, 1, 2)))(*args), 5e-5)
 
 
+LONG: dict[str, dict[str, Any]] = {
+    "plain": {}, "causal": {"is_causal": True}, "window": {"local_window_size": (40, 3), "scale": 0.3},
+    "mask": {"mask": np.random.default_rng(1).random((1, 1, 300, 31)) < 0.8},
+    "bias": {"bias": drawn(B, N, 300, 31, seed=4)}, "one bias for all queries": {"bias": drawn(B, 1, 1, 31, seed=4)},
+    "lengths": {"query_seq_lengths": np.int32([300, 140]), "key_value_seq_lengths": np.int32([6, 31])}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("queries", [300, 256, 20, 0])
+@pytest.mark.parametrize("case", LONG)
+def test_attention_in_chunks_is_the_same(case: str, queries: int) -> None:
+    options = {name: each[:, :, :queries] if name in ("mask", "bias") and each.shape[2] > 1 else each
+               for name, each in LONG[case].items()}
+    args = drawn(B, queries, N, H), drawn(B, 31, K, H, seed=1), drawn(B, 31, K, H, seed=2)
+    same(nn.dot_product_attention(*args, implementation="chunked", return_residual=True, **options),
+         nn.dot_product_attention(*args, return_residual=True, **options))
+
+    def gradients(implementation: str) -> Any:
+        return fxgrad.grad(lambda *args: fnp.sum(nn.dot_product_attention(
+            *args, implementation=implementation, **options) ** 2), (0, 1, 2))
+
+    same(gradients("chunked")(*args), gradients("xla")(*args), 5e-5)
+    same(fxgrad.jit(gradients("chunked"))(*args), gradients("xla")(*args), 5e-5)
+
+
+@pytest.mark.slow
+def test_attention_in_chunks_keeps_what_is_linear_in_the_length() -> None:
+    def kept(implementation: str, length: int) -> int:
+        args = [np.ones((1, length, 2, 4), np.float32)] * 3
+        return sum(each.nbytes for each in fxgrad.saved_residuals(lambda *args: fnp.sum(nn.dot_product_attention(
+            *args, is_causal=True, implementation=implementation)), *args))
+
+    assert kept("chunked", 1024) <= 2 * kept("chunked", 512) <= 4 * 3 * 512 * 8 * 4
+    assert kept("xla", 1024) > 3.9 * kept("xla", 512)
+
+
+@pytest.mark.slow
+def test_attention_in_chunks_is_differentiated_twice_and_batched() -> None:
+    args = [drawn(260, N, H, seed=seed).astype(np.float64) / 4 for seed in range(3)]
+
+    def loss(implementation: str) -> Any:
+        return lambda q: fnp.sum(nn.dot_product_attention(q, *args[1:], implementation=implementation) ** 2)
+
+    found, expected = (fxgrad.jvp(fxgrad.grad(loss(each)), (args[0],), (args[1],))[1] for each in ("chunked", "xla"))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    batch = np.stack([args[0], args[1]])
+    np.testing.assert_allclose(fxgrad.vmap(fxgrad.grad(loss("chunked")))(batch), fxgrad.vmap(fxgrad.grad(loss("xla")))(
+        batch), atol=1e-5)
+
+
 @pytest.mark.slow
 def test_attention_second_order_and_batches() -> None:
     args = drawn(T, N, H), drawn(S, N, H, seed=1), drawn(S, N, H, seed=2)
@@ -338,7 +388,7 @@ MESSAGES: list[tuple[type[Exception], Callable[[], Any], str]] = [
     (errors.ArgumentError, lambda: nn.standardize(np.ones(3), algorithm="exact"),
      "standardize: algorithm='exact'; it is 'fast' or 'stable'"),
     (errors.UnsupportedError, lambda: nn.dot_product_attention(*[np.ones((2, 1, 3))] * 3, implementation="cudnn"),
-     "dot_product_attention: implementation='cudnn'; None and 'xla' are there"),
+     "dot_product_attention: implementation='cudnn'; None, 'xla' and 'chunked' are there"),
     (errors.ShapeError, lambda: nn.dot_product_attention(np.ones((2, 3, 4)), *[np.ones((5, 2, 4))] * 2),
      ("dot_product_attention: a query of shape (1, 2, 3, 4); for a key of shape (1, 5, 2, 4): (1, queries, heads, 4), "
       "the heads a multiple of 2, is needed")),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.budgets.operation import within_budget_p
 from fxgrad.control.call import jit_call_p, named_call_p
 from fxgrad.control.checkpoint import checkpoint_p, recompute_p
 from fxgrad.control.custom import custom_jvp_p, custom_vjp_p, custom_vjp_tangent_p
@@ -66,9 +67,9 @@ def without(dtype: str, printable: bool = True) -> dict[str, str]:
 
 UNPRINTABLE = {"text": "a rule is user code, which parse refuses to make"}
 
-def calls(name: str) -> list[Sample]:
+def calls(name: str, **more: Any) -> list[Sample]:
     return [Sample(Draw(shape, dtype), Draw(shape, dtype), without=without(dtype),
-                   params={"program": program_of(shape, dtype), "name": name})
+                   params={"program": program_of(shape, dtype), "name": name, **more})
             for shape, dtype in SHAPES]
 
 def ruled() -> list[Sample]:
@@ -87,5 +88,6 @@ def tangents() -> list[Sample]:
 
 SAMPLES: dict[Primitive, list[Sample]] = {
     named_call_p: calls("body"), jit_call_p: calls("body"), checkpoint_p: calls("body"), recompute_p: calls("body"),
+    within_budget_p: calls("body", budget=2**30),
     custom_jvp_p: ruled(), custom_vjp_p: ruled(), custom_vjp_tangent_p: tangents(), custom_vmap_p: ruled(),
 }

@@ -1,0 +1,92 @@
+"""`budget_curve`: how much memory a gradient can take, and what it costs to take less."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from rich.table import Table
+
+from fxgrad import tree
+from fxgrad.api.arguments import Argnums, select, transformation
+from fxgrad.budgets.plans import plans_for
+from fxgrad.budgets.sizes import shown_bytes
+from fxgrad.errors import function_name
+from fxgrad.frontend.calling import program_of_call
+from fxgrad.show.tables import Shown, add_row, new_table
+from fxgrad.transforms.forward import has_tangent
+
+
+class Point(NamedTuple):
+    """One plan: `peak` in bytes beside arguments, results and their cotangents, and what part of all work it repeats.
+
+    `work` is estimated: a byte read or written counts as 16 floating-point operations, and the backward pass as twice
+    the forward pass. `blocks` is how many parts of the program are computed again.
+    """
+
+    peak: int
+    work: float
+    blocks: int
+
+
+class Curve(Shown):
+    """The plans for a gradient, each with less memory and more work than the one before. It prints as a table."""
+
+    def __init__(self, title: str, points: list[Point]) -> None:
+        self.title, self.points = title, points
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __iter__(self) -> Iterator[Point]:
+        return iter(self.points)
+
+    def table(self) -> Table:
+        """The table for rich."""
+        made = new_table(self.title, {"memory_budget": "right", "of all": "right", "more work": "right",
+                                      "blocks": "right", "": "left"})
+        most = max(point.peak for point in self.points)
+        for point in self.points:
+            part = point.peak / max(most, 1)
+            add_row(made, [shown_bytes(point.peak, up=True), f"{100 * part:.0f} %", f"{100 * point.work:.1f} %",
+                           str(point.blocks), "█" * round(30 * part)])
+        return made
+
+    __repr__ = Shown.__str__
+
+
+def budget_curve(fun: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Curve]:
+    """The function that traces `fun` and finds what memory its gradient can take, for what work; nothing is computed.
+
+    It takes the arguments of `fun`, arrays or `ShapeDtypeStruct`s; those that `argnums` says are differentiated in, as
+    by `grad`. Each point is a plan that `grad(fun, argnums, memory_budget=...)` and `checkpoint(fun, budget=...)`
+    choose from; the first keeps everything.
+
+    Raises `ArgumentError` if `argnums` does not fit, and as tracing does.
+
+    >>> import fxgrad, numpy as np
+    >>> def deep(w, x):
+    ...     for _ in range(8):
+    ...         x = np.tanh(x @ w)
+    ...     return np.sum(x)
+    >>> curve = fxgrad.budget_curve(deep)(np.ones((64, 64)), np.ones((256, 64)))
+    >>> curve.points[0].work, curve.points[-1].peak < 0.5 * curve.points[0].peak
+    (0.0, True)
+    """
+    @transformation("budget_curve", fun)
+    def curve(*args: Any, **kwargs: Any) -> Curve:
+        selected = select("budget_curve", fun, argnums, args)
+        program = program_of_call("budget_curve", fun, args, kwargs)
+        inside = [tree.map(lambda _, chosen=position in selected.positions: chosen, arg)
+                  for position, arg in enumerate(args)]
+        marks = [*[False] * program.captured, *tree.leaves(inside)]
+        marks += [False] * (len(program.inputs) - len(marks))  # keyword arguments
+        wrt = tuple(marked and has_tangent(aval) for marked, aval in zip(marks, program.in_avals, strict=True))
+        plans = plans_for(program, wrt)
+        points: list[Point] = []
+        for number in range(len(plans)):
+            plan = plans.at(number)
+            if not points or plan.peak < points[-1].peak:
+                points.append(Point(plan.peak, plan.work, plan.blocks))
+        return Curve(f"memory of the gradient of {function_name(fun)}", points)
+    return curve

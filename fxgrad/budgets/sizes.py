@@ -1,0 +1,49 @@
+"""Numbers of bytes as people write them."""
+
+from __future__ import annotations
+
+import math
+import re
+from numbers import Real
+from typing import Any
+
+from fxgrad.errors import ArgumentError, at_user_line
+
+_PREFIXES = ["", "K", "M", "G", "T", "P"]
+_UNITS = {"B": 1, **{f"{prefix}iB": 1024 ** power for power, prefix in enumerate(_PREFIXES) if power},
+          **{f"{prefix}B": 1000 ** power for power, prefix in enumerate(_PREFIXES) if power}, "kB": 1000}
+
+
+def bytes_of(what: str, value: Any) -> int:
+    """A budget as a number of bytes: a number, or text such as "512 MiB" or "1.5 GB".
+
+    Raises `ArgumentError`, with `what` named, for anything else and for what is not positive.
+
+    >>> bytes_of("memory_budget", "1.5 KiB"), bytes_of("memory_budget", 1e6)
+    (1536, 1000000)
+    """
+    found: float | None = None
+    if isinstance(value, str):
+        matched = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*", value)
+        if matched and (matched[2] or "B") in _UNITS:
+            found = float(matched[1]) * _UNITS[matched[2] or "B"]
+    elif isinstance(value, Real) and not isinstance(value, bool):
+        found = float(value)
+    if found is None or not 1 <= found < math.inf:
+        raise ArgumentError(at_user_line(
+            f"{what} is {value!r}, where a number of bytes is needed, at least 1, or text such as '512 MiB' or "
+            "'1.5 GB' (units are B, kB, MB, GB, TB and KiB, MiB, GiB, TiB)"))
+    return int(found)
+
+
+def shown_bytes(number: float, up: bool = False) -> str:
+    """A number of bytes in three digits, rounded up on demand.
+
+    >>> shown_bytes(1536), shown_bytes(52_400_000), shown_bytes(52_400_000, up=True)
+    ('1.5 KiB', '50 MiB', '50 MiB')
+    """
+    power = min(int(math.log(number, 1024)), len(_PREFIXES) - 1) if number >= 1 else 0
+    scaled = number / 1024 ** power
+    digits = max(0, 2 - int(math.log10(scaled))) if scaled >= 1 else 0
+    scaled = math.ceil(scaled * 10 ** digits) / 10 ** digits if up else round(scaled, digits)
+    return f"{scaled:g} {_PREFIXES[power]}{'iB' if power else 'B'}"
