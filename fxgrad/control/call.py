@@ -163,19 +163,54 @@ def named(function: Callable[..., Any], name: str | None = None) -> Callable[...
         aval = aval_of(x)
         key = (function, shown, aval, told(args), *map(told, static.items()), config.default_float())
         program = _library_programs.get(key) or _library_programs.add(
-            key, _library_program(function, shown, aval, args, static))
+            key, _library_program(function, shown, (aval,), args, static))
         return bind(named_call_p, x, program=program, name=shown)[0]
+    return wrapper
+
+
+def named_of_arrays(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+    """As `named`, of several arrays: those are the positional arguments, and what goes by keyword is static.
+
+    The function returns an array or a tuple of arrays. One that takes `*arrays`, some of which may be left out, has
+    the keyword `given`, with the names of those that are there.
+
+    >>> import fxgrad
+    >>> from fxgrad.control.call import named_of_arrays
+    >>> @named_of_arrays
+    ... def scaled(x, y, *, by):
+    ...     return x * y * by
+    >>> program = fxgrad.make_program(lambda x, y: scaled(x, y, by=2.0))(1.0, 2.0)
+    >>> [equation.params["name"] for equation in program.equations]
+    ['scaled']
+    """
+    shown = name or function.__name__
+
+    @functools.wraps(function)
+    def wrapper(*arrays: Any, **static: Any) -> Any:
+        if innermost_for(arrays) is None:
+            return function(*arrays, **static)
+        avals = tuple(map(aval_of, arrays))
+        key = (function, shown, avals, *map(told, static.items()), config.default_float())
+        program = _library_programs.get(key) or _library_programs.add(
+            key, _library_program(function, shown, avals, (), static))
+        outputs = bind(named_call_p, *arrays, program=program, name=shown)
+        return tuple(outputs) if len(outputs) > 1 else outputs[0]
     return wrapper
 
 
 _library_programs = Cache("programs of library functions", 4096)
 
 
-def _library_program(function: Callable[..., Any], name: str, aval: Aval, args: tuple[Any, ...],
+def _library_program(function: Callable[..., Any], name: str, avals: tuple[Aval, ...], args: tuple[Any, ...],
                      static: dict[str, Any]) -> Program:
-    program, captured = trace(lambda tracer: [function(tracer, *args, **static)], [aval], mode=WRITTEN,
-                              name=name)
+    def outputs(*tracers: Any) -> list[Any]:
+        result = function(*tracers, *args, **static)
+        return list(result) if isinstance(result, tuple) else [result]
+
+    program, captured = trace(outputs, list(avals), mode=WRITTEN, name=name)
     if captured:
         raise ValueError(f"the library function {name} closes over an array; make it an argument, or leave out named")
-    note_library(program, name, tuple(inspect.signature(function).parameters)[:1])
+    positional = [each.name for each in inspect.signature(function).parameters.values()
+                  if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    note_library(program, name, (*positional, *static.get("given", ()))[:len(avals)])
     return program

@@ -1,0 +1,321 @@
+"""Layers as functions of arrays and weights: dropout, normalisations, convolution, recurrent cells; each one line."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad import dtypes, random
+from fxgrad.control.call import named_of_arrays
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.frontend.operands import as_array, axes_of, axis_of, inexact_operands, shape_of
+from fxgrad.lax.convolution import conv_general_dilated
+from fxgrad.nn.activations import sigmoid
+from fxgrad.numpy.arithmetic import add, divide, multiply, subtract
+from fxgrad.numpy.creation import astype, zeros_like
+from fxgrad.numpy.elementwise import square, tanh
+from fxgrad.numpy.joining import split
+from fxgrad.numpy.logic import where
+from fxgrad.numpy.products import matmul
+from fxgrad.numpy.statistics import mean as mean_of
+from fxgrad.ops.exponential import rsqrt
+from fxgrad.ops.space import reshape
+from fxgrad.tracing.tape import aval_of
+
+__all__ = ["batch_norm", "conv2d", "dropout", "group_norm", "gru_cell", "layer_norm", "lstm_cell", "rms_norm"]
+
+Axis = int | tuple[int, ...]
+
+
+def _given(**arrays: Any) -> tuple[list[Any], tuple[str, ...]]:
+    """The arrays that were not left out, and their names."""
+    there = {name: array for name, array in arrays.items() if array is not None}
+    return [as_array(array) for array in there.values()], tuple(there)
+
+
+# --- dropout --------------------------------------------------------------------------------------------------------
+
+
+def dropout(x: Any, rate: float, key: Any = None) -> Any:
+    """`x` with each element set to 0 with probability `rate`, and the others divided by 1 - rate.
+
+    Without a key it is `x`, as it is used after training. The mask is a function of the key and the shape of `x`, so
+    it is the same for the value and all derivatives, and where `checkpoint`, a memory budget or a loop computes it
+    again. Under `vmap` entries have a mask each if they have a key each. The dtype is that of `x`, a float.
+
+    Srivastava et al., "Dropout" (2014). Raises `ArgumentError` for a rate that is no number from 0 to 1.
+
+    >>> import numpy as np, fxgrad
+    >>> key = fxgrad.random.key(0)
+    >>> dropout(np.ones(6), 0.5, key)
+    array([0., 0., 2., 2., 0., 2.])
+    >>> fxgrad.grad(lambda x: np.sum(dropout(x, 0.5, key)))(np.ones(6))
+    array([0., 0., 2., 2., 0., 2.])
+    """
+    if not isinstance(rate, int | float) or not 0 <= rate <= 1:
+        raise ArgumentError(at_user_line(f"dropout: rate is {rate!r}, where a number from 0 to 1 is needed"))
+    x = inexact_operands(x)[0]
+    if key is None or rate == 0:
+        return x
+    return zeros_like(x) if rate == 1 else _dropout(x, key, rate=float(rate))
+
+
+@functools.partial(named_of_arrays, name="dropout")
+def _dropout(x: Any, key: Any, *, rate: float) -> Any:
+    return where(random.bernoulli(key, 1.0 - rate, shape_of(x)), divide(x, 1.0 - rate), 0)
+
+
+# --- normalisations -------------------------------------------------------------------------------------------------
+
+
+def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axis = -1, epsilon: float = 1e-5) -> Any:
+    """(x - mean) / sqrt(variance + epsilon) · scale + bias, with mean and variance over `axis`.
+
+    `scale` and `bias` broadcast to `x`, and may be left out. Half precision is computed in float32; the dtype of the
+    result is that of `x`. Ba, Kiros and Hinton, "Layer normalization" (2016).
+
+    >>> layer_norm([1.0, 3.0], [2.0, 2.0], epsilon=0.0)
+    array([-2.,  2.])
+    """
+    x = inexact_operands(x)[0]
+    weights, given = _given(scale=scale, bias=bias)
+    return _layer_norm(x, *weights, axes=axes_of("layer_norm", axis, len(shape_of(x))), epsilon=epsilon, given=given)
+
+
+@functools.partial(named_of_arrays, name="layer_norm")
+def _layer_norm(x: Any, *weights: Any, axes: tuple[int, ...], epsilon: float, given: tuple[str, ...]) -> Any:
+    return _weighed(_normal(_wide(x), axes, epsilon), x, weights, given)
+
+
+def rms_norm(x: Any, scale: Any = None, *, axis: Axis = -1, epsilon: float = 1e-6) -> Any:
+    """x / sqrt(mean(x²) + epsilon) · scale, with the mean over `axis`: no mean is subtracted.
+
+    As `layer_norm` otherwise. Zhang and Sennrich, "Root mean square layer normalization" (2019).
+
+    >>> rms_norm([3.0, -3.0], epsilon=0.0)
+    array([ 1., -1.])
+    """
+    x = inexact_operands(x)[0]
+    weights, given = _given(scale=scale)
+    return _rms_norm(x, *weights, axes=axes_of("rms_norm", axis, len(shape_of(x))), epsilon=epsilon, given=given)
+
+
+@functools.partial(named_of_arrays, name="rms_norm")
+def _rms_norm(x: Any, *weights: Any, axes: tuple[int, ...], epsilon: float, given: tuple[str, ...]) -> Any:
+    wide = _wide(x)
+    size = rsqrt(add(mean_of(square(wide), axes, keepdims=True), epsilon))
+    return _weighed(multiply(wide, size), x, weights, given)
+
+
+def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis: int = -1,
+               epsilon: float = 1e-5) -> Any:
+    """As `layer_norm`, with mean and variance of each entry of the first axis and each of `groups` of channels.
+
+    `x` has the shape (batch, ..., channels), or its channels at another `axis` but the first; `scale` and `bias` have
+    the shape (channels,). One group is all channels, as many groups as channels are instance normalisation. Raises
+    `ShapeError` unless the channels divide into the groups. Wu and He, "Group normalization" (2018).
+
+    >>> group_norm([[1.0, 3.0, 10.0, 30.0]], 2, epsilon=0.0)
+    array([[-1.,  1., -1.,  1.]])
+    """
+    x = inexact_operands(x)[0]
+    shape = shape_of(x)
+    place = axis_of("group_norm", axis, len(shape))
+    if place == 0 or groups < 1 or shape[place] % groups:
+        raise ShapeError(at_user_line(
+            f"group_norm: {groups} groups of axis {place} of an array of shape {shape}; an axis of channels behind the "
+            "first, whose size is a multiple of the groups, is needed"))
+    weights, given = _given(scale=scale, bias=bias)
+    _of_channels("group_norm", shape[place], **dict(zip(given, weights, strict=True)))
+    return _group_norm(x, *weights, groups=groups, place=place, epsilon=epsilon, given=given)
+
+
+@functools.partial(named_of_arrays, name="group_norm")
+def _group_norm(x: Any, *weights: Any, groups: int, place: int, epsilon: float, given: tuple[str, ...]) -> Any:
+    shape = shape_of(x)
+    parted = reshape(_wide(x), (*shape[:place], groups, shape[place] // groups, *shape[place + 1:]))
+    axes = tuple(axis for axis in range(1, len(shape) + 1) if axis != place)
+    normal = reshape(_normal(parted, axes, epsilon), shape)
+    return _weighed(normal, x, [_along(weight, place, len(shape)) for weight in weights], given)
+
+
+def batch_norm(x: Any, scale: Any = None, bias: Any = None, *, mean: Any = None, variance: Any = None, axis: int = -1,
+               epsilon: float = 1e-5) -> tuple[Any, Any, Any]:
+    """As `layer_norm`, with mean and variance of each channel over all other axes: a triple (result, mean, variance).
+
+    The channels are at `axis`; `scale`, `bias` and both statistics have the shape (channels,). With `mean` and
+    `variance`, as they were averaged in training, those are used and returned. Raises `ArgumentError` for one of them
+    without the other. Ioffe and Szegedy, "Batch normalization" (2015).
+
+    >>> result, mean, variance = batch_norm([[1.0], [3.0]], epsilon=0.0)
+    >>> result.tolist(), mean.tolist(), variance.tolist()
+    ([[-1.0], [1.0]], [2.0], [1.0])
+    """
+    x = inexact_operands(x)[0]
+    place = axis_of("batch_norm", axis, len(shape_of(x)))
+    if (mean is None) != (variance is None):
+        raise ArgumentError(at_user_line("batch_norm: mean= and variance= are given together, or neither is"))
+    if mean is None:
+        mean, variance = _statistics(x, place=place)
+    else:
+        mean, variance = as_array(mean), as_array(variance)
+    weights, given = _given(scale=scale, bias=bias)
+    _of_channels("batch_norm", shape_of(x)[place], mean=mean, variance=variance,
+                 **dict(zip(given, weights, strict=True)))
+    result = _batch_norm(x, mean, variance, *weights, place=place, epsilon=epsilon, given=given)
+    return result, mean, variance
+
+
+@functools.partial(named_of_arrays, name="statistics")
+def _statistics(x: Any, *, place: int) -> tuple[Any, Any]:
+    wide = _wide(x)
+    axes = tuple(axis for axis in range(len(shape_of(x))) if axis != place)
+    mean = mean_of(wide, axes, keepdims=True)
+    variance = mean_of(square(subtract(wide, mean)), axes)
+    return reshape(mean, shape_of(variance)), variance
+
+
+@functools.partial(named_of_arrays, name="batch_norm")
+def _batch_norm(x: Any, mean: Any, variance: Any, *weights: Any, place: int, epsilon: float,
+                given: tuple[str, ...]) -> Any:
+    mean, variance, *along = [_along(each, place, len(shape_of(x))) for each in (mean, variance, *weights)]
+    normal = multiply(subtract(_wide(x), mean), rsqrt(add(variance, epsilon)))
+    return _weighed(normal, x, along, given)
+
+
+def _of_channels(what: str, channels: int, **arrays: Any) -> None:
+    for name, array in arrays.items():
+        if shape_of(array) != (channels,):
+            raise ShapeError(at_user_line(
+                f"{what}: {name} has the shape {shape_of(array)}, where ({channels},), one number for each channel, is "
+                "needed"))
+
+
+def _wide(x: Any) -> Any:
+    """Half precision in float32."""
+    return astype(x, dtypes.float32) if aval_of(x).dtype.itemsize == 2 else x
+
+
+def _normal(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
+    apart = subtract(x, mean_of(x, axes, keepdims=True))
+    return multiply(apart, rsqrt(add(mean_of(square(apart), axes, keepdims=True), epsilon)))
+
+
+def _along(weight: Any, place: int, ndim: int) -> Any:
+    """A vector of channels as an array of as many axes as what it meets."""
+    weight = as_array(weight)
+    return reshape(weight, tuple(shape_of(weight)[0] if axis == place else 1 for axis in range(ndim)))
+
+
+def _weighed(normal: Any, x: Any, weights: Sequence[Any], given: tuple[str, ...]) -> Any:
+    """Times the scale, and plus the bias, of those that there are; in the dtype of `x`."""
+    for name, weight in zip(given, weights, strict=True):
+        normal = multiply(normal, weight) if name == "scale" else add(normal, weight)
+    return astype(normal, aval_of(x).dtype) if aval_of(normal).dtype != aval_of(x).dtype else normal
+
+
+# --- convolution ----------------------------------------------------------------------------------------------------
+
+
+def conv2d(x: Any, kernel: Any, bias: Any = None, *, strides: int | tuple[int, int] = 1,
+           padding: str | tuple[tuple[int, int], tuple[int, int]] = "SAME", dilation: int | tuple[int, int] = 1,
+           groups: int = 1) -> Any:
+    """The correlation of images with a kernel, plus `bias`: (batch, height, width, channels) as the kernel's last axis.
+
+    `kernel` has the shape (height, width, channels / groups, new channels), `bias` (new channels,). `strides` and
+    `dilation` are one number or a pair, `padding` is `"SAME"`, `"VALID"`, or pairs (before, after). What else there is
+    has `fxgrad.lax.conv_general_dilated`, which raises for shapes that do not fit.
+
+    >>> import numpy as np
+    >>> image = np.arange(9.0).reshape(1, 3, 3, 1)
+    >>> conv2d(image, np.ones((3, 3, 1, 1)), padding="VALID").tolist()
+    [[[[36.0]]]]
+    """
+    x, kernel = inexact_operands(x, kernel)
+    sizes = {name: (value,) * 2 if isinstance(value, int) else tuple(value)
+             for name, value in (("strides", strides), ("dilation", dilation))}
+    pads = padding if isinstance(padding, str) else tuple((low, high) for low, high in padding)
+    weights, given = _given(bias=bias)
+    return _conv2d(x, kernel, *weights, padding=pads, groups=groups, given=given, **sizes)
+
+
+@functools.partial(named_of_arrays, name="conv2d")
+def _conv2d(x: Any, kernel: Any, *bias: Any, strides: Any, padding: Any, dilation: Any, groups: int,
+            given: tuple[str, ...]) -> Any:
+    result = conv_general_dilated(x, kernel, strides, padding, rhs_dilation=dilation, feature_group_count=groups,
+                                  dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return add(result, bias[0]) if given else result
+
+
+# --- recurrent cells ------------------------------------------------------------------------------------------------
+
+
+def gru_cell(state: Any, x: Any, input_weights: Any, state_weights: Any, input_bias: Any = None,
+             state_bias: Any = None) -> Any:
+    """The next state of a gated recurrent unit, shape (..., size), of its state and an input of shape (..., inputs).
+
+    With r, z, n the thirds of columns of `x @ input_weights + input_bias`, shape (inputs, 3 size), and r', z', n' those
+    of `state @ state_weights + state_bias`, shape (size, 3 size): r = σ(r + r'), z = σ(z + z'), n = tanh(n + r · n'),
+    and the result is (1 - z) · n + z · state. So it is in PyTorch, whose weights are the transposed ones. Raises
+    `ShapeError` for weights of other shapes. Cho et al. (2014).
+
+    >>> import numpy as np
+    >>> gru_cell(np.ones(2), np.ones(3), np.zeros((3, 6)), np.zeros((2, 6)))
+    array([0.5, 0.5])
+    """
+    arrays = _cell("gru_cell", 3, [state], x, input_weights, state_weights, input_bias, state_bias)
+    return _gru_cell(*arrays)
+
+
+@functools.partial(named_of_arrays, name="gru_cell")
+def _gru_cell(state: Any, x: Any, input_weights: Any, state_weights: Any, input_bias: Any, state_bias: Any) -> Any:
+    reset, update, new = split(add(matmul(x, input_weights), input_bias), 3, axis=-1)
+    reset_too, update_too, new_too = split(add(matmul(state, state_weights), state_bias), 3, axis=-1)
+    kept = sigmoid(add(update, update_too))
+    candidate = tanh(add(new, multiply(sigmoid(add(reset, reset_too)), new_too)))
+    return add(candidate, multiply(kept, subtract(state, candidate)))
+
+
+def lstm_cell(state: tuple[Any, Any], x: Any, input_weights: Any, state_weights: Any, input_bias: Any = None,
+              state_bias: Any = None) -> tuple[Any, Any]:
+    """The next state (h, c) of a long short-term memory, both of shape (..., size), of an input (..., inputs).
+
+    With i, f, g, o the quarters of columns of `x @ input_weights + input_bias + h @ state_weights + state_bias`, shapes
+    (inputs, 4 size) and (size, 4 size): c = σ(f) · c + σ(i) · tanh(g), h = σ(o) · tanh(c). So it is in PyTorch, whose
+    weights are the transposed ones. Raises `ShapeError` for weights of other shapes. Hochreiter and Schmidhuber (1997).
+
+    >>> import numpy as np
+    >>> h, c = lstm_cell((np.zeros(2), np.ones(2)), np.ones(3), np.zeros((3, 8)), np.zeros((2, 8)))
+    >>> c
+    array([0.5, 0.5])
+    """
+    if not isinstance(state, tuple | list) or len(state) != 2:
+        raise ArgumentError(at_user_line(f"lstm_cell: the state is a {type(state).__name__}, where a pair (h, c) is "
+                                         "needed"))
+    arrays = _cell("lstm_cell", 4, list(state), x, input_weights, state_weights, input_bias, state_bias)
+    hidden, cell = _lstm_cell(*arrays)
+    return hidden, cell
+
+
+@functools.partial(named_of_arrays, name="lstm_cell")
+def _lstm_cell(hidden: Any, cell: Any, x: Any, input_weights: Any, state_weights: Any, input_bias: Any,
+                  state_bias: Any) -> tuple[Any, Any]:
+    gates = add(add(matmul(x, input_weights), input_bias), add(matmul(hidden, state_weights), state_bias))
+    into, forget, new, out = split(gates, 4, axis=-1)
+    cell = add(multiply(sigmoid(forget), cell), multiply(sigmoid(into), tanh(new)))
+    return multiply(sigmoid(out), tanh(cell)), cell
+
+
+def _cell(what: str, gates: int, state: list[Any], x: Any, input_weights: Any, state_weights: Any, input_bias: Any,
+          state_bias: Any) -> list[Any]:
+    """The arrays that a cell computes with, their shapes checked; zeros for a bias that was left out."""
+    arrays = list(inexact_operands(*state, x, input_weights, state_weights))
+    inputs, size = shape_of(arrays[-3])[-1], shape_of(arrays[0])[-1]
+    for name, weights, rows in (("input_weights", arrays[-2], inputs), ("state_weights", arrays[-1], size)):
+        if shape_of(weights) != (rows, gates * size):
+            raise ShapeError(at_user_line(
+                f"{what}: {name} has the shape {shape_of(weights)}, where ({rows}, {gates} * {size}) is needed for an "
+                f"input of {inputs} and a state of {size} numbers"))
+    zeros = zeros_like(arrays[-1][0]) if input_bias is None or state_bias is None else None
+    return [*arrays, *(zeros if bias is None else bias for bias in (input_bias, state_bias))]
