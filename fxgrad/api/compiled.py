@@ -40,6 +40,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.facts import consults, has_effects, needs_x64
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
+from fxgrad.executors import failures
 from fxgrad.executors.explicit import ExplicitAxes
 from fxgrad.executors.xla import x64
 from fxgrad.frontend.flat import Traced, leaf_aval, trace_flat
@@ -98,7 +99,7 @@ def jit(fun: Callable[..., Any] | None = None, *, in_shardings: Any = None, out_
                         if plan.scoped or plan.arguments is not None:
                             return run(plan, args, kwargs)
                         return plan.executable(*args, **kwargs) if kwargs else plan.executable(*args)
-            except (ValueError, TypeError, UnsupportedError, *UNFORESEEN) as error:
+            except REFUSALS as error:
                 return state.refused(error, args, kwargs)
         return state.call(args, kwargs)
 
@@ -107,6 +108,9 @@ def jit(fun: Callable[..., Any] | None = None, *, in_shardings: Any = None, out_
         state.lower, state.trace, state.clear_cache)
     return jitted
 
+
+REFUSALS = ValueError, TypeError, UnsupportedError, *failures.AT_RUN_TIME, *UNFORESEEN
+"""What a call may end in that is looked at again: for another plan, or for another message."""
 
 _handed_over: ContextVar[tuple[Any, Traced] | None] = ContextVar("handed_over", default=None)
 """A jitted function and its trace, made before jax asks for it in the same call."""
@@ -200,7 +204,7 @@ class _JittedFunction:
         token = _handed_over.set(None if traced is None else (self, traced))
         try:
             return run(plan, args, kwargs)
-        except (ValueError, TypeError, UnsupportedError, *UNFORESEEN) as error:
+        except REFUSALS as error:
             return self.refused(error, args, kwargs)
         finally:
             _handed_over.reset(token)
@@ -216,6 +220,8 @@ class _JittedFunction:
         if isinstance(error, UNFORESEEN):
             executables.prepare_for(error)
             return self._run(args, kwargs)
+        if isinstance(error, failures.AT_RUN_TIME):
+            raise self._at_run_time(error, args, kwargs) from None
         self._static.explain(args, kwargs)
         key = self._key(executables, args, kwargs)
         plan = executables.plans.find(key)
@@ -224,7 +230,16 @@ class _JittedFunction:
             return self._run(args, kwargs)
         if self._shardings:
             self._shardings.explain(JittedCall(self._static, args, kwargs))
-        raise error
+        raise failures.told(error)
+
+    def _at_run_time(self, error: Exception, args: Args, kwargs: Kwargs) -> BaseException:
+        """What is raised where the compiled program failed with `error`."""
+        found = failures.told(error)
+        if found is error and failures.is_out_of_memory(error) and not getattr(error, "__notes__", None):
+            call = JittedCall(self._static, args, kwargs)
+            program = self._trace(call, argument_avals(call.leaves) or [], SHARED).program
+            failures.note_memory(error, program)
+        return found
 
     def _key(self, executables: Executables, args: Args, kwargs: Kwargs) -> Key:
         """The key of a call: by its arguments, and by their leaves if the plan depends on them."""

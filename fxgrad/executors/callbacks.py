@@ -15,9 +15,10 @@ import numpy as np
 from jax import lax
 from jax.experimental import io_callback
 
-from fxgrad import dtypes
+from fxgrad import dtypes, errors
 from fxgrad.core.avals import Aval
 from fxgrad.dtypes import DType
+from fxgrad.executors.failures import note_raised
 
 Host = Callable[..., "list[Any]"]
 """A function of NumPy arrays that returns a list of them."""
@@ -25,31 +26,41 @@ Host = Callable[..., "list[Any]"]
 
 def watch(host: Host, values: Sequence[Any], ordered: bool) -> None:
     """Calls `host`, which returns nothing, as often as the program runs."""
-    jax.debug.callback(_of_words(host, values), *map(_to_words, values), ordered=ordered)
+    jax.debug.callback(_of_words(host, values, "debug.callback"), *map(_to_words, values), ordered=ordered)
 
 
 def act(host: Host, values: Sequence[Any], results: Sequence[Aval], ordered: bool) -> list[Any]:
     """Calls `host` as often as the program runs; its results are of the types `results`."""
-    outputs = io_callback(_of_words(host, values), _structs(results), *map(_to_words, values), ordered=ordered)
+    outputs = io_callback(_of_words(host, values, "io_callback"), _structs(results), *map(_to_words, values),
+                          ordered=ordered)
     return [_from_words(output, aval.dtype) for output, aval in zip(outputs, results, strict=True)]
 
 
 def compute(host: Host, values: Sequence[Any], results: Sequence[Aval]) -> list[Any]:
     """Calls `host` for its results, which are of the types `results`; as often as XLA likes."""
-    outputs = jax.pure_callback(_of_words(host, values), _structs(results), *map(_to_words, values),
+    outputs = jax.pure_callback(_of_words(host, values, "pure_callback"), _structs(results), *map(_to_words, values),
                                 vmap_method="sequential")
     return [_from_words(output, aval.dtype) for output, aval in zip(outputs, results, strict=True)]
 
 
-def _of_words(host: Host, values: Sequence[Any]) -> Callable[..., Any]:
-    """`host`, called with what `_to_words` makes of `values`, and returning such."""
+def _of_words(host: Host, values: Sequence[Any], what: str) -> Callable[..., Any]:
+    """`host`, called with what `_to_words` makes of `values`, and returning such; what it raises is noted.
+
+    `what` is the operation, in the line of the user's that is being emitted.
+    """
+    line = errors.user_line()
     types = [(value.shape, dtypes.key_dtype if dtypes.is_jax_key(value.dtype) else value.dtype) for value in values]
 
     def call(*words: Any) -> tuple[Any, ...]:
         arrays = [np.ascontiguousarray(array).view(dtype).reshape(shape) if _travels_as_words(dtype) else
                   np.asarray(array) for array, (shape, dtype) in zip(words, types, strict=True)]
+        try:
+            results = host(*arrays)
+        except Exception as error:
+            note_raised(error, what, line)
+            raise
         return tuple(np.ascontiguousarray(result).view(np.uint32).reshape(*result.shape, _words(result.dtype))
-                     if _travels_as_words(result.dtype) else result for result in host(*arrays))
+                     if _travels_as_words(result.dtype) else result for result in results)
     return call
 
 

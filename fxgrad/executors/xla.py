@@ -21,6 +21,7 @@ from fxgrad.core.told import param_key, told
 from fxgrad.core.walk import value_of, walk
 from fxgrad.derivation.consultation import Consultation, consulting, still_hold
 from fxgrad.executors import explicit
+from fxgrad.executors.lines import Lines
 from fxgrad.shared_state import SharedList
 from fxgrad.tracing.tape import aval_of
 
@@ -61,18 +62,8 @@ def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
             _under_way.reset(token)
     emission.look_into(program)
     with jax.numpy_dtype_promotion("standard"):  # the rules call functions of jax that need it inside
-        outputs = walk(program, [*map(as_jax, inputs)], _emit_equation, value_of)
+        outputs = walk(program, [*map(as_jax, inputs)], emission.equation, value_of)
     return [*map(jax.numpy.asarray, outputs)]
-
-
-def _emit_equation(equation: Equation, values: list[Any]) -> list[Any]:
-    if equation.programs and Literal in map(type, equation.inputs):
-        values = _varying_numbers(equation, values)
-    if equation.scope:
-        with jax.named_scope(equation.scope):
-            return equation.primitive.xla(lax, *values, **equation.params)
-    outputs: list[Any] = equation.primitive.xla(lax, *values, **equation.params)
-    return outputs
 
 
 def _varying_numbers(equation: Equation, values: list[Any]) -> list[Any]:
@@ -147,12 +138,27 @@ class _Emission:
     The functions live no longer than the emission, so what user code was asked for them is asked again by the next.
     """
 
-    __slots__ = ("_functions", "_occurrences", "_seen")
+    __slots__ = ("_functions", "_lines", "_occurrences", "_seen")
 
     def __init__(self) -> None:
+        self._lines = Lines()
         self._seen: set[Program] = set()
         self._occurrences: dict[Program, int] = {}
         self._functions: dict[Program, Callable[..., list[Any]]] = {}
+
+    def equation(self, equation: Equation, values: list[Any]) -> list[Any]:
+        """Calls the rule of an equation, from the user's line, in the scopes that it is in."""
+        if equation.programs and Literal in map(type, equation.inputs):
+            values = _varying_numbers(equation, values)
+        source, rule = equation.source, equation.primitive.xla
+        if source is None:
+            outputs: list[Any] = rule(lax, *values, **equation.params)
+            return outputs
+        call = self._lines.caller(source)
+        if source.scope:
+            with jax.named_scope(source.scope):
+                return call(rule, values, equation.params)
+        return call(rule, values, equation.params)
 
     def look_into(self, program: Program) -> None:
         """Counts the operations that hold a program, in `program` and all that it holds, each looked into once."""
