@@ -51,6 +51,38 @@ def test_a_hundred_steps_are_those_of_optax(name: str) -> None:
     assert loss(params) < loss(PARAMS)
 
 
+def of_pytorch(name: str, w: Any, gradient: Any, steps: int) -> Any:
+    """Parameters after some steps by the algorithms that PyTorch's documentation lists, written out."""
+    m, v, buffer = 0.0, 0.0, None
+    for count in range(1, steps + 1):
+        g = gradient(w)
+        if name == "sgd":
+            g = g + 0.01 * w
+            buffer = g if buffer is None else 0.9 * buffer + g
+            w = w - 0.1 * (g + 0.9 * buffer)  # Nesterov's form
+            continue
+        if name == "adam":
+            g = g + 0.1 * w
+        else:
+            w = w - 0.05 * 0.1 * w
+        m, v = 0.8 * m + (1 - 0.8) * g, 0.99 * v + (1 - 0.99) * g ** 2
+        w = w - 0.05 / (1 - 0.8 ** count) * m / (np.sqrt(v) / np.sqrt(1 - 0.99 ** count) + 1e-8)
+    return w
+
+
+@pytest.mark.parametrize(("name", "own"), [
+    ("sgd", optim.sgd(0.1, 0.9, nesterov=True, weight_decay=0.01)),
+    ("adam", optim.adam(0.05, 0.8, 0.99, weight_decay=0.1)),
+    ("adamw", optim.adamw(0.05, 0.8, 0.99, weight_decay=0.1)),
+])
+def test_row_w18_a_hundred_steps_are_pytorchs(name: str, own: optim.Optimizer) -> None:
+    slope = fxgrad.grad(lambda w: np.mean((np.tanh(X @ w) - Y[:, 0]) ** 2))
+    params, state = PARAMS["w"][:, 0], own.init(PARAMS["w"][:, 0])
+    for _ in range(100):
+        params, state = own.update(slope(params), state, params)
+    np.testing.assert_allclose(params, of_pytorch(name, PARAMS["w"][:, 0], slope, 100), rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("name", PAIRS)
 def test_steps_are_traced_and_scanned(name: str) -> None:
     own, _ = PAIRS[name]

@@ -38,6 +38,21 @@ def test_custom_jvp_everywhere() -> None:
     np.testing.assert_allclose(hessian(lambda x: np.sum(cubed(x)))(X), np.diag(20 * X))
 
 
+def test_row_p9_derivatives_of_ones_own_under_every_transformation() -> None:
+    """Three ways to say that the slope of x³ is 10 x², of which the derivatives are 20 x and 20."""
+    by_vjp = custom_vjp(lambda x: x ** 3)
+    by_vjp.defvjp(lambda x: (x ** 3, x), lambda x, g: (10.0 * x ** 2 * g,))
+    by_gradient = fxgrad.custom_gradient(lambda x: (x ** 3, lambda g: 10.0 * x ** 2 * g))
+    for function in (cubed, by_vjp, by_gradient):
+        np.testing.assert_array_equal(vmap(function)(X), X ** 3)
+        for slope in (grad(function), fxgrad.jacrev(function), grad(checkpoint(function))):
+            np.testing.assert_allclose(vmap(slope)(X), 10.0 * X ** 2)
+            np.testing.assert_allclose(vmap(grad(slope))(X), 20.0 * X)
+            np.testing.assert_allclose(vmap(lambda x, slope=slope: jvp(slope, (x,), (1.0,))[1])(X), 20.0 * X)
+        assert grad(grad(grad(function)))(1.5) == pytest.approx(20.0)
+        np.testing.assert_allclose(jit(vmap(grad(function)))(X), 10.0 * X ** 2)
+
+
 def test_custom_jvp_static_arguments_and_defaults() -> None:
     @functools.partial(custom_jvp, nondiff_argnums=(0,), nondiff_argnames=("power",))
     def apply(f, x, power=2):

@@ -129,3 +129,38 @@ def test_flops_by_line() -> None:
 def test_examples_run(name: str, arguments: tuple[int, ...], capsys: pytest.CaptureFixture[str]) -> None:
     example(name).main(*arguments)
     assert capsys.readouterr().out
+
+
+def test_row_a16_hmc_draws_from_the_distribution() -> None:
+    """Mean and covariance of a correlated normal; means and deviations of a posterior, by sums over a grid."""
+    module = example("hmc")
+    key = fxgrad.random.key(1)
+    found = np.asarray(module.hmc(module.correlated, np.zeros((8, 2)), key, 2500).positions)[200:].reshape(-1, 2)
+    np.testing.assert_allclose(found.mean(0), module.MEAN, atol=0.08)
+    np.testing.assert_allclose(np.cov(found.T), module.COVARIANCE, atol=0.12)
+
+    x, y = module.flowers()
+    logpdf = module.logistic_posterior(x, y)
+    found = np.asarray(module.hmc(logpdf, np.zeros((8, 3)), key, 1500).positions)[200:].reshape(-1, 3)
+    axes = [np.linspace(centre - 6 * width, centre + 6 * width, 33)
+            for centre, width in zip(found.mean(0), found.std(0), strict=True)]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 3)
+    logits = grid @ x.T
+    density = -0.5 * np.sum(grid ** 2, 1) / 4.0 + np.sum(y * logits - np.logaddexp(0.0, logits), 1)
+    weights = np.exp(density - density.max())
+    mean = weights @ grid / weights.sum()
+    deviation = np.sqrt(weights @ (grid - mean) ** 2 / weights.sum())
+    np.testing.assert_allclose(found.mean(0), mean, atol=0.06)
+    np.testing.assert_allclose(found.std(0), deviation, rtol=0.1)
+
+
+def test_row_a16_the_log_density_goes_to_jax_and_to_a_file() -> None:
+    module = example("hmc")
+    logpdf = module.logistic_posterior(*module.flowers())
+    w = np.array([0.3, -0.2, 0.5])
+    slope = fxgrad.grad(logpdf)(w)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(jax.grad(fxgrad.to_jax(logpdf))(w), slope, rtol=1e-12)
+    names: dict[str, Any] = {}
+    exec(fxgrad.make_program(fxgrad.grad(logpdf))(w).to_python(), names)
+    np.testing.assert_allclose(names["grad_logpdf"](w), slope, rtol=1e-12)
