@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fxgrad import dtypes, tree
+from fxgrad.control.call import named_of_arrays
 from fxgrad.control.checkpoint import computed_again
 from fxgrad.core.avals import Shape
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import as_array, shape_of
 from fxgrad.lax.loops import scan
 from fxgrad.nn.exponentials import logsumexp, softmax
-from fxgrad.numpy.arithmetic import add, multiply
+from fxgrad.numpy.arithmetic import add, multiply, subtract
 from fxgrad.numpy.creation import astype
 from fxgrad.numpy.einsum import einsum
-from fxgrad.numpy.logic import less, logical_and, where
+from fxgrad.numpy.logic import less, less_equal, logical_and, where
 from fxgrad.ops.arithmetic import stop_gradient
+from fxgrad.ops.creation import iota
 from fxgrad.ops.joining import concatenate
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import broadcast_to, move_axis, reshape, transpose
@@ -64,7 +68,8 @@ def dot_product_attention(query: Any, key: Any, value: Any, bias: Any = None, ma
     lengths = [None if each is None else as_array(each) for each in (query_seq_lengths, key_value_seq_lengths)]
     _check(query, key, value, bias, mask, lengths)
     window = (local_window_size,) * 2 if isinstance(local_window_size, int) else local_window_size
-    attend = _Attention(scale, is_causal, window)
+    window = None if window is None else (int(window[0]), int(window[1]))
+    attend = _Attention(scale, bool(is_causal), window, return_residual)
     run = _in_chunks if implementation == "chunked" else _at_once
     result, sums = run(attend, query, key, value, bias, mask, lengths)
     result = reshape(result, shape)
@@ -77,6 +82,7 @@ class _Attention(NamedTuple):
     scale: float | None
     is_causal: bool
     window: tuple[int, int] | None
+    with_sums: bool
 
     def __call__(self, at: Any, query: Any, key: Any, value: Any, bias: Any, mask: Any, lengths: Sequence[Any],
                  ) -> tuple[Any, Any]:
@@ -101,8 +107,24 @@ CHUNK = 128
 """How many queries a chunk has."""
 
 
-def _at_once(attend: _Attention, query: Any, *operands: Any) -> tuple[Any, Any]:
-    return attend(np.arange(shape_of(query)[1]), query, *operands)
+def _at_once(attend: _Attention, query: Any, key: Any, value: Any, bias: Any, mask: Any, lengths: Sequence[Any],
+             ) -> tuple[Any, Any]:
+    """All queries together, as one line of a program where the scale is a number."""
+    if type(attend.scale) not in (int, float, NoneType):
+        return attend(np.arange(shape_of(query)[1]), query, key, value, bias, mask, lengths)
+    maybe = {"bias": bias, "mask": mask, "query_seq_lengths": lengths[0], "key_value_seq_lengths": lengths[1]}
+    there = {name: each for name, each in maybe.items() if each is not None}
+    made = _line(query, key, value, *there.values(), given=tuple(there), **attend._asdict())
+    return made if attend.with_sums else (made, None)
+
+
+@functools.partial(named_of_arrays, name="dot_product_attention")
+def _line(query: Any, key: Any, value: Any, *more: Any, given: tuple[str, ...], **settings: Any) -> Any:
+    parts = dict(zip(given, more, strict=True))
+    at, attend = iota(dtypes.int64, (shape_of(query)[1],)), _Attention(**settings)
+    lengths = [parts.get("query_seq_lengths"), parts.get("key_value_seq_lengths")]
+    result, sums = attend(at, query, key, value, parts.get("bias"), parts.get("mask"), lengths)
+    return (result, sums) if attend.with_sums else result
 
 
 def _in_chunks(attend: _Attention, query: Any, key: Any, value: Any, bias: Any, mask: Any, lengths: Sequence[Any],
@@ -199,13 +221,13 @@ def _masks(shape: Shape, at: Any, mask: Any, is_causal: bool, window: tuple[int,
            ) -> Any:
     """All masks together, in a shape that broadcasts to that of the logits; None if there is none."""
     batch, _, queries, keys = shape
-    at, other = reshape(at, (queries, 1)), np.arange(keys)
+    at, other = reshape(at, (queries, 1)), iota(dtypes.int64, (keys,))
     masks = [] if mask is None else [mask]
     if is_causal:
-        masks.append(other <= at)
+        masks.append(less_equal(other, at))
     if window is not None:
         before, after = window
-        masks.append((at <= other + before) & (at >= other - after))
+        masks.append(logical_and(less_equal(at, add(other, before)), less_equal(subtract(other, after), at)))
     for positions, length in ((at, lengths[0]), (other, lengths[1])):
         if length is not None:
             masks.append(less(positions, reshape(length, (batch, 1, 1, 1))))

@@ -202,3 +202,16 @@ def test_mistakes(call: Any, kind: Any, text: str) -> None:
     with pytest.raises(kind) as caught:
         call()
     assert str(caught.value).split("\n")[0] == text
+
+
+def test_row_p11_attention_is_one_line() -> None:
+    query = drawn(1, 5, 2, 3)
+
+    def layer(query, mask):
+        return nn.dot_product_attention(query, query, query, mask=mask, is_causal=True, local_window_size=2)
+    program = fxgrad.make_program(layer)(query, np.ones((1, 1, 5, 5), bool))
+    assert [equation.params.get("name") for equation in program.equations] == ["dot_product_attention"]
+    assert not program.constants
+    text = fxgrad.show.program_text(program, source=False).split("\n\n")
+    assert "return dot_product_attention(query, query, query, mask)" in text[0]
+    np.testing.assert_allclose(program(query, np.ones((1, 1, 5, 5), bool)), layer(query, None), rtol=1e-6)
