@@ -22,7 +22,7 @@ PARTS = (0.6, 0.4, 0.3, 0.2)
 
 
 class Row(NamedTuple):
-    """One gradient: temporary bytes and time, as parts of those of the same library without a budget or checkpoints.
+    """One gradient: its bytes and time, as parts of those of the same library without a budget or checkpoints.
 
     `budget` is in bytes, 0 for none; `work` what the plan says that it adds.
     """
@@ -60,7 +60,7 @@ def compiled_rows(model: Model, rounds: int) -> list[Row]:
 
 
 def numpy_rows(model: Model, rounds: int) -> list[Row]:
-    """By NumPy, with the peak of `tracemalloc` beside the gradients themselves."""
+    """By NumPy, with the peak of `tracemalloc`, in which the gradients themselves are."""
     args = model.parameters, model.data
     ours = model.loss(fnp, lambda block: block)
     gradients = {"fxgrad": (0, 0.0, fxgrad.grad(ours))}
@@ -121,9 +121,9 @@ def _budgets(loss: Callable[..., Any], args: Sequence[Any]) -> list[tuple[int, f
 
 
 def _peak(gradient: Callable[..., Any], args: Sequence[Any]) -> int:
-    results = sum(leaf.nbytes for leaf in jax.tree.leaves(gradient(*args)))
+    gradient(*args)
     tracemalloc.start()
     gradient(*args)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return peak - results
+    return peak

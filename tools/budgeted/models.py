@@ -13,7 +13,7 @@ import numpy as np
 
 BLOCKS = 24
 WIDTH, HEADS, LENGTH, BATCH = 128, 4, 128, 4
-ROWS = 512
+ROWS = 2048
 
 
 class Model(NamedTuple):
