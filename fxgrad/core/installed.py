@@ -39,8 +39,8 @@ class Presenter(Protocol):
     def rich(self, program: Program, width: int) -> Any:
         """What `rich.print` shows, in lines of so many characters."""
 
-    def call(self, program: Program, args: tuple[Any, ...]) -> Any:
-        """The result of calling the program with `args`, in the containers that it was traced with."""
+    def call(self, program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of calling the program with arguments, in the containers that it was traced with."""
 
     def check(self, program: Program) -> None:
         """Raises `ProgramError` if the program is not one."""

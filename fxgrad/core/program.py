@@ -240,8 +240,8 @@ class Program:
         """The types of the outputs."""
         return [atom.aval for atom in self.outputs]
 
-    def __call__(self, *args: Any) -> Any:
-        return installed.presenter.call(self, args)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return installed.presenter.call(self, args, kwargs)
 
     def __str__(self) -> str:
         return installed.presenter.text(self)

@@ -25,17 +25,20 @@ def checked_program(what: str, value: Any) -> Program:
     raise ArgumentError(at_user_line(f"{what} takes a program, got a {type(value).__name__}{hint}"))
 
 
-def call_program(program: Program, args: tuple[Any, ...]) -> Any:
+def call_program(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Runs a program on containers like those it was traced with, or on a flat list of inputs without a signature."""
     expected = len(program.inputs) - len(program.constants)
     if program.signature is None or program.signature.in_tree is None:
+        if kwargs:
+            raise ArgumentError(at_user_line(
+                f"the program takes {expected} inputs by position, got {', '.join(kwargs)} by name"))
         if len(args) != expected:
             raise ArgumentError(at_user_line(f"the program takes {expected} inputs, got {len(args)}"))
         outputs = plain(apply_program(program, _typed(program, args)))
         return outputs[0] if len(outputs) == 1 else outputs
-    leaves, structure = tree.flatten((args, {}))
+    leaves, structure = tree.flatten((args, kwargs))
     if structure != program.signature.in_tree:
-        if len(args) == expected == len(leaves):
+        if not kwargs and len(args) == expected == len(leaves):
             leaves = list(args)
         else:
             raise TreeError(at_user_line(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import enum
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -34,17 +34,23 @@ def from_json(text: str, primitives: Iterable[Primitive] = (), classes: Iterable
     the program breaks the rules. Nothing in the text is executed.
     """
     with refusing_excess():
-        return _loaded(text, primitives, classes)
+        return of_document(parsed_json(text), primitives, classes)
 
 
-def _loaded(text: str, primitives: Iterable[Primitive], classes: Iterable[type]) -> Program:
+def parsed_json(text: str) -> Any:
+    """What JSON says; raises `ProgramSyntaxError` where it is none."""
     try:
-        document = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise ProgramSyntaxError(f"{place}: this is not JSON: {error.msg}") from None
     except RecursionError:
         raise ProgramSyntaxError("the JSON is nested too deeply to be a program") from None
+
+
+def of_document(document: Any, primitives: Iterable[Primitive] = (), classes: Iterable[type] = (),
+                array: Callable[[Any, str], Any] | None = None) -> Program:
+    """The program of what `json_writer.document` made; `array` makes the constant of what stands for it."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ProgramSyntaxError(f'this JSON is not a program: an object with "format": "{FORMAT}" is expected')
     version = document.get("version")
@@ -52,7 +58,7 @@ def _loaded(text: str, primitives: Iterable[Primitive], classes: Iterable[type])
         raise ProgramSyntaxError(f"the program is of version {version!r} of the format; this fxgrad reads versions "
                                  f"up to {VERSION}: a newer one may read it")
     known = {**registry, **{primitive.name: primitive for primitive in primitives}}
-    loader = _Loader(known, ValueClasses(classes))
+    loader = _Loader(known, ValueClasses(classes), array)
     for number, fields in enumerate(_field(document, "programs", list, "the document")):
         loader.programs.append(loader.program(_typed(fields, dict, f"programs[{number}]"), f"programs[{number}]"))
     if not loader.programs:
@@ -90,8 +96,10 @@ def _field(fields: dict[str, Any], name: str, kind: type, where: str) -> Any:
 class _Loader:
     """Makes programs, in order; each may refer to those before it."""
 
-    def __init__(self, primitives: dict[str, Primitive], classes: ValueClasses) -> None:
+    def __init__(self, primitives: dict[str, Primitive], classes: ValueClasses,
+                 array: Callable[[Any, str], Any] | None = None) -> None:
         self.programs: list[Program] = []
+        self._array = array or self._coded
         self._primitives, self._classes = primitives, classes
         self._types: dict[str, Aval] = {}
 
@@ -170,7 +178,7 @@ class _Loader:
         except KeyError:
             _fail(where, f"there is no dtype {name!r}")
 
-    def _array(self, item: Any, where: str) -> Any:
+    def _coded(self, item: Any, where: str) -> Any:
         fields = _typed(item, dict, where)
         dtype = self._dtype(_field(fields, "dtype", str, where), where)
         shape = tuple(_typed(extent, int, f"{where}.shape") for extent in _field(fields, "shape", list, where))

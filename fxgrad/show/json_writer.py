@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import enum
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,14 +37,19 @@ def to_json(program: Program, *, indent: int | None = None) -> str:
     Raises `UnsupportedError` for a program with Python objects among its parameters (rules of `custom_jvp` and
     `custom_vjp`).
     """
-    writer = _Writer(program)
-    return json.dumps({"format": FORMAT, "version": VERSION, "programs": writer.programs}, indent=indent)
+    return json.dumps(document(program), indent=indent)
+
+
+def document(program: Program, array: Callable[[Any], dict[str, Any]] | None = None) -> dict[str, Any]:
+    """What `to_json` writes; `array` makes what stands for each constant, by default with its elements in base64."""
+    return {"format": FORMAT, "version": VERSION, "programs": _Writer(program, array or _array).programs}
 
 
 class _Writer:
     """Writes a program after those that it refers to; `programs` is the list."""
 
-    def __init__(self, main: Program) -> None:
+    def __init__(self, main: Program, array: Callable[[Any], dict[str, Any]]) -> None:
+        self._array = array
         self.programs: list[dict[str, Any]] = []
         self._sources = Sources()
         self._numbers: dict[int, int] = {}
@@ -58,7 +63,7 @@ class _Writer:
         return {
             "name": None if program.signature is None else program.signature.name,
             "captured": bindings[:program.captured],
-            "constants": [_array(value) for value in program.constants] if program.constants else None,
+            "constants": [self._array(value) for value in program.constants] if program.constants else None,
             "inputs": bindings[program.captured:],
             "equations": [self._equation(equation, names) for equation in program.equations],
             "outputs": [_atom(names, atom) for atom in program.outputs],
@@ -105,11 +110,16 @@ def _atom(names: dict[Var, str], atom: Atom) -> Any:
     return names[atom]
 
 
-def _array(value: Any) -> dict[str, Any]:
+def known_array(value: Any) -> Any:
+    """A constant as a NumPy array; raises `UnsupportedError` where it is traced."""
     if isinstance(value, Tracer):
         raise UnsupportedError("to_json: a constant of the program is a traced array, which has no elements yet. "
                                "Write the program outside of the transformation that traces it")
-    array = np.asarray(value)
+    return np.asarray(value)
+
+
+def _array(value: Any) -> dict[str, Any]:
+    array = known_array(value)
     data = array.astype(array.dtype.newbyteorder("<")).tobytes()
     return {"dtype": dtypes.short_name(array.dtype), "shape": _list(array.shape),
             "base64": base64.b64encode(data).decode()}

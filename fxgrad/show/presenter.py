@@ -27,8 +27,8 @@ class Presenter:
     def rich(self, program: Program, width: int) -> Text:
         return render(program, **fitting(program, width))
 
-    def call(self, program: Program, args: tuple[Any, ...]) -> Any:
-        return call_program(program, args)
+    def call(self, program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return call_program(program, args, kwargs)
 
     def check(self, program: Program) -> None:
         checked(program)

@@ -34,7 +34,7 @@ LAYERS = [
     ["scipy"],
     ["checkpoint_policies", "debug", "editing", "show", "interop", "testing"],
     ["api", "custom_batching", "custom_derivatives", "sharding"],
-    ["graphs", "granularity", "simulation", "nan_origins", "ode", "stochastic", "stable", "precision",
+    ["graphs", "granularity", "simulation", "nan_origins", "ode", "stochastic", "stable", "files", "precision",
      "autocast_policies", "loss_scaling", "xray"],
     ["pictures", "explorer"],
     ["__init__", "__main__", "cli"],
