@@ -95,6 +95,7 @@ if _TYPE_CHECKING:
     from fxgrad.pictures import draw
     from fxgrad.precision.autocast import autocast
     from fxgrad.precision.report import precision_report
+    from fxgrad.safe_derivatives import safe
     from fxgrad.simulation import simulate
     from fxgrad.stable import lint, stabilise
     from fxgrad.stochastic import straight_through
@@ -122,7 +123,7 @@ __all__ = [
     "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh",
     "make_program", "map", "memory", "named_call", "named_scope", "nn", "numpy", "odeint", "optim", "parse",
     "path_costs", "paths", "pmap", "policy_report", "precision_report", "print_saved_residuals", "process_count",
-    "process_index", "pure_callback", "random", "remat", "rewrite", "roles", "save", "saved_residuals", "scalarize",
+    "process_index", "pure_callback", "random", "remat", "rewrite", "roles", "safe", "save", "saved_residuals", "scalarize",
     "scan", "scipy", "segment", "set_default_dtype", "set_mesh", "shard_map", "sharding", "show", "simplify",
     "simulate", "stabilise", "stochastic", "stop_gradient", "straight_through", "summary", "switch", "testing",
     "to_jax", "traffic", "tree", "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap",
@@ -136,7 +137,7 @@ _LATER = {
     "memory": "xray.memory",
     "odeint": "ode", "Param": "graphs", "path_costs": "graphs", "paths": "graphs",
     "precision_report": "precision.report", "rewrite": "editing.rewriting", "roles": "graphs", "save": "files",
-    "scalarize": "granularity.scalarize", "simulate": "simulation", "stabilise": "stable",
+    "safe": "safe_derivatives", "scalarize": "granularity.scalarize", "simulate": "simulation", "stabilise": "stable",
     "straight_through": "stochastic", "summary": "granularity.summary"}
 """Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
 _LATER_MODULES = {

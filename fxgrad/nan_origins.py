@@ -149,7 +149,7 @@ class _Search:
             known = [] if signature is None else [*signature.input_names]
             captured = len(program.constants)
             name = known[place - captured] if place >= captured and place - captured < len(known) else "a constant"
-            return NanOrigin(title, results, arguments=[name], lines=lines, write="look where it comes from")
+            return NanOrigin(title, results, arguments=[name], lines=lines, write=_CAME_IN)
         equation = self._maker[start]
         cause = self._cause(equation, start, np.isnan)
         infinite = next((atom for atom in equation.inputs if self._has(np.isinf, atom)), None)
@@ -210,15 +210,22 @@ class _Search:
         """What helps, by what the user called on the line of the operation that began it."""
         begun, here = infinity or cause, _called(equation)
         # What the line does not name was made by differentiation, of what the line does name.
-        derived = begun.part == "backward" or begun.operation not in here
+        derived = begun.part == "backward" or begun.operation not in here or self._is_of_slope(begun)
         late = derived and any(each.primitive in _CHOICES for each in self._program.equations)
         for called, is_slope in ((here, True), ([begun.operation], False)) if derived else (
                 ([begun.operation], False), (here, False)):
             for name, slope, value in _advices():
                 if name in called:
                     what, write = slope if is_slope else value
-                    return f"{what}{_LATE if late and is_slope else ': '}{write}"
+                    return f"{what}{_LATE if late and is_slope else ': '}{write}{_SAFE if derived and is_slope else ''}"
         return "look at the line above with fxgrad.debug_nans(), which stops there"
+
+
+    def _is_of_slope(self, begun: Cause) -> bool:
+        """Whether a power was made by differentiation: only such are negative where the user's own are not."""
+        return begun.operation == "pow" and begun.computed.startswith("0.0 ** -") and any(
+            equation.source is not None and equation.source.part == "backward" and equation.source.place == begun.line
+            for equation in self._program.equations)
 
 
 def _called(equation: Equation) -> list[str]:
@@ -258,6 +265,9 @@ _ALIASES = {
     "divide": "div", "true_divide": "div", "softmax": "exp", "eigvalsh": "eigh"}
 """What functions of NumPy and operators are called here."""
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**"}
+_CAME_IN = ("it came in: look where it comes from, or put a number in its place before it is used, "
+            "np.where(np.isnan(x), 0.0, x)")
+_SAFE = "; or differentiate fxgrad.safe(f), in which 0 times an infinite slope is 0"
 _CHOICES = (select_n_p, clamp_p, max_p, min_p)
 _LATE = ", and a `where` behind it comes too late: choose before, too: "
 Advice = tuple[str, str]

@@ -113,7 +113,8 @@ def test_what_is_said() -> None:
     assert origin.infinity.line == f"test_nan_origins.py:{line + 2}"
     assert origin.results == ["the result[1]"]
     assert origin.write == ("the slope of sqrt is infinite at 0: safe = np.where(x > 0, x, 1.0), then np.where(x > 0, "
-                            "np.sqrt(safe), 0.0)")
+                            "np.sqrt(safe), 0.0); or differentiate fxgrad.safe(f), in which 0 times an infinite slope "
+                            "is 0")
 
 
 def test_what_came_in_and_what_is_passed_over() -> None:

@@ -49,6 +49,8 @@ def debug_infs(enable: bool = True) -> Iterator[None]:
 
 
 _FOUND: dict[str, Callable[[Any], Any]] = {"NaN": np.isnan, "infinity": np.isinf}
+CALLS = ("inline", "call", "recomputed")
+"""The roles of programs that an operation runs once, on its operands."""
 _wanted: list[str] = []
 """What is looked for, innermost last."""
 
@@ -78,6 +80,10 @@ class _Searching:
     def execute(self, program: Program, inputs: Sequence[Any]) -> list[Any]:
         def step(equation: Equation, values: list[Any]) -> list[Any]:
             outputs = executors.evaluate(equation.primitive, values, equation.params)
+            if any(_has(what, output) for what in _wanted for output in outputs):
+                for region in equation.regions:
+                    if region.role in CALLS and len(region.program.inputs) == len(values):
+                        walk(region.program, values, step, value_of)  # which names the operation in it
             _check(equation.primitive, values, outputs, _place(equation))
             return outputs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from fxgrad.api.arguments import (
 from fxgrad.api.pullbacks import Form, LongPullback, Pullback
 from fxgrad.budgets.operation import call_within
 from fxgrad.budgets.sizes import bytes_of
+from fxgrad.control.safe_call import inside_safely, opened
 from fxgrad.core.avals import Aval, plain
 from fxgrad.derivation.derive import Derived
 from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line, function_name
@@ -119,11 +120,14 @@ class _Differentiation:
     """`grad` or `value_and_grad` (`what`) of one function."""
 
     __slots__ = ("_allow_int", "_argnums", "_beginnings", "_budget", "_fun", "_has_aux", "_holomorphic", "_key",
-                 "_what", "_with_value")
+                 "_safe", "_what", "_with_value")
 
     def __init__(self, what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
                  allow_int: bool, memory_budget: Budget) -> None:
         self._budget = None if memory_budget is None else bytes_of(f"{what}: memory_budget", memory_budget)
+        # What differentiates a safe function records the function itself: no call within a call.
+        self._safe = _safe(fun)
+        fun = fun if self._safe is None else self._safe.function
         self._what, self._fun, self._argnums, self._has_aux = what, fun, argnums, has_aux
         self._holomorphic, self._allow_int, self._with_value = holomorphic, allow_int, what == "value_and_grad"
         self._key = "value_and_grad", holomorphic, self._with_value or has_aux, self._budget
@@ -131,13 +135,23 @@ class _Differentiation:
 
     def differentiate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         """The value (None for `grad`), the gradient, and the auxiliary output."""
+        if self._safe is None:
+            return self._differentiated(args, kwargs)
+        token = before_derivatives.set(self._safe.after(before_derivatives.get()))
+        try:
+            return self._differentiated(args, kwargs)
+        finally:
+            before_derivatives.reset(token)
+
+    def _differentiated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         what, fun = self._what, self._fun
         selected = select(what, fun, self._argnums, args)
         avals = leaf_avals(what, selected)
         tape = self._tape(selected, avals)
         leaves, out_tree, aux = _recorded(tape, what, fun, self._has_aux, args, kwargs, selected)
         # All that follows from what was recorded is remembered where the recording ends.
-        place = (self._key, leaves[0].variable) if out_tree is LEAF and tape.is_plain(leaves[0]) else None
+        place = (self._key, before_derivatives.get(), leaves[0].variable) if (
+            out_tree is LEAF and tape.is_plain(leaves[0])) else None
         found: Derived | None = tape.recall(place)
         forced: Sequence[Any] = ()
         if found is None or (found.consulted and not found.holds):
@@ -146,6 +160,8 @@ class _Differentiation:
             if at_once is not None:
                 return self._results(*at_once, avals, selected, aux)
             found, forced = self._derived(call, avals)
+            if self._safe is not None and tape.parent is None:
+                found = opened(found)
             if place is not None and not found.holds_once:
                 tape.remember(place, found)
         outputs = apply_program(found.program, [*found.captured, *tape.captured, *selected.leaves, *forced])
@@ -203,7 +219,25 @@ class _Differentiation:
 def within(what: str, fun: Callable[..., Any], traced: Traced, budget: int) -> Traced:
     """What was traced as one call whose derivative is planned within `budget` bytes; nothing is computed beforehand."""
     refuse_repeated_effects(traced, what)
-    return traced._replace(program=call_within(traced.program, function_name(fun), budget), computed=0, forced=[])
+    program = inside_safely(traced.program, lambda inner: call_within(inner, function_name(fun), budget))
+    return traced._replace(program=program, computed=0, forced=[])
+
+
+class Safe(NamedTuple):
+    """What a function of `fxgrad.safe` says of itself in its attribute `safe`."""
+
+    function: Callable[..., Any]
+    after: Callable[[Any], Callable[[Traced], Traced]]
+    """What is done to traces within it, given what is done to them around it."""
+
+
+def _safe(fun: Callable[..., Any]) -> Safe | None:
+    """What a function of `fxgrad.safe` says of itself; wrappers of one have got its attributes, too."""
+    found: Safe | None = getattr(fun, "safe", None)
+    made = getattr(fun, "transformed", None)
+    is_itself = type(found) is Safe and made is not None and made.what == "safe" and (
+        getattr(fun, "__wrapped__", None) is made.function is found.function)
+    return found if is_itself else None
 
 
 def known_tape(fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval]) -> Tape:
@@ -226,13 +260,13 @@ def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args
 
 
 before_derivatives: ContextVar[Callable[[Traced], Traced] | None] = ContextVar("before_derivatives", default=None)
-"""What is done to a trace that is differentiated within a function that is rewritten (`fxgrad.stabilise`)."""
+"""What is done to a trace that is differentiated within a function that is rewritten (`fxgrad.stabilise`, `safe`)."""
 
 
 def _finished(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> Traced:
     """What was recorded to be differentiated."""
     traced = finish_trace(tape, leaves, out_tree)
-    rewriting = before_derivatives.get() if tape.parent is not None else None
+    rewriting = before_derivatives.get()
     return traced if rewriting is None else rewriting(traced)
 
 

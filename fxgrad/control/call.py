@@ -45,9 +45,17 @@ def check_arguments(name: str, expected: Sequence[Aval], given: Sequence[Aval]) 
         raise ProgramError(f"{name}: the program called takes {list(expected)}, got {list(given)}")
 
 
+def as_it_is(program: Program, linear: Sequence[bool]) -> Program:
+    """What most calls make of a program that is transposed."""
+    return program
+
+
 def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Callable[..., list[Any]],
-                   role: str = "call") -> Primitive:
-    """The record of a call; parameters are the program, a name to show, and others that stay what they are."""
+                   role: str = "call", of_linear: Callable[[Program, Sequence[bool]], Program] = as_it_is) -> Primitive:
+    """The record of a call; parameters are the program, a name to show, and others that stay what they are.
+
+    `of_linear` is what is made of a transposed program, given which of its inputs it is linear in.
+    """
     def abstract(*avals: Aval, program: Program, name: str, **_: Any) -> list[Aval]:
         check_arguments(name, program.in_avals, avals)
         return program.out_avals
@@ -57,10 +65,12 @@ def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Ca
         asked = with_outputs(program, are_moving(cotangents))  # what is not asked for need not be linear
         arriving = present(cotangents)
         back = transposed(asked, linear)
+        late = len(arriving)
         if role == "recomputed":
-            late = len(arriving)
             back = back._replace(program=made_once(
                 back.program, ("as needed", late), lambda: as_needed(back.program, late)))
+        marks = [False] * (len(back.program.inputs) - late) + [True] * late
+        back = back._replace(program=of_linear(back.program, marks))
         return cotangents_of(inputs, linear, _call(back, [*others(inputs, linear), *arriving], params))
 
     def batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, **params: Any,

@@ -20,6 +20,7 @@ from fxgrad.derivation.simplify import live_equations
 from fxgrad.errors import FxgradError
 from fxgrad.executors.silence import silenced
 from fxgrad.executors.straightline import concrete, generate
+from fxgrad.ops.strong import is_finite
 from fxgrad.tracing.tape import aval_of
 
 Runner = Callable[..., list[Any]]
@@ -133,3 +134,16 @@ def _alone(runner: Runner, borrowed: Sequence[int]) -> Runner:
     if not borrowed:
         return quietly
     return lambda *inputs: own(quietly(*inputs), borrowed, inputs)
+
+
+def run_first(program: Program, simpler: Program) -> None:
+    """Has `simpler` run in the place of `program`, which is equal to it where results are finite, until one is not."""
+    def run(*inputs: Any) -> list[Any]:
+        outputs = execute(simpler, inputs)
+        if all(map(is_finite, outputs)):
+            return outputs
+        program.slots.pop(_ALONE, None)
+        return execute(program, inputs)
+
+    if _ALONE.of(program) is None:
+        _ALONE.put(program, run)

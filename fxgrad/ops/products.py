@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -127,13 +127,20 @@ def _dot_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[li
     return out, [sum_of_parts(parts, aval_of(out[0]))]
 
 
+class Products(NamedTuple):
+    """The contraction and the product of elements by which one of the two is transposed."""
+
+    dot: Callable[..., Any]
+    mul: Callable[..., Any]
+
+
 def _cotangent_of_first(cotangent: Any, aval: Aval, y: Any, x_axes: tuple[Axes, Axes], y_axes: tuple[Axes, Axes],
-                        x_is_left: bool) -> Any:
+                        x_is_left: bool, by: Products) -> Any:
     """The cotangent of the operand of type `aval`, whose contracted and batch axes are `x_axes`; the other is `y`."""
     (x_contract, x_batch), (y_contract, y_batch) = x_axes, y_axes
     x_free, y_free = _free(aval.ndim, x_contract, x_batch), _free(rank_of(y), y_contract, y_batch)
     if not rank_of(cotangent):
-        return transpose(mul(y, cotangent), inverse_permutation(_paired(x_contract, y_contract)))
+        return transpose(by.mul(y, cotangent), inverse_permutation(_paired(x_contract, y_contract)))
     batch = tuple(range(len(x_batch)))
     first = len(batch) + (len(x_free) if x_is_left else 0)
     ct_axes = tuple(range(first, first + len(y_free)))
@@ -141,8 +148,8 @@ def _cotangent_of_first(cotangent: Any, aval: Aval, y: Any, x_axes: tuple[Axes, 
     # Either order of the operands gives the product; one of them often gives it with its axes in place.
     swapped = [*x_batch, *by_y, *x_free]
     if swapped == sorted(swapped):
-        return dot_general(y, cotangent, ((y_free, ct_axes), (y_batch, batch)))
-    result = dot_general(cotangent, y, ((ct_axes, y_free), (batch, y_batch)))
+        return by.dot(y, cotangent, ((y_free, ct_axes), (y_batch, batch)))
+    result = by.dot(cotangent, y, ((ct_axes, y_free), (batch, y_batch)))
     return transpose(result, inverse_permutation([*x_batch, *x_free, *by_y]))
 
 
@@ -151,20 +158,27 @@ def _paired(x_contract: Axes, y_contract: Axes) -> list[int]:
     return [x_contract[i] for i in sorted(range(len(y_contract)), key=y_contract.__getitem__)]
 
 
-def _dot_transpose(cotangents: list[Any], inputs: list[Any], *, dimension_numbers: DotDimensions,
-                   precision: str | None, preferred_element_type: DType | None) -> list[Any]:
+def transposed_by(by: Products, cotangents: list[Any], inputs: list[Any], dimension_numbers: DotDimensions,
+                  ) -> list[Any]:
+    """The transpose rule of a contraction."""
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
     x_axes, y_axes = (x_contract, x_batch), (y_contract, y_batch)
     x, y = inputs
     dtype = (x if is_linear(x) else y).aval.dtype
     cotangent = convert(cotangents[0], dtype)
     if is_linear(x):
-        return [_cotangent_of_first(cotangent, x.aval, y, x_axes, y_axes, True), None]
-    return [None, _cotangent_of_first(cotangent, y.aval, x, y_axes, x_axes, False)]
+        return [_cotangent_of_first(cotangent, x.aval, y, x_axes, y_axes, True, by), None]
+    return [None, _cotangent_of_first(cotangent, y.aval, x, y_axes, x_axes, False, by)]
 
 
-def _dot_batch(size: int, values: list[Any], axes: list[int | None], *, dimension_numbers: DotDimensions,
-               **params: Any) -> tuple[list[Any], list[int]]:
+def _dot_transpose(cotangents: list[Any], inputs: list[Any], *, dimension_numbers: DotDimensions,
+                   precision: str | None, preferred_element_type: DType | None) -> list[Any]:
+    return transposed_by(Products(dot_general, mul), cotangents, inputs, dimension_numbers)
+
+
+def batched_dimensions(values: Sequence[Any], axes: Sequence[int | None], dimension_numbers: DotDimensions,
+                       ) -> tuple[DotDimensions, int]:
+    """The dimension numbers of a contraction of batched operands, and the batch axis of the result."""
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
     (x_contract, x_batch), (y_contract, y_batch) = (
         (contract, batch) if at is None else (_shifted(contract, at), _shifted(batch, at))
@@ -178,7 +192,12 @@ def _dot_batch(size: int, values: list[Any], axes: list[int | None], *, dimensio
     else:
         x_free = _free(rank_of(values[0]), x_contract, x_batch)
         place = len(x_batch) + len(x_free) + _free(rank_of(values[1]), y_contract, y_batch).index(y_at or 0)
-    numbers = (x_contract, y_contract), (x_batch, y_batch)
+    return ((x_contract, y_contract), (x_batch, y_batch)), place
+
+
+def _dot_batch(size: int, values: list[Any], axes: list[int | None], *, dimension_numbers: DotDimensions,
+               **params: Any) -> tuple[list[Any], list[int]]:
+    numbers, place = batched_dimensions(values, axes, dimension_numbers)
     return bind(dot_general_p, *values, dimension_numbers=numbers, **params), [place]
 
 

@@ -35,7 +35,7 @@ LAYERS = [
     ["checkpoint_policies", "debug", "editing", "show", "interop", "testing"],
     ["api", "custom_batching", "custom_derivatives", "sharding"],
     ["graphs", "granularity", "simulation", "nan_origins", "ode", "stochastic", "stable", "files", "precision",
-     "autocast_policies", "loss_scaling", "xray"],
+     "autocast_policies", "loss_scaling", "safe_derivatives", "xray"],
     ["pictures", "explorer"],
     ["__init__", "__main__", "cli"],
 ]

@@ -12,6 +12,7 @@ from fxgrad.control.call import jit_call_p, named_call_p
 from fxgrad.control.checkpoint import checkpoint_p, recompute_p
 from fxgrad.control.custom import custom_jvp_p, custom_vjp_p, custom_vjp_tangent_p
 from fxgrad.control.mapped_rule import custom_vmap_p
+from fxgrad.control.safe_call import safe_call_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
@@ -87,7 +88,7 @@ def tangents() -> list[Sample]:
     return samples
 
 SAMPLES: dict[Primitive, list[Sample]] = {
-    named_call_p: calls("body"), jit_call_p: calls("body"), checkpoint_p: calls("body"), recompute_p: calls("body"),
-    within_budget_p: calls("body", budget=2**30),
+    named_call_p: calls("body"), jit_call_p: calls("body"), checkpoint_p: calls("body"), safe_call_p: calls("body"),
+    recompute_p: calls("body"), within_budget_p: calls("body", budget=2**30),
     custom_jvp_p: ruled(), custom_vjp_p: ruled(), custom_vjp_tangent_p: tangents(), custom_vmap_p: ruled(),
 }

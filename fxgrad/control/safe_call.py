@@ -1,0 +1,253 @@
+"""Calls whose derivatives multiply strongly: what nothing depends on gets no NaN, however infinite a slope is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fxgrad.control.call import call_primitive, emit_inline, run_with_numpy
+from fxgrad.control.groups import are_moving, present
+from fxgrad.control.wiring import closed_marks, dependent, made_once
+from fxgrad.core.avals import Literal
+from fxgrad.core.facts import consults, fact, has_effects
+from fxgrad.core.primitive import Absent
+from fxgrad.core.program import Atom, Equation, Program, Var
+from fxgrad.core.regions import Region, replaced
+from fxgrad.core.symbolic import Zero
+from fxgrad.core.walk import walk
+from fxgrad.derivation.derive import Derived, derive
+from fxgrad.executors.numpy import run_first
+from fxgrad.ops.strong import has_free_axes, is_plain_factor, ordinary_form, strong_form
+from fxgrad.tracing.tape import bind, bind_equation
+from fxgrad.transforms.forward import spread
+from fxgrad.transforms.linearize import linearized
+
+# --- strong products in the place of ordinary ones ----------------------------------------------------------------
+
+
+def strengthened(program: Program, linear: Sequence[bool], arguments: Sequence[bool] = (), matrices: bool = True,
+                 ) -> Program:
+    """A program that is linear in the inputs marked, with strong products, down to the bodies of its loops.
+
+    `arguments` are the inputs that the derivative is taken in: products of matrices by such a one stay what they are,
+    or else every step would read all parameters of a model once more. Without `matrices` all of these do.
+    """
+    marks = tuple(linear)
+    given = (*arguments, *(False for _ in marks[len(arguments):]))
+
+    def make() -> Program:
+        reached: set[Atom] = {var for var, marked in zip(program.inputs, marks, strict=True) if marked}
+        known: set[Atom] = {var for var, marked in zip(program.inputs, given, strict=True) if marked}
+        equations = []
+        for equation in program.equations:
+            moving = [atom in reached for atom in equation.inputs]
+            if any(moving):
+                reached.update(equation.outputs)
+                made = _strong(equation, moving, [atom in known for atom in equation.inputs], matrices)
+                equations.append(made)
+            else:
+                equations.append(equation)
+        return program.replace(equations=equations)
+
+    return made_once(program, ("strengthened", marks, given, matrices), make)
+
+
+def _strong(equation: Equation, moving: Sequence[bool], known: Sequence[bool], matrices: bool) -> Equation:
+    if equation.regions:
+        inner = [strengthened(region.program, _marks(region, moving),
+                              [link.how == "same" and known[link.place] for link in region.inputs], matrices)
+                 for region in equation.regions]
+        return _with_params(equation, replaced(equation.params, equation.regions, inner))
+    strong = strong_form.of(equation.primitive)
+    if strong is None or any(map(is_plain_factor, equation.inputs)):
+        return equation
+    if "dimension_numbers" in equation.params and (not matrices or any(
+            is_known and has_free_axes(equation.params, atom.aval.ndim, place)
+            for place, (atom, is_known) in enumerate(zip(equation.inputs, known, strict=True)))):
+        return equation
+    return Equation(strong, equation.inputs, equation.params, equation.outputs, equation.source)
+
+
+def weakened(program: Program) -> Program:
+    """The program with ordinary products in the place of strong ones: equal where nothing is infinite."""
+    def make() -> Program:
+        return program.replace(equations=[*map(_weak, program.equations)])
+
+    return made_once(program, "weakened", make)
+
+
+def _weak(equation: Equation) -> Equation:
+    if equation.regions:
+        return _with_params(equation, replaced(
+            equation.params, equation.regions, [weakened(region.program) for region in equation.regions]))
+    ordinary = ordinary_form.of(equation.primitive)
+    return equation if ordinary is None else Equation(
+        ordinary, equation.inputs, equation.params, equation.outputs, equation.source)
+
+
+def _with_params(equation: Equation, params: dict[str, Any]) -> Equation:
+    return Equation(equation.primitive, equation.inputs, params, equation.outputs, equation.source)
+
+
+def _marks(region: Region, moving: Sequence[bool]) -> Sequence[bool]:
+    """Which inputs of a region depend on the operands marked; what a loop carries, at any of its steps."""
+    inputs, outputs = region.inputs, region.outputs
+    first = [link.place >= 0 and moving[link.place] for link in inputs]
+    carried = [index for index, link in enumerate(inputs) if link.how == "carry"]
+
+    def step(marks: Sequence[bool]) -> Sequence[bool]:
+        made = [mark for mark, link in zip(dependent(region.program, marks), outputs, strict=True)
+                if link.how == "carry"]
+        after = [*marks]
+        for index, mark in zip(carried, made, strict=True):
+            after[index] = mark
+        return after
+
+    return closed_marks(step, first) if carried else first
+
+
+def with_strong_slopes(program: Program, values: Sequence[bool]) -> Program:
+    """A program whose outputs marked are values of the function and whose others are slopes, with these made strongly.
+
+    The values stay what they are. Such a slope is `out * log(x)`, that of a power in its exponent, which is 0 at 0.
+    """
+    marks = tuple(values)
+
+    def make() -> Program:
+        needed: set[Atom] = {atom for atom, is_value in zip(program.outputs, marks, strict=True) if is_value}
+        equations = []
+        for equation in reversed(program.equations):
+            wanted = [var in needed for var in equation.outputs]
+            if any(wanted) and not equation.regions:
+                needed.update(equation.inputs)
+            elif equation.regions:
+                equation = _with_slopes(equation, wanted)  # noqa: PLW2901
+                if any(wanted):
+                    needed.update(equation.inputs)
+            elif not any(type(atom) is Literal for atom in equation.inputs) and not _is_square(equation):
+                equation = _strong(equation, (), (), matrices=False)  # noqa: PLW2901
+            equations.append(equation)
+        return program.replace(equations=equations[::-1])
+
+    return made_once(program, ("strong slopes", marks), make)
+
+
+def _is_square(equation: Equation) -> bool:
+    """Whether it is a value times itself, in which 0 does not meet an infinity."""
+    return equation.primitive.commutative and equation.inputs[0] is equation.inputs[1]
+
+
+def _with_slopes(equation: Equation, wanted: Sequence[bool]) -> Equation:
+    programs = [with_strong_slopes(region.program, [
+        link.how in ("carry", "inside") or wanted[link.place] for link in region.outputs])
+        for region in equation.regions]
+    return _with_params(equation, replaced(equation.params, equation.regions, programs))
+
+
+@fact
+def has_strong_products(program: Program) -> bool:
+    """Whether there is a strong product in `program`, or in a program in it."""
+    return any(ordinary_form.of(equation.primitive) is not None or any(map(has_strong_products, equation.programs))
+               for equation in program.equations)
+
+
+def keeps_nans(program: Program, marks: Sequence[bool] = ()) -> bool:
+    """Whether a NaN that is made by a product, with ordinary ones, is in a result or chosen by none.
+
+    What is linear hands it on. A comparison does not: what it decides may be finite.
+    """
+    reached: set[Atom] = {var for var, marked in zip(program.inputs, marks, strict=False) if marked}
+    for equation in program.equations:
+        moving = [atom in reached for atom in equation.inputs]
+        if equation.regions:
+            if not all(keeps_nans(region.program, _marks(region, moving)) for region in equation.regions):
+                return False
+            if any(moving) or any(map(has_strong_products, equation.programs)):
+                reached.update(equation.outputs)
+        elif any(moving) and isinstance(equation.primitive.transpose, Absent):
+            return False
+        elif any(moving) or ordinary_form.of(equation.primitive) is not None:
+            reached.update(equation.outputs)
+    return True
+
+
+# --- the record ---------------------------------------------------------------------------------------------------
+
+
+def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str) -> tuple[list[Any], list[Any]]:
+    """Two such calls, one for what is known and one for the tangents, with residuals between them."""
+    first = linearized(program, are_moving(tangents))
+    count, half, moving = len(program.outputs), first.extra, present(tangents)
+    residuals = len(first.program.outputs) - count
+    ready = with_strong_slopes(first.program, [True] * count + [False] * residuals)
+    known = bind(safe_call_p, *first.captured, *primals, program=ready, name=name)
+    if not any(half.reached):
+        return known[:count], spread(program.out_avals, half.reached, [])
+    given = {var for var, tangent in zip(first.program.inputs[len(first.captured):], tangents, strict=True)
+             if type(tangent) is not Zero}
+    linear = strengthened(half.linear, [False] * residuals + [True] * len(moving),
+                          [atom in given for atom in first.program.outputs[count:]])
+    out_tangents = bind(safe_call_p, *known[count:], *moving, program=linear, name=name)
+    return known[:count], spread(program.out_avals, half.reached, out_tangents)
+
+
+safe_call_p = call_primitive("safe_call", _jvp, run_with_numpy, emit_inline,
+                             of_linear=lambda program, linear: strengthened(program, linear, matrices=False))
+"""A function of `fxgrad.safe`, or a part of one of its derivatives."""
+
+
+def wrapped(program: Program, name: str) -> Program:
+    """The program that does nothing but to call `program` safely."""
+    if _call_of(program) is not None:
+        return program
+
+    def make() -> Program:
+        bare = program.replace(captured=0, constants=(), signature=None)
+        inputs = [Var(aval) for aval in program.in_avals]
+        outputs = [Var(aval) for aval in program.out_avals]
+        call = Equation(safe_call_p, [*inputs], {"program": bare, "name": name}, outputs, None)
+        return program.replace(inputs=inputs, equations=[call], outputs=[*outputs])
+
+    return made_once(program, ("safe", name), make)
+
+
+def _call_of(program: Program) -> Equation | None:
+    """The equation of a program that `wrapped` made."""
+    if len(program.equations) != 1:
+        return None
+    equation, = program.equations
+    is_all = equation.primitive is safe_call_p and [*program.outputs] == equation.outputs and (
+        equation.inputs == program.inputs)
+    return equation if is_all else None
+
+
+def inside_safely(program: Program, make: Callable[[Program], Program]) -> Program:
+    """What `make` makes of a program; of a safe call, a safe call of what it makes of the program called."""
+    call = _call_of(program)
+    if call is None:
+        return make(program)
+    made, count = make(call.params["program"]), program.captured
+    capturing = made_once(made, ("captured", count), lambda: made.replace(captured=count))
+    return wrapped(capturing, call.params["name"])
+
+
+def opened(derived: Derived) -> Derived:
+    """The program with the equations of safe calls in their place, for who derives nothing of it."""
+    program = derived.program
+    if not any(equation.primitive is safe_call_p for equation in program.equations):
+        return derived
+    made = derive(program, "opened", lambda *values: (_inlined(program, values), None), program.in_avals)
+    if made.captured:
+        return derived
+    if not has_effects(made.program) and not consults(made.program) and keeps_nans(made.program):
+        run_first(made.program, weakened(made.program))
+    return derived._replace(program=made.program)
+
+
+def _inlined(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    def step(equation: Equation, values: list[Any]) -> list[Any]:
+        if equation.primitive is safe_call_p:
+            return _inlined(equation.params["program"], values)
+        return bind_equation(equation, values)
+
+    return walk(program, inputs, step)

@@ -1,0 +1,95 @@
+"""`safe`: the function with derivatives in which what is masked contributes exactly nothing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, overload
+
+from fxgrad import tree
+from fxgrad.api.reverse import Safe, before_derivatives
+from fxgrad.control.safe_call import wrapped
+from fxgrad.core.avals import plain
+from fxgrad.core.program import Program
+from fxgrad.errors import function_name
+from fxgrad.frontend.flat import (
+    Traced,
+    check_leaf,
+    indexed_names,
+    leaf_aval,
+    nth,
+    refuse_repeated_effects,
+    trace_flat,
+    transformation,
+)
+from fxgrad.tracebacks import boundary
+from fxgrad.tracing.apply import apply_program
+from fxgrad.tracing.trace import SHARED, is_tracing
+
+
+@overload
+def safe(fun: Program) -> Program: ...
+@overload
+def safe(fun: Callable[..., Any]) -> Callable[..., Any]: ...
+def safe(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """`fun`, in whose derivatives 0 times an infinite or undefined slope is 0.
+
+    The values of `fun` are what they are. In its derivatives, forward, reverse and of any order, products of tangents
+    or cotangents with slopes are strong: a factor that is exactly 0 makes 0, so nothing comes back from what `where`,
+    `maximum`, `clip`, a mask or an index did not choose. What is infinite and reaches the result stays infinite: the
+    derivative of sqrt at 0 is, and that of a norm at 0 is 0. docs/nans.md has the derivative at every singular point.
+
+    What `fun` differentiates itself is safe too. `fun` takes and returns arrays, numbers or containers of them. Given a
+    `Program` it returns one. It nests with all other transformations.
+
+    Raises `ArgumentError` for an argument that is no array and no number.
+
+    >>> import fxgrad, numpy as np
+    >>> def length(x):
+    ...     return np.sum(np.where(x > 0, np.sqrt(x), 0.0))
+    >>> fxgrad.grad(length)(np.array([4.0, 0.0]))
+    array([0.25,  nan])
+    >>> fxgrad.grad(fxgrad.safe(length))(np.array([4.0, 0.0]))
+    array([0.25, 0.  ])
+    """
+    if isinstance(fun, Program):
+        signature = fun.signature
+        made: Program = wrapped(fun, "program" if signature is None else signature.name)
+        return made
+
+    @transformation("safe", fun)
+    @boundary
+    def safely(*args: Any, **kwargs: Any) -> Any:
+        token = before_derivatives.set(_safely_after(before_derivatives.get()))
+        try:
+            if not is_tracing():  # nobody differentiates it but itself
+                return fun(*args, **kwargs)
+            leaves, structure = tree.flatten((args, kwargs))
+            names = indexed_names(fun, args, None, kwargs)
+            avals = [leaf_aval(leaf) or check_leaf(leaf, "safe", nth(names, index))
+                     for index, leaf in enumerate(leaves)]
+
+            def call(*tracers: Any) -> Any:
+                given, keywords = tree.unflatten(structure, tracers)
+                return fun(*given, **keywords)
+
+            traced = trace_flat(call, avals, "safe", fun, mode=SHARED, values=leaves, names=names)
+        finally:
+            before_derivatives.reset(token)
+        refuse_repeated_effects(traced, "safe")
+        program = wrapped(traced.program, function_name(fun))
+        outputs = apply_program(program, [*traced.captured, *leaves])
+        return tree.unflatten(traced.out_tree, plain(outputs))
+    safely.safe = Safe(fun, _safely_after)  # type: ignore[attr-defined]
+    return safely
+
+
+@functools.cache
+def _safely_after(rewriting: Callable[[Traced], Traced] | None) -> Callable[[Traced], Traced]:
+    """What is done to a trace within a safe function, where `rewriting` is done already; the same for the same."""
+    return _safe_trace if rewriting in (None, _safe_trace) else lambda traced: _safe_trace(rewriting(traced))
+
+
+def _safe_trace(traced: Traced) -> Traced:
+    """What was traced to be differentiated, as a safe call; what forcing computed is computed again."""
+    return Traced(wrapped(traced.program, "safe"), traced.captured, traced.out_tree)
