@@ -40,8 +40,10 @@ from fxgrad.ops import (
     reductions,
     samplers,
     shaping,
+    singular,
     space,
     special,
+    strong,
     topk,
     triangular,
     trigonometric,
@@ -53,5 +55,5 @@ from fxgrad.ops import (
 __all__ = ["arithmetic", "barrier", "choose", "comparison", "convolution", "creation", "cumulative", "determinant",
            "dynamic", "eigen", "exponential", "factorizations", "fft", "gamma", "indexing", "integrals",
            "joining", "matrices", "matrix_functions", "moving", "ordering", "parts", "pointwise", "pool", "products",
-           "pseudoinverse", "ragged", "random", "reduced_forms", "reductions", "samplers", "shaping",
-           "space", "special", "topk", "triangular", "trigonometric", "varying", "windows", "xla_kernels"]
+           "pseudoinverse", "ragged", "random", "reduced_forms", "reductions", "samplers", "shaping", "singular",
+           "space", "special", "strong", "topk", "triangular", "trigonometric", "varying", "windows", "xla_kernels"]

@@ -70,8 +70,9 @@ def test_every_analysis_answers_for_every_primitive() -> None:
 
 def test_facts_of_the_records() -> None:
     assert {name for name, primitive in registry.items() if primitive.commutative} == {
-        "add", "mul", "eq", "ne", "eq_to", "and", "or", "xor"}
-    assert {name for name, primitive in registry.items() if primitive.exactly_rounded} == {"add", "sub", "mul", "div"}
+        "add", "mul", "strong_mul", "eq", "ne", "eq_to", "and", "or", "xor"}
+    assert {name for name, primitive in registry.items() if primitive.exactly_rounded} == {
+        "add", "sub", "mul", "div", "strong_mul", "strong_div"}
 
 
 def _comparisons(path: Path) -> list[str]:
