@@ -114,20 +114,19 @@ __all__ = [
     "autocast_policies", "bind", "block_until_ready", "budget_curve", "checkpoint", "checkpoint_name",
     "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config", "cost", "custom_batching",
     "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_infs", "debug_nans",
-    "default_backend", "default_dtype", "device_count", "device_get", "device_put", "devices", "disable_jit",
-    "draw", "dtypes", "errors", "eval_shape", "executors", "explain_backward", "explain_nan", "explore",
-    "flatten_util", "float0", "fold", "fori_loop", "from_jax", "grad", "gradients_on_nodes", "granularities",
-    "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd",
-    "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "load",
-    "local_device_count", "local_devices", "loss_scaling", "make_array_from_callback",
-    "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh",
-    "make_program", "map", "memory", "named_call", "named_scope", "nn", "numpy", "odeint", "optim", "parse",
-    "path_costs", "paths", "pmap", "policy_report", "precision_report", "print_saved_residuals", "process_count",
-    "process_index", "pure_callback", "random", "remat", "rewrite", "roles", "safe", "save", "saved_residuals", "scalarize",
-    "scan", "scipy", "segment", "set_default_dtype", "set_mesh", "shard_map", "sharding", "show", "simplify",
-    "simulate", "stabilise", "stochastic", "stop_gradient", "straight_through", "summary", "switch", "testing",
-    "to_jax", "traffic", "tree", "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap",
-    "while_loop"]
+    "default_backend", "default_dtype", "device_count", "device_get", "device_put", "devices", "disable_jit", "draw",
+    "dtypes", "errors", "eval_shape", "executors", "explain_backward", "explain_nan", "explore", "flatten_util",
+    "float0", "fold", "fori_loop", "from_jax", "grad", "gradients_on_nodes", "granularities", "graph", "hessian",
+    "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit",
+    "jvp", "lax", "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices",
+    "loss_scaling", "make_array_from_callback", "make_array_from_process_local_data",
+    "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "make_program", "map", "memory", "named_call",
+    "named_scope", "nn", "numpy", "odeint", "optim", "parse", "path_costs", "paths", "pmap", "policy_report",
+    "precision_report", "print_saved_residuals", "process_count", "process_index", "pure_callback", "random", "remat",
+    "rewrite", "roles", "safe", "save", "saved_residuals", "scalarize", "scan", "scipy", "segment",
+    "set_default_dtype", "set_mesh", "shard_map", "sharding", "show", "simplify", "simulate", "stabilise",
+    "stochastic", "stop_gradient", "straight_through", "summary", "switch", "testing", "to_jax", "traffic", "tree",
+    "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
 
 
 _LATER = {

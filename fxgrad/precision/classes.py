@@ -90,7 +90,8 @@ kinds.enter("as_is", space.convert_element_type_p, barrier.optimization_barrier_
 # Exact, or rounded once as their operands are: no sums of many, and nothing that soon leaves the range.
 kinds.enter(
     "follow",
-    pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arithmetic.div_p, strong.strong_mul_p, strong.strong_div_p, arithmetic.neg_p, parts.abs_p,
+    pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arithmetic.div_p, strong.strong_mul_p,
+    strong.strong_div_p, arithmetic.neg_p, parts.abs_p,
     parts.sign_p, arithmetic.max_p, arithmetic.min_p, choose.select_n_p, choose.clamp_p, trigonometric.tanh_p,
     exponential.logistic_p, special.erf_p, creation.copy_p, arithmetic.name_p, arithmetic.stop_gradient_p,
     parts.real_p, parts.imag_p, parts.conj_p, comparison.eq_p, comparison.ne_p, comparison.lt_p, comparison.le_p,
@@ -145,6 +146,7 @@ kinds.enter(
     opaque.jax_effect_p, custom.custom_vjp_tangent_p)
 
 boundaries.enter("open", call.named_call_p, call.jit_call_p, checkpoint.checkpoint_p, checkpoint.recompute_p,
-                 within_budget_p, safe_call.safe_call_p, branch.cond_p, scan.scan_p, while_loop.while_p, loop.for_p, shard_map.shard_map_p)
+                 within_budget_p, safe_call.safe_call_p, branch.cond_p, scan.scan_p, while_loop.while_p, loop.for_p,
+                 shard_map.shard_map_p)
 boundaries.enter("closed", sweep.sweep_p, custom.custom_jvp_p, custom.custom_vjp_p, mapped_rule.custom_vmap_p)
 boundaries.enter("untouched", solve.linear_solve_p, solve.root_p)

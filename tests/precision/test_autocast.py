@@ -129,7 +129,7 @@ def test_results_in_another_dtype() -> None:
 
 def test_a_policy_is_read_and_changed() -> None:
     policy = fxgrad.autocast_policies.bfloat16
-    assert policy.half == ("conv_general_dilated", "dot_general")
+    assert policy.half == ("conv_general_dilated", "dot_general", "strong_dot_general")
     assert "exp" in policy.full
     assert "add" in policy.follow
     summed = policy.with_(half=[registry["reduce_sum"], "exp"], full=["dot_general", np.tanh])
