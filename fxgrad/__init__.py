@@ -114,34 +114,34 @@ __all__ = [
     "autocast_policies", "bind", "block_until_ready", "budget_curve", "checkpoint", "checkpoint_name",
     "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config", "cost", "custom_batching",
     "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_infs", "debug_nans",
-    "default_backend", "default_dtype", "device_count", "device_get", "device_put", "devices", "disable_jit", "draw",
-    "dtypes", "errors", "eval_shape", "executors", "explain_backward", "explain_nan", "explore", "flatten_util",
-    "float0", "fold", "fori_loop", "from_jax", "grad", "gradients_on_nodes", "granularities", "graph", "hessian",
-    "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit",
-    "jvp", "lax", "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices",
-    "loss_scaling", "make_array_from_callback", "make_array_from_process_local_data",
-    "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "make_program", "map", "memory", "named_call",
-    "named_scope", "nn", "numpy", "odeint", "optim", "parse", "path_costs", "paths", "pmap", "policy_report",
-    "precision_report", "print_saved_residuals", "process_count", "process_index", "pure_callback", "random", "remat",
-    "rewrite", "roles", "safe", "save", "saved_residuals", "scalarize", "scan", "scipy", "segment",
-    "set_default_dtype", "set_mesh", "shard_map", "sharding", "show", "simplify", "simulate", "stabilise",
-    "stochastic", "stop_gradient", "straight_through", "summary", "switch", "testing", "to_jax", "traffic", "tree",
-    "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
+    "default_backend", "default_dtype", "device_count", "device_get", "device_put", "devices", "disable_jit",
+    "distributions", "draw", "dtypes", "errors", "eval_shape", "executors", "explain_backward", "explain_nan",
+    "explore", "flatten_util", "float0", "fold", "fori_loop", "from_jax", "grad", "gradients_on_nodes",
+    "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback",
+    "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "load",
+    "local_device_count", "local_devices", "loss_scaling", "make_array_from_callback",
+    "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh",
+    "make_program", "map", "memory", "named_call", "named_scope", "nn", "numpy", "odeint", "optim", "parse",
+    "path_costs", "paths", "pmap", "policy_report", "precision_report", "print_saved_residuals", "process_count",
+    "process_index", "pure_callback", "random", "remat", "rewrite", "roles", "safe", "save", "saved_residuals",
+    "scalarize", "scan", "scipy", "segment", "set_default_dtype", "set_mesh", "shard_map", "sharding", "show",
+    "simplify", "simulate", "stabilise", "stochastic", "stop_gradient", "straight_through", "summary", "switch",
+    "testing", "to_jax", "traffic", "tree", "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp",
+    "vmap", "while_loop"]
 
 
 _LATER = {
     "autocast": "precision.autocast", "cost": "xray.costs", "draw": "pictures", "explain_backward": "graphs",
     "explain_nan": "nan_origins", "explore": "explorer", "fold": "granularity.folding", "gradients_on_nodes": "graphs",
     "granularities": "granularity.comparison", "graph": "graphs", "lint": "stable", "load": "files",
-    "memory": "xray.memory",
-    "odeint": "ode", "Param": "graphs", "path_costs": "graphs", "paths": "graphs",
-    "precision_report": "precision.report", "rewrite": "editing.rewriting", "roles": "graphs", "save": "files",
-    "safe": "safe_derivatives", "scalarize": "granularity.scalarize", "simulate": "simulation", "stabilise": "stable",
-    "straight_through": "stochastic", "summary": "granularity.summary"}
+    "memory": "xray.memory", "odeint": "ode", "Param": "graphs", "path_costs": "graphs", "paths": "graphs",
+    "precision_report": "precision.report", "rewrite": "editing.rewriting", "roles": "graphs",
+    "safe": "safe_derivatives", "save": "files", "scalarize": "granularity.scalarize", "simulate": "simulation",
+    "stabilise": "stable", "straight_through": "stochastic", "summary": "granularity.summary"}
 """Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
 _LATER_MODULES = {
-    "autocast_policies", "editing", "explorer", "granularity", "graphs", "loss_scaling", "optim", "pictures",
-    "simulation", "stable", "stochastic", "xray"}
+    "autocast_policies", "distributions", "editing", "explorer", "granularity", "graphs", "loss_scaling", "optim",
+    "pictures", "simulation", "stable", "stochastic", "xray"}
 
 
 def __getattr__(name: str) -> _Any:

@@ -34,8 +34,8 @@ LAYERS = [
     ["scipy"],
     ["checkpoint_policies", "debug", "editing", "show", "interop", "testing"],
     ["api", "custom_batching", "custom_derivatives", "sharding"],
-    ["graphs", "granularity", "simulation", "nan_origins", "ode", "stochastic", "stable", "files", "precision",
-     "autocast_policies", "loss_scaling", "safe_derivatives", "xray"],
+    ["graphs", "granularity", "simulation", "nan_origins", "ode", "distributions", "stochastic", "stable", "files",
+     "precision", "autocast_policies", "loss_scaling", "safe_derivatives", "xray"],
     ["pictures", "explorer"],
     ["__init__", "__main__", "cli"],
 ]
