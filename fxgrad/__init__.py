@@ -82,6 +82,7 @@ from fxgrad.show import parse, unfold
 from fxgrad.tracing.tape import bind
 
 if _TYPE_CHECKING:
+    from fxgrad.benchmarking import benchmark
     from fxgrad.editing.rewriting import rewrite
     from fxgrad.explorer import explore
     from fxgrad.files import load, save
@@ -95,6 +96,7 @@ if _TYPE_CHECKING:
     from fxgrad.pictures import draw
     from fxgrad.precision.autocast import autocast
     from fxgrad.precision.report import precision_report
+    from fxgrad.retracing.watching import explain, explaining
     from fxgrad.safe_derivatives import safe
     from fxgrad.simulation import simulate
     from fxgrad.stable import lint, stabilise
@@ -111,15 +113,15 @@ __version__ = "0.1.0"
 __all__ = [
     "Array", "Cost", "Equation", "Interpreter", "Links", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param",
     "Primitive", "Program", "Region", "ShapeDtypeStruct", "TODO", "Var", "associative_scan", "autocast",
-    "autocast_policies", "bind", "block_until_ready", "budget_curve", "checkpoint", "checkpoint_name",
+    "autocast_policies", "benchmark", "bind", "block_until_ready", "budget_curve", "checkpoint", "checkpoint_name",
     "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config", "cost", "custom_batching",
     "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_infs", "debug_nans",
     "default_backend", "default_dtype", "device_count", "device_get", "device_put", "devices", "disable_jit",
-    "distributions", "draw", "dtypes", "errors", "eval_shape", "executors", "explain_backward", "explain_nan",
-    "explore", "flatten_util", "float0", "fold", "fori_loop", "from_jax", "grad", "gradients_on_nodes",
-    "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback",
-    "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "load",
-    "local_device_count", "local_devices", "loss_scaling", "make_array_from_callback",
+    "distributions", "draw", "dtypes", "errors", "eval_shape", "executors", "explain", "explain_backward",
+    "explain_nan", "explaining", "explore", "flatten_util", "float0", "fold", "fori_loop", "from_jax", "grad",
+    "gradients_on_nodes", "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate",
+    "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize",
+    "lint", "load", "local_device_count", "local_devices", "loss_scaling", "make_array_from_callback",
     "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh",
     "make_program", "map", "memory", "named_call", "named_scope", "nn", "numpy", "odeint", "optim", "parse",
     "path_costs", "paths", "pmap", "policy_report", "precision_report", "print_saved_residuals", "process_count",
@@ -131,7 +133,8 @@ __all__ = [
 
 
 _LATER = {
-    "autocast": "precision.autocast", "cost": "xray.costs", "draw": "pictures", "explain_backward": "graphs",
+    "autocast": "precision.autocast", "benchmark": "benchmarking", "cost": "xray.costs", "draw": "pictures",
+    "explain": "retracing", "explain_backward": "graphs", "explaining": "retracing",
     "explain_nan": "nan_origins", "explore": "explorer", "fold": "granularity.folding", "gradients_on_nodes": "graphs",
     "granularities": "granularity.comparison", "graph": "graphs", "lint": "stable", "load": "files",
     "memory": "xray.memory", "odeint": "ode", "Param": "graphs", "path_costs": "graphs", "paths": "graphs",
@@ -140,7 +143,8 @@ _LATER = {
     "stabilise": "stable", "straight_through": "stochastic", "summary": "granularity.summary"}
 """Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
 _LATER_MODULES = {
-    "autocast_policies", "distributions", "editing", "explorer", "granularity", "graphs", "loss_scaling", "optim",
+    "autocast_policies", "distributions", "benchmarking", "retracing", "editing", "explorer", "granularity",
+    "graphs", "loss_scaling", "optim",
     "pictures", "simulation", "stable", "stochastic", "xray"}
 
 

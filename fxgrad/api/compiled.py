@@ -45,6 +45,7 @@ from fxgrad.executors.explicit import ExplicitAxes
 from fxgrad.executors.xla import x64
 from fxgrad.frontend.flat import Traced, leaf_aval, trace_flat
 from fxgrad.tracebacks import boundary
+from fxgrad.tracing import watched
 from fxgrad.tracing.tape import axes_in_scope, bind, current, innermost_for
 from fxgrad.tracing.trace import SHARED, WRITTEN, Mode
 
@@ -363,7 +364,21 @@ class _JittedFunction:
             args, kwargs = call.split.arguments(leaves)
             outputs = self._fun(*args, **kwargs)
             return self._shardings.outputs_held(outputs) if inside else outputs
+        if watched.watchers:
+            call.avals = avals
+            traced: Traced = watched.traced(self, call, lambda: trace_flat(
+                function, avals, "jit", self._fun, mode=mode, names=call.leaf_names))
+            return traced
         return trace_flat(function, avals, "jit", self._fun, mode=mode, names=call.leaf_names)
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The user's function."""
+        return self._fun
+
+    def call_of(self, args: Args, kwargs: Kwargs) -> JittedCall:
+        """A call with these arguments, taken apart."""
+        return JittedCall(self._static, args, kwargs)
 
     def _recorded(self, args: Args, kwargs: Kwargs) -> tuple[Traced, list[Any]]:
         """The trace within a transformation, and all inputs of its program: what it closed over may be a tracer."""

@@ -21,6 +21,7 @@ class JittedCall:
         self.static = static.values(args, kwargs)
         self._names = static.leaf_names
         self.traced: Traced | None = None
+        self.avals: Sequence[Aval] = ()  # of the leaves, where somebody watches
 
     @property
     def is_flat(self) -> bool:

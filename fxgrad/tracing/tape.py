@@ -102,6 +102,7 @@ def axes_in_scope() -> Mapping[str, int]:
     return NO_AXES if tape is None else tape.scope
 
 
+made_programs: list[Callable[[Tape, Program], None]] = []  # told of recordings of what there was not before
 LONGEST = 20_000
 """Steps of one recording that the table remembers: a longer one would push everything else out of it."""
 NO_AXES: Mapping[str, int] = {}
@@ -342,6 +343,8 @@ class Tape:
             if config.check_level:
                 program.check()
             program = self.node.programs.setdefault(atoms, program)
+            for told in made_programs:
+                told(self, program)
         if self.parent is not None:
             note_called(self, program)
         return program

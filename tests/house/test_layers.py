@@ -16,7 +16,8 @@ FILES = sorted((ROOT / "fxgrad").rglob("*.py"))
 # From the ground up. A module imports from its own layer and those below. A name stands for the module or package of
 # that name and all that is in it.
 LAYERS = [
-    ["caches", "shared_state", "errors", "written", "advice", "tracebacks", "config", "dtypes", "tree", "tree_util"],
+    ["caches", "shared_state", "timing", "errors", "written", "advice", "tracebacks", "config", "dtypes", "tree",
+     "tree_util"],
     ["core"],
     ["tracing"],
     ["derivation"],
@@ -35,7 +36,8 @@ LAYERS = [
     ["checkpoint_policies", "debug", "editing", "show", "interop", "testing"],
     ["api", "custom_batching", "custom_derivatives", "sharding"],
     ["graphs", "granularity", "simulation", "nan_origins", "ode", "distributions", "stochastic", "stable", "files",
-     "precision", "autocast_policies", "loss_scaling", "safe_derivatives", "xray"],
+     "precision", "autocast_policies", "loss_scaling", "safe_derivatives", "xray", "retracing",
+     "benchmarking"],
     ["pictures", "explorer"],
     ["__init__", "__main__", "cli"],
 ]
@@ -44,7 +46,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Operations and transformations speak of jax only through the namespace that their rules are given.
 MAY_IMPORT_JAX = ["dtypes", "tree", "tree_util",
                   "core.avals", "ops.xla_kernels", "executors", "parallel.meshes", "parallel.shardings", "sharding",
-                  "frontend", "interop", "numpy", "testing", "api"]
+                  "frontend", "interop", "numpy", "testing", "api", "retracing", "benchmarking"]
 
 # Slow to import or not always there, so imported where they are used.
 MAY_HIDE = {"rich", "matplotlib", "graphlay", "graphviz", "networkx", "tensorboard", "IPython",

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import gc
-import statistics
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import repeat
-from typing import Any, TypeVar
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from benchmarks.workload import OURS, Peer, Peers
+from benchmarks.workload import OURS, Peers
+
+if TYPE_CHECKING:
+    from fxgrad.timing import Figures, Timed, figures, in_turns, rotated, sample, typical_seconds
+else:  # from here, whichever commit of fxgrad is measured: earlier ones have none
+    _found = importlib.util.spec_from_file_location(
+        "fxgrad_timing", Path(__file__).resolve().parents[2] / "fxgrad" / "timing.py")
+    timing = sys.modules["fxgrad_timing"] = importlib.util.module_from_spec(_found)
+    _found.loader.exec_module(timing)
+    Figures, Timed, figures, in_turns = timing.Figures, timing.Timed, timing.figures, timing.in_turns
+    rotated, sample, typical_seconds = timing.rotated, timing.sample, timing.typical_seconds
+
+__all__ = ["FEWEST", "PEER_SECONDS", "SAMPLE_SECONDS", "DifferentResultsError", "Figures", "arrays", "check_equal",
+           "figures", "measure", "rotated", "sample", "typical_seconds"]
 
 SAMPLE_SECONDS = 0.01
 """How long one turn of a peer lasts: quick calls are repeated to fill it, since they are made in loops."""
@@ -23,22 +33,8 @@ PEER_SECONDS = 2.0
 
 FEWEST = 5
 
-T = TypeVar("T")
-
-
 class DifferentResultsError(Exception):
     """A peer computes something else."""
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Microseconds a call: the median and the quartiles over `samples` samples of `calls` calls each."""
-
-    median: float
-    lower: float
-    upper: float
-    samples: int
-    calls: int
 
 
 def arrays(result: Any) -> list[np.ndarray[Any, Any]]:
@@ -71,51 +67,5 @@ def check_equal(peers: Peers, tolerance: float) -> None:
 
 def measure(peers: Peers, rounds: int) -> dict[str, Figures]:
     """The figures of each peer: the peers take turns, `rounds` times, with Python's cyclic collector off."""
-    calls, turns = {}, {}
-    for name, peer in peers.items():
-        seconds = typical_seconds(peer)
-        calls[name] = 1 if peer.prepare else max(1, int(SAMPLE_SECONDS / seconds))
-        turns[name] = min(rounds, max(FEWEST, int(PEER_SECONDS / (seconds * calls[name]))))
-    times: dict[str, list[float]] = {name: [] for name in peers}
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        for number in range(rounds):
-            for name, peer in rotated([*peers.items()], number):
-                # Those with fewer turns have them spread evenly over the rounds.
-                if (number + 1) * turns[name] // rounds > number * turns[name] // rounds:
-                    times[name].append(sample(peer, calls[name]))
-            gc.collect()
-    finally:
-        gc.enable()
-        gc.unfreeze()
-    return {name: figures(values, calls[name]) for name, values in times.items()}
-
-
-def rotated(items: list[T], number: int) -> list[T]:
-    """The items in the order of one round: each has its turn to be the first."""
-    start = number % len(items)
-    return items[start:] + items[:start]
-
-
-def typical_seconds(peer: Peer) -> float:
-    """Seconds a call, after some to warm up."""
-    return max(min(sample(peer, 1) for _ in range(3)) * 1e-6, 1e-7)
-
-
-def sample(peer: Peer, calls: int) -> float:
-    """Microseconds a call, over `calls` of them."""
-    call: Callable[[], Any] = peer.call
-    if peer.prepare:
-        peer.prepare()
-    started = time.perf_counter()
-    for _ in repeat(None, calls):
-        call()
-    return (time.perf_counter() - started) / calls * 1e6
-
-
-def figures(values: list[float], calls: int) -> Figures:
-    """Median and quartiles of samples."""
-    lower, median, upper = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
-    return Figures(median, lower, upper, len(values), calls)
+    return in_turns({name: Timed(peer.call, peer.prepare) for name, peer in peers.items()}, rounds,
+                    sample_seconds=SAMPLE_SECONDS, seconds=PEER_SECONDS, fewest=FEWEST)
