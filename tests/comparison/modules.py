@@ -104,7 +104,8 @@ MODULES: dict[str, Counterpart] = {
     "jax.ref": Counterpart(None, _REFERENCES),
     "jax.export": Counterpart(None, "programs have a text, JSON and Python form; `jax.export` takes `to_jax(f)`"),
     "jax.stages": Counterpart(None, "`jit(f).lower(...)` gives jax's own stages"),
-    "jax.experimental": Counterpart(None, "not stable in jax; `from_jax` imports functions made with it"),
+    "jax.experimental": Counterpart(None, "not stable in jax; `from_jax` imports functions made with it; "
+                                    "`fxgrad.odeint` is `jax.experimental.ode.odeint`"),
     "jax.ffi": Counterpart(None, "`fxgrad.Primitive` makes operations of your own; `from_jax` imports ffi calls"),
     "jax.profiler": Counterpart(None, "jax's profiler sees what `fxgrad.jit` runs"),
     "jax.monitoring": Counterpart(None, _MAKERS),
