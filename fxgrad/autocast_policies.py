@@ -2,7 +2,7 @@
 
 >>> import fxgrad
 >>> fxgrad.autocast_policies.bfloat16.half
-('conv_general_dilated', 'dot_general')
+('conv_general_dilated', 'dot_general', 'strong_dot_general')
 """
 
 from __future__ import annotations

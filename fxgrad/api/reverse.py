@@ -133,10 +133,13 @@ class _Differentiation:
         self._key = "value_and_grad", holomorphic, self._with_value or has_aux, self._budget
         self._beginnings = Beginnings(fun)
 
-    def differentiate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
-        """The value (None for `grad`), the gradient, and the auxiliary output."""
-        if self._safe is None:
-            return self._differentiated(args, kwargs)
+    @property
+    def differentiate(self) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Any, Any]]:
+        """What gives the value (None for `grad`), the gradient and the auxiliary output of a call."""
+        return self._differentiated if self._safe is None else self._safely
+
+    def _safely(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+        assert self._safe is not None
         token = before_derivatives.set(self._safe.after(before_derivatives.get()))
         try:
             return self._differentiated(args, kwargs)
