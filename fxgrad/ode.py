@@ -52,7 +52,7 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
 
     - `adjoint="continuous"` solves the adjoint equation backwards in time. Memory does not depend on the number of
       steps, and the gradient is as accurate as the tolerances; solutions that decay fast grow backwards, and lose it.
-      It has reverse mode, and derivatives of that.
+      It has reverse mode, and derivatives of that; forward mode is refused.
     - `adjoint="discrete"` differentiates the steps that were taken, the sizes of steps being constants: the gradient
       of what was computed. It has all modes and orders. NumPy keeps every step's state for the backward pass, XLA up
       to 128 and computes the others again.
@@ -240,11 +240,11 @@ def _between(before: Any, now: Any, target: Any) -> Any:
 
 def _with_adjoint(field: Field, controls: Sequence[Any]) -> Callable[[Any, Any, Any], Any]:
     """The solution as a function of the first state, the times and the arguments, with its adjoint as gradient."""
-    def solution(start: Any, times: Any, args: Any) -> Any:
+    def odeint_with_the_continuous_adjoint(start: Any, times: Any, args: Any) -> Any:  # what messages call it
         return _solved(lambda state, time: field(state, time, *args), start, times, controls)
 
     def forward(start: Any, times: Any, args: Any) -> Any:
-        states = solution(start, times, args)
+        states = odeint_with_the_continuous_adjoint(start, times, args)
         return states, (states, times, args)
 
     def backward(residuals: Any, cotangents: Any) -> Any:
@@ -264,7 +264,7 @@ def _with_adjoint(field: Field, controls: Sequence[Any]) -> Callable[[Any, Any, 
             next(found).astype(fnp.result_type(leaf)) if moves else None for moves, leaf in
             zip(moving, leaves, strict=True)])
 
-    solve = custom_vjp(solution)
+    solve = custom_vjp(odeint_with_the_continuous_adjoint)
     solve.defvjp(forward, backward)
     return solve
 

@@ -12,7 +12,7 @@ from jax.experimental.ode import odeint as odeint_of_jax
 
 import fxgrad
 from fxgrad import odeint
-from fxgrad.errors import ArgumentError, ShapeError, TreeError
+from fxgrad.errors import ArgumentError, ShapeError, TreeError, UnsupportedError
 
 ADJOINTS = ["continuous", "discrete"]
 MATRIX = np.array([[-0.5, 1.0], [-1.0, -0.3]])
@@ -121,6 +121,16 @@ def test_complex_states_and_narrow_dtypes() -> None:
     assert single.dtype == np.float32
     np.testing.assert_allclose(single[:, 0], np.exp(-times), rtol=1e-4)
     assert odeint(lambda y, _: -y, 1, [0, 1]).dtype == np.float64
+
+
+@pytest.mark.slow
+def test_forward_mode_is_the_discrete_ones() -> None:
+    def end(rate, adjoint):
+        return odeint(lambda y, _, k: k * y, 1.0, np.array([0.0, 1.0]), rate, rtol=1e-3, atol=1e-3, adjoint=adjoint)[-1]
+
+    assert fxgrad.jvp(lambda r: end(r, "discrete"), (0.5,), (1.0,))[1] == pytest.approx(np.exp(0.5), rel=1e-2)
+    with pytest.raises(UnsupportedError, match="forward mode through the custom_vjp function odeint_with_the_continuo"):
+        fxgrad.jvp(lambda r: end(r, "continuous"), (0.5,), (1.0,))
 
 
 @pytest.mark.slow
