@@ -275,3 +275,13 @@ def test_on_a_mesh() -> None:
     inside = fxgrad.shard_map(fxgrad.vmap(fxgrad.grad(fxgrad.safe(
         lambda x: fnp.where(x > 0, fnp.sqrt(x), 0.0)))), mesh=mesh, in_specs=spec, out_specs=spec)
     equal(fxgrad.jit(inside)(MIXED), ROOTS)
+
+
+def test_auxiliary_results_of_every_kind() -> None:
+    def with_rest(x: Any, key: Any) -> Any:
+        return length(x), (fxgrad.random.fold_in(key, 1), x > 0, x.astype("bfloat16"), fnp.argmax(x))
+    key = fxgrad.random.key(0)
+    for _ in range(2):
+        slope, rest = fxgrad.grad(fxgrad.safe(with_rest), has_aux=True)(X + 1.0, key)
+        equal(slope, 0.5 / np.sqrt(X + 1.0))
+        assert [np.shape(each) for each in rest] == [(), (3,), (3,), ()]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad import dtypes
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.avals import Literal
 from fxgrad.core.primitive import ArrayKernel, Primitive, register
@@ -27,8 +28,10 @@ from fxgrad.tracing.tape import aval_of, bind
 
 def is_finite(value: Any) -> bool:
     """Whether every number is finite, found by one pass; squares that overflow are looked at again."""
-    kind = value.dtype.kind if hasattr(value, "dtype") else "f"
-    if kind in "fc":
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None and not dtypes.is_inexact(dtype):
+        return True
+    if dtype is None or dtype.kind in "fc":
         total = np.vdot(value, value)
         if isfinite(total.real):
             return True
