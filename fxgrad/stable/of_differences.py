@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fxgrad import numpy as fnp
@@ -37,14 +38,18 @@ def beside(view: View, equation: Equation, number: float = 1.0) -> tuple[int, Te
     return None
 
 
+def signed(formula: Callable[..., Any], sign: int) -> Callable[..., Any]:
+    """The formula, or its negative."""
+    return formula if sign > 0 else lambda *args: -formula(*args)
+
+
 @rule("expm1", add_p, sub_p, naive="exp(x) - 1, 1 - exp(x)", write="np.expm1(x)", fault="digits cancel for x near zero")
 def _expm1(view: View, equation: Equation) -> Instead | None:
     found = beside(view, equation)
     inner = None if found is None else view.exponential(found[1].atom)
     if found is None or inner is None or found[0] == found[1].sign:
         return None
-    sign = found[1].sign
-    return Instead(lambda x: formulas.expm1(x) if sign > 0 else -formulas.expm1(x), (inner.argument,))
+    return Instead(signed(formulas.expm1, found[1].sign), (inner.argument,))
 
 
 @rule("twice sinh", add_p, sub_p, naive="exp(x) - exp(-x)", write="2 * np.sinh(x)",
@@ -71,8 +76,7 @@ def _one_minus_cos(view: View, equation: Equation) -> Instead | None:
     operands = None if found is None else view.of(found[1].atom, cos_p)
     if found is None or operands is None or found[0] == found[1].sign:
         return None
-    sign = found[0]
-    return Instead(lambda x: formulas.half_versine(x) if sign > 0 else -formulas.half_versine(x), (operands[0],))
+    return Instead(signed(formulas.half_versine, found[0]), (operands[0],))
 
 
 @rule("cosh - 1", add_p, sub_p, naive="cosh(x) - 1", write="2 * np.sinh(x / 2) ** 2",
@@ -82,8 +86,7 @@ def _coshm1(view: View, equation: Equation) -> Instead | None:
     operands = None if found is None else view.of(found[1].atom, cosh_p)
     if found is None or operands is None or found[0] == found[1].sign:
         return None
-    sign = found[1].sign
-    return Instead(lambda x: formulas.coshm1(x) if sign > 0 else -formulas.coshm1(x), (operands[0],))
+    return Instead(signed(formulas.coshm1, found[1].sign), (operands[0],))
 
 
 @rule("1 - tanh squared", add_p, sub_p, naive="1 - tanh(x)**2", write="1 / np.cosh(x) ** 2",
@@ -94,8 +97,7 @@ def _sech_squared(view: View, equation: Equation) -> Instead | None:
     operands = None if base is None else view.of(base, tanh_p)
     if found is None or operands is None or found[0] == found[1].sign:
         return None
-    sign = found[0]
-    return Instead(lambda x: formulas.sech_squared(x) if sign > 0 else -formulas.sech_squared(x), (operands[0],))
+    return Instead(signed(formulas.sech_squared, found[0]), (operands[0],))
 
 
 @rule("1 - tanh", add_p, sub_p, naive="1 - tanh(x), 1 + tanh(x)", write="2 * fxgrad.nn.sigmoid(-2 * x)",
