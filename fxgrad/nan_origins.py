@@ -16,8 +16,8 @@ from fxgrad.api.devices import device_get
 from fxgrad.core.avals import Literal
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.walk import value_of
-from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.calling import program_of_call
+from fxgrad.errors import ArgumentError
+from fxgrad.frontend.calling import program_with_values
 from fxgrad.ops.arithmetic import max_p, min_p
 from fxgrad.ops.choose import clamp_p, select_n_p
 from fxgrad.show.tables import Shown, add_row, new_table
@@ -100,11 +100,7 @@ def explain_nan(fun: Callable[..., Any]) -> Callable[..., NanOrigin]:
     """
     @transformation("explain_nan", fun)
     def explained(*args: Any, **kwargs: Any) -> NanOrigin:
-        leaves = tree.leaves((args, kwargs))
-        if any(isinstance(leaf, tree.ShapeDtypeStruct) for leaf in leaves):
-            raise ArgumentError(at_user_line(
-                "explain_nan: of an argument the type alone is given, and values are needed"))
-        program = program_of_call("explain_nan", fun, args, kwargs)
+        program, leaves = program_with_values("explain_nan", fun, args, kwargs)
         return _Search(_taken_apart(program)).origin(leaves)
     return explained
 

@@ -12,19 +12,11 @@ from fxgrad.control.safe_call import wrapped
 from fxgrad.core.avals import plain
 from fxgrad.core.program import Program
 from fxgrad.errors import function_name
-from fxgrad.frontend.flat import (
-    Traced,
-    check_leaf,
-    indexed_names,
-    leaf_aval,
-    nth,
-    refuse_repeated_effects,
-    trace_flat,
-    transformation,
-)
+from fxgrad.frontend.calling import recorded_call
+from fxgrad.frontend.flat import Traced, transformation
 from fxgrad.tracebacks import boundary
 from fxgrad.tracing.apply import apply_program
-from fxgrad.tracing.trace import SHARED, is_tracing
+from fxgrad.tracing.trace import is_tracing
 
 
 @overload
@@ -64,19 +56,9 @@ def safe(fun: Callable[..., Any]) -> Callable[..., Any]:
         try:
             if not is_tracing():  # nobody differentiates it but itself
                 return fun(*args, **kwargs)
-            leaves, structure = tree.flatten((args, kwargs))
-            names = indexed_names(fun, args, None, kwargs)
-            avals = [leaf_aval(leaf) or check_leaf(leaf, "safe", nth(names, index))
-                     for index, leaf in enumerate(leaves)]
-
-            def call(*tracers: Any) -> Any:
-                given, keywords = tree.unflatten(structure, tracers)
-                return fun(*given, **keywords)
-
-            traced = trace_flat(call, avals, "safe", fun, mode=SHARED, values=leaves, names=names)
+            traced, leaves = recorded_call("safe", fun, args, kwargs)
         finally:
             before_derivatives.reset(token)
-        refuse_repeated_effects(traced, "safe")
         program = wrapped(traced.program, function_name(fun))
         outputs = apply_program(program, [*traced.captured, *leaves])
         return tree.unflatten(traced.out_tree, plain(outputs))

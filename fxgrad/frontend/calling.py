@@ -12,9 +12,21 @@ from fxgrad.core.avals import plain
 from fxgrad.core.program import Program, Signature
 from fxgrad.derivation.simplify import readable
 from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
-from fxgrad.frontend.flat import Traced, described_aval, indexed_names, just, title_of, trace_flat, with_static
+from fxgrad.frontend.flat import (
+    Traced,
+    check_leaf,
+    described_aval,
+    indexed_names,
+    just,
+    leaf_aval,
+    nth,
+    refuse_repeated_effects,
+    title_of,
+    trace_flat,
+    with_static,
+)
 from fxgrad.tracing.apply import apply_program
-from fxgrad.tracing.trace import SHOWN
+from fxgrad.tracing.trace import SHARED, SHOWN
 
 
 def checked_program(what: str, value: Any) -> Program:
@@ -75,6 +87,35 @@ def program_of_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], k
     signature = Signature(function_name(fun), tuple(names), structure, traced.out_tree, title_of(fun))
     program = traced.program if as_recorded else readable(traced.program)
     return program.replace(constants=traced.captured, signature=signature)
+
+
+def program_with_values(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+                        ) -> tuple[Program, list[Any]]:
+    """`program_of_call`, for what runs it, and the values of the arguments; raises `ArgumentError` for types alone."""
+    leaves = tree.leaves((args, kwargs))
+    if any(isinstance(leaf, tree.ShapeDtypeStruct) for leaf in leaves):
+        raise ArgumentError(at_user_line(f"{what}: of an argument the type alone is given, and values are needed"))
+    return program_of_call(what, fun, args, kwargs), leaves
+
+
+def recorded_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+                  ) -> tuple[Traced, list[Any]]:
+    """A call traced with all that is computed in it, for what runs its program in the place of `fun`; and the leaves.
+
+    Raises `ArgumentError` for an argument that is no array and no number, and `UnsupportedError` where an operation
+    with effects would run a second time.
+    """
+    leaves, structure = tree.flatten((args, kwargs))
+    names = indexed_names(fun, args, None, kwargs)
+    avals = [leaf_aval(leaf) or check_leaf(leaf, what, nth(names, index)) for index, leaf in enumerate(leaves)]
+
+    def call(*tracers: Any) -> Any:
+        given, keywords = tree.unflatten(structure, tracers)
+        return fun(*given, **keywords)
+
+    traced = trace_flat(call, avals, what, fun, mode=SHARED, values=leaves, names=names)
+    refuse_repeated_effects(traced, what)
+    return traced, leaves
 
 
 def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],

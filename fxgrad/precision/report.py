@@ -14,8 +14,8 @@ from fxgrad import dtypes, tree
 from fxgrad.api.arguments import transformation
 from fxgrad.api.devices import device_get
 from fxgrad.core.program import Equation, Program, Source, Var, inner_first
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
-from fxgrad.frontend.calling import program_of_call
+from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.frontend.calling import program_with_values
 from fxgrad.parallel.shard_map import without_devices
 from fxgrad.precision.records import Pair, Ran, relative
 from fxgrad.precision.shadow import Shadow, shadowed
@@ -132,11 +132,7 @@ def precision_report(fun: Callable[..., Any], *, limit: int = LIMIT) -> Callable
     """
     @transformation("precision_report", fun)
     def reported(*args: Any, **kwargs: Any) -> PrecisionReport:
-        leaves = tree.leaves((args, kwargs))
-        if any(isinstance(leaf, tree.ShapeDtypeStruct) for leaf in leaves):
-            raise ArgumentError(at_user_line(
-                "precision_report: of an argument the type alone is given, and values are needed"))
-        program = program_of_call("precision_report", fun, args, kwargs)
+        program, leaves = program_with_values("precision_report", fun, args, kwargs)
         given = [np.asarray(value, None if hasattr(value, "dtype") else var.aval.dtype) for var, value in zip(
             program.inputs[len(program.constants):], device_get(leaves), strict=True)]
         flat = without_devices(program).replace(constants=device_get(program.constants))

@@ -11,20 +11,11 @@ from fxgrad.core.avals import plain
 from fxgrad.core.facts import Slot
 from fxgrad.core.program import Program
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.flat import (
-    Traced,
-    check_leaf,
-    indexed_names,
-    leaf_aval,
-    nth,
-    refuse_repeated_effects,
-    trace_flat,
-    transformation,
-)
+from fxgrad.frontend.calling import recorded_call
+from fxgrad.frontend.flat import Traced, transformation
 from fxgrad.stable.rewriting import numbers_of, rewritten
 from fxgrad.tracebacks import boundary
 from fxgrad.tracing.apply import apply_program
-from fxgrad.tracing.trace import SHARED
 
 
 @overload
@@ -62,21 +53,11 @@ def stabilise(fun: Callable[..., Any]) -> Callable[..., Any]:
     @transformation("stabilise", fun)
     @boundary
     def stabilised(*args: Any, **kwargs: Any) -> Any:
-        leaves, structure = tree.flatten((args, kwargs))
-        names = indexed_names(fun, args, None, kwargs)
-        avals = [leaf_aval(leaf) or check_leaf(leaf, "stabilise", nth(names, index))
-                 for index, leaf in enumerate(leaves)]
-
-        def call(*tracers: Any) -> Any:
-            given, keywords = tree.unflatten(structure, tracers)
-            return fun(*given, **keywords)
-
         token = before_derivatives.set(_rewritten_trace)
         try:
-            traced = trace_flat(call, avals, "stabilise", fun, mode=SHARED, values=leaves, names=names)
+            traced, leaves = recorded_call("stabilise", fun, args, kwargs)
         finally:
             before_derivatives.reset(token)
-        refuse_repeated_effects(traced, "stabilise")
         derived = rewritten(traced.program, _known(traced))
         inputs = [*traced.captured, *leaves]
         outputs = apply_program(traced.program, inputs) if derived is None else derived(inputs)
