@@ -25,7 +25,7 @@ ADVICE = {
     "sharding": "put {name} where it lay before the call: jax.device_put, or in_shardings=",
     "control flow": "fxgrad.numpy.where, lax.cond or lax.switch on the value: one program for all branches",
     "python": "pass what decides there as an argument; what Python decides makes programs of their own",
-    "forgotten": "do not call clear_caches() or clear_cache() between calls",
+    "forgotten": "leave out clear_caches() and clear_cache() between calls, and set jax's settings once",
 }
 """What to write, by the kind of a cause."""
 
