@@ -16,7 +16,6 @@ from fxgrad.frontend.calling import recorded_call
 from fxgrad.frontend.flat import Traced, transformation
 from fxgrad.tracebacks import boundary
 from fxgrad.tracing.apply import apply_program
-from fxgrad.tracing.trace import is_tracing
 
 
 @overload
@@ -54,8 +53,6 @@ def safe(fun: Callable[..., Any]) -> Callable[..., Any]:
     def safely(*args: Any, **kwargs: Any) -> Any:
         token = before_derivatives.set(_safely_after(before_derivatives.get()))
         try:
-            if not is_tracing():  # nobody differentiates it but itself
-                return fun(*args, **kwargs)
             traced, leaves = recorded_call("safe", fun, args, kwargs)
         finally:
             before_derivatives.reset(token)

@@ -285,3 +285,15 @@ def test_auxiliary_results_of_every_kind() -> None:
         slope, rest = fxgrad.grad(fxgrad.safe(with_rest), has_aux=True)(X + 1.0, key)
         equal(slope, 0.5 / np.sqrt(X + 1.0))
         assert [np.shape(each) for each in rest] == [(), (3,), (3,), ()]
+
+
+def test_compiled_functions_are_safe_within_it_alone() -> None:
+    jitted, at_x = fxgrad.jit(fxgrad.grad(length)), X
+    for _ in range(2):
+        equal(fxgrad.safe(jitted)(X), ROOTS)
+        assert np.isnan(jitted(X)[0])
+        inside = fxgrad.grad(fxgrad.safe(lambda y: y * fnp.sum(jitted(at_x))))
+        equal(inside(2.0), ROOTS.sum())
+    fresh = fxgrad.jit(fxgrad.grad(length))
+    equal(fxgrad.grad(fxgrad.safe(lambda y: y * fnp.sum(fresh(at_x))))(2.0), ROOTS.sum())
+    assert np.isnan(fresh(X)[0])

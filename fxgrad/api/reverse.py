@@ -196,11 +196,13 @@ class _Differentiation:
     def _tape(self, selected: Selected, avals: Sequence[Aval]) -> Tape:
         """A tape for a call with these arguments; raises `DTypeError` if they cannot be differentiated in."""
         key = avals[0] if selected.structure is ONE_LEAF else (selected.structure, *avals)
-        tape = self._beginnings.tape(key, selected.leaves, selected.names)
+        # Within a safe function all is recorded: what is compiled by itself knows nothing of that.
+        tape = None if self._safe is not None else self._beginnings.tape(key, selected.leaves, selected.names)
         if tape is None:
             check_differentiable(self._what, selected, avals, holomorphic=self._holomorphic, allow_int=self._allow_int)
             tape = known_tape(self._fun, selected, avals)
-            self._beginnings.add(key, tape)
+            if self._safe is None:
+                self._beginnings.add(key, tape)
         return tape
 
     def _derived(self, traced: Traced, avals: Sequence[Aval]) -> tuple[Derived, Sequence[Any]]:
