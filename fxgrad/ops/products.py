@@ -56,8 +56,9 @@ def _dot_abstract(x: Aval, y: Aval, *, dimension_numbers: DotDimensions, precisi
 Product = Callable[[Any, Any], Any]
 
 
-def _dot_numpy(x: Any, y: Any, *, dimension_numbers: DotDimensions, precision: str | None,
-               preferred_element_type: DType | None) -> Any:
+def dot_numpy(x: Any, y: Any, *, dimension_numbers: DotDimensions, precision: str | None,
+              preferred_element_type: DType | None) -> Any:
+    """The sums of products, by NumPy."""
     dtype = x.dtype
     if preferred_element_type is not None and preferred_element_type != dtype:
         dtype = preferred_element_type
@@ -212,7 +213,7 @@ def _dot_cost(x: Aval, y: Aval, **params: Any) -> Cost:
 
 
 dot_general_p = register(Primitive(
-    name="dot_general", abstract=_dot_abstract, numpy=ArrayKernel(_dot_numpy), xla=_dot_xla, jvp=_dot_jvp,
+    name="dot_general", abstract=_dot_abstract, numpy=ArrayKernel(dot_numpy), xla=_dot_xla, jvp=_dot_jvp,
     transpose=_dot_transpose, batch=_dot_batch, cost=_dot_cost))
 
 

@@ -142,12 +142,12 @@ def _spread_numpy(zeros: Any, places: Sequence[int], shape: Sequence[int]) -> An
 
 
 def _strong_dot_numpy(x: Any, y: Any, **params: Any) -> Any:
-    product, = products.dot_general_p.numpy(x, y, **params)
+    product = products.dot_numpy(x, y, **params)
     if is_finite(product):
         return product
     masks = _masks(x, y, params["dimension_numbers"], lambda value, axes: np.all(value == 0, axis=axes), _spread_numpy)
-    return products.dot_general_p.numpy(*(
-        np.where(mask, value.dtype.type(0), value) for mask, value in zip(masks, (x, y), strict=True)), **params)[0]
+    return products.dot_numpy(*(
+        np.where(mask, value.dtype.type(0), value) for mask, value in zip(masks, (x, y), strict=True)), **params)
 
 
 def _strong_dot_xla(lax: Any, x: Any, y: Any, **params: Any) -> list[Any]:
@@ -162,13 +162,18 @@ def _strong_dot_xla(lax: Any, x: Any, y: Any, **params: Any) -> list[Any]:
         order = sorted(range(len(places)), key=places.__getitem__)
         return lax.broadcast_in_dim(lax.transpose(zeros, order), shape, sorted(places))
 
-    def masked(x: Any, y: Any) -> Any:
+    def masked(_: Any, x: Any, y: Any) -> Any:
         masks = _masks(x, y, params["dimension_numbers"], all_zero, spread)
         return plain(*(lax.select(mask, lax.full_like(value, 0), value)
                        for mask, value in zip(masks, (x, y), strict=True)))
 
-    finite = lax.bitwise_and(_is_finite_xla(lax, x), _is_finite_xla(lax, y))
-    return [lax.cond(finite, plain, masked, x, y)]
+    product = plain(x, y)
+    if not dtypes.is_inexact(product.dtype):
+        return [product]
+    # What is not finite in an operand is so in the product too. Where that overflows by itself nothing is masked.
+    finite = _is_finite_xla(lax, product) if product.size <= x.size + y.size else lax.bitwise_and(
+        _is_finite_xla(lax, x), _is_finite_xla(lax, y))
+    return [lax.cond(finite, lambda product, x, y: product, masked, product, x, y)]
 
 
 def _is_finite_xla(lax: Any, value: Any) -> Any:

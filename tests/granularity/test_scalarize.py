@@ -41,6 +41,7 @@ REFUSED = {
     "psum_invariant", "psum_scatter", "pure_callback", "pvary", "qr", "random_binomial", "random_bits", "random_clone",
     "random_fold_in", "random_gamma", "random_poisson", "random_seed", "random_split", "random_unwrap", "random_wrap",
     "scan", "schur", "select_and_gather_add", "select_and_scatter_add", "slogdet", "solve_sylvester", "sort", "sqrtm",
+    "strong_dot_general",
     "svd", "sweep", "take_equal", "threefry2x32", "top_k", "triangular_solve", "tridiagonal", "tridiagonal_solve",
     "while"}
 MOVES = {"broadcast_in_dim", "broadcast_to", "concatenate", "copy", "dynamic_slice", "dynamic_update_slice", "gather",
