@@ -171,15 +171,15 @@ def _strong_dot_xla(lax: Any, x: Any, y: Any, **params: Any) -> list[Any]:
     if not dtypes.is_inexact(product.dtype):
         return [product]
     # What is not finite in an operand is so in the product too. Where that overflows by itself nothing is masked.
-    finite = _is_finite_xla(lax, product) if product.size <= x.size + y.size else lax.bitwise_and(
-        _is_finite_xla(lax, x), _is_finite_xla(lax, y))
+    finite = is_finite_xla(lax, product) if product.size <= x.size + y.size else lax.bitwise_and(
+        is_finite_xla(lax, x), is_finite_xla(lax, y))
     return [lax.cond(finite, lambda product, x, y: product, masked, product, x, y)]
 
 
-def _is_finite_xla(lax: Any, value: Any) -> Any:
+def is_finite_xla(lax: Any, value: Any) -> Any:
     """Whether the sum of squares is finite, which is read faster than numbers one by one."""
     if value.dtype.kind == "c":
-        return lax.bitwise_and(_is_finite_xla(lax, lax.real(value)), _is_finite_xla(lax, lax.imag(value)))
+        return lax.bitwise_and(is_finite_xla(lax, lax.real(value)), is_finite_xla(lax, lax.imag(value)))
     flat = lax.reshape(value, (value.size,))
     total = lax.dot(flat, flat, preferred_element_type=np.float32 if value.dtype.itemsize == 2 else value.dtype)
     return lax.eq(lax.sub(total, total), lax.full_like(total, 0))
