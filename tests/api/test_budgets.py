@@ -89,7 +89,7 @@ def plans_of(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", [
-    name if name == "scan" else pytest.param(name, marks=pytest.mark.slow) for name in CASES])
+    pytest.param(name, marks=pytest.mark.slow) for name in CASES])
 def test_gradients_within_a_budget_are_equal_to_those_without(name: str) -> None:
     function, args = CASES[name]
     expected = fxgrad.value_and_grad(function, (0, 1))(*args)
@@ -103,6 +103,7 @@ def test_gradients_within_a_budget_are_equal_to_those_without(name: str) -> None
     jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12), compiled, expected)
 
 
+@pytest.mark.slow
 def test_plans_take_less_memory_for_more_work() -> None:
     points = fxgrad.budget_curve(mlp)(*drawn_mlp(12)).points
     assert [point.peak for point in points] == sorted((point.peak for point in points), reverse=True)

@@ -89,6 +89,7 @@ def test_values_at_the_edge(x: Any, store: str) -> None:
     assert np.all(np.isfinite(found))
 
 
+@pytest.mark.slow
 def test_numpy_writes_what_is_offloaded_to_files() -> None:
     x = np.ones((64, 4096))
     chain = lambda x: fnp.sum(fnp.sin(fnp.sin(fnp.sin(fnp.sin(fnp.sin(fnp.sin(x)))))))

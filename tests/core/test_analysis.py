@@ -98,6 +98,7 @@ READ_FROM_TEXT = {
 }
 
 
+@pytest.mark.slow
 def test_no_other_place_compares_a_primitive_with_a_name() -> None:
     """Names belong to text: what is read, what is printed, and jax's primitives, which are known by theirs."""
     files = [path for path in PACKAGE.rglob("*.py") if path.parent.name != "interop"]

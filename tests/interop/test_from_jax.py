@@ -157,6 +157,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(runs) == 4
 
 
+@pytest.mark.slow
 def test_programs_go_with_the_function() -> None:
     def f(x: Any) -> Any:
         return jnp.sin(x)

@@ -234,6 +234,7 @@ def test_small_complex_numbers_keep_their_digits(name: str, dtype: Any) -> None:
     assert fnp.expm1(np.array([complex(np.inf, 0)]))[0] == complex(np.inf, 0)
 
 
+@pytest.mark.slow
 def test_functions_are_applied_as_often_as_an_element_is_addressed() -> None:
     x, i = np.array([1.0, -2.0, 3.0]), np.array([1, 1, 2, 1])
     expected = np.array([1.0, 256.0, 9.0])

@@ -122,6 +122,7 @@ def test_slerp_as_scipy() -> None:
     close(fxgrad.vmap(lambda at: ours(at).as_matrix())(at), theirs(at).as_matrix())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rotvec", "matrix", "mrp", "euler", "slerp", "applied", "magnitude"])
 def test_derivatives(name: str) -> None:
     vectors = VECTORS[:3]

@@ -39,6 +39,7 @@ def test_densities_as_scipy(name: str) -> None:
     np.testing.assert_allclose(fxgrad.jit(lambda: DENSITIES[name](stats))(), expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_transformations_of_densities() -> None:
     def total(points: Any, places: Any, weights: Any) -> Any:
         return np.sum(stats.gaussian_kde(points, weights=weights).logpdf(places))

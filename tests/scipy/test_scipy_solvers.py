@@ -26,6 +26,7 @@ def matrix(name: str) -> Any:
     return POSITIVE if name == "cg" else ANY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_solutions(name: str) -> None:
     solve = getattr(linalg, name)

@@ -165,6 +165,7 @@ def test_calls(primitive: Any, name: str) -> None:
     ], [z]))
 
 
+@pytest.mark.slow
 def test_deep_nesting() -> None:
     program = one_equation(keep_p, VECTOR)
     called = program

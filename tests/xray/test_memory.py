@@ -58,6 +58,7 @@ def test_a_gradient_in_closed_form() -> None:
     assert set(found.written.parts) == {"forward", "backward"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOME)
 def test_holders_are_the_peak_and_the_timeline_ends_with_the_results(name: str) -> None:
     case = PROGRAMS[name]
@@ -75,6 +76,7 @@ def test_holders_are_the_peak_and_the_timeline_ends_with_the_results(name: str) 
     assert found.written.results == sum(leaf.size * leaf.dtype.itemsize for leaf in fxgrad.tree.leaves(out))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 120])
 def test_it_prints_as_tables(width: int) -> None:
     found = fxgrad.memory(fxgrad.grad(mlp_loss))(layers(*[64] * 20, 10), f32(32, 64), f32(32, 10))
@@ -199,6 +201,7 @@ def test_bytes_of_shard_map_are_those_of_one_device() -> None:
     assert found.compiled.peak.point.nbytes == 4000
 
 
+@pytest.mark.slow
 def test_many_calls_within_calls_are_steps_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow, "LIMIT", 1000)
 
@@ -305,6 +308,7 @@ def test_as_compiled_is_within_15_percent_of_xlas_plan() -> None:
     assert int(found[2]) - int(found[1]) <= 1  # the Jacobian
 
 
+@pytest.mark.slow
 def test_row_m3_memory_is_linear_in_depth_and_batch() -> None:
     """The line through the sizes fits to 2 %; its slope is what one layer, or one row, has to keep."""
     def grown(cases: list[Any]) -> tuple[np.ndarray, np.ndarray]:
