@@ -297,3 +297,20 @@ def test_compiled_functions_are_safe_within_it_alone() -> None:
     fresh = fxgrad.jit(fxgrad.grad(length))
     equal(fxgrad.grad(fxgrad.safe(lambda y: y * fnp.sum(fresh(at_x))))(2.0), ROOTS.sum())
     assert np.isnan(fresh(X)[0])
+
+
+@pytest.mark.slow
+def test_jax_differentiates_and_batches_safe_products() -> None:
+    x, weights = np.linspace(-1.0, 2.0, 6).reshape(2, 3), np.linspace(-0.5, 0.7, 12).reshape(3, 4)
+
+    def loss(weights: Any, x: Any) -> Any:
+        return fnp.sum(fnp.tanh(x @ x.T @ fnp.where(x > 0, fnp.sqrt(x), 0.0) @ weights) ** 2)
+    gradient = fxgrad.to_jax(fxgrad.grad(fxgrad.safe(loss), argnums=(0, 1)))
+    with jax.enable_x64(True):
+        second = jax.jit(jax.grad(lambda weights: (gradient(weights, x)[0] ** 2).sum()))(weights)
+        many = jax.vmap(gradient, (None, 0))(weights, np.stack([x, x + 1.5]))
+    assert np.isfinite(second).all()
+    assert np.isfinite(many[1]).all()
+    expected = fxgrad.grad(lambda weights: fnp.sum(fxgrad.grad(fxgrad.safe(loss))(weights, x) ** 2))(weights)
+    np.testing.assert_allclose(second, expected, rtol=1e-12)
+    np.testing.assert_allclose(many[1][1], fxgrad.grad(loss, argnums=1)(weights, x + 1.5), rtol=1e-12)

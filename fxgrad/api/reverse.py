@@ -26,7 +26,7 @@ from fxgrad.api.arguments import (
 from fxgrad.api.pullbacks import Form, LongPullback, Pullback
 from fxgrad.budgets.operation import call_within
 from fxgrad.budgets.sizes import bytes_of
-from fxgrad.control.safe_call import inside_safely, opened
+from fxgrad.control.safe_call import inside_safely, without_safe_calls
 from fxgrad.core.avals import Aval, plain
 from fxgrad.derivation.derive import Derived
 from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line, function_name
@@ -164,7 +164,7 @@ class _Differentiation:
                 return self._results(*at_once, avals, selected, aux)
             found, forced = self._derived(call, avals)
             if self._safe is not None and tape.parent is None:
-                found = opened(found)
+                found = without_safe_calls(found)
             if place is not None and not found.holds_once:
                 tape.remember(place, found)
         outputs = apply_program(found.program, [*found.captured, *tape.captured, *selected.leaves, *forced])

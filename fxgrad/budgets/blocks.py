@@ -5,42 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from fxgrad.control.call import jit_call_p, named_call_p
 from fxgrad.control.checkpoint import Policy, checkpoint_p
 from fxgrad.core.program import Atom, Equation, Program, Var
-from fxgrad.core.sources import in_place, sources
-from fxgrad.derivation.derive import derive
 from fxgrad.ops.arithmetic import name_p
-from fxgrad.tracing.tape import bind, read
 
 KEPT = "kept"
 """The name of values that a block keeps."""
-
-
-def opened(program: Program) -> Program:
-    """The program with the equations of named and of jitted functions in the places of their calls."""
-    if not any(equation.primitive in (named_call_p, jit_call_p) for equation in program.equations):
-        return program
-
-    def build(*values: Any) -> tuple[list[Any], None]:
-        return _walked(program, values), None
-
-    return derive(program, ("opened",), build, program.in_avals).program
-
-
-def _walked(program: Program, values: Sequence[Any]) -> list[Any]:
-    environment: dict[Var, Any] = dict(zip(program.inputs, values, strict=True))
-    with sources("") as at:
-        for equation in program.equations:
-            at(equation)
-            inputs = [read(environment, atom) for atom in equation.inputs]
-            if equation.primitive in (named_call_p, jit_call_p):
-                with in_place(equation.params["name"]):
-                    outputs = _walked(equation.params["program"], inputs)
-            else:
-                outputs = bind(equation.primitive, *inputs, **equation.params)
-            environment.update(zip(equation.outputs, outputs, strict=True))
-    return [read(environment, atom) for atom in program.outputs]
 
 
 def in_blocks(program: Program, blocks: Sequence[tuple[int, int]], kept: Collection[Any]) -> Program:
@@ -88,4 +58,3 @@ def _block(part: Sequence[Equation], outputs: list[Var], kept: Collection[Any]) 
     program = Program([own[var] for var in inputs], equations, [own[var] for var in outputs])
     return Equation(checkpoint_p, [*inputs], {"program": program, "name": "block",
                                               "policy": Policy("these names", (KEPT,))}, outputs, part[0].source)
-

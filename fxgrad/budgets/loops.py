@@ -14,13 +14,13 @@ from fxgrad.budgets.needs import Need
 from fxgrad.control.checkpoint import computed_again
 from fxgrad.control.groups import Marks
 from fxgrad.control.scan import Loop, scan, scan_p
-from fxgrad.core.program import Equation, Program, Var
-from fxgrad.core.sources import sources
+from fxgrad.core.interpreter import interpret
+from fxgrad.core.program import Equation, Program
 from fxgrad.derivation.derive import derive
 from fxgrad.ops.joining import concatenate
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import reshape
-from fxgrad.tracing.tape import bind, read
+from fxgrad.tracing.tape import bind
 from fxgrad.tracing.trace import WRITTEN, trace
 
 
@@ -34,16 +34,15 @@ def in_chunks(program: Program, found: Sequence[Need], wrt: Marks) -> tuple[Prog
     if not chunks:
         return program, 0.0
 
+    sizes = {id(program.equations[number]): size for number, size in chunks.items()}
+
+    def step(equation: Equation, inputs: list[Any]) -> list[Any]:
+        size = sizes.get(id(equation))
+        return bind(equation.primitive, *inputs, **equation.params) if size is None else _chunked(
+            equation, inputs, size)
+
     def build(*values: Any) -> tuple[list[Any], None]:
-        environment: dict[Var, Any] = dict(zip(program.inputs, values, strict=True))
-        with sources("") as at:
-            for number, equation in enumerate(program.equations):
-                at(equation)
-                inputs = [read(environment, atom) for atom in equation.inputs]
-                outputs = _chunked(equation, inputs, chunks[number]) if number in chunks else bind(
-                    equation.primitive, *inputs, **equation.params)
-                environment.update(zip(equation.outputs, outputs, strict=True))
-        return [read(environment, atom) for atom in program.outputs], None
+        return interpret(program, values, step), None
 
     return derive(program, ("in chunks", wrt), build, program.in_avals).program, sum(
         found[number].work or 0.0 for number in chunks)

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 from fxgrad.analyses.flow import flow_of
 from fxgrad.analyses.written import written
-from fxgrad.budgets.blocks import in_blocks, opened
+from fxgrad.budgets.blocks import in_blocks
 from fxgrad.budgets.levels import levels
 from fxgrad.budgets.loops import in_chunks
 from fxgrad.budgets.needs import Need, needs
 from fxgrad.budgets.segments import Plan, Segments, both
+from fxgrad.control.call import jit_call_p, named_call_p, opened
 from fxgrad.control.groups import Marks
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
@@ -41,7 +42,7 @@ class Plans:
 
     def __init__(self, program: Program, wrt: Marks) -> None:
         self._wrt = wrt
-        as_used = opened(readable(program))
+        as_used = opened(readable(program), (named_call_p, jit_call_p))
         found = needs(as_used, wrt)
         forward = sum(need.work or 0.0 for need in found)
         self._whole = 3.0 * forward  # the backward pass takes about twice the work of the forward pass

@@ -35,9 +35,9 @@ class Segments:
 
     def __init__(self, program: Program, found: Sequence[Need]) -> None:
         self._program, self._found = program, found
-        self._made = {var: number for number, equation in enumerate(program.equations) for var in equation.outputs}
         origin = origins(program)
-        self._made = {var: number for var, number in self._made.items() if var not in origin}
+        self._made = {var: number for number, equation in enumerate(program.equations) for var in equation.outputs
+                      if var not in origin}
         self._last = {origin.get(atom, atom): number for number, equation in enumerate(program.equations)
                       for atom in equation.inputs}
         self.borders = self._borders()

@@ -15,16 +15,16 @@ from fxgrad import config
 from fxgrad.analyses.cost import cost
 from fxgrad.caches import Cache
 from fxgrad.control.groups import are_linear, are_moving, cotangents_of, others, present
-from fxgrad.control.wiring import apart, dual_outputs, dual_program, made_once, with_outputs
+from fxgrad.control.wiring import apart, dual_outputs, dual_program, with_outputs
 from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
 from fxgrad.core.facts import needs_x64
+from fxgrad.core.interpreter import interpret
 from fxgrad.core.primitive import Cost, Primitive, register
-from fxgrad.core.program import Program
+from fxgrad.core.program import Equation, Program
 from fxgrad.core.regions import whole
 from fxgrad.core.sources import in_place
 from fxgrad.core.told import told
-from fxgrad.derivation.derive import Derived
-from fxgrad.derivation.ordering import as_needed
+from fxgrad.derivation.derive import Derived, derive
 from fxgrad.errors import ProgramError
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
@@ -65,11 +65,7 @@ def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Ca
         asked = with_outputs(program, are_moving(cotangents))  # what is not asked for need not be linear
         arriving = present(cotangents)
         back = transposed(asked, linear)
-        late = len(arriving)
-        if role == "recomputed":
-            back = back._replace(program=made_once(
-                back.program, ("as needed", late), lambda: as_needed(back.program, late)))
-        marks = [False] * (len(back.program.inputs) - late) + [True] * late
+        marks = [False] * (len(back.program.inputs) - len(arriving)) + [True] * len(arriving)
         back = back._replace(program=of_linear(back.program, marks))
         return cotangents_of(inputs, linear, _call(back, [*others(inputs, linear), *arriving], params))
 
@@ -224,3 +220,28 @@ def _library_program(function: Callable[..., Any], name: str, avals: tuple[Aval,
                   if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     note_library(program, name, (*positional, *static.get("given", ()))[:len(avals)])
     return program
+
+
+def opened(program: Program, calls: Sequence[Primitive]) -> Program:
+    """The program with the equations of what these operations call in their places, at every depth.
+
+    It is `program` itself if there are none, and where a rule of the user's would bring in what is there only now.
+    """
+    if not any(equation.primitive in calls for equation in program.equations):
+        return program
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        return _opened(program, values, calls), None
+
+    made = derive(program, ("opened", *calls), build, program.in_avals)
+    return program if made.captured else made.program
+
+
+def _opened(program: Program, values: Sequence[Any], calls: Sequence[Primitive]) -> list[Any]:
+    def step(equation: Equation, inputs: list[Any]) -> list[Any]:
+        if equation.primitive in calls:
+            with in_place(equation.params["name"]):
+                return _opened(equation.params["program"], inputs, calls)
+        return bind(equation.primitive, *inputs, **equation.params)
+
+    return interpret(program, values, step)

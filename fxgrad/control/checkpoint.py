@@ -11,10 +11,11 @@ from fxgrad.control.call import call_primitive, emit_inline, run_with_numpy
 from fxgrad.control.groups import are_moving, present
 from fxgrad.control.partition import Partition, partition
 from fxgrad.control.storing import packing, unpacking
-from fxgrad.control.wiring import apart, dual_outputs, dual_program, selected_inputs, used_inputs
+from fxgrad.control.wiring import apart, dual_outputs, dual_program, made_once, selected_inputs, used_inputs
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program, Var
+from fxgrad.derivation.ordering import as_needed
 from fxgrad.executors import xla as xla_executor
 from fxgrad.executors.ties import tied
 from fxgrad.ops.arithmetic import name_p
@@ -165,11 +166,17 @@ def _recompute_jvp(primals: list[Any], tangents: list[Any], *, program: Program,
     return _jvp(primals, tangents, program=program, name=name)
 
 
+def _late_as_needed(program: Program, linear: Sequence[bool]) -> Program:
+    late = sum(linear)
+    return made_once(program, ("as needed", late), lambda: as_needed(program, late))
+
+
 def _emit_again(lax: Any, *values: Any, program: Program, name: str) -> list[Any]:
     return xla_executor.emit(program, tied(values, places_to_tie(program)))
 
 
 checkpoint_p = call_primitive("checkpoint", _jvp, run_with_numpy, emit_inline)
 """A call of which reverse mode keeps its inputs and what the policy says, by default nothing."""
-recompute_p = call_primitive("recompute", _recompute_jvp, run_with_numpy, _emit_again, "recomputed")
+recompute_p = call_primitive("recompute", _recompute_jvp, run_with_numpy, _emit_again, "recomputed",
+                             of_linear=_late_as_needed)
 """The second computation of a checkpointed call, in the backward pass. Tangents or cotangents come last."""

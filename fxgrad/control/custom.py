@@ -277,12 +277,6 @@ def _tangent_abstract(*avals: Aval, rule: VjpRule, moving: tuple[bool, ...], in_
     return list(out_avals)
 
 
-def _moved(given: Sequence[Any], in_avals: Sequence[Aval], moving: Sequence[bool]) -> list[Any]:
-    """The cotangents that a rule has `given`, of the primals that move: each a `Zero` or of the type of its primal."""
-    return [Zero(aval) if cotangent is None else cotangent if type(cotangent) is Zero else summed_to(cotangent, aval)
-            for cotangent, aval, moves in zip(given, in_avals, moving, strict=True) if moves]
-
-
 def _tangent_program(avals: Sequence[Aval], *, rule: VjpRule, structure: Any, moving: tuple[bool, ...],
                      in_avals: tuple[Aval, ...], out_avals: tuple[Aval, ...]) -> tuple[Program, list[Any]]:
     """(residuals, tangents) -> output tangents, by transposing cotangents -> backward(residuals, cotangents)."""
@@ -329,7 +323,8 @@ def _tangent_transpose(cotangents: list[Any], inputs: list[Any], *, rule: VjpRul
                        moving: tuple[bool, ...], in_avals: tuple[Aval, ...], out_avals: tuple[Aval, ...]) -> list[Any]:
     count = len(inputs) - sum(moving)
     given = rule.backward(structure, inputs[:count], cotangents)
-    moved = _moved(given, in_avals, moving)
+    moved = [Zero(aval) if cotangent is None else cotangent if type(cotangent) is Zero else summed_to(cotangent, aval)
+             for cotangent, aval, moves in zip(given, in_avals, moving, strict=True) if moves]
     return [*[None] * count, *(cotangent if type(value) is Linear else None
                                for cotangent, value in zip(moved, inputs[count:], strict=True))]
 

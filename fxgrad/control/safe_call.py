@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fxgrad import dtypes
-from fxgrad.control.call import call_primitive, run_with_numpy
+from fxgrad.control.call import call_primitive, emit_inline, opened, run_with_numpy
 from fxgrad.control.groups import are_moving, present
 from fxgrad.control.wiring import closed_marks, dependent, made_once
 from fxgrad.core.avals import Literal
@@ -16,19 +14,15 @@ from fxgrad.core.primitive import Absent
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.regions import Region, replaced
 from fxgrad.core.symbolic import Zero
-from fxgrad.core.walk import walk
-from fxgrad.derivation.derive import Derived, derive
-from fxgrad.executors import xla as xla_executor
+from fxgrad.derivation.derive import Derived
 from fxgrad.executors.numpy import run_first
 from fxgrad.ops.strong import (
     has_free_axes,
-    is_finite_xla,
     is_plain_factor,
     ordinary_form,
-    strong_dot_general_p,
     strong_form,
 )
-from fxgrad.tracing.tape import bind, bind_equation
+from fxgrad.tracing.tape import bind
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearized
 
@@ -161,18 +155,6 @@ def has_strong_products(program: Program) -> bool:
                for equation in program.equations)
 
 
-FEW = 3
-"""So many strong products of matrices look by themselves whether they are finite."""
-
-
-@fact
-def strong_matrices(program: Program) -> int:
-    """How many strong products of matrices run in `program`; those in a loop count as many."""
-    return sum((equation.primitive is strong_dot_general_p) + sum(
-        strong_matrices(region.program) * (1 if region.times == 1 else FEW + 1) for region in equation.regions)
-        for equation in program.equations)
-
-
 def keeps_nans(program: Program, marks: Sequence[bool] = ()) -> bool:
     """Whether a NaN that is made by a product, with ordinary ones, is in a result or chosen by none.
 
@@ -213,24 +195,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str
     return known[:count], spread(program.out_avals, half.reached, out_tangents)
 
 
-def _emit(lax: Any, *values: Any, program: Program, name: str) -> list[Any]:
-    """With ordinary products, and with strong ones where something in the results is not finite then.
-
-    Only where there are many products of matrices. Each looks whether it is finite, or else all do at once, which takes
-    a copy of what comes in and goes out; those of elements are fused with what is around them, and cost nothing.
-    """
-    if strong_matrices(program) <= FEW or has_effects(program) or consults(program) or not keeps_nans(program):
-        return xla_executor.emit(program, values)
-    outputs = xla_executor.emit(weakened(program), values)
-    finite = [is_finite_xla(lax, output) for output in outputs if dtypes.is_inexact(output.dtype)]
-    if not finite:
-        return outputs
-    given: list[Any] = lax.cond(functools.reduce(lax.bitwise_and, finite), lambda outputs, values: outputs,
-                                lambda outputs, values: xla_executor.emit(program, values), outputs, [*values])
-    return given
-
-
-safe_call_p = call_primitive("safe_call", _jvp, run_with_numpy, _emit,
+safe_call_p = call_primitive("safe_call", _jvp, run_with_numpy, emit_inline,
                              of_linear=lambda program, linear: strengthened(program, linear, matrices=False))
 """A function of `fxgrad.safe`, or a part of one of its derivatives."""
 
@@ -270,23 +235,11 @@ def inside_safely(program: Program, make: Callable[[Program], Program]) -> Progr
     return wrapped(capturing, call.params["name"])
 
 
-def opened(derived: Derived) -> Derived:
+def without_safe_calls(derived: Derived) -> Derived:
     """The program with the equations of safe calls in their place, for who derives nothing of it."""
-    program = derived.program
-    if not any(equation.primitive is safe_call_p for equation in program.equations):
+    program = opened(derived.program, (safe_call_p,))
+    if program is derived.program:
         return derived
-    made = derive(program, "opened", lambda *values: (_inlined(program, values), None), program.in_avals)
-    if made.captured:
-        return derived
-    if not has_effects(made.program) and not consults(made.program) and keeps_nans(made.program):
-        run_first(made.program, weakened(made.program))
-    return derived._replace(program=made.program)
-
-
-def _inlined(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    def step(equation: Equation, values: list[Any]) -> list[Any]:
-        if equation.primitive is safe_call_p:
-            return _inlined(equation.params["program"], values)
-        return bind_equation(equation, values)
-
-    return walk(program, inputs, step)
+    if not has_effects(program) and not consults(program) and keeps_nans(program):
+        run_first(program, weakened(program))
+    return derived._replace(program=program)

@@ -10,8 +10,8 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval
-from fxgrad.core.program import Program
-from fxgrad.core.sources import sources
+from fxgrad.core.interpreter import interpret
+from fxgrad.core.program import Equation, Program
 from fxgrad.derivation.derive import derive
 from fxgrad.ops import parts
 from fxgrad.ops.arithmetic import div, mul
@@ -22,7 +22,7 @@ from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.space import convert, reshape
 from fxgrad.tracing.apply import apply_equations
-from fxgrad.tracing.tape import aval_of, bind, read
+from fxgrad.tracing.tape import aval_of, bind
 
 HOST, INT8 = "host", "int8"
 NARROW = {"bfloat16": dtypes.bfloat16, "float16": np.dtype(np.float16), "float32": np.dtype(np.float32)}
@@ -76,19 +76,18 @@ def packing(forward: Program, stores: Sequence[str]) -> Program:
     wanted = {var: store for var, store in zip(forward.outputs[first:], stores, strict=True) if store}
 
     def build(*values: Any) -> tuple[list[Any], None]:
-        environment: dict[Any, Any] = dict(zip(forward.inputs, values, strict=True))
         kept: dict[Any, list[Any]] = {}
-        with sources("") as at:
-            for equation in forward.equations:
-                at(equation)
-                outputs = bind(equation.primitive, *(read(environment, atom) for atom in equation.inputs),
-                               **equation.params)
-                environment.update(zip(equation.outputs, outputs, strict=True))
-                kept.update({var: packed(environment[var], wanted[var]) for var in equation.outputs if var in wanted})
-        results = [read(environment, atom) for atom in forward.outputs[:first]]
-        for atom in forward.outputs[first:]:
-            results += kept[atom] if atom in kept else [read(environment, atom)]
-        return results, None
+
+        def step(equation: Equation, inputs: list[Any]) -> list[Any]:
+            outputs = bind(equation.primitive, *inputs, **equation.params)
+            kept.update({var: packed(value, wanted[var])
+                         for var, value in zip(equation.outputs, outputs, strict=True) if var in wanted})
+            return outputs
+
+        results = interpret(forward, values, step)
+        stored = [part for atom, value in zip(forward.outputs[first:], results[first:], strict=True)
+                  for part in kept.get(atom, [value])]
+        return [*results[:first], *stored], None
 
     return derive(forward, ("packing", tuple(stores)), build, forward.in_avals).program
 

@@ -6,13 +6,24 @@ running an interpreter while a tape is current records a new program, so transfo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad.core.avals import Literal
 from fxgrad.core.program import Equation, Program
 from fxgrad.core.sources import sources
-from fxgrad.core.walk import walk
+from fxgrad.core.walk import Step, walk
+
+
+def interpret(program: Program, inputs: Sequence[Any], step: Step,
+              literal: Callable[[Literal], Any] | None = None) -> list[Any]:
+    """As `walk`, where what `step` records has the place of the equation that it is for."""
+    with sources("") as at:
+        def placed(equation: Equation, values: list[Any]) -> Sequence[Any]:
+            at(equation)
+            return step(equation, values)
+
+        return walk(program, inputs, placed, literal)
 
 
 class Interpreter:
@@ -44,12 +55,7 @@ class Interpreter:
         if len(given) != len(program.inputs):
             raise ValueError(f"the program takes {len(program.inputs) - len(program.constants)} inputs, "
                              f"got {len(inputs)}")
-        with sources("") as at:
-            def step(equation: Equation, values: list[Any]) -> Sequence[Any]:
-                at(equation)
-                return self.equation(equation, values)
-
-            return walk(program, given, step, self.literal)
+        return interpret(program, given, self.equation, self.literal)
 
     def equation(self, equation: Equation, inputs: list[Any]) -> Sequence[Any]:
         """The values of `equation.outputs`, given those of its inputs."""

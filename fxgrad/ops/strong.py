@@ -151,10 +151,11 @@ def _strong_dot_numpy(x: Any, y: Any, **params: Any) -> Any:
 
 
 def _strong_dot_xla(lax: Any, x: Any, y: Any, **params: Any) -> list[Any]:
-    """The masks are looked for only where there is something infinite, since reading a matrix takes its time too."""
-    def plain(x: Any, y: Any) -> Any:
-        return products.dot_general_p.xla(lax, x, y, **params)[0]
+    """The product, and a loop that makes it again with masks, of one turn where something is not finite, or else none.
 
+    The masks are read only there, since reading matrices takes its time. A conditional would have to copy the product;
+    a loop changes it in its place.
+    """
     def all_zero(value: Any, axes: Sequence[int]) -> Any:
         return lax.reduce_and(lax.eq(value, lax.full_like(value, 0)), tuple(axes))
 
@@ -162,18 +163,32 @@ def _strong_dot_xla(lax: Any, x: Any, y: Any, **params: Any) -> list[Any]:
         order = sorted(range(len(places)), key=places.__getitem__)
         return lax.broadcast_in_dim(lax.transpose(zeros, order), shape, sorted(places))
 
-    def masked(_: Any, x: Any, y: Any) -> Any:
+    def masked(state: Any) -> Any:
         masks = _masks(x, y, params["dimension_numbers"], all_zero, spread)
-        return plain(*(lax.select(mask, lax.full_like(value, 0), value)
-                       for mask, value in zip(masks, (x, y), strict=True)))
+        again, = products.dot_general_p.xla(lax, *(
+            lax.select(mask, lax.full_like(value, 0), value)
+            for mask, value in zip(masks, (x, y), strict=True)), **params)
+        return lax.full_like(state[0], True), again
 
-    product = plain(x, y)
+    product, = products.dot_general_p.xla(lax, x, y, **params)
     if not dtypes.is_inexact(product.dtype):
         return [product]
-    # What is not finite in an operand is so in the product too. Where that overflows by itself nothing is masked.
-    finite = is_finite_xla(lax, product) if product.size <= x.size + y.size else lax.bitwise_and(
-        is_finite_xla(lax, x), is_finite_xla(lax, y))
-    return [lax.cond(finite, lambda product, x, y: product, masked, product, x, y)]
+    return [lax.while_loop(lambda state: lax.bitwise_not(state[0]), masked,
+                           (_is_finite_product(lax, product, x, y, params["dimension_numbers"]), product))[1]]
+
+
+def _is_finite_product(lax: Any, product: Any, x: Any, y: Any, dimension_numbers: products.DotDimensions) -> Any:
+    """Whether a product has no NaN and no infinity, or its operands have none, whichever takes less reading.
+
+    What is not finite in an operand is so in the product too; where that overflows by itself, nothing is masked. The
+    operands are added up along the axes that are contracted, since programs of gradients do that anyway, for a bias,
+    and a compiler does it once.
+    """
+    if 2 * product.size <= x.size + y.size:
+        return is_finite_xla(lax, product)
+    (x_axes, y_axes), _ = dimension_numbers
+    return lax.bitwise_and(*(is_finite_xla(lax, lax.reduce_sum(value, axes) if axes else value)
+                             for value, axes in ((x, x_axes), (y, y_axes))))
 
 
 def is_finite_xla(lax: Any, value: Any) -> Any:
