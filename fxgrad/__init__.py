@@ -58,6 +58,7 @@ from fxgrad.api.devices import (
 )
 from fxgrad.api.forward import jvp, linearize
 from fxgrad.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev, value_and_jacobian
+from fxgrad.api.lowering import stablehlo
 from fxgrad.api.naming import named_call, named_scope
 from fxgrad.api.nans import debug_infs, debug_nans
 from fxgrad.api.policies import policy_report
@@ -127,9 +128,9 @@ __all__ = [
     "path_costs", "paths", "pmap", "policy_report", "precision_report", "print_saved_residuals", "process_count",
     "process_index", "pure_callback", "random", "remat", "rewrite", "roles", "safe", "save", "saved_residuals",
     "scalarize", "scan", "scipy", "segment", "set_default_dtype", "set_mesh", "shard_map", "sharding", "show",
-    "simplify", "simulate", "stabilise", "stochastic", "stop_gradient", "straight_through", "summary", "switch",
-    "testing", "to_jax", "traffic", "tree", "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp",
-    "vmap", "while_loop"]
+    "simplify", "simulate", "stabilise", "stablehlo", "stochastic", "stop_gradient", "straight_through", "summary",
+    "switch", "testing", "to_jax", "traffic", "tree", "tree_util", "unfold", "value_and_grad",
+    "value_and_jacobian", "vjp", "vmap", "while_loop"]
 
 
 _LATER = {

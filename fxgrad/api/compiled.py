@@ -31,7 +31,7 @@ from fxgrad.api.jit_shardings import JitShardings
 from fxgrad.api.jitted_calls import JittedCall
 from fxgrad.api.keys import Key, is_jax_tracer, key_of, key_of_leaves
 from fxgrad.api.plans import Plan, Plans, run
-from fxgrad.api.stages import Stage
+from fxgrad.api.stages import MadeFor, Stage
 from fxgrad.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.api.switches import Jitted, is_disabled, switched
 from fxgrad.config import default_float
@@ -153,18 +153,20 @@ class _JittedFunction:
         executables = self._of_default()
         if executables.shares is None:
             executables.shares = False  # so that calls use what jax traces here
+        self._static.check_hashable(args, kwargs)
+        made_for = MadeFor.of(self._fun, self._static, args, kwargs)
         args, kwargs = with_jax_keys(args, kwargs)
         with x64():
             try:
-                return Stage(getattr(executables.own, name)(*args, **kwargs))
+                return Stage(getattr(executables.own, name)(*args, **kwargs), made_for)
             except ExplicitAxes as error:
                 executables.prepare_for(error)
-                return Stage(getattr(executables.own, name)(*args, **kwargs))
+                return Stage(getattr(executables.own, name)(*args, **kwargs), made_for)
             except SpreadClosure as error:
                 executables.prepare_for(error)
                 bound = self._bound(executables, JittedCall(self._static, args, kwargs), error.traced)
                 given, named = self._static.dynamic(args, kwargs)
-                return bound.stage(name, given, named)
+                return bound.stage(name, given, named, made_for)
 
     def clear_cache(self) -> None:
         """Forgets all compiled versions."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import numpy as np
@@ -12,16 +12,35 @@ import numpy as np
 from fxgrad import tree
 from fxgrad.api.conversions import WIDE, like_arguments, with_jax_keys
 from fxgrad.api.keys import is_jax_tracer
+from fxgrad.api.static_arguments import Args, Kwargs, StaticArguments
+from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.executors.xla import x64
+from fxgrad.frontend.flat import described_aval, just
+from fxgrad.frontend.mismatches import Expected
+
+
+class MadeFor(NamedTuple):
+    """The name of the function that was jitted, and its dynamic arguments."""
+
+    name: str
+    arguments: Expected
+
+    @staticmethod
+    def of(fun: Callable[..., Any], static: StaticArguments, args: Args, kwargs: Kwargs) -> MadeFor:
+        """For the dynamic ones of these arguments; raises `ArgumentError` for what is no array and no number."""
+        name, names, split = function_name(fun), static.leaf_names(args, kwargs), static.split(args, kwargs)
+        avals = [described_aval(leaf, "jit", just(f"{where} of {name}"))
+                 for leaf, where in zip(split.leaves, names, strict=True)]
+        return MadeFor(name, Expected(split.structure, tuple(names), tuple(avals)))
 
 
 class Stage:
     """A stage of jax's (`Traced`, `Lowered`, `Compiled`) that keeps 64-bit dtypes in all that is asked of it."""
 
-    __slots__ = ("_as_they_are", "_captured", "_stage")
+    __slots__ = ("_as_they_are", "_captured", "_made_for", "_stage")
 
-    def __init__(self, stage: Any, captured: tuple[Any, ...] = ()) -> None:
-        self._stage = stage
+    def __init__(self, stage: Any, made_for: MadeFor, captured: tuple[Any, ...] = ()) -> None:
+        self._stage, self._made_for = stage, made_for
         self._captured = captured  # what comes before the arguments
         self._as_they_are: frozenset[type] | None = None  # types of arguments of which no care need be taken
 
@@ -34,7 +53,7 @@ class Stage:
         return self._kept(value) if callable(value) else value
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs a compiled stage; raises `TypeError` for arguments of other shapes or dtypes than it was made for."""
+        """Runs a compiled stage; raises `ArgumentError`, a `TypeError`, for arguments that it was not made for."""
         classes = self._as_they_are
         if classes is not None and not kwargs and (
                 classes.issuperset(map(type, args)) or classes.issuperset(map(type, tree.leaves(args)))):
@@ -42,22 +61,39 @@ class Stage:
         given, named = with_jax_keys(args, kwargs)
         wide = not jax.config.jax_enable_x64  # type: ignore[attr-defined]
         with x64():
-            outputs = self._stage(*self._captured, *given, **named)
+            try:
+                outputs = self._stage(*self._captured, *given, **named)
+            except TypeError:
+                self._refuse(args, kwargs)
+                raise
         leaves = tree.leaves((args, kwargs))
         if leaves and all(map(_is_narrow, leaves)) and all(map(_is_narrow, tree.leaves(outputs))):
             # jax's arrays keep their dtype without a scope, so one that does not fit is refused without it too.
             self._as_they_are = frozenset(map(type, leaves))
         return like_arguments(outputs, args, kwargs) if wide else outputs
 
+    def _refuse(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raises our own message if the arguments are not those that it was compiled for."""
+        name, expected = self._made_for
+        found = expected.mismatches(f"jit({name})", args, kwargs)
+        if found:
+            lines = "".join(f"\n    {line}" for line in found)
+            raise ArgumentError(at_user_line(
+                f"jit({name}) was compiled ahead of time for other arguments:{lines}\n"
+                f"  Convert them, lower and compile for these types too, or call jit({name}), which compiles by "
+                f"itself for what is new")) from None
+
     def __repr__(self) -> str:
-        return repr(self._stage)
+        name, expected = self._made_for
+        types = ", ".join(f"{each}: {aval}" for each, aval in zip(expected.names, expected.avals, strict=True))
+        return f"<jit({name}), {type(self._stage).__name__.lower()}: {types}>"
 
     def _kept(self, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def in_scope(*args: Any, **kwargs: Any) -> Any:
             with x64():
                 result = method(*args, **kwargs)
-            return Stage(result, self._captured) if isinstance(result, _STAGES) else result
+            return Stage(result, self._made_for, self._captured) if isinstance(result, _STAGES) else result
         return in_scope
 
 

@@ -75,6 +75,8 @@ def transformation(what: str, function: Callable[..., Any], argnums: Any = None,
             f"{what} takes a function, got a {type(function).__name__}. Write {what}(f)(x), not {what}(f(x))"))
     def decorate(wrapper: Callable[..., Any]) -> Callable[..., Any]:
         functools.update_wrapper(wrapper, function)
+        if isinstance(function, Program):
+            wrapper.__name__ = wrapper.__qualname__ = function.signature.name if function.signature else "program"
         wrapper.transformed = Transformed(what, function, argnums)  # type: ignore[attr-defined]
         return wrapper
 

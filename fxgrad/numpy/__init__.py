@@ -12,11 +12,11 @@ from numpy import (
     int64, int8, integer, load, nan, newaxis, number, object_, pi, printoptions, s_, save, savez, set_printoptions,
     signedinteger, uint16, uint32, uint64, uint8, unsignedinteger,
 )
+from ml_dtypes import bfloat16
 from numpy.exceptions import ComplexWarning
 from numpy import complex64 as csingle, complex128 as cdouble, float32 as single, float64 as double
 from numpy import complex128 as complex_, float64 as float_, int64 as int_, uint64 as uint
 
-from fxgrad.dtypes import bfloat16
 from fxgrad.numpy import fft, linalg
 from fxgrad.numpy import methods as _methods
 from fxgrad.frontend import protocol as _protocol

@@ -68,6 +68,12 @@ def reused(key: Any) -> Any:
     return fxgrad.random.normal(key) + fxgrad.random.uniform(key)
 
 
+def ahead_of_time(*args: Any, **kwargs: Any) -> Any:
+    def model(p, x):
+        return p["w"] @ x
+    return jit(model).lower({"w": MATRIX}, ONES).compile()(*args, **kwargs)
+
+
 CASES: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "grad of a vector": (errors.ArgumentError, lambda: grad(unit)(ONES)),
     "grad of a container": (errors.ArgumentError, lambda: grad(lambda x: {"a": x})(1.0)),
@@ -145,6 +151,10 @@ CASES: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "unparsable text": (errors.ProgramSyntaxError, lambda: fxgrad.parse("program f(x: f32[3]) {\n  return y\n}")),
     "broken program": (errors.ProgramError, broken_program),
     "program called with a wrong type": (errors.ArgumentError, lambda: make_program(unit)(ONES)(np.ones(4))),
+    "compiled ahead of time, called with other types": (
+        errors.ArgumentError, lambda: ahead_of_time({"w": np.ones((4, 2)), "c": ONES}, [ONES, ONES])),
+    "compiled ahead of time, called by name": (errors.ArgumentError, lambda: ahead_of_time({"w": MATRIX}, x=ONES)),
+    "lowered with a static array": (errors.ArgumentError, lambda: static.lower(ONES, flag=ONES)),
     "primitive without a rule": (TypeError, lambda: fxgrad.Primitive("p", *[None] * 7)),
     "default dtype": (ValueError, lambda: fxgrad.set_default_dtype("int32")),
     "key reuse": (errors.KeyReuseError, lambda: fxgrad.debug.check_key_reuse(reused)(fxgrad.random.key(0))),

@@ -539,3 +539,11 @@ def test_numbers_that_fit() -> None:
     assert fnp.asarray([], "uint8").shape == (0,)
     assert fnp.asarray(-1, bool)
     assert fnp.arange(np.int64(2), np.float32(4)).tolist() == [2.0, 3.0]
+
+
+def test_dtypes_make_numbers() -> None:
+    for name in ("bfloat16", "float16", "float32", "int8", "uint32", "complex64"):
+        made, expected = getattr(fnp, name)(1.5), getattr(jnp, name)(1.5)
+        assert np.dtype(getattr(fnp, name)) == made.dtype == expected.dtype
+        assert made == expected
+        assert fnp.zeros(2, getattr(fnp, name)).dtype == expected.dtype
