@@ -84,6 +84,7 @@ from fxgrad.tracing.tape import bind
 
 if _TYPE_CHECKING:
     from fxgrad.benchmarking import benchmark
+    from fxgrad.editing.extracting import extract
     from fxgrad.editing.rewriting import rewrite
     from fxgrad.explorer import explore
     from fxgrad.files import load, save
@@ -119,8 +120,8 @@ __all__ = [
     "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_infs", "debug_nans",
     "default_backend", "default_dtype", "device_count", "device_get", "device_put", "devices", "disable_jit",
     "distributions", "draw", "dtypes", "errors", "eval_shape", "executors", "explain", "explain_backward",
-    "explain_nan", "explaining", "explore", "flatten_util", "float0", "fold", "fori_loop", "from_jax", "grad",
-    "gradients_on_nodes", "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate",
+    "explain_nan", "explaining", "explore", "extract", "flatten_util", "float0", "fold", "fori_loop", "from_jax",
+    "grad", "gradients_on_nodes", "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate",
     "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize",
     "lint", "load", "local_device_count", "local_devices", "loss_scaling", "make_array_from_callback",
     "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh",
@@ -136,7 +137,8 @@ __all__ = [
 _LATER = {
     "autocast": "precision.autocast", "benchmark": "benchmarking", "cost": "xray.costs", "draw": "pictures",
     "explain": "retracing", "explain_backward": "graphs", "explaining": "retracing",
-    "explain_nan": "nan_origins", "explore": "explorer", "fold": "granularity.folding", "gradients_on_nodes": "graphs",
+    "explain_nan": "nan_origins", "explore": "explorer", "extract": "editing.extracting",
+    "fold": "granularity.folding", "gradients_on_nodes": "graphs",
     "granularities": "granularity.comparison", "graph": "graphs", "lint": "stable", "load": "files",
     "memory": "xray.memory", "odeint": "ode", "Param": "graphs", "path_costs": "graphs", "paths": "graphs",
     "precision_report": "precision.report", "rewrite": "editing.rewriting", "roles": "graphs",
