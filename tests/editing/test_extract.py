@@ -90,7 +90,8 @@ def test_the_parts_before_and_behind_any_cut_are_the_whole(name: str) -> None:
 
 def kept_arguments(part: Program, program: Program) -> list[bool]:
     """Which of the arguments of a program a part of it takes."""
-    assert program.signature is not None and part.signature is not None
+    assert program.signature is not None
+    assert part.signature is not None
     names = {name.partition(".")[0] for name in part.signature.input_names}
     roots = dict.fromkeys(name.partition(".")[0] for name in program.signature.input_names)
     return [root in names for root in roots]
@@ -187,23 +188,30 @@ def text_of(caught: Any) -> str:
     return re.sub(r"test_extract.py:\d+", "FILE", str(caught.value).rpartition("\n  at ")[0])
 
 
-@pytest.mark.parametrize(("inputs", "outputs", "message"), [
-    (["x"], "s", "extract: the inputs do not give all that the outputs need. Missing, each with what needs it:\n"
-                 "  params.b: params.b -> h -> s\n"
-                 "  params.w: params.w -> h -> s\n"
-                 "Add these to inputs ('params.b', 'params.w'), or `...` for the arguments of the program that are "
-                 "needed, or values in between"),
+MISTAKES: list[tuple[Any, Any, str]] = [
+    (["x"], "s", (
+        "extract: the inputs do not give all that the outputs need. Missing, each with what needs it:\n"
+        "  params.b: params.b -> h -> s\n"
+        "  params.w: params.w -> h -> s\n"
+        "Add these to inputs ('params.b', 'params.w'), or `...` for the arguments of the program that "
+        "are needed, or values in between")),
     (None, "hh", "extract: the program has no value 'hh'. Did you mean 'h'?"),
     (None, "zzz", "extract: the program has no value 'zzz'. It has params.b, params.w, x, OFFSET, h, s, a, params"),
-    (None, "softmx/a", "extract: 'softmx/a': nothing called softmx is a call, or is made by one. Did you mean "
-                       "'softmax'?"),
+    (None, "softmx/a", (
+        "extract: 'softmx/a': nothing called softmx is a call, or is made by one. Did you mean "
+        "'softmax'?")),
     (None, "softmax/h", "extract: softmax has no value 'h'. It has x, a"),
     (["h", "h"], None, "extract: h is twice among the inputs"),
-    (["params.w", ...], None, "extract: params.w is an input, and other parts of the same argument are needed. Name "
-                              "these too, in the place of ..."),
-    ({"h": 1}, None, "extract: inputs is a list of names, or of containers of names, one for each argument; got "
-                     "{'h': 1}"),
-    ([3], None, "extract: values go by name, such as 'h', or by variable; got 3")])
+    (["params.w", ...], None, (
+        "extract: params.w is an input, and other parts of the same argument are needed. Name these too,"
+        " in the place of ...")),
+    ({"h": 1}, None, (
+        "extract: inputs is a list of names, or of containers of names, one for each argument; got {'h':"
+        " 1}")),
+    ([3], None, "extract: values go by name, such as 'h', or by variable; got 3")]
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "message"), MISTAKES)
 def test_what_cannot_be_taken_out_is_said(inputs: Any, outputs: Any, message: str) -> None:
     program = fxgrad.make_program(model)(PARAMS, X)
     with pytest.raises(errors.ArgumentError) as caught:
