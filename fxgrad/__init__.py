@@ -125,7 +125,7 @@ __all__ = [
     "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize",
     "lint", "load", "local_device_count", "local_devices", "loss_scaling", "make_array_from_callback",
     "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh",
-    "make_program", "map", "memory", "named_call", "named_scope", "nn", "numpy", "odeint", "optim", "parse",
+    "make_program", "map", "memory", "named_call", "named_scope", "nn", "numpy", "odeint", "onnx", "optim", "parse",
     "path_costs", "paths", "pmap", "policy_report", "precision_report", "print_saved_residuals", "process_count",
     "process_index", "pure_callback", "random", "remat", "rewrite", "roles", "safe", "save", "saved_residuals",
     "scalarize", "scan", "scipy", "segment", "set_default_dtype", "set_mesh", "shard_map", "sharding", "show",
@@ -147,7 +147,7 @@ _LATER = {
 """Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
 _LATER_MODULES = {
     "autocast_policies", "distributions", "benchmarking", "retracing", "editing", "explorer", "granularity",
-    "graphs", "loss_scaling", "optim",
+    "graphs", "loss_scaling", "onnx", "optim",
     "pictures", "simulation", "stable", "stochastic", "xray"}
 
 

@@ -255,7 +255,7 @@ def _extremum_rewrite(known: Definitions, inputs: list[Any], params: dict[str, A
 # --- the high half of a product ---------------------------------------------------------------------------------
 
 
-def _mulhi_wide(x: Any, y: Any) -> Any:
+def mulhi_wide(x: Any, y: Any) -> Any:
     """The upper 64 bits of products of unsigned 64-bit integers, from products of their halves."""
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     x_low, x_high, y_low, y_high = x & low, x >> half, y & low, y >> half
@@ -269,7 +269,7 @@ def _mulhi_numpy(x: Any, y: Any) -> Any:
     if bits < 64:
         wide = np.dtype(f"{kind}8")
         return ((x.astype(wide) * y.astype(wide)) >> wide.type(bits)).astype(x.dtype)
-    unsigned = _mulhi_wide(np.asarray(x).view(np.uint64), np.asarray(y).view(np.uint64))
+    unsigned = mulhi_wide(np.asarray(x).view(np.uint64), np.asarray(y).view(np.uint64))
     if kind == "u":
         return unsigned
     high = np.asarray(unsigned).view(np.int64)  # each negative factor counted as itself plus 2**64

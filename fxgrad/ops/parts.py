@@ -109,7 +109,7 @@ nextafter = operation(nextafter_p)
 
 # --- reduced precision ------------------------------------------------------------------------------------------
 
-_MANTISSA = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
+MANTISSA = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
 
 
 def _reduce_precision_abstract(x: Aval, *, exponent_bits: int, mantissa_bits: int) -> list[Aval]:
@@ -122,12 +122,10 @@ def _reduce_precision_abstract(x: Aval, *, exponent_bits: int, mantissa_bits: in
     return [x]
 
 
-def _reduce_precision_numpy(x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
-    """Rounds the bit pattern to even, then makes what is out of the exponent's range infinite or zero."""
-    mantissa = _MANTISSA[x.dtype.name]
-    width = 8 * x.dtype.itemsize
-    unsigned = np.dtype(f"uint{width}").type
-    bits = np.asarray(x).view(unsigned)
+def rounded_bits(bits: Any, mantissa: int, exponent_bits: int, mantissa_bits: int) -> Any:
+    """Rounds a bit pattern to even, then makes what is out of the exponent's range infinite or zero."""
+    width = 8 * bits.dtype.itemsize
+    unsigned = bits.dtype.type
     dropped = mantissa - mantissa_bits
     if dropped > 0:
         last_kept = (bits >> unsigned(dropped)) & unsigned(1)
@@ -140,6 +138,12 @@ def _reduce_precision_numpy(x: Any, *, exponent_bits: int, mantissa_bits: int) -
         infinite = unsigned(((1 << (width - 1 - mantissa)) - 1) << mantissa)
         bits = np.where(exponent > unsigned(largest), sign_bit | infinite, bits)
         bits = np.where(exponent < unsigned(smallest), sign_bit, bits)
+    return bits
+
+
+def _reduce_precision_numpy(x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
+    bits = rounded_bits(np.asarray(x).view(f"uint{8 * x.dtype.itemsize}"), MANTISSA[x.dtype.name], exponent_bits,
+                        mantissa_bits)
     return np.where(np.isnan(x), x, np.asarray(bits).view(x.dtype))[()]
 
 

@@ -29,8 +29,9 @@ WORDS = "threefry2x32"
 
 # --- the hash -----------------------------------------------------------------------------------------------------
 
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-_PARITY = np.uint32(0x1BD11BDA)
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = np.uint32(0x1BD11BDA)
+GROUPS = 5
 _HASH_FLOPS = 20 * 6
 _BLOCK = 1 << 14
 """How many elements NumPy hashes at once: few enough for them to stay in the cache."""
@@ -38,10 +39,10 @@ _BLOCK = 1 << 14
 
 def _hash(key: tuple[Any, Any], counter: tuple[Any, Any]) -> tuple[Any, Any]:
     """Twenty rounds of threefry2x32 on arrays of NumPy or jax, words of 32 bits."""
-    schedule = (*key, key[0] ^ key[1] ^ _PARITY)
+    schedule = (*key, key[0] ^ key[1] ^ PARITY)
     first, second = counter[0] + schedule[0], counter[1] + schedule[1]
-    for group in range(5):
-        for rotation in _ROTATIONS[group % 2]:
+    for group in range(GROUPS):
+        for rotation in ROTATIONS[group % 2]:
             first = first + second
             second = (second << np.uint32(rotation)) | (second >> np.uint32(32 - rotation))
             second = second ^ first

@@ -67,7 +67,7 @@ _SINGLE_TAIL = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 
                 0.00943887047, 1.00167406, 2.83297682)
 
 
-def _erf_inv_single(y: Any) -> Any:
+def erf_inv_single(y: Any) -> Any:
     """For float32: M. Giles, "Approximating the erfinv function" (2012), which XLA computes too."""
     w = -np.log1p(-y * y)
     near = w < 5
@@ -93,7 +93,7 @@ _END = (
      1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0))
 
 
-def _quantile(half: Any, tail: Any) -> Any:
+def quantile(half: Any, tail: Any) -> Any:
     """The quantile of the normal distribution at half + 1/2, where `tail` is the probability beyond, up to 1/2.
 
     M. Wichura, "The percentage points of the normal distribution" (1988), algorithm AS 241.
@@ -112,22 +112,21 @@ def _erf_inv_numpy(y: Any) -> Any:
     """In double precision the quantile at (1 + y) / 2, over the root of 2."""
     array = np.asarray(y)
     if array.dtype == np.float64:
-        return (_quantile(array / 2, (1 - np.abs(array)) / 2) / math.sqrt(2))[()]
-    return _erf_inv_single(array.astype(np.float32)).astype(y.dtype)
+        return (quantile(array / 2, (1 - np.abs(array)) / 2) / math.sqrt(2))[()]
+    return erf_inv_single(array.astype(np.float32)).astype(y.dtype)
 
 
 def _ndtri_numpy(p: Any) -> Any:
     given = _double(p)
-    return _quantile(given - 0.5, np.minimum(given, 1 - given)).astype(p.dtype)
+    return quantile(given - 0.5, np.minimum(given, 1 - given)).astype(p.dtype)
 
 
-_BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510]
+BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510]
 """The Bernoulli numbers of index 2, 4, ..., 16."""
 
 
-def _digamma_numpy(x: Any) -> Any:
-    """The asymptotic series (DLMF 5.11.2) beyond 10; recurrence (5.5.2) up to there; reflection (5.5.4) below 1/2."""
-    given = _double(x)
+def digamma_double(given: Any) -> Any:
+    """In float64: the asymptotic series (DLMF 5.11.2) beyond 10, recurrence (5.5.2) up to there, reflection (5.5.4)."""
     reflected = given < 0.5
     shifted = np.where(reflected, 1 - given, given)
     result = np.zeros_like(shifted)
@@ -137,11 +136,15 @@ def _digamma_numpy(x: Any) -> Any:
         shifted = shifted + below
     inverse = 1 / (shifted * shifted)
     series = np.zeros_like(shifted)
-    for index, number in reversed(list(enumerate(_BERNOULLI, 1))):
+    for index, number in reversed(list(enumerate(BERNOULLI, 1))):
         series = (series + number / (2 * index)) * inverse
     result = result + np.log(shifted) - 0.5 / shifted - series
     result = np.where(reflected, result - math.pi / np.tan(math.pi * (given - np.round(given))), result)
-    return np.where((given <= 0) & (given == np.floor(given)), np.nan, result).astype(x.dtype)
+    return np.where((given <= 0) & (given == np.floor(given)), np.nan, result)
+
+
+def _digamma_numpy(x: Any) -> Any:
+    return digamma_double(_double(x)).astype(x.dtype)
 
 
 _FARTHEST = 1000
@@ -158,7 +161,7 @@ def _zeta(s: Any, q: Any) -> Any:
         q = q + (q < enough)
     total = total + np.power(q, 1 - s) / (s - 1) + 0.5 * np.power(q, -s)
     term = s * np.power(q, -s - 1)
-    for index, number in enumerate(_BERNOULLI, 1):
+    for index, number in enumerate(BERNOULLI, 1):
         total = total + term * (number / math.factorial(2 * index))
         term = term * (s + 2 * index - 1) * (s + 2 * index) / (q * q)
     return total
@@ -180,7 +183,7 @@ _ANGLES = np.cos(np.arange(16) * (math.pi / 32))
 _WEIGHTS = np.where(np.arange(16) == 0, 1 / 64, 1 / 32)
 
 
-def _bessel(x: Any, order: int) -> Any:
+def bessel(x: Any, order: int) -> Any:
     """exp(-x) I_n(x) for x >= 0 and n = 0 or 1.
 
     Up to 30: the trapezoidal rule with 64 points around the circle for I_n(x) = 1/pi times the integral of
@@ -200,11 +203,11 @@ def _bessel(x: Any, order: int) -> Any:
 
 
 def _i0e_numpy(x: Any) -> Any:
-    return _bessel(np.abs(_double(x)), 0).astype(x.dtype)
+    return bessel(np.abs(_double(x)), 0).astype(x.dtype)
 
 
 def _i1e_numpy(x: Any) -> Any:
-    return np.copysign(_bessel(np.abs(_double(x)), 1), _double(x)).astype(x.dtype)
+    return np.copysign(bessel(np.abs(_double(x)), 1), _double(x)).astype(x.dtype)
 
 
 # --- records ----------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ LAYERS = [
     ["api", "custom_batching", "custom_derivatives", "sharding"],
     ["graphs", "granularity", "simulation", "nan_origins", "ode", "distributions", "stochastic", "stable", "files",
      "precision", "autocast_policies", "loss_scaling", "safe_derivatives", "xray", "retracing",
-     "benchmarking"],
+     "benchmarking", "onnx"],
     ["pictures", "explorer"],
     ["__init__", "__main__", "cli"],
 ]
@@ -46,11 +46,11 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Operations and transformations speak of jax only through the namespace that their rules are given.
 MAY_IMPORT_JAX = ["dtypes", "tree", "tree_util",
                   "core.avals", "ops.xla_kernels", "executors", "parallel.meshes", "parallel.shardings", "sharding",
-                  "frontend", "interop", "numpy", "testing", "api", "retracing", "benchmarking"]
+                  "frontend", "interop", "numpy", "testing", "api", "retracing", "benchmarking", "onnx.definitions"]
 
 # Slow to import or not always there, so imported where they are used.
 MAY_HIDE = {"rich", "matplotlib", "graphlay", "graphviz", "networkx", "tensorboard", "IPython",
-            "scipy", "torch", "autograd"}
+            "scipy", "torch", "autograd", "onnx"}
 
 FILE_LIMIT = 420
 FUNCTION_LIMIT = 44  # lines, without the docstring
@@ -173,7 +173,7 @@ def test_functions_are_short() -> None:
 def test_only_tracing_knows_the_keys_of_the_table_of_recordings() -> None:
     of_tapes = {"node", "nodes"}
     others = [path for path in FILES if not is_within(module_name(path), [
-        "tracing", "derivation", "graphs", "granularity", "pictures", "explorer", "cli"])]  # nodes of a graph
+        "tracing", "derivation", "graphs", "granularity", "pictures", "explorer", "onnx", "cli"])]  # nodes of a graph
     found = [f"{path}:{each.lineno} reads .{each.attr}" for path in others
              for each in ast.walk(tree_of(path)) if isinstance(each, ast.Attribute) and each.attr in of_tapes]
     assert not found, "\n".join(found) + "\nask `Tape.recall`, or the functions of `tracing/recall.py`"

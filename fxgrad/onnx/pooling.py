@@ -1,0 +1,94 @@
+"""Windows slid over arrays: their sums and extrema, and the choice of elements that derives these."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.onnx.emission import Emission
+from fxgrad.onnx.graph import INT64, Graph, Value
+from fxgrad.onnx.moves import is_narrow, padded
+from fxgrad.onnx.products import windows
+from fxgrad.onnx.reductions import extreme, reduce
+from fxgrad.onnx.rules import Operation, rule_of
+from fxgrad.ops.pool import Sliding, identity_of
+
+Values = list[Value]
+
+
+def _sliding(operation: Operation) -> Sliding:
+    return Sliding(*(operation.params[field] for field in Sliding._fields))
+
+
+def _elements(graph: Graph, value: Value, shape: tuple[int, ...], sliding: Sliding, fill: Value) -> tuple[Value, tuple]:
+    """The elements of each window, on axes of their own behind each axis that has windows, and these axes."""
+    config = tuple((low, high, holes - 1) for (low, high), holes in zip(
+        sliding.padding, sliding.base_dilation, strict=True))
+    counts = sliding.result_shape(shape)
+    if any(map(any, config)):
+        value = padded(graph, value, fill, shape, config)
+    value = windows(graph, value, range(len(shape)), sliding.window_dimensions, counts, sliding.window_strides,
+                    sliding.window_dilation)
+    return value, tuple(range(1, 2 * len(shape), 2))
+
+
+@rule_of("reduce_window_sum", "reduce_window_max", "reduce_window_min")
+def _reduced(emission: Emission, operation: Operation, values: Values) -> Values:
+    graph, (x,), name = emission.graph, values, operation.primitive.name.rpartition("_")[2]
+    dtype = x.dtype
+    wide = dtypes.float32 if is_narrow(dtype) else dtype
+    given = graph.cast(x, wide)
+    fill = graph.number(identity_of(name, dtype), wide)
+    if not operation.avals[0].size:
+        return [graph.expand(graph.cast(fill, dtype), operation.shape)]
+    parts, axes = _elements(graph, given, operation.shapes[0], _sliding(operation), fill)
+    operator = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}[name]
+    if name == "sum":
+        return [graph.cast(reduce(graph, operator, parts, axes), dtype)]
+    return [graph.cast(extreme(graph, operator, parts, axes), dtype)]
+
+
+def _places(graph: Graph, operand: Value, operation: Operation, shape: tuple[int, ...]) -> Value:
+    """For each window, where in the flat array its extremum stands: the first one; -1 in the padding."""
+    sliding, greatest = _sliding(operation), operation.params["greatest"]
+    wide = dtypes.float32 if is_narrow(operand.dtype) else operand.dtype
+    bound = graph.number(-np.inf if greatest else np.inf, wide)
+    keys, axes = _elements(graph, graph.cast(operand, wide), shape, sliding, bound)
+    numbers = graph.constant(np.arange(math.prod(shape)).reshape(shape))
+    found, _ = _elements(graph, numbers, shape, sliding, graph.number(-1, INT64))
+    counts = sliding.result_shape(shape)
+    order = (*range(0, 2 * len(shape), 2), *axes)
+    flat = [graph.reshape(graph.transpose(each, order), (*counts, -1)) for each in (keys, found)]
+    at = graph.operation("ArgMax" if greatest else "ArgMin", flat[0], axis=len(shape), keepdims=1)
+    return graph.operation("Squeeze", graph.operation("GatherElements", flat[1], at, axis=len(shape)),
+                           graph.sizes([len(shape)]))
+
+
+@rule_of("select_and_gather_add")
+def _gathered(emission: Emission, operation: Operation, values: Values) -> Values:
+    graph, (tangents, operand) = emission.graph, values
+    if not operation.avals[1].size:
+        return [graph.constant(np.zeros(operation.shape, tangents.dtype))]
+    places = _places(graph, operand, operation, operation.shapes[1])
+    outside = graph.operation("Less", places, graph.number(0, INT64))
+    taken = graph.operation("Gather", graph.reshape(tangents, [-1]),
+                            graph.where(outside, graph.number(0, INT64), places), axis=0)
+    return [graph.where(outside, graph.number(0, tangents.dtype), taken)]
+
+
+@rule_of("select_and_scatter_add")
+def _scattered(emission: Emission, operation: Operation, values: Values) -> Values:
+    graph, (source, operand) = emission.graph, values
+    size = operation.avals[1].size
+    wide = dtypes.float32 if is_narrow(source.dtype) else source.dtype
+    if not operation.avals[0].size:
+        return [graph.constant(np.zeros(operation.shape, source.dtype))]
+    places = _places(graph, operand, operation, operation.shapes[1])
+    outside = graph.operation("Less", places, graph.number(0, INT64))
+    flat = graph.reshape(graph.where(outside, graph.number(size, INT64), places), [-1])
+    total = graph.operation("ScatterElements", graph.constant(np.zeros(size + 1, wide)), flat,
+                            graph.reshape(graph.cast(source, wide), [-1]), axis=0, reduction="add")
+    kept = graph.slice(total, [0], [size], [0])
+    return [graph.cast(graph.reshape(kept, operation.shape), source.dtype)]

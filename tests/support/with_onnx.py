@@ -1,0 +1,91 @@
+"""Models run by onnxruntime and held to NumPy's results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+import fxgrad
+import fxgrad.onnx
+from fxgrad import dtypes, tree
+from fxgrad.core.program import Program
+from fxgrad.onnx.exporting import feeds
+
+onnxruntime.set_default_logger_severity(3)
+TOLERANCES = {"float64": 1e-11, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
+"""Relative to the greatest element of a result, and to each element; integers and bools are equal."""
+
+
+def run(model: Any, given: dict[str, Any], optimized: bool = False) -> list[Any]:
+    """The outputs of a model, by onnxruntime on one thread."""
+    options = onnxruntime.SessionOptions()
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    values = {name: _ort_value(array) for name, array in given.items()}
+    return [_array(value) for value in session.run_with_ort_values(None, values)]
+
+
+def _ort_value(array: Any) -> Any:
+    array = np.asarray(array)
+    if array.dtype == dtypes.bfloat16:
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
+            np.ascontiguousarray(array).view(np.uint16).reshape(array.shape), onnx.TensorProto.BFLOAT16)
+    return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array).reshape(array.shape))
+
+
+def _array(value: Any) -> Any:
+    if value.element_type() == onnx.TensorProto.BFLOAT16:
+        raise AssertionError("results of bfloat16 are cast to float32 by `readable`")
+    return value.numpy()
+
+
+def readable(model: Any) -> Any:
+    """The model with outputs of bfloat16, which onnxruntime has no arrays for, as float32."""
+    for output in model.graph.output:
+        if output.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16:
+            old = output.name
+            model.graph.node.append(onnx.helper.make_node("Cast", [old], [f"{old}.wide"], to=onnx.TensorProto.FLOAT))
+            output.name, output.type.tensor_type.elem_type = f"{old}.wide", onnx.TensorProto.FLOAT
+    return model
+
+
+def check(model: Any) -> None:
+    """The checker of ONNX with inference of types, which must agree with those that fxgrad knows."""
+    onnx.checker.check_model(model, full_check=True)
+    onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+
+
+def compared(program: Program, args: Sequence[Any], tolerance: float = 1.0, optimized: bool = False) -> Any:
+    """The model of `program`, checked, run on `args` and held to the program's own results; returns the model."""
+    model = fxgrad.onnx.to_onnx(program)()
+    check(model)
+    expected = tree.leaves(program(*args))
+    outputs = run(readable(model), feeds(model, *args), optimized)
+    for name, found, wanted in zip(model.graph.output, outputs, expected, strict=True):
+        close(found, wanted, tolerance, name.name)
+    return model
+
+
+def close(found: Any, wanted: Any, tolerance: float, name: str) -> None:
+    """Holds one array to another of its shape and dtype."""
+    wanted = np.asarray(wanted)
+    if dtypes.is_key(wanted.dtype):
+        wanted = wanted["threefry2x32"]
+    assert found.shape == wanted.shape, (name, found.shape, wanted.shape)
+    if wanted.dtype.name not in TOLERANCES:
+        np.testing.assert_array_equal(found, wanted, name)
+        return
+    allowed = TOLERANCES[wanted.dtype.name] * tolerance
+    if wanted.dtype != dtypes.bfloat16:
+        assert found.dtype == wanted.dtype, (name, found.dtype, wanted.dtype)
+    with np.errstate(all="ignore"):
+        finite = np.abs(wanted.astype(np.float64))
+        scale = np.max(finite, initial=0.0, where=np.isfinite(finite))
+    np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=allowed,
+                               atol=allowed * float(scale), err_msg=name)

@@ -1,0 +1,30 @@
+"""The table of primitives, from the rules and the samples of the tests."""
+
+from __future__ import annotations
+
+from fxgrad.onnx.rules import onnx_rules
+from tests.samples import all_samples
+from tests.support.onnx_samples import Row, run_samples
+
+HEAD = ("primitive", "form in ONNX", "samples equal")
+MOST = 7
+"""So many operators are named."""
+
+
+def cells(row: Row) -> tuple[str, str, str]:
+    """One row: the operators it becomes, most frequent first, or why it has none."""
+    primitive, equal, operators, refusals = row
+    reason = getattr(onnx_rules.of(primitive), "reason", "") or (next(iter(refusals), "") if not equal else "")
+    if reason:
+        return f"`{primitive}`", f"none: it {reason.partition('. ')[0]}", "-"
+    names = [name for name, _ in operators.most_common() if name != "Identity"]
+    more = len(names) - MOST
+    shown = ", ".join(names[:MOST]) + (f" and {more} more" if more > 0 else "")
+    made = "" if primitive in onnx_rules.entered() else "what its rule for XLA is made of: "
+    return f"`{primitive}`", made + (shown or "none is needed"), str(equal)
+
+
+def rows_of_table() -> list[tuple[str, str, str]]:
+    """All rows, by name."""
+    return [cells(run_samples(primitive, samples)) for primitive, samples in sorted(
+        all_samples().items(), key=lambda item: item[0].name)]
