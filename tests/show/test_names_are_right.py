@@ -168,7 +168,8 @@ def test_plain(name: str) -> None:
         assert_right(fxgrad.make_program(function)(*args), args, Oracle(function, args).values())
 
 
-@pytest.mark.parametrize("name", sorted(BY_NAME.keys() - PYTHON_BRANCHES))
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (number % 3 > 0))
+                                  for number, name in enumerate(sorted(BY_NAME.keys() - PYTHON_BRANCHES))])
 @pytest.mark.parametrize("transformation", [fxgrad.grad, pytest.param(fxgrad.value_and_grad, marks=pytest.mark.slow)])
 def test_gradients(name: str, transformation: Any) -> None:
     function, args = case_of(name)

@@ -93,6 +93,7 @@ def programs(draw: st.DrawFn, depth: int = 2) -> Program:
     return Program(inputs, equations, outputs, captured, constants, signature)
 
 
+@pytest.mark.slow
 @given(programs(), st.integers(20, 200))
 def test_text_and_json_give_back_the_program(program: Program, width: int) -> None:
     assert_round_trips(program.check(), width=width)
