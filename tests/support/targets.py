@@ -1,0 +1,99 @@
+"""Running a program after it has left the process, in each of the forms that it leaves in."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.extend.backend import get_backend
+
+import fxgrad
+from fxgrad import tree
+from fxgrad.errors import UnsupportedError
+from tests.support.shipped import SHIPPED, Shipped
+
+
+def reloaded(program: fxgrad.Program, args: Sequence[Any]) -> Any:
+    """The results of what `load` makes of what `save` wrote."""
+    file = io.BytesIO()
+    fxgrad.save(file, program)
+    return fxgrad.load(file)(*args)
+
+
+def numpy_file(program: fxgrad.Program, args: Sequence[Any]) -> Any:
+    """The results of the Python file that imports NumPy alone."""
+    text = program.to_python(source=False)
+    name = re.search(r"^@np.errstate\(all='ignore'\)\ndef (\w+)", text, re.MULTILINE)
+    assert name is not None
+    namespace: dict[str, Any] = {}
+    exec(compile(text, "<file>", "exec"), namespace)
+    return namespace[name[1]](*args)
+
+
+def stablehlo(program: fxgrad.Program, args: Sequence[Any]) -> Any:
+    """The results of the StableHLO text, which XLA's client reads."""
+    loaded = get_backend("cpu").compile_and_load(fxgrad.stablehlo(program)(), jax.devices("cpu")[:1])
+    leaves = [fxgrad.random.key_data(leaf) if fxgrad.dtypes.is_key(getattr(leaf, "dtype", None)) else leaf
+              for leaf in tree.leaves(args)]
+    with jax.enable_x64(True):
+        given = [jax.numpy.asarray(leaf) for leaf in leaves]
+    results = loaded.execute_sharded(given).disassemble_into_single_device_arrays()
+    return [np.asarray(shards[0]) for shards in results]
+
+
+class Target(NamedTuple):
+    """A form; `exact` are those whose results are those of NumPy to the bit."""
+
+    run: Callable[[fxgrad.Program, Sequence[Any]], Any]
+    exact: bool = False
+
+
+TARGETS = {
+    "file, loaded": Target(reloaded, exact=True),
+    "Python file of NumPy": Target(numpy_file, exact=True),
+    "StableHLO text, run by XLA": Target(stablehlo),
+}
+SAME, WITHIN = "bits", "✓"
+
+
+def outcome(name: str, target: str) -> str:
+    """What became of a program of the suite: its bits, results within its tolerance, or why it was refused.
+
+    Raises `AssertionError` for results of another shape or dtype, or further off.
+    """
+    shipped, (run, exact) = SHIPPED[name], TARGETS[target]
+    program = fxgrad.make_program(shipped.function)(*shipped.args)
+    try:
+        found = run(program, shipped.args)
+    except UnsupportedError as error:
+        operation = re.search(r"`?(\w+)`?", str(error).split(":", maxsplit=1)[-1])
+        return f"no: {operation[1] if operation else error}"
+    off = distance(found, program(*shipped.args))
+    assert off == 0 if exact else off <= shipped.tolerance, f"{name} by {target} is off by {off:.1e}"
+    return SAME if exact else WITHIN
+
+
+def distance(found: Any, expected: Any) -> float:
+    """The largest difference of two trees of arrays, relative to the largest number of each array; 0 for equal bits."""
+    furthest = 0.0
+    for one, other in zip(tree.leaves(found), tree.leaves(expected), strict=True):
+        one, other = np.asarray(one), np.asarray(other)  # noqa: PLW2901
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        if one.tobytes() != other.tobytes():
+            left, right = np.asarray(one, np.complex128), np.asarray(other, np.complex128)
+            same = (left == right) | (np.isnan(left) & np.isnan(right))
+            apart = np.abs(np.where(same, 0, left - right))
+            furthest = max(furthest, float(np.max(apart) / (np.max(np.abs(right[np.isfinite(right)]), initial=0) or 1)))
+    return furthest
+
+
+def table() -> tuple[tuple[str, ...], list[list[str]]]:
+    """The head and the rows of all programs and targets."""
+    return ("program", *TARGETS), [[name, *(outcome(name, target) for target in TARGETS)] for name in SHIPPED]
+
+
+__all__ = ["SHIPPED", "TARGETS", "Shipped", "Target", "distance", "outcome", "table"]
