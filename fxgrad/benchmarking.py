@@ -24,6 +24,7 @@ from fxgrad.frontend.flat import Transformed, title_of
 from fxgrad.retracing.watching import explaining
 from fxgrad.show.tables import Shown, add_row, new_table
 from fxgrad.timing import Figures, Timed, in_turns
+from fxgrad.units import time_text
 
 UNJITTED, GENERATED, COMPILED = "un-jitted", "generated", "compiled"
 
@@ -82,15 +83,16 @@ class Benchmark(Shown):
                 continue
             result = "" if way.difference is None else (
                 "equal" if not way.difference else f"{'equal to' if way.agrees else 'DIFFERS by'} {way.difference:.0e}")
-            parts = ", ".join(f"{name} {_duration(milliseconds * 1e3)}" for name, milliseconds in way.parts.items())
-            add_row(made, [way.name, _duration(way.first * 1e3) + (f"\n{parts}" if parts else ""),
-                           _duration(way.figures.median),
-                           f"{_duration(way.figures.lower)} to {_duration(way.figures.upper)}", result])
+            parts = ", ".join(f"{name} {time_text(milliseconds / 1e3)}" for name, milliseconds in way.parts.items())
+            add_row(made, [way.name, time_text(way.first / 1e3) + (f"\n{parts}" if parts else ""),
+                           time_text(way.figures.median / 1e6),
+                           f"{time_text(way.figures.lower / 1e6)} to {time_text(way.figures.upper / 1e6)}", result])
         made.caption = self.advice
         return made
 
     def __repr__(self) -> str:
-        medians = ", ".join(f"{way.name} {_duration(way.figures.median)}" for way in self.ways.values() if way.figures)
+        medians = ", ".join(f"{way.name} {time_text(way.figures.median / 1e6)}"
+                            for way in self.ways.values() if way.figures)
         return f"<benchmark of {self.title}: {medians}; {self.advice}>"
 
     def to_json(self, *, indent: int | None = None) -> str:
@@ -245,11 +247,3 @@ _DOUBLE = 8
 
 def _said(error: Exception) -> str:
     return str(error).partition("\n")[0].partition(". Write")[0]
-
-
-def _duration(microseconds: float) -> str:
-    """So long, in three digits: 3.21 us, 45.6 ms, 1.2 s."""
-    for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if microseconds >= size:
-            return f"{microseconds / size:.3g} {unit}"
-    return f"{microseconds:.3g} us"

@@ -20,6 +20,7 @@ from fxgrad.parallel.shard_map import shard_map_p
 from fxgrad.show.tables import Shown, add_row, new_table
 from fxgrad.show.unfolding import unfold
 from fxgrad.tracebacks import boundary
+from fxgrad.units import time_text
 
 
 class Link(NamedTuple):
@@ -85,30 +86,18 @@ class Simulation(Shown):
         """The table for rich."""
         made = new_table(f"{self.title} on {self.mesh}", {"": "left", "how often": "right", "bytes sent": "right",
                                                           "link": "left", "time": "right"})
-        add_row(made, ["compute", "", "", f"{self.flops:.3g} flops", duration(self.compute)])
+        add_row(made, ["compute", "", "", f"{self.flops:.3g} flops", time_text(self.compute)])
         for transfer, link, seconds in self.exchanges:
             add_row(made, [f"{transfer.kind} over {transfer.axis}", f"{transfer.times:,}", f"{transfer.sent:,}", link,
-                           duration(seconds)])
+                           time_text(seconds)])
         made.add_section()
-        add_row(made, ["time", "", "", "nothing overlaps", duration(self.time)], style="bold")
-        add_row(made, ["", "", "", "all overlaps", duration(self.overlapped)])
+        add_row(made, ["time", "", "", "nothing overlaps", time_text(self.time)], style="bold")
+        add_row(made, ["", "", "", "all overlaps", time_text(self.overlapped)])
         add_row(made, ["memory", "", f"{self.memory:,}", "" if self.fits else "more than there is", ""], style="bold")
         return made
 
     def __repr__(self) -> str:
-        return f"<simulation of {self.title} on {self.devices} devices: {duration(self.time)}, {self.memory:,} bytes>"
-
-
-def duration(seconds: float) -> str:
-    """A time in the unit that suits it.
-
-    >>> duration(0.00123), duration(0.0)
-    ('1.23 ms', '0 s')
-    """
-    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-6:.2g} µs" if seconds else "0 s"
+        return f"<simulation of {self.title} on {self.devices} devices: {time_text(self.time)}, {self.memory:,} bytes>"
 
 
 def simulate(fun: Callable[..., Any], *, machine: Machine = H100) -> Callable[..., Simulation]:

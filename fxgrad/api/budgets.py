@@ -10,11 +10,11 @@ from rich.table import Table
 from fxgrad import tree
 from fxgrad.api.arguments import Argnums, select, transformation
 from fxgrad.budgets.plans import plans_for
-from fxgrad.budgets.sizes import shown_bytes
 from fxgrad.errors import function_name
 from fxgrad.frontend.calling import program_of_call
 from fxgrad.show.tables import Shown, add_row, new_table
 from fxgrad.transforms.forward import has_tangent
+from fxgrad.units import bytes_text
 
 
 class Point(NamedTuple):
@@ -48,7 +48,7 @@ class Curve(Shown):
         most = max(point.peak for point in self.points)
         for point in self.points:
             part = point.peak / max(most, 1)
-            add_row(made, [shown_bytes(point.peak, up=True), f"{100 * part:.0f} %", f"{100 * point.work:.1f} %",
+            add_row(made, [bytes_text(point.peak, up=True), f"{100 * part:.0f} %", f"{100 * point.work:.1f} %",
                            str(point.blocks), "█" * round(30 * part)])
         return made
 

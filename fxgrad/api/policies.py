@@ -12,9 +12,9 @@ from fxgrad import dtypes, tree
 from fxgrad.api.arguments import Argnums, transformation
 from fxgrad.api.residuals import checkpoint, saved_residuals
 from fxgrad.api.reverse import grad
-from fxgrad.budgets.sizes import shown_bytes
 from fxgrad.errors import function_name
 from fxgrad.show.tables import Shown, add_row, new_table
+from fxgrad.units import bytes_text
 
 
 class GradientError(NamedTuple):
@@ -41,7 +41,7 @@ class PolicyReport(Shown):
     def table(self) -> Table:
         """The table for rich."""
         part = f"{self.saved / self.saved_without:.0%}" if self.saved_without else "-"
-        made = new_table(f"{self.title}: {shown_bytes(self.saved)} kept, of {shown_bytes(self.saved_without)} ({part})",
+        made = new_table(f"{self.title}: {bytes_text(self.saved)} kept, of {bytes_text(self.saved_without)} ({part})",
                          {"gradient in": "left", "largest error": "right"})
         for each in self.errors:
             add_row(made, [each.name, f"{each.error:.1e}"])

@@ -11,7 +11,6 @@ from rich.table import Table
 from fxgrad import tree
 from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.budgets.operation import within_budget_p
-from fxgrad.budgets.sizes import bytes_of
 from fxgrad.control.checkpoint import checkpoint_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program, Source, Var
@@ -33,6 +32,7 @@ from fxgrad.tracing.trace import WRITTEN
 from fxgrad.tracing.tracer import Tracer
 from fxgrad.transforms.forward import has_tangent
 from fxgrad.transforms.linearize import linearized
+from fxgrad.units import bytes_of
 
 
 def stop_gradient(x: Any) -> Any:

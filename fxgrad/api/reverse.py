@@ -25,7 +25,6 @@ from fxgrad.api.arguments import (
 )
 from fxgrad.api.pullbacks import Form, LongPullback, Pullback
 from fxgrad.budgets.operation import call_within
-from fxgrad.budgets.sizes import bytes_of
 from fxgrad.control.safe_call import inside_safely, without_safe_calls
 from fxgrad.core.avals import Aval, plain
 from fxgrad.derivation.derive import Derived
@@ -53,6 +52,7 @@ from fxgrad.transforms.joint import grad_program
 from fxgrad.transforms.linearize import linearized
 from fxgrad.transforms.transpose import transposed
 from fxgrad.tree import TreeDef
+from fxgrad.units import bytes_of
 
 Budget = int | float | str | None
 """Bytes, or text such as "512 MiB"."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad.budgets.plans import Planned, plans_for
-from fxgrad.budgets.sizes import shown_bytes
 from fxgrad.control.call import call_primitive, emit_inline, run_with_numpy
 from fxgrad.control.groups import Marks, are_moving
 from fxgrad.control.wiring import apart
@@ -13,6 +12,7 @@ from fxgrad.core.program import Equation, Program, Var
 from fxgrad.core.sources import in_place
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.transforms.forward import forward
+from fxgrad.units import bytes_text
 
 
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str, budget: int,
@@ -32,9 +32,9 @@ def planned(program: Program, wrt: Marks, name: str, budget: int) -> Planned:
     chosen = found.within(budget)
     if chosen.peak > budget:
         raise ArgumentError(at_user_line(
-            f"{name} cannot be differentiated within {shown_bytes(budget)}: the least that is found is "
-            f"{shown_bytes(chosen.peak)}, of {shown_bytes(found.at(0).peak)} without a budget. Pass at least "
-            f"'{shown_bytes(chosen.peak, up=True)}', give the function smaller pieces of its batch, or look at "
+            f"{name} cannot be differentiated within {bytes_text(budget)}: the least that is found is "
+            f"{bytes_text(chosen.peak)}, of {bytes_text(found.at(0).peak)} without a budget. Pass at least "
+            f"'{bytes_text(chosen.peak, up=True)}', give the function smaller pieces of its batch, or look at "
             f"fxgrad.budget_curve({name})(...)"))
     return chosen
 

@@ -17,7 +17,8 @@ from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.calling import program_of_call
 from fxgrad.show.tables import Shown, add_row, new_table
 from fxgrad.tracebacks import boundary
-from fxgrad.xray.units import bar, bytes_text, count_text
+from fxgrad.units import bytes_text, count_text, time_text
+from fxgrad.xray.bars import bar
 
 MOST_ROWS = 20
 
@@ -115,18 +116,6 @@ class CostReport(Shown):
         return json.dumps({"title": self.title, "flops": self.flops, "bytes": self.bytes,
                            "fused_bytes": self.fused_bytes, "wire": self.total.wire, "seconds": self.seconds,
                            "ridge": self.ridge, "lines": lines}, indent=indent)
-
-
-def time_text(seconds: float) -> str:
-    """A time in the unit that suits it.
-
-    >>> time_text(0.0021), time_text(3.0)
-    ('2.1 ms', '3 s')
-    """
-    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns" if seconds else "0 s"
 
 
 def cost(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: float | None = None,

@@ -19,8 +19,8 @@ from fxgrad.show.short import operation_name
 from fxgrad.show.tables import Shown, add_row, new_table
 from fxgrad.show.unfolding import unfold
 from fxgrad.tracebacks import boundary
+from fxgrad.units import bytes_text
 from fxgrad.xray.costs import fused_bytes
-from fxgrad.xray.units import bytes_text
 
 MOST_ROWS = 30
 

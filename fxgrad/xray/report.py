@@ -13,7 +13,8 @@ from rich.table import Table
 from fxgrad.core.avals import Aval
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.show.tables import Shown, add_row, new_table
-from fxgrad.xray.units import bar, bars, bytes_text
+from fxgrad.units import bytes_text
+from fxgrad.xray.bars import bar, bars
 
 MOST_ROWS = 12
 """So many values are shown of those that are alive or saved; the others are one row."""

@@ -13,7 +13,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.budgets.plans import plans_for
-from fxgrad.budgets.sizes import bytes_of, shown_bytes
+from fxgrad.units import bytes_of, bytes_text
 
 RNG = np.random.default_rng(0)
 
@@ -95,7 +95,7 @@ def test_gradients_within_a_budget_are_equal_to_those_without(name: str) -> None
     expected = fxgrad.value_and_grad(function, (0, 1))(*args)
     points = fxgrad.budget_curve(function, (0, 1))(*args).points
     assert points[-1].peak < 0.85 * points[0].peak
-    budgets = [shown_bytes(point.peak, up=True) for point in (points[0], points[len(points) // 2], points[-1])]
+    budgets = [bytes_text(point.peak, up=True) for point in (points[0], points[len(points) // 2], points[-1])]
     for budget in budgets:
         found = fxgrad.value_and_grad(function, (0, 1), memory_budget=budget)(*args)
         jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12), found, expected)
@@ -226,10 +226,10 @@ def test_budgets_that_no_plan_is_within() -> None:
     curve = fxgrad.budget_curve(mlp, (0, 1))(weights, x).points
     with pytest.raises(fxgrad.errors.ArgumentError) as raised:
         fxgrad.grad(mlp, (0, 1), memory_budget=100)(weights, x)
-    least = shown_bytes(curve[-1].peak)
+    least = bytes_text(curve[-1].peak)
     assert str(raised.value).split("\n")[0] == (
         f"mlp cannot be differentiated within 100 B: the least that is found is {least}, of "
-        f"{shown_bytes(curve[0].peak)} without a budget. Pass at least '{shown_bytes(curve[-1].peak, up=True)}', give "
+        f"{bytes_text(curve[0].peak)} without a budget. Pass at least '{bytes_text(curve[-1].peak, up=True)}', give "
         "the function smaller pieces of its batch, or look at fxgrad.budget_curve(mlp)(...)")
     assert "test_budgets.py" in str(raised.value)
 
@@ -253,6 +253,6 @@ def test_a_budget_and_a_policy() -> None:
 def test_sizes_as_people_write_them() -> None:
     assert [bytes_of("budget", text) for text in ("12", "12B", "1 kB", "1KB", "1KiB", ".5 MiB", "1e3 MB", 7.9)] == [
         12, 12, 1000, 1000, 1024, 524288, 10**9, 7]
-    assert [shown_bytes(number) for number in (0, 1, 999, 1024, 123456, 10**12)] == [
+    assert [bytes_text(number) for number in (0, 1, 999, 1024, 123456, 10**12)] == [
         "0 B", "1 B", "999 B", "1 KiB", "121 KiB", "931 GiB"]
-    assert bytes_of("budget", shown_bytes(123_457, up=True)) >= 123_457
+    assert bytes_of("budget", bytes_text(123_457, up=True)) >= 123_457

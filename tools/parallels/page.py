@@ -9,7 +9,7 @@ from pathlib import Path
 from pages import grid, markdown
 from rich.table import Table
 
-from fxgrad.simulation import duration
+from fxgrad.units import time_text
 from parallels.measured import Row
 from parallels.simulated import Case
 
@@ -51,8 +51,8 @@ def case_cells(case: Case) -> list[str]:
     mesh = " x ".join(map(str, case.mesh.values()))
     longest = max(found.exchanges, key=lambda each: each.seconds)
     is_work = found.compute > longest.seconds
-    return [case.name, f"{case.devices:,}" + (f" ({mesh})" if len(case.mesh) > 1 else ""), duration(found.compute),
-            duration(found.communication), f"{duration(found.overlapped)} to {duration(found.time)}",
+    return [case.name, f"{case.devices:,}" + (f" ({mesh})" if len(case.mesh) > 1 else ""), time_text(found.compute),
+            time_text(found.communication), f"{time_text(found.overlapped)} to {time_text(found.time)}",
             f"{case.bubble:.0%}" if case.bubble else "-", gigabytes(found.memory),
             "work" if is_work else f"{longest.transfer.kind} over {longest.transfer.axis}, {longest.link} nodes"]
 

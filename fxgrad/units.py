@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write them."""
+"""Bytes, counts and times as people read and write them."""
 
 from __future__ import annotations
 
@@ -36,14 +36,38 @@ def bytes_of(what: str, value: Any) -> int:
     return int(found)
 
 
-def shown_bytes(number: float, up: bool = False) -> str:
+def bytes_text(number: float, up: bool = False) -> str:
     """A number of bytes in three digits, rounded up on demand.
 
-    >>> shown_bytes(1536), shown_bytes(52_400_000), shown_bytes(52_400_000, up=True)
+    >>> bytes_text(1536), bytes_text(52_400_000), bytes_text(52_400_000, up=True)
     ('1.5 KiB', '50 MiB', '50 MiB')
     """
     power = min(int(math.log(number, 1024)), len(_PREFIXES) - 1) if number >= 1 else 0
-    scaled = number / 1024 ** power
-    digits = max(0, 2 - int(math.log10(scaled))) if scaled >= 1 else 0
-    scaled = math.ceil(scaled * 10 ** digits) / 10 ** digits if up else round(scaled, digits)
-    return f"{scaled:g} {_PREFIXES[power]}{'iB' if power else 'B'}"
+    return f"{_three_digits(number / 1024 ** power, up)} {_PREFIXES[power]}{'iB' if power else 'B'}"
+
+
+def count_text(number: float) -> str:
+    """A count in three digits.
+
+    >>> count_text(2_500_000), count_text(12)
+    ('2.5 M', '12')
+    """
+    power = min(int(math.log(number, 1000)), len(_PREFIXES) - 1) if number >= 1 else 0
+    return f"{_three_digits(number / 1000 ** power)} {['', 'k', *_PREFIXES[2:]][power]}".rstrip()
+
+
+def time_text(seconds: float) -> str:
+    """A time in three digits.
+
+    >>> time_text(0.0021), time_text(3.0), time_text(0.0)
+    ('2.1 ms', '3 s', '0 s')
+    """
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns" if seconds else "0 s"
+
+
+def _three_digits(number: float, up: bool = False) -> str:
+    digits = max(0, 2 - int(math.log10(number))) if number >= 1 else 0
+    return f"{math.ceil(number * 10 ** digits) / 10 ** digits if up else round(number, digits):g}"
