@@ -164,3 +164,47 @@ def test_row_a16_the_log_density_goes_to_jax_and_to_a_file() -> None:
     names: dict[str, Any] = {}
     exec(fxgrad.make_program(fxgrad.grad(logpdf))(w).to_python(), names)
     np.testing.assert_allclose(names["grad_logpdf"](w), slope, rtol=1e-12)
+
+
+def test_a_server_makes_the_tokens_of_whole_sequences_and_compiles_once() -> None:
+    """Ragged requests on few slots: token for token what the model without a cache says, and what jax's says."""
+    from tools import serve
+
+    module = example("serving")
+    weights, requests = module.initial(), [*module.some_requests(7), module.Request([5], 1), module.Request([7, 8], 30)]
+    server = module.Server(weights, slots=3)
+    compiled = jax.jit(serve.transformer)
+    places = np.arange(module.LENGTH, dtype=np.int32)[None]
+    with fxgrad.explaining() as report:
+        served = list(server.serve(requests))
+    compiles = report.compiles
+    assert sorted(number for number, _ in served) == [*range(len(requests))]
+    assert [number for number, _ in served] != [*range(len(requests))]  # they end in another order than they come
+    assert server.steps < sum(request.count for request in requests)
+    for number, made in served:
+        request = requests[number]
+        assert made == module.greedy(weights, request)
+        sequence = np.zeros((1, module.LENGTH), np.int32)
+        tokens = [*request.prompt, *made]
+        sequence[0, :len(tokens)] = tokens
+        logits, _ = compiled(weights, sequence, places, module.empty(1))
+        wanted = np.argmax(logits[0, len(request.prompt) - 1:len(tokens) - 1], -1)
+        np.testing.assert_array_equal(made, wanted)
+    with fxgrad.explaining() as report:
+        assert sorted(server.serve(requests[::-1])) == [
+            (len(requests) - 1 - number, made) for number, made in sorted(served, reverse=True)]
+    assert (compiles, report.compiles) == (2, 0)  # `enter` and `step`, and no more in another order of requests
+
+
+def test_the_cache_is_taken_out_of_the_trace_of_the_model() -> None:
+    module = example("serving")
+    weights = module.initial()
+    program = module.traced(weights, 2, 1)
+    part = module.with_cache(program)
+    tokens, places, cache = np.array([[3], [9]], np.int32), np.array([[0], [5]], np.int32), module.empty(2)
+    made = part(weights, tokens, places, cache)
+    np.testing.assert_array_equal(made["logits"], program(weights, tokens, places, cache))
+    for name in ("keys", "values"):
+        for before, after in zip(cache[name], made["cache"][name], strict=True):
+            changed = np.argwhere((before != after).any(axis=(2, 3)))
+            np.testing.assert_array_equal(changed, [[0, 0], [1, 5]])  # each row at the place of its token
