@@ -87,6 +87,7 @@ if _TYPE_CHECKING:
     from fxgrad.editing.extracting import extract
     from fxgrad.editing.rewriting import rewrite
     from fxgrad.explorer import explore
+    from fxgrad.exports import export
     from fxgrad.files import load, save
     from fxgrad.granularity.comparison import granularities
     from fxgrad.granularity.folding import fold
@@ -101,6 +102,7 @@ if _TYPE_CHECKING:
     from fxgrad.retracing.watching import explain, explaining
     from fxgrad.safe_derivatives import safe
     from fxgrad.simulation import simulate
+    from fxgrad.specs import spec
     from fxgrad.stable import lint, stabilise
     from fxgrad.stochastic import straight_through
     from fxgrad.xray.costs import cost
@@ -120,30 +122,29 @@ __all__ = [
     "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_infs", "debug_nans",
     "default_backend", "default_dtype", "device_count", "device_get", "device_put", "devices", "disable_jit",
     "distributions", "draw", "dtypes", "errors", "eval_shape", "executors", "explain", "explain_backward",
-    "explain_nan", "explaining", "explore", "extract", "flatten_util", "float0", "fold", "fori_loop", "from_jax",
-    "grad", "gradients_on_nodes", "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate",
-    "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize",
-    "lint", "load", "local_device_count", "local_devices", "loss_scaling", "make_array_from_callback",
-    "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh",
-    "make_program", "map", "memory", "named_call", "named_scope", "nn", "numpy", "odeint", "onnx", "optim", "parse",
-    "path_costs", "paths", "pmap", "policy_report", "precision_report", "print_saved_residuals", "process_count",
-    "process_index", "pure_callback", "random", "remat", "rewrite", "roles", "safe", "save", "saved_residuals",
-    "scalarize", "scan", "scipy", "segment", "set_default_dtype", "set_mesh", "shard_map", "sharding", "show",
-    "simplify", "simulate", "stabilise", "stablehlo", "stochastic", "stop_gradient", "straight_through", "summary",
-    "switch", "testing", "to_jax", "traffic", "tree", "tree_util", "unfold", "value_and_grad",
-    "value_and_jacobian", "vjp", "vmap", "while_loop"]
+    "explain_nan", "explaining", "explore", "export", "extract", "flatten_util", "float0", "fold", "fori_loop",
+    "from_jax", "grad", "gradients_on_nodes", "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr",
+    "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax",
+    "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices", "loss_scaling",
+    "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
+    "make_jaxpr", "make_mesh", "make_program", "map", "memory", "named_call", "named_scope", "nn", "numpy",
+    "odeint", "onnx", "optim", "parse", "path_costs", "paths", "pmap", "policy_report", "precision_report",
+    "print_saved_residuals", "process_count", "process_index", "pure_callback", "random", "remat", "rewrite",
+    "roles", "safe", "save", "saved_residuals", "scalarize", "scan", "scipy", "segment", "set_default_dtype",
+    "set_mesh", "shard_map", "sharding", "show", "simplify", "simulate", "spec", "stabilise", "stablehlo",
+    "stochastic", "stop_gradient", "straight_through", "summary", "switch", "testing", "to_jax", "traffic", "tree",
+    "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
 
 
 _LATER = {
     "autocast": "precision.autocast", "benchmark": "benchmarking", "cost": "xray.costs", "draw": "pictures",
-    "explain": "retracing", "explain_backward": "graphs", "explaining": "retracing",
-    "explain_nan": "nan_origins", "explore": "explorer", "extract": "editing.extracting",
-    "fold": "granularity.folding", "gradients_on_nodes": "graphs",
-    "granularities": "granularity.comparison", "graph": "graphs", "lint": "stable", "load": "files",
-    "memory": "xray.memory", "odeint": "ode", "Param": "graphs", "path_costs": "graphs", "paths": "graphs",
-    "precision_report": "precision.report", "rewrite": "editing.rewriting", "roles": "graphs",
+    "explain": "retracing", "explain_backward": "graphs", "explain_nan": "nan_origins", "explaining": "retracing",
+    "explore": "explorer", "export": "exports", "extract": "editing.extracting", "fold": "granularity.folding",
+    "gradients_on_nodes": "graphs", "granularities": "granularity.comparison", "graph": "graphs", "lint": "stable",
+    "load": "files", "memory": "xray.memory", "odeint": "ode", "Param": "graphs", "path_costs": "graphs",
+    "paths": "graphs", "precision_report": "precision.report", "rewrite": "editing.rewriting", "roles": "graphs",
     "safe": "safe_derivatives", "save": "files", "scalarize": "granularity.scalarize", "simulate": "simulation",
-    "stabilise": "stable", "straight_through": "stochastic", "summary": "granularity.summary"}
+    "spec": "specs", "stabilise": "stable", "straight_through": "stochastic", "summary": "granularity.summary"}
 """Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
 _LATER_MODULES = {
     "autocast_policies", "distributions", "benchmarking", "retracing", "editing", "explorer", "granularity",

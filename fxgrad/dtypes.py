@@ -49,7 +49,7 @@ _SUCCESSORS: dict[str, tuple[str, ...]] = {
 _SHORT = {"bool": "bool", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "int8": "i8",
           "int16": "i16", "int32": "i32", "int64": "i64", "bfloat16": "bf16", "float16": "f16",
           "float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
-_LONG = {short: name for name, short in _SHORT.items()}
+SHORT_NAMES = {short: name for name, short in _SHORT.items()}
 SUPPORTED: dict[str, DType] = {
     name: np.dtype(getattr(ml_dtypes, name) if name == "bfloat16" else name) for name in _SHORT}
 _SHORT_OF: dict[DType, str] = {dtype: _SHORT[name] for name, dtype in SUPPORTED.items()}
@@ -87,7 +87,7 @@ def short_name(dtype: DType) -> str:
 
 def from_short_name(name: str) -> DType:
     """The dtype that `short_name` prints as `name`; raises `KeyError` if there is none."""
-    return key_dtype if name == KEY_NAME else SUPPORTED[_LONG[name]]
+    return key_dtype if name == KEY_NAME else SUPPORTED[SHORT_NAMES[name]]
 
 
 def shown_name(dtype: DType) -> str:

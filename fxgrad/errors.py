@@ -190,10 +190,10 @@ def running_place() -> Place:
 
 def stands_for(error: Exception, refused: Refused | None) -> bool:
     """Whether `error` is what NumPy raised in the place of the error that refused it a number."""
-    return refused is not None and not isinstance(error, FxgradError) and _place_of(error) == refused[1]
+    return refused is not None and not isinstance(error, FxgradError) and _code_and_line(error) == refused[1]
 
 
-def _place_of(error: BaseException) -> Place:
+def _code_and_line(error: BaseException) -> Place:
     """The code and the line of the user's innermost frame that an error came through."""
     place = None
     traceback = error.__traceback__
@@ -202,6 +202,12 @@ def _place_of(error: BaseException) -> Place:
             place = traceback.tb_frame.f_code, traceback.tb_lineno
         traceback = traceback.tb_next
     return place
+
+
+def place_of(error: BaseException) -> str | None:
+    """The user's innermost line that an error came through, as messages call it; None if there is none."""
+    place = _code_and_line(error)
+    return None if place is None else f"{file_name(place[0].co_filename)}:{place[1]} (in {place[0].co_name})"
 
 
 def user_line() -> str:

@@ -71,7 +71,7 @@ def save(file: File, fun: Callable[..., Any] | Program, *specs: Any, **kwargs: A
         arrays.append(array)
         return {"dtype": dtypes.short_name(array.dtype), "shape": [*map(int, array.shape)], "file": len(arrays) - 1}
 
-    contents = {"format": FORMAT, "version": VERSION, "signature": _signature(program.signature),
+    contents = {"format": FORMAT, "version": VERSION, "signature": written_signature(program.signature, "save"),
                 "program": document(program, stand_in)}
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_STORED) as archive:
@@ -113,43 +113,49 @@ def load(file: File, primitives: Iterable[Primitive] = (), classes: Iterable[typ
             raise ProgramSyntaxError(f"the file is of version {version!r}; this fxgrad reads versions up to {VERSION}: "
                                      "a newer one may read it")
         program = of_document(contents.get("program"), primitives, classes, reader.constant)
-        return program.replace(signature=_signed(program, contents.get("signature"), classes))
+        return program.replace(signature=trees_of(
+            contents.get("signature"), classes, (len(program.inputs) - program.captured, len(program.outputs))))
 
 
 # --- trees ----------------------------------------------------------------------------------------------------------
 
 
-def _signature(signature: Signature | None) -> Any:
+def written_signature(signature: Signature | None, what: str) -> Any:
+    """A signature as JSON, for the function `what`; raises `UnsupportedError` for containers that have no form."""
     if signature is None:
         return None
     return {"name": signature.name, "title": signature.title, "inputs": [*signature.input_names],
-            "takes": _tree(signature.in_tree), "gives": _tree(signature.out_tree)}
+            "takes": _tree(signature.in_tree, what), "gives": _tree(signature.out_tree, what)}
 
 
-def _tree(structure: Any) -> Any:
+def _tree(structure: Any, what: str) -> Any:
     """A tree as JSON, with the number of each leaf in its place."""
     if structure is None:
         return None
-    return _branch(tree.unflatten(structure, range(structure.num_leaves)))
+    return _branch(tree.unflatten(structure, range(structure.num_leaves)), what)
 
 
-def _branch(value: Any) -> Any:
+def _branch(value: Any, what: str) -> Any:
     kind = type(value)
     if value is None or kind is int:
         return value
     if kind is dict and all(type(key) in (str, int) for key in value):
-        return {"dict": [[key, _branch(each)] for key, each in value.items()]}
+        return {"dict": [[key, _branch(each, what)] for key, each in value.items()]}
     if kind in (list, tuple):
-        return {kind.__name__: [*map(_branch, value)]}
+        return {kind.__name__: [_branch(each, what) for each in value]}
     if is_named_tuple(kind):
-        return {"class": kind.__name__, "fields": {name: _branch(each) for name, each in zip(
+        return {"class": kind.__name__, "fields": {name: _branch(each, what) for name, each in zip(
             value._fields, value, strict=True)}}
     raise UnsupportedError(at_user_line(
-        f"save: an argument or a result is a {kind.__name__}, which a file does not hold; dicts with strings or "
-        "integers as keys, lists, tuples and named tuples have a form. Save a function of these"))
+        f"{what}: an argument or a result is a {kind.__name__}, which a file does not hold; dicts with strings or "
+        f"integers as keys, lists, tuples and named tuples have a form. {what.capitalize()} a function of these"))
 
 
-def _signed(program: Program, found: Any, classes: list[type]) -> Signature | None:
+def trees_of(found: Any, classes: list[type], expected: tuple[int, int]) -> Signature | None:
+    """The signature that `written_signature` wrote, with trees of as many leaves as expected.
+
+    Raises `ProgramSyntaxError`, which says where, for anything else.
+    """
     if found is None:
         return None
     if not isinstance(found, dict) or not {"name", "title", "inputs", "takes", "gives"} <= found.keys():
@@ -161,7 +167,6 @@ def _signed(program: Program, found: Any, classes: list[type]) -> Signature | No
     known = {each.__name__: each for each in classes}
     takes, gives = (None if each is None else tree.structure(_made(each, known, where))
                     for each, where in ((found["takes"], "takes"), (found["gives"], "gives")))
-    expected = len(program.inputs) - program.captured, len(program.outputs)
     for structure, count, what in zip((takes, gives), expected, ("takes", "gives"), strict=True):
         if structure is not None and structure.num_leaves != count:
             _fail(f"signature.{what}", f"{structure.num_leaves} leaves, where the program has {count}")

@@ -60,9 +60,10 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
                             axes={} if axis_name is None else {axis_name: call.size})
         out_positions = output_axes("vmap", name, out_axes, traced.out_tree, traced.program.out_avals)
         step = chunk_size or max(call.size, 1)
+        starts = (0,) if chunk_size is None else range(0, max(call.size, 1), step)
         with batching_over(axis_name, spmd):
             parts = [_run(name, traced, min(step, call.size - start), call.axes, out_positions, call.rows(start, step))
-                     for start in range(0, max(call.size, 1), step)]
+                     for start in starts]
         return tree.unflatten(traced.out_tree, _joined(parts, out_positions))
     return batched
 

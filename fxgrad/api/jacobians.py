@@ -239,8 +239,8 @@ def _in_chunks(apply: Callable[[Sequence[Any], int | None], list[Any]], sources:
     if count == 1:
         rows = apply([full(aval.shape, 1, aval.dtype) for aval in sources], None)
         return [reshape(row, (1, *aval.shape)) for row, aval in zip(rows, targets, strict=True)]
-    step = count if chunk_size is None else chunk_size
-    bounds = [(start, min(start + step, count)) for start in range(0, count, step)]
+    bounds = [(0, count)] if chunk_size is None else [
+        (start, min(start + chunk_size, count)) for start in range(0, count, chunk_size)]
     parts = [apply(_basis(sources, start, stop), stop - start) for start, stop in bounds]
     return parts[0] if len(parts) == 1 else [concatenate(pieces, 0) for pieces in zip(*parts, strict=True)]
 

@@ -15,6 +15,7 @@ import numpy as np
 from fxgrad.control.groups import Marks, chosen
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.program import PRIMAL, Equation, Program, Var
+from fxgrad.core.sizes import nominal
 from fxgrad.core.sources import sources
 from fxgrad.derivation.derive import derive
 from fxgrad.derivation.effects import outputs_of_effects
@@ -120,12 +121,13 @@ def keep_by_cost(known: Program, needed: Sequence[Var], free: set[Var]) -> list[
     cut = MinimumCut()
     for var in known.inputs:
         if var in relevant:
-            cut.add([var], [var.aval.nbytes + 1], (), None)
+            cut.add([var], [nominal(var.aval.nbytes) + 1], (), None)
     for equation in known.equations:
         outputs = [var for var in equation.outputs if var in relevant]
         if outputs:
             inputs = [atom for atom in equation.inputs if type(atom) is Var and atom in relevant and atom not in free]
-            cut.add(outputs, [var.aval.nbytes + 1 for var in outputs], inputs, None if is_expensive(equation) else 0)
+            cut.add(outputs, [nominal(var.aval.nbytes) + 1 for var in outputs], inputs,
+                    None if is_expensive(equation) else 0)
     return cut.solve(needed)[0]
 
 
@@ -153,8 +155,8 @@ def is_expensive(equation: Equation) -> bool:
         return True
     if kept_always.of(equation.primitive):
         return True
-    bytes_out = sum(var.aval.nbytes for var in equation.outputs)
-    flops = equation.cost.flops
+    bytes_out = sum(nominal(var.aval.nbytes) for var in equation.outputs)
+    flops = nominal(equation.cost.flops)
     return flops > RECOMPUTED_FLOPS_PER_BYTE * max(bytes_out, 1)
 
 

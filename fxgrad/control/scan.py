@@ -154,7 +154,8 @@ def _emit(lax: Any, *values: Any, program: Program, **params: Any) -> list[Any]:
     def step(current: Any, entries: Any) -> Any:
         return (*makes.split(xla_executor.emit(program, [*consts, *current, *entries])),)
 
-    final, stacks = lax.scan(step, [*carry], xs, loop.length, reverse=loop.reverse, unroll=loop.unroll)
+    length = loop.length if isinstance(loop.length, int) or not xs else None  # jax takes no named size for it
+    final, stacks = lax.scan(step, [*carry], xs, length, reverse=loop.reverse, unroll=loop.unroll)
     return [*final, *stacks]
 
 

@@ -39,6 +39,7 @@ from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Cost, Primitive, register, registry
 from fxgrad.core.program import Program
 from fxgrad.core.regions import Links, Region
+from fxgrad.core.sizes import nominal
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.derivation.derive import Derived, derive
 from fxgrad.derivation.rewrites import Definitions, rewrites
@@ -134,7 +135,7 @@ INDEX = Aval((), dtypes.int32)
 
 def table_size(state: Sequence[Aval]) -> int:
     """How many states the table holds: as many as fit 64 MiB, within bounds."""
-    size = sum(aval.nbytes for aval in state)
+    size = sum(nominal(aval.nbytes) for aval in state)
     return min(MOST_STATES, max(FEWEST_STATES, TABLE_BYTES // max(size, 1)))
 
 

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.export import is_symbolic_dim
 
 from fxgrad import dtypes
 from fxgrad.caches import Cache
 from fxgrad.core.arrays import Array
+from fxgrad.core.sizes import Size, parsed
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
 
@@ -220,13 +222,23 @@ def struct_aval(value: Any) -> Aval | None:
     """The aval that a `jax.ShapeDtypeStruct` describes; None for anything else."""
     if isinstance(value, jax.ShapeDtypeStruct):
         dtype = dtypes.from_jax(value.dtype)
-        if not all(isinstance(extent, int | np.integer) and extent >= 0 for extent in value.shape):
+        shape = tuple([_extent(extent) for extent in value.shape])
+        if not all(type(extent) is Size or extent >= 0 for extent in shape):
             raise ShapeError(at_user_line(
                 f"ShapeDtypeStruct of shape {tuple(value.shape)}: sizes are whole numbers, not less than 0. Programs "
                 "are traced for one shape; trace again for another"))
-        return Aval(tuple(map(int, value.shape)),
+        return Aval(shape,
                     dtypes.key_dtype if dtypes.is_key(dtype) else dtypes.canonical(value.dtype), bool(value.weak_type))
     return None
+
+
+def _extent(extent: Any) -> Any:
+    """A size in a `jax.ShapeDtypeStruct`: a number, one with names, or such a one of jax's; -1 for anything else."""
+    if isinstance(extent, int | np.integer):
+        return int(extent)
+    if type(extent) is Size:
+        return extent
+    return parsed(str(extent)) if is_symbolic_dim(extent) else -1
 
 
 def struct_of(aval: Aval) -> Any:

@@ -11,6 +11,7 @@ from fxgrad import tree
 from fxgrad.core.avals import plain
 from fxgrad.core.program import Program, Signature
 from fxgrad.derivation.simplify import readable
+from fxgrad.derivation.sizes import names_in, specialised
 from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import (
     Traced,
@@ -46,7 +47,7 @@ def call_program(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]
                 f"the program takes {expected} inputs by position, got {', '.join(kwargs)} by name"))
         if len(args) != expected:
             raise ArgumentError(at_user_line(f"the program takes {expected} inputs, got {len(args)}"))
-        outputs = plain(apply_program(program, _typed(program, args)))
+        outputs = _run(program, args)
         return outputs[0] if len(outputs) == 1 else outputs
     leaves, structure = tree.flatten((args, kwargs))
     if structure != program.signature.in_tree:
@@ -56,12 +57,24 @@ def call_program(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]
             raise TreeError(at_user_line(
                 f"the program {program.signature.name} takes {', '.join(program.signature.input_names)} "
                 f"(structure {program.signature.in_tree}), got the structure {structure}"))
-    outputs = plain(apply_program(program, _typed(program, leaves)))
+    outputs = _run(program, leaves)
     return tree.unflatten(program.signature.out_tree, outputs) if program.signature.out_tree is not None else outputs
 
 
-def _typed(program: Program, values: Sequence[Any]) -> list[Any]:
-    """The inputs, checked against the program's types; Python scalars take on the dtype asked for."""
+def _run(program: Program, leaves: Sequence[Any]) -> list[Any]:
+    values = _typed(program, leaves)
+    if values is None:
+        program = specialised(program, [described_aval(leaf, "program", just("an input")) for leaf in leaves])
+        values = _typed(program, leaves)
+        assert values is not None
+    return plain(apply_program(program, values))
+
+
+def _typed(program: Program, values: Sequence[Any]) -> list[Any] | None:
+    """The inputs, checked against the program's types; Python scalars take on the dtype asked for.
+
+    None where the program has sizes with names and does not take these inputs as it stands.
+    """
     variables = program.inputs[len(program.constants):]
     result = []
     for index, (value, var) in enumerate(zip(values, variables, strict=True)):
@@ -70,6 +83,8 @@ def _typed(program: Program, values: Sequence[Any]) -> list[Any]:
             result.append(np.asarray(value, var.aval.dtype)[()])
             continue
         if aval.shape != var.aval.shape or aval.dtype != var.aval.dtype:
+            if names_in(program):
+                return None
             raise ArgumentError(at_user_line(
                 f"the program takes {var.aval} as input {index}, got {aval}. Trace it again for other types, "
                 "or convert with x.astype(...)"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -13,8 +13,10 @@ from fxgrad import config, dtypes
 from fxgrad.core.arrays import ARRAYS, made, scalar
 from fxgrad.core.avals import Aval, Literal, Shape
 from fxgrad.core.primitive import Primitive
+from fxgrad.core.sizes import Size, index_of
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, AxisError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.ops.families import broadcast_shapes
 from fxgrad.ops.joining import stack
 from fxgrad.ops.space import convert, full
 from fxgrad.tracing.tape import aval_of, bind, innermost_for
@@ -244,7 +246,9 @@ def as_shape(shape: Any, what: str = "a shape") -> Shape:
     try:
         return tuple(operator.index(extent) for extent in shape) if several else (operator.index(shape),)
     except FxgradError:
-        raise  # of a traced size, with its own advice
+        if not any(type(extent) is Size for extent in (shape if several else (shape,))):
+            raise  # of a traced size, with its own advice
+        return tuple(index_of(extent) for extent in (shape if several else (shape,)))
     except TypeError:
         raise ArgumentError(at_user_line(f"{what} is an integer or a sequence of integers, got {shape!r}")) from None
 
@@ -259,6 +263,8 @@ def sizes_of(name: str, shape: Any) -> Shape:
 
 def whole(name: str, number: Any) -> int:
     """An integer that a caller gave; raises `ArgumentError` for anything else."""
+    if type(number) is Size:
+        return cast(int, number)  # it can do what an integer can, as far as that can be told
     try:
         return operator.index(number)
     except FxgradError:
@@ -305,6 +311,8 @@ def common_shape(name: str, *shapes: Shape) -> Shape:
     """The shape that the given ones broadcast to; raises `ShapeError` naming them if there is none."""
     try:
         return np.broadcast_shapes(*shapes)
+    except FxgradError:  # of a size that has a name
+        return broadcast_shapes(name, *shapes)
     except ValueError:
         shown = " and ".join(map(str, shapes))
         raise ShapeError(at_user_line(

@@ -11,6 +11,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
 from fxgrad.core.primitive import Primitive, infer
+from fxgrad.core.sizes import index_of
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import as_array, shape_of, sizes_of
@@ -105,7 +106,7 @@ def axis_of(name: str, axis: Any, rank: int, count: int | None = None) -> int:
 
 def integers(values: Any) -> Shape:
     """A sequence of whole numbers as a tuple."""
-    return tuple(map(operator.index, values))
+    return tuple(map(index_of, values))
 
 
 def sizes(name: str, values: Any) -> Shape:

@@ -12,8 +12,10 @@ from fxgrad.control.loop import for_loop
 from fxgrad.control.scan import scan as bind_scan
 from fxgrad.control.while_loop import bind_while
 from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.sizes import holds
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import LEAF, Traced, check_leaf, just, parameter_names
+from fxgrad.frontend.operands import operand
 from fxgrad.lax.bodies import (
     Flat,
     Step,
@@ -116,6 +118,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
     12.0
     """
     check_function("fori_loop", body_fun, "body_fun")
+    lower, upper = (operand(bound) if holds(bound) else bound for bound in (lower, upper))
     for bound, name in ((lower, "lower"), (upper, "upper")):
         aval = check_leaf(bound, "fori_loop", just(name))
         if aval.shape != () or aval.dtype.kind not in "iuf":

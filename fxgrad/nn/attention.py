@@ -14,13 +14,15 @@ from fxgrad import dtypes, tree
 from fxgrad.control.call import named_of_arrays
 from fxgrad.control.checkpoint import computed_again
 from fxgrad.core.avals import Shape
+from fxgrad.core.sizes import holds
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, shape_of
+from fxgrad.frontend.operands import as_array, operand, shape_of
 from fxgrad.lax.loops import scan
 from fxgrad.nn.exponentials import logsumexp, softmax
 from fxgrad.numpy.arithmetic import add, multiply, subtract
 from fxgrad.numpy.creation import astype
 from fxgrad.numpy.einsum import einsum
+from fxgrad.numpy.elementwise import sqrt
 from fxgrad.numpy.logic import less, less_equal, logical_and, where
 from fxgrad.ops.arithmetic import stop_gradient
 from fxgrad.ops.creation import iota
@@ -213,8 +215,12 @@ def _logits(query: Any, key: Any, scale: float | None, bias: Any) -> Any:
     dtype = dtypes.promote((aval_of(query).dtype, False), (dtypes.float32, False))[0]
     grouped = reshape(query, (batch, queries, groups, heads // groups, size))
     products = einsum("btkgh,bskh->bkgts", grouped, key, preferred_element_type=dtype)
-    logits = multiply(reshape(products, (batch, heads, queries, keys)), 1 / math.sqrt(size) if scale is None else scale)
+    logits = multiply(reshape(products, (batch, heads, queries, keys)), _scale(size) if scale is None else scale)
     return logits if bias is None else astype(add(logits, bias), dtype)
+
+
+def _scale(size: Any) -> Any:
+    return 1 / sqrt(operand(size)) if holds(size) else 1 / math.sqrt(size)
 
 
 def _masks(shape: Shape, at: Any, mask: Any, is_causal: bool, window: tuple[int, int] | None, lengths: Sequence[Any],

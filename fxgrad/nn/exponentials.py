@@ -9,8 +9,18 @@ from typing import Any
 
 from fxgrad import dtypes
 from fxgrad.control.call import named
+from fxgrad.core.sizes import holds
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.operands import as_array, axes_of, axis_of, common_shape, extent, inexact_operands, shape_of
+from fxgrad.frontend.operands import (
+    as_array,
+    axes_of,
+    axis_of,
+    common_shape,
+    extent,
+    inexact_operands,
+    operand,
+    shape_of,
+)
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
 from fxgrad.numpy.creation import astype
 from fxgrad.numpy.elementwise import absolute, exp, log, real, sign, square
@@ -173,7 +183,9 @@ def logmeanexp(x: Any, axis: Axis = None, where: Any = None, keepdims: bool = Fa
     return subtract(total, log(convert(count, dtypes.real_dtype(aval_of(total).dtype))))
 
 
-def _log(count: int) -> float:
+def _log(count: Any) -> Any:
+    if holds(count):
+        return log(operand(count))
     return math.log(count) if count else -math.inf
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad import dtypes
+from fxgrad.core.sizes import holds, undecided
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, as_dtype, operands, promoted_inexact, settled, shape_of
 from fxgrad.numpy.arithmetic import clip, divide, maximum, multiply, subtract
@@ -14,6 +15,7 @@ from fxgrad.numpy.rearranging import diagonal
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.shaping import transpose
 from fxgrad.numpy.statistics import mean
+from fxgrad.ops.creation import size_in
 from fxgrad.ops.joining import concatenate
 from fxgrad.ops.parts import complex as complex_
 from fxgrad.ops.space import reshape
@@ -69,7 +71,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
             each = _weights(name, given, count, own)
             weights = each if weights is None else multiply(weights, each)
     if weights is None:
-        apart, weighted, divisor = subtract(x, mean(x, 1, keepdims=True)), None, max(float(count - less), 0.0)
+        apart, weighted, divisor = subtract(x, mean(x, 1, keepdims=True)), None, _divisor(count, less, own)
     else:
         total = sum(weights)
         centre = divide(sum(multiply(x, weights), 1, keepdims=True), total)
@@ -81,7 +83,14 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
             correction = divide(multiply(less, sum(squares)), total)
         divisor = maximum(subtract(total, correction), 0.0)
     product = divide(matmul(apart if weighted is None else weighted, conjugate(transpose(apart))), divisor)
+    if holds(*shape_of(product)):
+        undecided("cov: whether there is one variable, whose covariance is a scalar", *shape_of(product))
     return as_dtype(reshape(product, ()) if shape_of(product) == (1, 1) else product, wanted)
+
+
+def _divisor(count: Any, less: Any, own: Any) -> Any:
+    """The number of observations less the correction, and no less than 0."""
+    return maximum(subtract(size_in(count, own), less), 0.0) if holds(count) else max(float(count - less), 0.0)
 
 
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:

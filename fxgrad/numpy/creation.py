@@ -12,6 +12,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.arrays import ARRAYS
 from fxgrad.core.avals import Aval
+from fxgrad.core.sizes import holds, larger
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.operands import (
@@ -35,6 +36,7 @@ from fxgrad.frontend.operands import (
 )
 from fxgrad.numpy.arithmetic import divide, multiply, power
 from fxgrad.numpy.inspection import check_device
+from fxgrad.numpy.sizes import fractions_of, numbers_between
 from fxgrad.ops.arithmetic import mul, sub
 from fxgrad.ops.comparison import eq, ge
 from fxgrad.ops.creation import iota
@@ -250,6 +252,8 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
     check_device("arange", device)
     if stop is None:
         start, stop = 0, start
+    if holds(start, stop, step):
+        return numbers_between(start, stop, 1 if step is None else step, dtype)
     bounds = [_static(bound) for bound in (start, stop, 1 if step is None else step)]
     if bounds[2] == 0 or not all(map(math.isfinite, bounds)):
         first, last, apart = bounds
@@ -294,7 +298,8 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     inner = aval_of(low).dtype
     wanted = inner if dtype is None else dtypes.canonical(dtype)
     rank = len(shape_of(low))
-    part = reshape(convert(np.arange(num) / max(gaps, 1), inner), (num,) + (1,) * rank)
+    fractions = np.arange(num) / max(gaps, 1) if not holds(num) else fractions_of(num, larger(gaps, 1))
+    part = reshape(convert(fractions, inner), (num,) + (1,) * rank)
     numbers = add(mul(low, sub(1.0, part)), mul(high, part))
     if dtypes.is_integer(wanted):
         numbers = floor(numbers)

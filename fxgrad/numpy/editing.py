@@ -14,6 +14,7 @@ from fxgrad.errors import ArgumentError, IndexingError, ShapeError, UnsupportedE
 from fxgrad.frontend.operands import (
     as_array,
     axis_of,
+    common_shape,
     concrete,
     constant,
     new_array,
@@ -118,7 +119,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     result = options[0]
     for place, option in enumerate(options[1:], 1):
         result = where(number >= place, option, result)
-    return new_array(broadcast_to(result, np.broadcast_shapes(shape_of(a), *map(shape_of, options))), options[0])
+    return new_array(broadcast_to(result, common_shape("choose", shape_of(a), *map(shape_of, options))), options[0])
 
 
 # --- putting in and leaving out -----------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
     """
     arr = ravel(arr) if axis is None else as_array(arr)
     at = axis_of("delete", 0 if axis is None else axis, len(shape_of(arr)))
-    extent = shape_of(arr)[at]
+    extent = operator.index(shape_of(arr)[at])
     keep = np.ones(extent, bool)
     if isinstance(obj, slice):
         keep[obj] = False

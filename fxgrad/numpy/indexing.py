@@ -7,7 +7,6 @@ their place, otherwise first. Plain integers count as arrays only where there is
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,9 +15,10 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
+from fxgrad.core.sizes import Size, bounds_of, holds, index_of
 from fxgrad.errors import FxgradError, IndexingError, at_user_line
 from fxgrad.frontend.operands import common_shape, from_nested, is_concrete, shape_of
-from fxgrad.numpy.positions import addressed, in_range
+from fxgrad.numpy.positions import addressed, in_range, place_in
 from fxgrad.ops.indexing import gather
 from fxgrad.ops.joining import stack
 from fxgrad.ops.shaping import rev
@@ -88,7 +88,7 @@ def planned(shape: Shape, index: Index, mode: str | None = None) -> Plan:
                 step = -step
             out += 1
         else:
-            begin = int(in_range("x[...]", entry, extent, axis))
+            begin = place_in("x[...]", entry, extent, axis)
             stop = begin + 1
             plan.dropped.append(axis)
         sliced = sliced or (begin, stop, step) != (0, extent, 1)
@@ -150,8 +150,8 @@ def _read(entry: Any) -> list[Any]:
         entry = from_nested(entry)
     if not (type(entry) is Tracer or isinstance(entry, np.ndarray | np.generic | jax.Array)):
         try:
-            return [operator.index(entry)]
-        except TypeError:
+            return [index_of(entry)]
+        except (TypeError, AttributeError):
             raise IndexingError(at_user_line(
                 "x[...]: an index must be an integer, a slice, None, '...', or an array of integers or bools, got "
                 f"{type(entry).__name__}")) from None
@@ -189,7 +189,7 @@ def _check_masks(shape: Shape, entries: list[Any]) -> None:
 
 
 def _is_array(entry: Any) -> bool:
-    return not (entry is None or isinstance(entry, slice | int | np.integer))
+    return not (entry is None or isinstance(entry, slice | int | np.integer | Size))
 
 
 def shape_of_entry(entry: Any) -> Shape:
@@ -212,7 +212,11 @@ def _bounds(entry: slice, extent: int) -> tuple[int, int, int]:
     try:
         begin, stop, step = entry.indices(extent)
     except FxgradError:
-        raise  # of a traced bound, with its own advice
+        if not holds(extent, entry.start, entry.stop):
+            raise  # of a traced bound, with its own advice
+        begin, count, step = bounds_of(entry, extent)
+        last = begin + (count - 1) * step
+        return (begin, begin + count if step == 1 else last + 1, step) if step > 0 else (last, begin + 1, step)
     except (TypeError, ValueError) as error:
         raise IndexingError(at_user_line(f"x[...]: {entry} is no slice of integers: {error}")) from None
     count = len(range(begin, stop, step))
@@ -276,10 +280,11 @@ def _widened(shape: Shape, index: tuple[Any, ...]) -> Shape | None:
 
 def _first_axis(x: Any, shape: Shape, index: Any) -> Any:
     """`x[3]` and `x[1:]`, without the plan: the path of loops over rows."""
-    extent, rest = shape[0], shape[1:]
+    extent: Any = shape[0]
+    rest = shape[1:]
     zeros, ones = (0,) * len(rest), (1,) * len(rest)
     if type(index) is int:
-        begin = index if 0 <= index < extent else int(in_range("x[...]", index, extent, 0))
+        begin = index if type(extent) is not Size and 0 <= index < extent else place_in("x[...]", index, extent, 0)
         row = x if extent == 1 else slice_(x, (begin, *zeros), (begin + 1, *rest), (1, *ones))
         return reshape(row, rest)
     begin, stop, step = _bounds(index, extent)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.core.sizes import nominal
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
 from fxgrad.frontend.operands import (
     as_array,
@@ -154,7 +155,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
         values = [each.astype(np.float32) if each.dtype == dtypes.bfloat16 else each
                   for each in map(np.asarray, (a, v))]
         return np.searchsorted(*values, side=side).astype(np.int32)  # type: ignore[call-overload]
-    if method == "sort" or (method != "compare_all" and shape_of(a)[0] > _FEW):
+    if method == "sort" or (method != "compare_all" and nominal(shape_of(a)[0]) > _FEW):
         return _among(a, v, side)
     before = (_not_above if side == "right" else _below)(a, reshape(v, (*shape_of(v), 1)))
     return sum(before, -1)

@@ -13,6 +13,7 @@ from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import (
     as_array,
     as_dtype,
+    common_shape,
     concrete,
     operands,
     promoted,
@@ -60,7 +61,7 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     p, x = settled(promoted(*operands(p, x)))
     if not shape_of(p):
         raise ShapeError(at_user_line("polyval: coefficients are a vector, a number came; write [p]"))
-    shape = np.broadcast_shapes(shape_of(x), shape_of(p)[1:])
+    shape = common_shape("polyval", shape_of(x), shape_of(p)[1:])
     result = full(shape, 0, aval_of(p).dtype)
     for coefficient in unstack(p, 0):
         result = add(multiply(result, x), coefficient)

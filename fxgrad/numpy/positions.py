@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.core.sizes import holds, surely_less
 from fxgrad.errors import ArgumentError, DTypeError, IndexingError, at_user_line
 from fxgrad.frontend.operands import as_array, is_concrete, shape_of
 from fxgrad.numpy.arithmetic import add, remainder
@@ -23,12 +24,31 @@ def in_range(name: str, indices: Any, extent: int, axis: int) -> Any:
     if not indices.size:
         return indices
     low, high = indices.min(), indices.max()
+    if holds(extent):
+        if low < 0:  # where it stands is not known, so the program counts from the end when it runs
+            return where(indices < 0, add(indices, extent), indices)
+        _refuse_certain(name, int(high), extent, axis)
+        return indices
     if low < -extent or high >= extent:
         allowed = f"in range are {-extent} to {extent - 1}" if extent else "the axis has no elements"
         raise IndexingError(at_user_line(
             f"{name}: index {high if high >= extent else low} is out of range for axis {axis} of size {extent}; "
             f"{allowed}"))
     return np.where(indices < 0, indices + extent, indices) if low < 0 else indices
+
+
+def place_in(name: str, index: Any, extent: Any, axis: int) -> Any:
+    """One known integer counted from the front; for sizes with names what is out of range may show at the call."""
+    if not holds(extent, index):
+        return int(in_range(name, index, extent, axis))
+    _refuse_certain(name, index, extent, axis)
+    return index + extent if surely_less(index, 0) else index
+
+
+def _refuse_certain(name: str, index: Any, extent: Any, axis: int) -> None:
+    if surely_less(extent - 1, index) or surely_less(index, -extent):
+        raise IndexingError(at_user_line(
+            f"{name}: index {index} is out of range for axis {axis} of size {extent} at every size"))
 
 
 def addressed(name: str, indices: Any, extent: int, axis: int, mode: str | None) -> tuple[Any, str]:
@@ -71,9 +91,9 @@ def _from_the_front(indices: Any, extent: int) -> Any:
 
 def _roomy(indices: Any, extent: int) -> Any:
     """Integers in a dtype that has the number `extent` too."""
-    if extent <= np.iinfo(aval_of(indices).dtype).max:
+    if not holds(extent) and extent <= np.iinfo(aval_of(indices).dtype).max:
         return indices
-    return convert(indices, np.dtype(np.int32 if extent <= np.iinfo(np.int32).max else np.int64))
+    return convert(indices, np.dtype(np.int32 if not holds(extent) and extent <= np.iinfo(np.int32).max else np.int64))
 
 
 def take_along_one(a: Any, indices: Any, axis: int, mode: str, fill_value: Any = None,

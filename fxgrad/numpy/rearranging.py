@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.core.sizes import holds, index_of
 from fxgrad.errors import AxisError, ShapeError, at_user_line
 from fxgrad.frontend.operands import (
     as_array,
@@ -71,8 +72,8 @@ def _rolled(a: Any, shift: Any, axis: int) -> Any:
     if type(shift) is Tracer:
         places = remainder(subtract(arange(extent), shift), extent)
         return take_along_one(a, places, axis, "promise_in_bounds", promises=("unique",))
-    first = -operator.index(shift) % extent
-    if not first:
+    first = -index_of(shift) % extent
+    if not holds(first) and not first:
         return a
     return concatenate([slice_in_dim(a, first, extent, axis), slice_in_dim(a, 0, first, axis)], axis)
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from fxgrad.core.sizes import holds, undecided
 from fxgrad.errors import ArgumentError, AxisError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, as_shape, axes_of, axis_of, common_shape, shape_of, sizes_of
 from fxgrad.ops.shaping import rev
@@ -93,6 +94,8 @@ def squeeze(a: Any, axis: int | Sequence[int] | None = None) -> Any:
     """
     a = as_array(a)
     sizes = shape_of(a)
+    if axis is None and holds(*sizes):
+        undecided(f"squeeze: which axes of the shape {sizes} go (write axis=)", *sizes)
     gone = tuple(at for at, extent in enumerate(sizes) if extent == 1) if axis is None \
         else axes_of("squeeze", axis, len(sizes))
     if [at for at in gone if sizes[at] != 1]:

@@ -13,16 +13,18 @@ from fxgrad import dtypes
 from fxgrad.caches import cached
 from fxgrad.control.call import named
 from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.sizes import holds
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, as_dtype, axes_of, promoted_inexact, refuse_out, shape_of
 from fxgrad.numpy import reductions
 from fxgrad.numpy.arithmetic import divide, multiply, subtract
 from fxgrad.numpy.elementwise import isnan, sqrt
-from fxgrad.numpy.logic import logical_and, logical_not
+from fxgrad.numpy.logic import greater, logical_and, logical_not
 from fxgrad.numpy.logic import where as choose
 from fxgrad.numpy.reductions import Axis, kept_shape, sum
 from fxgrad.ops import exponential, parts
 from fxgrad.ops.arithmetic import div, mul, sub
+from fxgrad.ops.creation import size_in
 from fxgrad.ops.space import broadcast_to, convert, reduce_sum, reshape
 from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.tracer import Tracer
@@ -47,9 +49,13 @@ def _narrowed(x: Any, dtype: Any) -> Any:
     return x if aval_of(x).dtype == dtype else convert(x, dtype)
 
 
+def _count(number: Any, like: Aval) -> Any:
+    """A number of elements in their dtype."""
+    return size_in(number, like.dtype, like.weak) if holds(number) else _literal(number, like)
+
+
 @cached("counts of elements", 1024)
-def _count(number: float, like: Aval) -> Literal:
-    """A number of elements, as a literal of their dtype."""
+def _literal(number: float, like: Aval) -> Literal:
     return Literal(number, Aval((), like.dtype, like.weak))
 
 
@@ -87,9 +93,18 @@ def _var(x: Any, axes: tuple[int, ...], correction: float, keepdims: bool) -> An
     shape = shape_of(x)
     apart = sub(x, _mean(x, axes, True))
     squares = _squared_modulus(apart)
-    count = math.prod(shape[axis] for axis in axes) - correction
-    result = div(reduce_sum(squares, axes), float(count) if count > 0 else math.nan)
+    count = math.prod(shape[axis] for axis in axes)
+    result = div(reduce_sum(squares, axes), _degrees(count, correction, aval_of(squares)))
     return reshape(result, kept_shape(shape, axes)) if keepdims else result
+
+
+def _degrees(count: Any, correction: float, like: Aval) -> Any:
+    """The number of elements less the correction, a NaN where nothing is left."""
+    if not holds(count):
+        left = count - correction
+        return float(left) if left > 0 else math.nan
+    left = sub(size_in(count, like.dtype, like.weak), _literal(correction, like))
+    return choose(greater(left, 0), left, math.nan)
 
 
 def _squared_modulus(x: Any) -> Any:
@@ -151,7 +166,10 @@ def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
     if weights is None:
         result = mean(a, axis, keepdims=keepdims)
         count = math.prod(shape[at] for at in axes)
-        return (result, np.full(shape_of(result), count, aval_of(result).dtype)) if returned else result
+        if not returned:
+            return result
+        return result, (broadcast_to(_count(count, aval_of(result)), shape_of(result)) if holds(count) else
+                        np.full(shape_of(result), count, aval_of(result).dtype))
     weights = as_array(weights)
     if shape_of(weights) != shape:
         if len(axes) != 1 or shape_of(weights) != (shape[axes[0]],):

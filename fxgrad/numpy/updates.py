@@ -17,6 +17,7 @@ from fxgrad.numpy.arithmetic import add, divide, maximum, minimum, multiply, pow
 from fxgrad.numpy.indexing import Plan, apply_basic, basic_shape, gather_form, getitem, planned
 from fxgrad.numpy.logic import where
 from fxgrad.ops.comparison import gt
+from fxgrad.ops.families import broadcast_shapes
 from fxgrad.ops.indexing import Windows, scatter
 from fxgrad.ops.reductions import reduce_max
 from fxgrad.ops.shaping import rev
@@ -211,8 +212,8 @@ def _fitted(values: Any, shape: Shape) -> Any:
     if surplus > 0 and set(given[:surplus]) == {1}:
         values, given = reshape(values, given[surplus:]), given[surplus:]
     try:
-        fits = np.broadcast_shapes(given, shape) == shape
-    except ValueError:
+        fits = broadcast_shapes("x.at[...]", given, shape) == shape
+    except ShapeError:
         fits = False
     if not fits:
         raise ShapeError(at_user_line(f"x.at[...]: values of shape {given} for a place of shape {shape}; they must "
@@ -223,8 +224,7 @@ def _fitted(values: Any, shape: Shape) -> Any:
 def _promises(indices: Any, unique: bool, in_order: bool) -> tuple[str, ...]:
     """What is known of the indices, looked at where that is cheap."""
     shape = shape_of(indices)
-    rows = int(np.prod(shape[:-1]))
-    if not unique and is_concrete(indices) and rows <= 10_000:
+    if not unique and is_concrete(indices) and (rows := math.prod(shape[:-1])) <= 10_000:
         unique = rows < 2 or len(np.unique(np.reshape(indices, (rows, -1)), axis=0)) == rows
     return tuple(name for name, made in (("sorted", in_order), ("unique", unique)) if made)
 

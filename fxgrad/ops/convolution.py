@@ -55,8 +55,18 @@ def geometry_of(params: dict[str, Any]) -> Geometry:
     return Geometry(*(params[field] for field in Geometry._fields))
 
 
+def _is_negative(size: Any) -> bool:
+    """Whether it is for all that a name in it may stand for; this is carried into files, where there are no names."""
+    try:
+        return bool(size < 0)
+    except TypeError:
+        return False
+
+
 def dilated(size: int, dilation: int) -> int:
     """The size of an axis with `dilation - 1` holes between any two elements."""
+    if dilation == 1:
+        return size
     return (size - 1) * dilation + 1 if size else 0
 
 
@@ -146,7 +156,7 @@ def _space_problem(lhs: Shape, rhs: Shape, geometry: Geometry) -> str:
         if not rhs[window]:
             return f"the kernel has size 0 along spatial axis {place} (axis {window}); at least 1 is needed"
         low, high = geometry.padding[place]
-        if dilated(lhs[axis], geometry.lhs_dilation[place]) + low + high < 0:
+        if _is_negative(dilated(lhs[axis], geometry.lhs_dilation[place]) + low + high):
             return (f"padding {(low, high)} removes more than there is along spatial axis {place} (axis {axis} of the "
                     f"image, of size {lhs[axis]})")
     return ""

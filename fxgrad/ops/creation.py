@@ -1,4 +1,4 @@
-"""Making and retyping arrays: iota, copy, bitcast_convert_type (convert_element_type is in `space`)."""
+"""Making and retyping arrays: iota, size, copy, bitcast_convert_type (convert_element_type is in `space`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Pri
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError
 from fxgrad.ops.families import check_axes, linear_unary
-from fxgrad.ops.space import broadcast_to, move_axis
+from fxgrad.ops.space import broadcast_to, convert, move_axis
 from fxgrad.tracing.tape import aval_of, bind
 
 copy_p = linear_unary(
@@ -90,3 +90,19 @@ iota_p = register(Primitive(
 def iota(dtype: DType, shape: Sequence[int], dimension: int = 0) -> Any:
     """An array of `shape` that counts 0, 1, 2, ... along `dimension`."""
     return bind(iota_p, dtype=dtype, shape=tuple(shape), dimension=dimension)[0]
+
+
+size_p = register(Primitive(
+    name="size", abstract=lambda *, size: [_SIZE], numpy=ArrayKernel(lambda *, size: np.int64(size)),
+    xla=lambda lax, *, size: [lax.convert_element_type(size, dtypes.int64)],
+    jvp=NO_TANGENT, transpose=NOT_LINEAR,
+    batch=lambda count, values, axes, *, size: (bind(size_p, size=size), [None]),
+    cost=lambda *, size: Cost(0, 0)))
+"""The size of an axis, which has a name in the place of a number, as a value."""
+
+_SIZE = Aval((), dtypes.int64, weak=True)
+
+
+def size_in(size: Any, dtype: DType, weak: bool = False) -> Any:
+    """A size that has a name as a value of this dtype."""
+    return convert(bind(size_p, size=size)[0], dtype, weak)

@@ -15,6 +15,7 @@ import numpy as np
 
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
+from fxgrad.core.sizes import surely_less
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import ShapeError
@@ -147,7 +148,7 @@ def _cumulative(name: str, ufunc: np.ufunc, accepts: str, weights: Callable[...,
     """The record of a running result; `weights(x, out, axis, reverse)` are the a and b of its tangents."""
     def jvp(primals: list[Any], tangents: list[Any], *, axis: int, reverse: bool) -> tuple[list[Any], list[Any]]:
         out, = bind(primitive, *primals, axis=axis, reverse=reverse)
-        if aval_of(out).shape[axis] < 2:
+        if surely_less(aval_of(out).shape[axis], 2):
             return [out], list(tangents)
         kept, given = weights(primals[0], out, axis, reverse)
         return [out], [linear_recurrence(kept, mul(tangents[0], given), axis, reverse)]

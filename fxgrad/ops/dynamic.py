@@ -9,6 +9,7 @@ import numpy as np
 
 from fxgrad.core.avals import Aval, Literal, Shape
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, register
+from fxgrad.core.sizes import surely_less
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import ShapeError
@@ -29,7 +30,9 @@ def _check_starts(name: str, x: Aval, starts: Sequence[Aval], sizes: Shape) -> N
     if len(starts) != x.ndim or any(start.shape for start in starts):
         raise ShapeError(f"{name}: start indices of shapes {[start.shape for start in starts]} for an array of shape "
                          f"{x.shape}; one scalar is needed for each axis")
-    if len(sizes) != x.ndim or any(not 0 <= size <= extent for size, extent in zip(sizes, x.shape, strict=True)):
+    if len(sizes) != x.ndim or any(
+            surely_less(size, 0) or surely_less(extent, size)
+            for size, extent in zip(sizes, x.shape, strict=True)):
         raise ShapeError(f"{name}: a window of shape {sizes} in an array of shape {x.shape}; it must not be larger")
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
+from fxgrad.core.sizes import holds
 from fxgrad.core.symbolic import Zero
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.ops.arithmetic import mul, sub
@@ -96,7 +97,7 @@ def _factor_tangent(factor: Any, moved: Any) -> Any:
     tangent is what is left of dA. All but the blocks on the diagonal takes a quarter of the work of one system with L.
     """
     size, axis = shape_of(factor)[-1], len(shape_of(factor)) - 1
-    if size < _UNDIVIDED:
+    if holds(size) or size < _UNDIVIDED:
         return _undivided_tangent(factor, moved)
     block, found = -(-size // 4), []
     for start in range(0, size, block):

@@ -19,6 +19,7 @@ from fxgrad.core.primitive import (
     register,
     total_bytes,
 )
+from fxgrad.core.sizes import nominal
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError
@@ -50,8 +51,8 @@ def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
         if len(sizes) > 1:
             shown = " and ".join(str(shape) for shape in shapes)
             raise ShapeError(f"{name}: shapes {shown} do not broadcast: axis {axis} has sizes "
-                             f"{' and '.join(map(str, sorted(sizes)))}, where equal sizes or 1 are needed. "
-                             "Insert an axis with x[:, None] or x.reshape(...), or transpose one of them")
+                             f"{' and '.join(map(str, sorted(sizes, key=nominal)))}, where equal sizes or 1 are "
+                             "needed. Insert an axis with x[:, None] or x.reshape(...), or transpose one of them")
         result.append(sizes.pop() if sizes else 1)
     return tuple(result)
 

@@ -13,6 +13,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, Rule, register, total_bytes
+from fxgrad.core.sizes import surely_less
 from fxgrad.core.symbolic import Zero
 from fxgrad.errors import ShapeError
 from fxgrad.ops.arithmetic import div, mul, neg
@@ -79,12 +80,21 @@ def _lax_indices(lax: Any, x: Any, indices: Any, windows: Windows, mode: str) ->
     """The indices, those that count from the end turned into those that count from the front."""
     if mode != "checked" or indices.dtype.kind == "u" or not windows.start_index_map:
         return indices
-    sizes = np.array([x.shape[axis] for axis in windows.start_index_map])
+    extents = [x.shape[axis] for axis in windows.start_index_map]
     dtype = indices.dtype
+    if not all(isinstance(extent, int) for extent in extents):  # of an export, where jax knows them by name
+        indices = lax.convert_element_type(indices, np.dtype(np.int32) if dtype.itemsize < 4 else dtype)
+        return _from_front(lax, indices, lax.concatenate(
+            [lax.full((1,), extent, indices.dtype) for extent in extents], 0))
+    sizes = np.array(extents)
     if sizes.max() > np.iinfo(dtype).max:
         dtype = np.dtype(np.int32 if sizes.max() <= np.iinfo(np.int32).max else np.int64)
         indices = lax.convert_element_type(indices, dtype)
-    sizes = lax.broadcast_in_dim(sizes.astype(dtype), indices.shape, (indices.ndim - 1,))
+    return _from_front(lax, indices, sizes.astype(dtype))
+
+
+def _from_front(lax: Any, indices: Any, sizes: Any) -> Any:
+    sizes = lax.broadcast_in_dim(sizes, indices.shape, (indices.ndim - 1,))
     return lax.select(lax.lt(indices, lax.full_like(indices, 0)), lax.add(indices, sizes), indices)
 
 
@@ -245,7 +255,7 @@ def _is_distinct(indices: Any, params: dict[str, Any]) -> bool:
     batching = params["scatter_indices_batching_dims"]
     shape = aval_of(indices).shape[:-1]
     return "unique" in params["promises"] or all(
-        extent <= 1 for axis, extent in enumerate(shape) if axis not in batching)
+        surely_less(extent, 2) for axis, extent in enumerate(shape) if axis not in batching)
 
 
 def _linear_jvp(primitive: Callable[[], Primitive]) -> Rule:

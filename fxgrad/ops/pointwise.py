@@ -16,11 +16,13 @@ from fxgrad import dtypes
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, Rule, register, total_bytes
+from fxgrad.core.sizes import Size
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError
 from fxgrad.ops import space
+from fxgrad.ops.creation import size_in
 from fxgrad.ops.families import broadcast_shapes, check_kind, check_same_dtype, is_linear, lax_function, rank_of
 from fxgrad.ops.space import broadcast_to, unbroadcast
 from fxgrad.tracing.tape import aval_of, bind
@@ -54,9 +56,11 @@ def scalars_like(*operands: Any) -> list[Any]:
             for operand in operands]
 
 
-def scalar_like(value: float | complex, operand: Any) -> Literal:
-    """A literal that has the dtype of `operand`, and is weak where that is."""
+def scalar_like(value: Any, operand: Any) -> Any:
+    """A number, or a size with a name, in the dtype of `operand`, weak where that is: a literal, or a value."""
     aval = aval_of(operand)
+    if type(value) is Size:
+        return size_in(value, aval.dtype, aval.weak)
     return Literal(value, Aval((), aval.dtype, aval.weak))
 
 

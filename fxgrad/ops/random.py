@@ -16,6 +16,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
+from fxgrad.core.sizes import Size
 from fxgrad.dtypes import DType, key_dtype
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 from fxgrad.ops import xla_kernels
@@ -141,7 +142,7 @@ def _of_keys(name: str, result: Callable[..., tuple[Shape, DType]], numpy: Calla
 
 def check_sizes(name: str, shape: Any) -> None:
     """Raises `ShapeError` unless `shape` is a tuple of whole numbers from 0 on."""
-    if not isinstance(shape, tuple) or any(not isinstance(extent, int) or extent < 0 for extent in shape):
+    if not isinstance(shape, tuple) or any(not isinstance(extent, int | Size) or extent < 0 for extent in shape):
         raise ShapeError(f"{name}: the shape {shape!r}; a tuple of integers that are not negative is needed")
 
 

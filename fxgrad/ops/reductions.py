@@ -13,6 +13,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
+from fxgrad.core.sizes import surely_less
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.dtypes import DType
@@ -52,7 +53,7 @@ def _others(x: Any, axes: tuple[int, ...]) -> Any:
 def _prod_jvp(primals: list[Any], tangents: list[Any], *, axes: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
     x, out = primals[0], reduce_prod(primals[0], axes)
     count = math.prod(aval_of(x).shape[axis] for axis in axes)
-    if count < 2:
+    if surely_less(count, 2):
         return [out], [reduce_sum(tangents[0], axes) if count else Zero(aval_of(out))]
     return [out], [reduce_sum(mul(tangents[0], _others(x, axes)), axes)]
 

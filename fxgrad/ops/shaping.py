@@ -12,6 +12,7 @@ from fxgrad import dtypes
 from fxgrad.caches import cached
 from fxgrad.core.avals import Aval, Literal, Shape
 from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, Rule, register, total_bytes
+from fxgrad.core.sizes import holds, larger, surely_less
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.errors import ShapeError
@@ -132,7 +133,7 @@ def rev(x: Any, dimensions: Sequence[int]) -> Any:
 def _rev_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Axes of size 0 and 1 need no reversal, and two reversals of an axis cancel."""
     aval = aval_of(inputs[0])
-    needed = {dim for dim in params["dimensions"] if aval.shape[dim] > 1}
+    needed = {dim for dim in params["dimensions"] if not surely_less(aval.shape[dim], 2)}
     inner = known.inputs_if(inputs[0], rev_p)
     if inner:
         return [rev(inner[0], list(needed ^ set(known.params_of(inputs[0])["dimensions"])))]
@@ -149,7 +150,7 @@ def _slice_abstract(x: Aval, *, start_indices: tuple[int, ...], limit_indices: t
                          f"for an array of shape {x.shape}; one of each is needed for each axis")
     shape = []
     for begin, end, stride, extent in zip(start_indices, limit_indices, strides, x.shape, strict=True):
-        if not 0 <= begin <= end <= extent or stride < 1:
+        if surely_less(begin, 0) or surely_less(end, begin) or surely_less(extent, end) or stride < 1:
             raise ShapeError(f"slice: {begin}:{end}:{stride} of an axis of size {extent} in shape {x.shape}; "
                              "0 <= start <= limit <= size and a positive stride are needed")
         shape.append(-(-(end - begin) // stride))
@@ -171,7 +172,7 @@ def _slice_transpose(cotangent: Any, aval: Aval, *, start_indices: tuple[int, ..
                      strides: tuple[int, ...]) -> Any:
     config = []
     for begin, stride, kept, extent in zip(start_indices, strides, aval_of(cotangent).shape, aval.shape, strict=True):
-        covered = (kept - 1) * stride + 1 if kept else 0
+        covered = larger((kept - 1) * stride + 1, 0) if holds(kept) else (kept - 1) * stride + 1 if kept else 0
         config.append((begin, extent - begin - covered, stride - 1))
     return pad(cotangent, Literal(0, Aval((), aval.dtype)), config)
 
@@ -241,9 +242,9 @@ def _pad_abstract(x: Aval, value: Aval, *, padding_config: PaddingConfig) -> lis
     if len(padding_config) != x.ndim or any(interior < 0 for _, _, interior in padding_config):
         raise ShapeError(f"pad: padding_config {padding_config} of an array of shape {x.shape}; one triple (low, high, "
                          "interior) with interior >= 0 is needed for each axis")
-    shape = tuple(low + high + extent + max(extent - 1, 0) * interior
+    shape = tuple(low + high + extent + (larger(extent - 1, 0) * interior if interior else 0)
                   for extent, (low, high, interior) in zip(x.shape, padding_config, strict=True))
-    if any(extent < 0 for extent in shape):
+    if any(surely_less(extent, 0) for extent in shape):
         raise ShapeError(f"pad: padding_config {padding_config} removes more than there is in shape {x.shape}")
     return [Aval(shape, x.dtype, x.weak and value.weak)]
 
@@ -336,8 +337,9 @@ def pad(x: Any, value: Any, padding_config: Sequence[tuple[int, int, int]]) -> A
 @rewrites.register(pad_p)
 def _pad_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Padding by nothing is the input."""
-    trivial = all(low == high == 0 and (interior == 0 or extent < 2) for extent, (low, high, interior)
-                  in zip(aval_of(inputs[0]).shape, params["padding_config"], strict=True))
+    extents = aval_of(inputs[0]).shape
+    trivial = all(low == high == 0 and (interior == 0 or surely_less(extent, 2))
+                  for extent, (low, high, interior) in zip(extents, params["padding_config"], strict=True))
     unchanged = trivial and (not aval_of(inputs[0]).weak or aval_of(inputs[1]).weak)
     return [inputs[0]] if unchanged else None
 

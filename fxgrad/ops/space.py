@@ -10,6 +10,7 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal, Shape
+from fxgrad.core.sizes import may_be_equal, surely_less
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.dtypes import DType
@@ -128,7 +129,8 @@ def _unspread(known: Definitions, value: Any) -> Any:
 
 
 def _reshape_abstract(x: Aval, *, shape: Shape) -> list[Aval]:
-    if Aval(shape, x.dtype).size != x.size or any(extent < 0 for extent in shape):
+    if not may_be_equal(Aval(shape, x.dtype).size, x.size) or any(
+            surely_less(extent, 0) for extent in shape):
         raise ShapeError(f"reshape: an array of shape {x.shape} has {x.size} elements, and shape {shape} "
                          f"has {Aval(shape, x.dtype).size}; the numbers must be equal (one size may be given as -1)")
     return [x.update(shape=shape)]

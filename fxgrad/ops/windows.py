@@ -11,6 +11,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.caches import cached
 from fxgrad.core.avals import Aval, Shape
+from fxgrad.core.sizes import surely_less
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
 from fxgrad.ops.families import check_kind
@@ -101,10 +102,12 @@ def _problem(shape: Shape, indices: Shape, windows: Windows, slice_sizes: Shape)
 def _window_problem(shape: Shape, indices: Shape, windows: Windows, slice_sizes: Shape) -> str:
     if len(slice_sizes) != len(shape) or any(size < 0 for size in slice_sizes):
         return "there must be one window size for each axis"
-    if any(slice_sizes[axis] > 1 for axis in (*windows.collapsed_slice_dims, *windows.operand_batching_dims)):
+    if any(surely_less(1, slice_sizes[axis])
+           for axis in (*windows.collapsed_slice_dims, *windows.operand_batching_dims)):
         return "the window must have size 1 along axes that are collapsed or batched"
     # Windows may be too large for an axis of size 0 where there are none of them.
-    if any(size > extent for size, extent in zip(slice_sizes, shape, strict=True)) \
+    if any(surely_less(extent, size)
+           for size, extent in zip(slice_sizes, shape, strict=True)) \
             and 0 not in windows.result_shape(slice_sizes, indices[:-1]):
         return "the windows are larger than the array"
     return ""

@@ -20,6 +20,7 @@ from fxgrad.analyses.traffic import speaks
 from fxgrad.analyses.variation import Exchange, exchanges
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, Rule, register, total_bytes
+from fxgrad.core.sizes import holds
 from fxgrad.core.symbolic import Zero
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.executors.xla import size_in_jax
@@ -78,7 +79,8 @@ def _check_axes(name: str, axis_name: Names, axis_size: Sizes, several: bool = F
     are_tuples = isinstance(axis_name, tuple)
     if are_tuples is not isinstance(axis_size, tuple) or (are_tuples and not (several and len(names) > 1)) or (
             len(names) != len(sizes)) or not all(isinstance(each, str) for each in names) or (
-            len(set(names)) != len(names)) or not all(type(size) is int and size >= 0 for size in sizes):
+            len(set(names)) != len(names)) or not all(
+            holds(size) or (type(size) is int and size >= 0) for size in sizes):
         raise ArgumentError(f"{name}: axis_name={axis_name!r} and axis_size={axis_size!r}, where a string and an int "
                             "that is not negative are needed" + several * ", or tuples of two or more of them")
     if not groups:

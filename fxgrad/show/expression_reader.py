@@ -106,6 +106,8 @@ class ExpressionReader(Reader):
             return self._call(name, True, token)
         if token.kind == "type":
             return Static(self._type(), token.at)
+        if token.kind == "size":
+            return Static(self.size(), token.at)
         if token.kind == "name" and following.text == "(" and token.text not in NUMBER_WORDS:
             self._next()
             return self._call(token.text, False, token)

@@ -15,6 +15,7 @@ from fxgrad.analyses.check import check
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Primitive, registry
 from fxgrad.core.program import Atom, Equation, Program, Signature, Var
+from fxgrad.core.sizes import parsed
 from fxgrad.dtypes import DType
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
 from fxgrad.show.names import NAMES
@@ -168,6 +169,12 @@ class _Loader:
             known = self._types[text] = _at(where, read_type, text)
         return known
 
+    def _size(self, text: str, where: str) -> Any:
+        try:
+            return parsed(text)
+        except ValueError:
+            _fail(where, f"{text!r} is no size such as 2*n + 1")
+
     def _scalar(self, text: str, dtype: DType, where: str) -> Any:
         number = _at(where, read_number, text)
         return _at(where, converted, Text(text), [number], Aval((), dtype), 0)[0]
@@ -203,6 +210,7 @@ class _Loader:
             "scalar": lambda text: self._scalar(text, self._dtype(value.get("dtype"), where), where),
             "dtype": lambda name: self._dtype(name, where),
             "type": lambda text: self._aval(text, where),
+            "size": lambda text: self._size(_typed(text, str, where), where),
             "tuple": lambda items: tuple(self._value(item, where) for item in _typed(items, list, where)),
             "program": lambda number: self._reference(number, where),
             "enum": lambda name: self._member(name, value.get("member"), where),

@@ -16,6 +16,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.program import Atom, Equation, Program, Var, inner_first
+from fxgrad.core.sizes import Size
 from fxgrad.errors import UnsupportedError
 from fxgrad.show.json_reader import FORMAT, VERSION, from_json
 from fxgrad.show.names import variable_names
@@ -94,6 +95,8 @@ class _Writer:
             return {"dtype": dtypes.short_name(value)}
         if kind is Aval:
             return {"type": repr(value)}
+        if kind is Size:
+            return {"size": str(value)}
         if kind in (tuple, list):
             items = [self._value(item, where) for item in value]
             return {"tuple": items} if kind is tuple else items

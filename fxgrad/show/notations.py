@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive, library, registry
+from fxgrad.core.sizes import holds
+from fxgrad.errors import ConcretizationError
 from fxgrad.show.equality import same_parameters
-from fxgrad.show.forms import Form, is_word
+from fxgrad.show.forms import Form, Span, is_word
 from fxgrad.show.values import optional_parameters
 
 Params = dict[str, Any]
@@ -92,24 +94,39 @@ def form_of(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Writ
     """How an operation is written that holds no programs: the first form that is read back as the same."""
     primitives = registry if primitive in library else {primitive.name: primitive}
     for form, order in _proposed(primitive, avals, params):
-        read = meaning(form, [avals[place] for place in order], primitives) if _says_all(form) else None
+        read = _meaning(form, [avals[place] for place in order], primitives) if _says_all(form) else None
         if read is not None and read.primitive is primitive and same_parameters(read.params, params) and \
                 tuple(order[place] for place in read.order) == tuple(range(len(avals))):
             return form, order
     return Form("quoted", primitive.name, len(avals), (), tuple(params.items())), tuple(range(len(avals)))
 
 
+def _meaning(form: Form, avals: Sequence[Aval], primitives: Mapping[str, Primitive]) -> Meaning | None:
+    try:
+        return meaning(form, avals, primitives)
+    except ConcretizationError:  # what the form says depends on a size that has a name
+        return None
+
+
 def _says_all(form: Form) -> bool:
-    """Whether types in a form are what their text says: sizes may be NumPy's integers, which are others."""
-    return all(type(size) is int for static in form.statics if isinstance(static, Aval) for size in static.shape)
+    """Whether types and ranges in a form are what their text says.
+
+    Sizes may be NumPy's integers, which are others; those with names have no text in an index.
+    """
+    return all(type(size) is int or holds(size)
+               for static in form.statics if isinstance(static, Aval) for size in static.shape) and not any(
+        holds(static) or (type(static) is Span and holds(*static)) for static in form.statics)
 
 
 def _proposed(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Iterable[Written]:
     straight = tuple(range(len(avals)))
     notation = notations.of(primitive)
     if notation is not None:
-        for proposed in notation.write(avals, params):
-            yield proposed if not isinstance(proposed, Form) else (proposed, straight)
+        try:
+            for proposed in notation.write(avals, params):
+                yield proposed if not isinstance(proposed, Form) else (proposed, straight)
+        except ConcretizationError:
+            pass  # a size that has a name would have to be known for it
     given = tuple(_given(primitive, avals, params).items())
     if is_word(primitive.name):
         yield Form("call", primitive.name, len(avals), (), given), straight

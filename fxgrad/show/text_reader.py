@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.sizes import parsed, sizes_in
 from fxgrad.show.names import RESERVED, axis_names, unquoted_name
 from fxgrad.show.numbers import NanBits, Number, WrongNumberError, convert
 from fxgrad.show.syntax import (
@@ -165,13 +166,21 @@ class Reader:
             except KeyError:
                 self._text.fail(token.at, f"there is no dtype {name.rstrip('*')!r}; there are "
                                 f"{', '.join(map(dtypes.short_name, dtypes.SUPPORTED.values()))}")
-            extents = sizes.split(",") if sizes.strip() else []
-            if not all(extent.strip().isdigit() for extent in extents):
+            try:
+                shape = sizes_in(sizes)
+            except ValueError:
                 self._fail("a type such as f32[3,4], with sizes between commas")
-            known = self._types[token.text] = Aval(
-                tuple(map(int, extents)), dtype, name.endswith("*"), frozenset(axis_names(axes)))
+            known = self._types[token.text] = Aval(shape, dtype, name.endswith("*"), frozenset(axis_names(axes)))
         self._index += 1
         return known
+
+    def size(self) -> Any:
+        """A size with a name, between single quotes."""
+        token = self._next()
+        try:
+            return parsed(token.text[1:-1])
+        except ValueError:
+            self._text.fail(token.at, f"{token.text} is no size such as '2*n+1'")
 
     def _equation(self) -> EquationSyntax:
         outputs: list[Binding] = []
@@ -311,6 +320,8 @@ class Reader:
             return self._string()
         if token.kind == "type":
             return self._type()
+        if token.kind == "size":
+            return self.size()
         if token.kind == "opaque":
             self._text.fail(token.at, f"{token.text} stands for a Python object, which text does not hold: reading a "
                                       "program never makes objects other than numbers, names and containers of them")

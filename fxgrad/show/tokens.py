@@ -11,7 +11,8 @@ from fxgrad.show.names import PATH, STRING, TYPE
 NUMBER = r"[-+]?(?:0x[0-9a-fA-F]+|(?:\d+\.\d*|\.\d+)(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|\d+|(?<=[-+])inf\b)"
 KINDS = {
     "space": r"\s+", "comment": r"#[^\n]*", "type": TYPE, "ellipsis": r"\.\.\.", "number": NUMBER, "name": PATH,
-    "quoted": r"`(?:[^`\\\n]|\\.)*`", "string": STRING, "opaque": r"<[^<>\n]*>", "data": r"@[^\W\d]\w*",
+    "quoted": r"`(?:[^`\\\n]|\\.)*`", "string": STRING, "size": r"'[^'\\\n]*'",
+    "opaque": r"<[^<>\n]*>", "data": r"@[^\W\d]\w*",
     "mark": r"[()\[\]{}:=,*]", "wrong": r".",
 }
 

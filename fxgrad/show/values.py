@@ -19,6 +19,7 @@ from fxgrad.caches import cached
 from fxgrad.core.avals import PYTHON_AVALS, Aval, Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
+from fxgrad.core.sizes import Size
 from fxgrad.dtypes import DType
 
 INDENT = "  "
@@ -178,6 +179,8 @@ def _atomic_text(value: Any) -> str | None:
         return dtype_text(value)
     if kind is Aval:
         return repr(value)
+    if kind is Size:
+        return f"'{value}'"
     if isinstance(value, np.generic) and value.dtype.name in dtypes.SUPPORTED:
         return f"{number_text(value)}:{dtypes.short_name(value.dtype)}"
     if kind in (tuple, list) or (isinstance(value, tuple) and is_named_tuple(kind)):

@@ -20,6 +20,7 @@ from fxgrad.core.avals import Aval, Literal, array_aval, is_frozen, is_unchanged
 from fxgrad.core.facts import bonds
 from fxgrad.core.primitive import Primitive, infer
 from fxgrad.core.program import Atom, Equation, Origin, Program, Source, Var
+from fxgrad.core.sizes import Size
 from fxgrad.core.sources import NOWHERE, equation_source, source_again, user_source
 from fxgrad.core.told import param_key
 from fxgrad.tracing import interning
@@ -119,12 +120,10 @@ class Tape:
 
     takes_effects = True
     # What most calls never touch stands on the class: a tape is made for every call of a transformed function.
-    closed = False
-    times_forced = 0
-    interned, literals, shown, _collects = True, False, False, False
+    closed, interned, literals, shown, _collects = False, True, False, False, False
     named_scope = ""  # the names that the function is in, of those that it entered itself
     refused: errors.Refused | None = None
-    owns_inputs = False  # whether nobody but the function has its inputs, so that it may write over them
+    owns_inputs = False  # whether the function alone has its inputs, so that it may write over them
     axes: Mapping[str, int] = NO_AXES
     scope: Mapping[str, int] = NO_AXES
     mesh: MeshAxes | None = None  # those that the function is mapped over, or one around it
@@ -134,7 +133,7 @@ class Tape:
     _environment: dict[Var, Any] | None = None
     roots: dict[Any, Any] | None = None  # of what is recorded within a program that is shown
     origins: dict[Var, list[Origin]] | None = None  # noted by `fxgrad/tracing/provenance.py`
-    _done = _captured_done = 0
+    times_forced = _done = _captured_done = 0
 
     def __init__(self, root: interning.Root, staging: bool, values: Sequence[Any] | None = None,
                  function: Any = "function", input_names: InputNames | None = None, interned: bool = True,
@@ -406,13 +405,14 @@ class Tape:
             "(static_argnums)"))
 
     def _ancestors(self, var: Var) -> list[str]:
-        """The names of the inputs that `var` depends on."""
-        wanted = {var}
+        """The names of the inputs, and of the sizes, that `var` depends on."""
+        wanted: set[Any] = {var}
         for equation in reversed([*self._equations()]):
             if not wanted.isdisjoint(equation.outputs):
-                wanted.update(atom for atom in equation.inputs if type(atom) is Var)
+                wanted.update(equation.inputs, (size for size in equation.params.values() if type(size) is Size))
         names = self.input_names() if self.input_names else [f"input {i}" for i in range(len(self.root.outputs))]
-        return [name for name, root in zip(names, self.root.outputs, strict=True) if root in wanted]
+        sizes = sorted(f"the size {size}" for size in wanted if type(size) is Size)
+        return [name for name, root in zip(names, self.root.outputs, strict=True) if root in wanted] + sizes
 
 
 def read(environment: dict[Var, Any], atom: Atom) -> Any:

@@ -36,17 +36,18 @@ LAYERS = [
     ["checkpoint_policies", "debug", "editing", "show", "interop", "testing"],
     ["api", "custom_batching", "custom_derivatives", "sharding"],
     ["graphs", "granularity", "simulation", "nan_origins", "ode", "distributions", "stochastic", "stable", "files",
-     "precision", "autocast_policies", "loss_scaling", "safe_derivatives", "xray", "retracing",
+     "specs", "precision", "autocast_policies", "loss_scaling", "safe_derivatives", "xray", "retracing",
      "benchmarking", "onnx"],
-    ["pictures", "explorer"],
+    ["pictures", "explorer", "exports"],
     ["__init__", "__main__", "cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # Operations and transformations speak of jax only through the namespace that their rules are given.
 MAY_IMPORT_JAX = ["dtypes", "tree", "tree_util",
-                  "core.avals", "ops.xla_kernels", "executors", "parallel.meshes", "parallel.shardings", "sharding",
-                  "frontend", "interop", "numpy", "testing", "api", "retracing", "benchmarking", "onnx.definitions"]
+                  "core.avals", "core.sizes", "ops.xla_kernels", "executors", "parallel.meshes", "parallel.shardings",
+                  "sharding", "exports", "frontend", "interop", "numpy", "testing", "api", "retracing", "benchmarking",
+                  "onnx.definitions"]
 
 # Slow to import or not always there, so imported where they are used.
 MAY_HIDE = {"rich", "matplotlib", "graphlay", "graphviz", "networkx", "tensorboard", "IPython",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fxgrad.core.primitive import Primitive
 from fxgrad.dtypes import SUPPORTED
-from fxgrad.ops.creation import bitcast_convert_type_p, copy_p, iota_p
+from fxgrad.ops.creation import bitcast_convert_type_p, copy_p, iota_p, size_p
 from fxgrad.ops.joining import concatenate_p, split_p, stack_p, unstack_p
 from fxgrad.ops.shaping import broadcast_in_dim_p, pad_p, rev_p, slice_p, tile_p
 from tests.samples import Draw, Sample
@@ -116,5 +116,6 @@ SAMPLES: dict[Primitive, list[Sample]] = {
         counted("bfloat16", (2, 3), 1, slow=True), counted("float16", (5,), 0, slow=True),
         counted("complex64", (2, 3), 1, slow=True),
     ],
+    size_p: [Sample(params={"size": 3}), Sample(params={"size": 0})],  # one with a name has no value
 }
 

@@ -148,7 +148,7 @@ CASES: list[tuple[list[Any], Any, str]] = [
      ('programs[1].equations[1].params.v: a floating number is written as {"float": "1.5"}, since JSON has no '
       "dtypes")),
     (VALUE, {"object": 1},
-     ("programs[1].equations[1].params.v: an object with one of the fields float, complex, scalar, dtype, type,"
+     ("programs[1].equations[1].params.v: an object with one of the fields float, complex, scalar, dtype, type, size,"
       " tuple, program, enum, class is expected")),
     (VALUE, {"float": 1.5}, "programs[1].equations[1].params.v: a string is expected, found 1.5"),
     (VALUE, {"class": "Windows", "fields": {}},

@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.core.sizes import holds
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.operands import inexact_operands, shape_of
 from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.choose import where
+from fxgrad.ops.comparison import eq, gt
+from fxgrad.ops.creation import iota
 from fxgrad.ops.matrices import adjoint, check_matrices
 from fxgrad.ops.parts import complex as complex_
 from fxgrad.ops.parts import real
@@ -44,9 +47,22 @@ def from_triangle(a: Any, lower: bool) -> Any:
     So derivatives are those of a function of that triangle alone.
     """
     size = shape_of(a)[-1]
-    other = np.tri(size, size, -1, dtype=bool)
+    other = _strict_triangle(size)
     other = other.T if lower else other
     whole = where(other, adjoint(a), a)
     if not dtypes.is_complex(aval_of(a).dtype):
         return whole
-    return where(np.eye(size, dtype=bool), complex_(real(a), 0.0), whole)
+    return where(_identity(size), complex_(real(a), 0.0), whole)
+
+
+def _strict_triangle(size: Any) -> Any:
+    """Whether an element is below the diagonal."""
+    return np.tri(size, size, -1, dtype=bool) if not holds(size) else gt(*_places(size))
+
+
+def _identity(size: Any) -> Any:
+    return np.eye(size, dtype=bool) if not holds(size) else eq(*_places(size))
+
+
+def _places(size: Any) -> tuple[Any, Any]:
+    return iota(dtypes.int32, (size, size), 0), iota(dtypes.int32, (size, size), 1)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.operands import as_array, axes_of, inexact_operands, shape_of
+from fxgrad.frontend.operands import as_array, axes_of, common_shape, inexact_operands, shape_of
 from fxgrad.frontend.ufuncs import composite
 from fxgrad.numpy.reductions import kept_shape
 from fxgrad.ops.arithmetic import add, div, mul, stop_gradient, sub
@@ -51,7 +51,7 @@ def logsumexp(a: Any, axis: Axis = None, b: Any = None, keepdims: bool = False, 
     values = inexact_operands(a) if b is None else inexact_operands(a, b)
     x, factor = values[0], values[1] if len(values) > 1 else None
     mask = None if where is None else as_array(where)
-    shape = np.broadcast_shapes(*(shape_of(each) for each in (x, factor, mask) if each is not None))
+    shape = common_shape("logsumexp", *(shape_of(each) for each in (x, factor, mask) if each is not None))
     x, axes = broadcast_to(x, shape), axes_of("logsumexp", axis, len(shape))
     lowest = -math.inf
     if mask is not None:

@@ -1,0 +1,49 @@
+"""What sizes with names are in arithmetic with anything but whole numbers: values of the program that is traced."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.sizes import Size, larger
+from fxgrad.ops.arithmetic import div, mul
+from fxgrad.ops.creation import iota, size_in, size_p
+from fxgrad.ops.pointwise import add, scalar_like
+from fxgrad.tracing.tape import bind
+
+_EXACT: dict[Any, Callable[..., Any]] = {
+    np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.floor_divide: operator.floordiv,
+    np.remainder: operator.mod, np.negative: operator.neg, np.less: operator.lt, np.less_equal: operator.le,
+    np.greater: operator.gt, np.greater_equal: operator.ge, np.equal: operator.eq, np.not_equal: operator.ne}
+
+
+def _value(self: Size) -> Any:
+    return bind(size_p, size=self)[0]
+
+
+def _array_ufunc(_: Size, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    """NumPy's integers with sizes make sizes, as Python's do; all else is computed on the values."""
+    if ufunc in _EXACT and all(isinstance(value, Size | int | np.integer) for value in inputs):
+        return _EXACT[ufunc](*(int(value) if isinstance(value, np.integer) else value for value in inputs))
+    return getattr(ufunc, method)(*(_value(value) if type(value) is Size else value for value in inputs), **options)
+
+
+def numbers_between(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
+    """`arange` where a bound is a size with a name."""
+    wanted = dtypes.int32 if dtype is None else dtypes.canonical(dtype)
+    result = iota(wanted, (larger(-((start - stop) // step), 0),))
+    result = result if step == 1 else mul(result, scalar_like(step, result))
+    return result if start == 0 else add(result, scalar_like(start, result))
+
+
+def fractions_of(count: Any, gaps: Any) -> Any:
+    """The numbers below `count`, divided by `gaps`, where these are sizes with names."""
+    return div(iota(dtypes.float64, (count,)), size_in(gaps, dtypes.float64))
+
+
+Size.__jax_array__ = _value  # type: ignore[method-assign]
+Size.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
