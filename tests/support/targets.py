@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 from collections.abc import Callable, Sequence
@@ -12,9 +13,20 @@ import numpy as np
 from jax.extend.backend import get_backend
 
 import fxgrad
+import fxgrad.onnx
 from fxgrad import tree
 from fxgrad.errors import UnsupportedError
-from tests.support.shipped import SHIPPED, Shipped
+from tests.support import with_onnx
+from tests.support.shipped import SHIPPED
+
+REFUSED = re.compile(r"\w+: (\w+)")
+"""The operation, in the message of a form that has none for it."""
+
+
+def _operation(error: UnsupportedError) -> str:
+    """The operation that a form has nothing for, which its message begins with."""
+    found = REFUSED.match(str(error))
+    return found[1] if found else str(error)
 
 
 def reloaded(program: fxgrad.Program, args: Sequence[Any]) -> Any:
@@ -45,6 +57,12 @@ def stablehlo(program: fxgrad.Program, args: Sequence[Any]) -> Any:
     return [np.asarray(shards[0]) for shards in results]
 
 
+def onnx_model(program: fxgrad.Program, args: Sequence[Any]) -> Any:
+    """The results of the ONNX model, run by onnxruntime."""
+    model = fxgrad.onnx.to_onnx(program)()
+    return with_onnx.run(model, fxgrad.onnx.feeds(model, *args))
+
+
 class Target(NamedTuple):
     """A form; `exact` are those whose results are those of NumPy to the bit."""
 
@@ -56,25 +74,38 @@ TARGETS = {
     "file, loaded": Target(reloaded, exact=True),
     "Python file of NumPy": Target(numpy_file, exact=True),
     "StableHLO text, run by XLA": Target(stablehlo),
+    "ONNX, run by onnxruntime": Target(onnx_model),
 }
 SAME, WITHIN = "bits", "✓"
+HEAD = ("program", "tolerance", *TARGETS)
+
+
+@functools.cache
+def _program(name: str) -> tuple[fxgrad.Program, Any]:
+    """The program of a function of the suite, and its results with NumPy."""
+    function, args, _ = SHIPPED[name]
+    program = fxgrad.make_program(function)(*args)
+    return program, program(*args)
 
 
 def outcome(name: str, target: str) -> str:
-    """What became of a program of the suite: its bits, results within its tolerance, or why it was refused.
+    """What became of a program of the suite: its bits, results within its tolerance, or the operation refused.
 
     Raises `AssertionError` for results of another shape or dtype, or further off.
     """
-    shipped, (run, exact) = SHIPPED[name], TARGETS[target]
-    program = fxgrad.make_program(shipped.function)(*shipped.args)
+    (_, args, tolerance), (run, exact), (program, expected) = SHIPPED[name], TARGETS[target], _program(name)
     try:
-        found = run(program, shipped.args)
+        found = run(program, args)
     except UnsupportedError as error:
-        operation = re.search(r"`?(\w+)`?", str(error).split(":", maxsplit=1)[-1])
-        return f"no: {operation[1] if operation else error}"
-    off = distance(found, program(*shipped.args))
-    assert off == 0 if exact else off <= shipped.tolerance, f"{name} by {target} is off by {off:.1e}"
+        return f"no: `{_operation(error)}`"
+    off = distance(found, expected)
+    assert off == 0 if exact else off <= tolerance, f"{name} by {target} is off by {off:.1e}"
     return SAME if exact else WITHIN
+
+
+def row(name: str) -> tuple[str, ...]:
+    """What became of a program in every form."""
+    return name, f"{SHIPPED[name].tolerance:.0e}", *(outcome(name, target) for target in TARGETS)
 
 
 def distance(found: Any, expected: Any) -> float:
@@ -89,11 +120,3 @@ def distance(found: Any, expected: Any) -> float:
             apart = np.abs(np.where(same, 0, left - right))
             furthest = max(furthest, float(np.max(apart) / (np.max(np.abs(right[np.isfinite(right)]), initial=0) or 1)))
     return furthest
-
-
-def table() -> tuple[tuple[str, ...], list[list[str]]]:
-    """The head and the rows of all programs and targets."""
-    return ("program", *TARGETS), [[name, *(outcome(name, target) for target in TARGETS)] for name in SHIPPED]
-
-
-__all__ = ["SHIPPED", "TARGETS", "Shipped", "Target", "distance", "outcome", "table"]
