@@ -63,18 +63,23 @@ def _erf_near(x: Any) -> Any:
     return 2 / math.sqrt(math.pi) * x * total
 
 
-def _erfc_far(x: Any) -> Any:
-    """For x from 1 on: the trapezoidal rule on (DLMF 7.7.1), whose error is the residue at its pole, for x up to 6.
+def _scaled_far(x: Any) -> tuple[Any, Any]:
+    """For x from 1 on: erfc(x) is exp(-x^2) times the first, and the second.
 
+    The trapezoidal rule on (DLMF 7.7.1), and the residue at its pole, which is in the way for x up to 6.
     F. Matta, A. Reichel, "Uniform computation of the error function and other related functions" (1971).
     """
-    step, size = 0.5, np.minimum(x, 30)
-    square = size * size
-    total = 0.5 / square
+    step, near = 0.5, np.minimum(x, 6)
+    total = 0.5 / x
     for k in range(1, 14):
-        total = total + math.exp(-(k * step) ** 2) / (square + (k * step) ** 2)
-    pole = np.where(size < 6, 2 / (1 - np.exp(2 * math.pi / step * np.minimum(size, 6))), 0)
-    return 2 * step / math.pi * size * np.exp(-square) * total + pole
+        total = total + math.exp(-(k * step) ** 2) / (x + (k * step) ** 2 / x)
+    return 2 * step / math.pi * total, np.where(x < 6, 2 / (1 - np.exp(2 * math.pi / step * near)), 0)
+
+
+def _erfc_far(x: Any) -> Any:
+    scaled, pole = _scaled_far(x)
+    size = np.minimum(x, 30)
+    return np.exp(-size * size) * scaled + pole
 
 
 def _erf(x: Any) -> Any:
@@ -89,6 +94,16 @@ def _erfc(x: Any) -> Any:
     near = size < 1
     far = _erfc_far(np.where(near, 1, size))
     return np.where(near, 1 - _erf_near(np.where(near, x, 0)), np.where(x > 0, far, 2 - far))
+
+
+def _erfcx(x: Any) -> Any:
+    """exp(x^2) erfc(x)."""
+    size = np.abs(x)
+    near = size < 1
+    scaled, pole = _scaled_far(np.where(near, 1, size))
+    growth = np.exp(x * x)
+    far = scaled + np.where(size < 6, pole * np.exp(np.minimum(size, 6) ** 2), 0)
+    return np.where(near, growth * (1 - _erf_near(np.where(near, x, 0))), np.where(x > 0, far, 2 * growth - far))
 
 
 def _lgamma(x: Any) -> Any:
@@ -145,7 +160,7 @@ def _reduce_precision(x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
 
 
 for _name, _function, _least in (
-        ("erfc", _erfc, dtypes.float32), ("erf_inv", _erf_inv, dtypes.float32), ("lgamma", _lgamma, dtypes.float64),
+        ("erfc", _erfc, dtypes.float32), ("erfcx", _erfcx, dtypes.float32), ("erf_inv", _erf_inv, dtypes.float32), ("lgamma", _lgamma, dtypes.float64),
         ("digamma", digamma_double, dtypes.float64), ("bessel_i0e", lambda x: bessel(np.abs(x), 0), dtypes.float64),
         ("bessel_i1e", lambda x: np.copysign(bessel(np.abs(x), 1), x), dtypes.float64),
         ("mulhi", _mulhi, dtypes.float32), ("nextafter", _nextafter, dtypes.bfloat16),

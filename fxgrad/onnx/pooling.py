@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -43,11 +44,48 @@ def _reduced(emission: Emission, operation: Operation, values: Values) -> Values
     fill = graph.number(identity_of(name, dtype), wide)
     if not operation.avals[0].size:
         return [graph.expand(graph.cast(fill, dtype), operation.shape)]
+    pooled = _pooled(graph, name, given, operation.shapes[0], _sliding(operation), operation.shape)
+    if pooled is not None:
+        return [graph.cast(pooled, dtype)]
     parts, axes = _elements(graph, given, operation.shapes[0], _sliding(operation), fill)
     operator = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}[name]
     if name == "sum":
         return [graph.cast(reduce(graph, operator, parts, axes), dtype)]
     return [graph.cast(extreme(graph, operator, parts, axes), dtype)]
+
+
+def _pooled(graph: Graph, name: str, x: Value, shape: tuple[int, ...], sliding: Sliding,
+            result: tuple[int, ...]) -> Value | None:
+    """By the operators for images, with one feature; None where these have no kernel, or not such windows."""
+    places = [axis for axis, (window, stride, (low, high), _, _) in enumerate(zip(*sliding, strict=True))
+              if (window, stride, low, high) != (1, 1, 0, 0)]
+    if x.dtype not in ((dtypes.float32,) if name == "sum" else (dtypes.float32, dtypes.float64)) or not all(
+            hole == 1 and 0 <= min(edges) and max(edges) < window for window, _, edges, hole, _ in zip(
+                *sliding, strict=True)) or len(places) not in (1, 2, 3):
+        return None
+    others = [axis for axis in range(len(shape)) if axis not in places]
+    order = [*others, *places]
+    image = graph.reshape(graph.transpose(x, order), (
+        math.prod(shape[axis] for axis in others), 1, *(shape[axis] for axis in places)))
+    pads = [edge for edges in zip(*(sliding.padding[axis] for axis in places), strict=True) for edge in edges]
+    window = [sliding.window_dimensions[axis] for axis in places]
+    options = {"kernel_shape": window, "pads": pads, "strides": [sliding.window_strides[axis] for axis in places],
+               "dilations": [sliding.window_dilation[axis] for axis in places]}
+    if name == "sum":
+        made = graph.operation("Conv", image, graph.constant(np.ones((1, 1, *window), x.dtype)), **options)
+    else:
+        made = _greatest(graph, image if name == "max" else graph.operation("Neg", image), options)
+        made = made if name == "max" else graph.operation("Neg", made)
+    turned = graph.reshape(made, [result[axis] for axis in order])
+    return graph.transpose(turned, [order.index(axis) for axis in range(len(order))])
+
+
+def _greatest(graph: Graph, image: Value, options: dict[str, Any]) -> Value:
+    """The greatest elements of windows; a NaN wins, which runtimes leave out."""
+    found = graph.operation("MaxPool", image, **options)
+    nans = graph.operation("MaxPool", graph.cast(graph.isnan(image), dtypes.float32), **options)
+    return graph.where(graph.operation("Greater", nans, graph.number(0, dtypes.float32)),
+                       graph.number(np.nan, image.dtype), found)
 
 
 def _places(graph: Graph, operand: Value, operation: Operation, shape: tuple[int, ...]) -> Value:

@@ -110,10 +110,15 @@ def _convolution(emission: Emission, operation: Operation, values: Values) -> Va
     image, shape = _of_groups(graph, graph.transpose(image, lhs_spec), shape, geometry.batch_group_count)
     kernel = graph.transpose(kernel, rhs_spec)
     groups = max(geometry.feature_group_count, geometry.batch_group_count)
-    image, shape = _spread(graph, image, shape, geometry)
     counts = tuple(out.shape[axis] for axis in out_spec)[2:]
+    plain = max(geometry.lhs_dilation, default=1) == 1 and all(low >= 0 <= high for low, high in geometry.padding)
+    within = wide == dtypes.float32 and shape[2:] and plain
+    if not within:
+        image, shape = _spread(graph, image, shape, geometry)
     if wide == dtypes.float32 and shape[2:]:
-        made = graph.operation("Conv", image, kernel, strides=list(geometry.window_strides),
+        pads = [edge for edges in zip(*geometry.padding, strict=True) for edge in edges] if within else [0] * (
+            2 * len(counts))
+        made = graph.operation("Conv", image, kernel, strides=list(geometry.window_strides), pads=pads,
                                dilations=list(geometry.rhs_dilation), group=groups, kernel_shape=list(window[2:]))
     else:
         made = _by_product(graph, image, kernel, shape, window, counts, groups, geometry)

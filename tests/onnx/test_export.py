@@ -148,6 +148,11 @@ def test_refusals() -> None:
         "before the export and pass its values as an argument")
 
 
+def test_a_model_has_outputs() -> None:
+    assert message(lambda x: None, X) == (
+        "to_onnx: the function returns no array, and a model has at least one output. Return what is to be computed")
+
+
 def test_refusals_name_the_line() -> None:
     def values(a):
         return np.linalg.eigvalsh(a)
