@@ -160,8 +160,9 @@ def _reduce_precision(x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
 
 
 for _name, _function, _least in (
-        ("erfc", _erfc, dtypes.float32), ("erfcx", _erfcx, dtypes.float32), ("erf_inv", _erf_inv, dtypes.float32), ("lgamma", _lgamma, dtypes.float64),
-        ("digamma", digamma_double, dtypes.float64), ("bessel_i0e", lambda x: bessel(np.abs(x), 0), dtypes.float64),
+        ("erfc", _erfc, dtypes.float32), ("erfcx", _erfcx, dtypes.float32), ("erf_inv", _erf_inv, dtypes.float32),
+        ("lgamma", _lgamma, dtypes.float64), ("digamma", digamma_double, dtypes.float64),
+        ("bessel_i0e", lambda x: bessel(np.abs(x), 0), dtypes.float64),
         ("bessel_i1e", lambda x: np.copysign(bessel(np.abs(x), 1), x), dtypes.float64),
         ("mulhi", _mulhi, dtypes.float32), ("nextafter", _nextafter, dtypes.bfloat16),
         ("reduce_precision", _reduce_precision, dtypes.bfloat16)):

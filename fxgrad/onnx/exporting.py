@@ -113,8 +113,8 @@ def _model(program: Program) -> Any:
     program = without_devices(program)
     signature = program.signature
     if not program.outputs:
-        raise UnsupportedError("to_onnx: the function returns no array, and a model has at least one output. Return what "
-                               "is to be computed")
+        raise UnsupportedError("to_onnx: the function returns no array, and a model has at least one output. Return "
+                               "what is to be computed")
     emission = Emission()
     names = variable_names(program, emission.sources)
     results = _result_names(program)

@@ -60,7 +60,7 @@ def _pooled(graph: Graph, name: str, x: Value, shape: tuple[int, ...], sliding: 
     places = [axis for axis, (window, stride, (low, high), _, _) in enumerate(zip(*sliding, strict=True))
               if (window, stride, low, high) != (1, 1, 0, 0)]
     if x.dtype not in ((dtypes.float32,) if name == "sum" else (dtypes.float32, dtypes.float64)) or not all(
-            hole == 1 and 0 <= min(edges) and max(edges) < window for window, _, edges, hole, _ in zip(
+            hole == 1 and min(edges) >= 0 and max(edges) < window for window, _, edges, hole, _ in zip(
                 *sliding, strict=True)) or len(places) not in (1, 2, 3):
         return None
     others = [axis for axis in range(len(shape)) if axis not in places]
