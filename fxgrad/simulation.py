@@ -12,6 +12,7 @@ from fxgrad.analyses.cost import cost
 from fxgrad.analyses.memory import temporaries
 from fxgrad.analyses.traffic import Kind, Transfer, traffic
 from fxgrad.core.program import Program, Var
+from fxgrad.derivation.sizes import with_numbers
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.calling import program_of_call
 from fxgrad.frontend.flat import transformation
@@ -128,7 +129,7 @@ def simulate(fun: Callable[..., Any], *, machine: Machine = H100) -> Callable[..
         program = fun if isinstance(fun, Program) else program_of_call("simulate", fun, args, kwargs)
         signature = program.signature
         title = "a program" if signature is None else signature.title or signature.name
-        return of_program(program, machine, title)
+        return of_program(with_numbers("simulate", program), machine, title)
     return simulated
 
 

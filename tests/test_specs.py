@@ -304,6 +304,38 @@ def test_where_a_number_is_needed(function: Any, message: str) -> None:
     assert place.startswith("test_specs.py:")
 
 
+NUMBERS = ("{what}: x is f64[n,3], and every size must be a number there. Give an array, or a type such as "
+           "fxgrad.spec(4, 3); of a program, make_program(program)(fxgrad.spec(4, 3)) is that for numbers. "
+           "fxgrad.export takes sizes with names")
+
+
+@pytest.mark.parametrize(("call", "what"), [
+    (lambda f, x: fxgrad.jit(f).lower(x), "jit(function).lower"),
+    (lambda f, x: fxgrad.stablehlo(f)(x), "jit(function).lower"),
+    (lambda f, x: fxgrad.memory(f)(x), "memory"),
+    (lambda f, x: fxgrad.cost(f)(x), "cost"),
+    (lambda f, x: fxgrad.summary(f)(x), "summary"),
+    (lambda f, x: fxgrad.granularities(f)(x), "granularities"),
+    (lambda f, x: fxgrad.make_program(f)(x).to_python(), "to_python"),
+])
+def test_what_counts_by_sizes_asks_for_numbers(call: Any, what: str) -> None:
+    assert refusal(lambda: call(lambda x: np.mean(x, axis=0), spec("n", 3))) == NUMBERS.format(what=what)
+
+
+def test_costs_have_names() -> None:
+    cost = fxgrad.cost(fxgrad.make_program(lambda x, w: np.tanh(x @ w))(spec("n", "d"), spec("d", 4)))
+    assert str(cost) == "Cost(flops=8*d*n+4*n, bytes=8*d*n+96*n+32*d)"
+
+
+def test_texts_of_sizes() -> None:
+    def function(x: Any) -> Any:
+        return x[1:], x[:-1], x[0], x[-1], x[:, 1], x.reshape(-1), np.mean(x)
+
+    text = str(fxgrad.make_program(function)(spec("n", 3)))
+    assert "return x[1:], x[:-1], x[0], x[-1], x[:, 1], reshape(x, ('3*n',)), mean(x)" in text
+    assert text.endswith("where mean(x: f64[n,3]) -> f64:\n  return sum(x) / f64(size('3*n'))")
+
+
 def test_rows_of_a_traced_array_are_counted_by_its_shape() -> None:
     with pytest.raises(FxgradError, match="a number is needed of the size n"):
         fxgrad.make_program(lambda x: len(x) * x)(spec("n"))

@@ -13,6 +13,7 @@ from fxgrad import tree
 from fxgrad.api.conversions import WIDE, like_arguments, with_jax_keys
 from fxgrad.api.keys import is_jax_tracer
 from fxgrad.api.static_arguments import Args, Kwargs, StaticArguments
+from fxgrad.derivation.sizes import refuse_names
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.executors.xla import x64
 from fxgrad.frontend.flat import described_aval, just
@@ -31,6 +32,7 @@ class MadeFor(NamedTuple):
         name, names, split = function_name(fun), static.leaf_names(args, kwargs), static.split(args, kwargs)
         avals = [described_aval(leaf, "jit", just(f"{where} of {name}"))
                  for leaf, where in zip(split.leaves, names, strict=True)]
+        refuse_names(f"jit({name}).lower", avals, names)
         return MadeFor(name, Expected(split.structure, tuple(names), tuple(avals)))
 
 

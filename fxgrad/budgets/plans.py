@@ -19,6 +19,7 @@ from fxgrad.core.program import Program
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.derive import derive
 from fxgrad.derivation.simplify import readable, simplify
+from fxgrad.derivation.sizes import with_numbers
 from fxgrad.dtypes import is_inexact
 from fxgrad.transforms.joint import joint
 
@@ -99,7 +100,7 @@ def plans_for(program: Program, wrt: Marks) -> Plans:
     key = "plans", wrt
     plans: Plans | None = program.memo.get(key)
     if plans is None:
-        plans = program.memo[key] = Plans(program, wrt)
+        plans = program.memo[key] = Plans(with_numbers("a memory budget", program), wrt)
     return plans
 
 

@@ -129,10 +129,31 @@ def _in(atoms: Mapping[Var, Atom], atom: Atom) -> Atom:
 def specialised(program: Program, avals: Sequence[Aval]) -> Program:
     """`program` for the sizes that arguments of these types have; raises `ArgumentError` where they do not fit."""
     explicit = program.inputs[len(program.constants):]
+    wanted = [var.aval for var in explicit]
+    return at_sizes(program, found_sizes("the program", wanted, avals, _argument_names(program)))
+
+
+def _argument_names(program: Program) -> Sequence[str]:
+    count = len(program.inputs) - len(program.constants)
     names = program.signature.input_names if program.signature else ()
-    if len(names) != len(explicit):
-        names = tuple(f"input {index}" for index in range(len(explicit)))
-    return at_sizes(program, found_sizes("the program", [var.aval for var in explicit], avals, names))
+    return names if len(names) == count else [f"input {index}" for index in range(count)]
+
+
+def with_numbers(what: str, program: Program) -> Program:
+    """`program`, for the function `what`, which counts by sizes; raises `ArgumentError` where some have names."""
+    if names_in(program):
+        refuse_names(what, program.in_avals[len(program.constants):], _argument_names(program))
+    return program
+
+
+def refuse_names(what: str, avals: Sequence[Aval], arguments: Sequence[str]) -> None:
+    """Raises `ArgumentError` naming the first argument that has a size with a name."""
+    for aval, argument in zip(avals, arguments, strict=True):
+        if holds(*aval.shape):
+            raise ArgumentError(at_user_line(
+                f"{what}: {argument} is {aval}, and every size must be a number there. Give an array, or a type such "
+                "as fxgrad.spec(4, 3); of a program, make_program(program)(fxgrad.spec(4, 3)) is that for numbers. "
+                "fxgrad.export takes sizes with names"))
 
 
 class _Given(NamedTuple):

@@ -14,6 +14,7 @@ from fxgrad.api.residuals import saved_residuals
 from fxgrad.api.reverse import value_and_grad
 from fxgrad.core.avals import Literal
 from fxgrad.core.program import Program
+from fxgrad.derivation.sizes import with_numbers
 from fxgrad.errors import FxgradError
 from fxgrad.frontend.calling import program_of_call
 from fxgrad.frontend.flat import transformation
@@ -105,7 +106,7 @@ def granularities(fun: Callable[..., Any], *, limit: int = 100_000, repeat: int 
     @boundary
     def compared(*args: Any) -> Granularities:
         fused = fun if isinstance(fun, Program) else program_of_call("granularities", fun, args, {})
-        tensor = unfold(fused, calls="*")
+        tensor = unfold(with_numbers("granularities", fused), calls="*")
         lists = tree.map(_elements, args)
         expected = _gradient(tensor, args)
         rows = [_row("tensor", tensor, args, expected, repeat), _row("fused", fused, args, expected, repeat)]

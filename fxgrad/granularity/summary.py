@@ -11,6 +11,7 @@ from fxgrad import tree
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost
 from fxgrad.core.program import Equation, Program, Source, Var
+from fxgrad.derivation.sizes import with_numbers
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.frontend.calling import program_of_call
 from fxgrad.frontend.flat import parameter_names, transformation
@@ -118,7 +119,7 @@ def summary(fun: Callable[..., Any], *, argnums: int | Sequence[int] | None = No
     def summed_up(*args: Any, **kwargs: Any) -> Summary:
         program = fun if isinstance(fun, Program) else program_of_call("summary", fun, args, kwargs)
         marked = [*_parameters(fun, args, argnums), *[False] * len(tree.leaves(kwargs))]
-        opened = with_layers(program)
+        opened = with_layers(with_numbers("summary", program))
         parts = layers(opened, depth)
         arguments = opened.inputs[opened.captured:]
         parameters = [var for var, is_parameter in zip(arguments, marked, strict=True) if is_parameter]

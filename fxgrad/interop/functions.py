@@ -12,6 +12,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from fxgrad import config, dtypes, tree
 from fxgrad.core.avals import Aval, check_dtype
+from fxgrad.derivation.sizes import refuse_names
 from fxgrad.errors import LeakedTracerError, UnsupportedError, at_user_line, function_name
 from fxgrad.frontend.flat import leaf_aval, transformation
 from fxgrad.interop.calls import NARROWER, comparable, number_of
@@ -112,6 +113,7 @@ class _Call:
                 self.values.append(value)
                 self.avals.append(aval)
             self._static.append(None if aval is not None else _Static(leaf))
+        refuse_names("from_jax", self.avals, [f"an argument of {function_name(self._fn)}"] * len(self.avals))
         if not self._settings().wide:
             self._narrow()
 

@@ -12,6 +12,7 @@ import numpy as np
 from fxgrad import dtypes, tree
 from fxgrad.api.programs import make_program
 from fxgrad.core.program import Program, Var
+from fxgrad.derivation.sizes import with_numbers
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.onnx import library, protos
 from fxgrad.onnx.emission import COMPLEX, Emission
@@ -99,11 +100,11 @@ def _words(keys: Any) -> Any:
 
 def _program(what: str, fun: Callable[..., Any] | Program, specs: Sequence[Any], kwargs: dict[str, Any]) -> Program:
     if not isinstance(fun, Program):
-        return make_program(fun)(*specs, **kwargs)
+        return with_numbers(what, make_program(fun)(*specs, **kwargs))
     if specs or kwargs:
         raise ArgumentError(at_user_line(
             f"{what}: a program has its types, and takes no further arguments; pass the function for others"))
-    return fun
+    return with_numbers(what, fun)
 
 
 # --- models ---------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fxgrad.core.avals import Aval, Shape
+from fxgrad.core.sizes import bounds_of, holds
 from fxgrad.ops import joining, shaping, space
 from fxgrad.show.forms import Form, Item, Span
 from fxgrad.show.notations import Notation, Params, enter
@@ -50,9 +51,13 @@ def trimmed(items: Sequence[Item]) -> tuple[Item, ...]:
     return tuple(kept)
 
 
-def span_of(start: int, limit: int, step: int, size: int) -> Span:
+def span_of(start: Any, limit: Any, step: int, size: Any) -> Span:
     """The shortest range that says so of an axis of `size` elements; from the end for its last two."""
     from_end = size - limit
+    if holds(size):  # what stands at a known distance from the end is counted from there
+        begin = start - size if holds(start) else None if start == 0 else start
+        stop = (-from_end or None) if type(from_end) is int else limit
+        return Span(begin, stop, None if step == 1 else step)
     stop = None if not from_end else -from_end if from_end <= 2 <= limit and from_end < limit else limit
     return Span(start or None, stop, None if step == 1 else step)
 
@@ -62,13 +67,21 @@ def _write_slice(avals: Avals, params: Params) -> Iterator[Form]:
     yield Form("index", "[]", 1, trimmed([span_of(*bound) for bound in bounds]))
 
 
+def _bounds(span: Any, size: Any) -> tuple[Any, Any, Any]:
+    """Where a range begins and ends on an axis; that may have a size with a name."""
+    if not holds(size):
+        return slice(*span).indices(size)
+    begin, count, step = bounds_of(slice(*span), size)
+    return begin, begin + count if step == 1 else begin + (count - 1) * step + 1, step
+
+
 def _read_slice(form: Form, avals: Avals) -> Params | None:
     shape = avals[0].shape
     spans = form.statics
     if form.arity != 1 or len(spans) > len(shape) or not all(isinstance(item, Span) for item in spans):
         return None
     spans = (*spans, *[FULL] * (len(shape) - len(spans)))
-    bounds = [slice(*span).indices(size) for span, size in zip(spans, shape, strict=True)]
+    bounds = [_bounds(span, size) for span, size in zip(spans, shape, strict=True)]
     starts, limits, strides = (tuple(bound[place] for bound in bounds) for place in range(3))
     return {"start_indices": starts, "limit_indices": limits, "strides": strides}
 

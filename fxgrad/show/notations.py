@@ -115,7 +115,7 @@ def _says_all(form: Form) -> bool:
     """
     return all(type(size) is int or holds(size)
                for static in form.statics if isinstance(static, Aval) for size in static.shape) and not any(
-        holds(static) or (type(static) is Span and holds(*static)) for static in form.statics)
+        type(static) is Span and holds(*static) for static in form.statics)
 
 
 def _proposed(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Iterable[Written]:

@@ -8,6 +8,7 @@ from typing import Any
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Primitive
+from fxgrad.core.sizes import holds
 from fxgrad.ops import (
     arithmetic,
     choose,
@@ -29,7 +30,7 @@ from fxgrad.ops import (
     topk,
     triangular,
 )
-from fxgrad.ops.creation import iota_p
+from fxgrad.ops.creation import iota_p, size_p
 from fxgrad.show.forms import Form
 from fxgrad.show.notations import Notation, Params, Written, defaults, enter
 
@@ -282,6 +283,18 @@ def _read_iota(form: Form, _: Avals) -> Params | None:
 
 
 enter(Notation(_write_iota, (("call", "iota"),), _read_iota), iota_p)
+
+
+def _write_size(_: Avals, params: Params) -> Iterator[Form]:
+    if holds(params["size"]):
+        yield Form("call", "size", 0, (params["size"],))
+
+
+def _read_size(form: Form, _: Avals) -> Params | None:
+    return {"size": form.statics[0]} if not form.arity and not form.params and len(form.statics) == 1 else None
+
+
+enter(Notation(_write_size, (("call", "size"),), _read_size), size_p)
 
 
 # --- default parameters -------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from fxgrad.core.avals import Shape
 from fxgrad.core.program import Atom, Equation, Var
+from fxgrad.core.sizes import holds
 from fxgrad.show.forms import Entry, Form, Item, Shown, Span
 from fxgrad.show.gathers import Make, Ready, gathered, short_form
 from fxgrad.show.indices import FULL, indexed_shape, new_axes, trimmed
@@ -23,7 +24,7 @@ def sugared(form: Form, equation: Equation, operands: Sequence[Shown], given: Ma
     if ready is None:
         return None
     shapes = [static for static in form.statics + ready.form.statics if type(static) is tuple]
-    if any(type(size) is not int for shape in shapes for size in shape):
+    if any(type(size) is not int and not holds(size) for shape in shapes for size in shape):
         return None
     ranges = ready.form.kind == "index" and all(isinstance(item, Span) for item in ready.form.statics)
     if len(operands) == 1 and ranges and _is_reshape(form):

@@ -13,6 +13,7 @@ from fxgrad.analyses.cost import cost as cost_of_program
 from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.core.primitive import Cost
 from fxgrad.core.program import Equation, Program
+from fxgrad.derivation.sizes import with_numbers
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.calling import program_of_call
 from fxgrad.show.tables import Shown, add_row, new_table
@@ -147,7 +148,7 @@ def cost(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: floa
     def counted(*args: Any, **kwargs: Any) -> CostReport:
         static = static_positions(static_argnums, len(args))
         program = fun if isinstance(fun, Program) else program_of_call("cost", fun, args, kwargs, static)
-        return of_program(program, machine)
+        return of_program(with_numbers("cost", program), machine)
     return counted
 
 

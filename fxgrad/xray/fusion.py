@@ -14,6 +14,7 @@ from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.api.compiled import jit
 from fxgrad.core.avals import struct_of
 from fxgrad.core.program import Equation, Program, Source
+from fxgrad.derivation.sizes import with_numbers
 from fxgrad.frontend.calling import program_of_call
 from fxgrad.show.short import operation_name
 from fxgrad.show.tables import Shown, add_row, new_table
@@ -126,7 +127,7 @@ def fusions(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()
     def found(*args: Any, **kwargs: Any) -> Fusions:
         static = static_positions(static_argnums, len(args))
         program = fun if isinstance(fun, Program) else program_of_call("fusions", fun, args, kwargs, static)
-        return of_program(program)
+        return of_program(with_numbers("fusions", program))
     return found
 
 

@@ -12,6 +12,7 @@ from fxgrad.analyses.memory import compiled, written
 from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.core.program import Program, Source, Var
 from fxgrad.derivation.derive import nothing_collected
+from fxgrad.derivation.sizes import with_numbers
 from fxgrad.errors import FxgradError
 from fxgrad.frontend.calling import program_of_call
 from fxgrad.show.scope import Scope
@@ -59,7 +60,7 @@ def memory(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ())
     def measured(*args: Any, **kwargs: Any) -> Memory:
         static = static_positions(static_argnums, len(args))
         program = fun if isinstance(fun, Program) else program_of_call("memory", fun, args, kwargs, static)
-        return of_program(program)
+        return of_program(with_numbers("memory", program))
     return measured
 
 

@@ -20,6 +20,7 @@ from fxgrad.core.avals import Literal
 from fxgrad.core.primitive import ArrayKernel
 from fxgrad.core.program import Atom, Equation, Program, Var, inner_first
 from fxgrad.derivation.simplify import live_equations
+from fxgrad.derivation.sizes import with_numbers
 from fxgrad.errors import UnsupportedError
 from fxgrad.ops.snippets import Snippet, snippet_of
 from fxgrad.ops.space import broadcast_to_p, convert_element_type_p
@@ -68,7 +69,7 @@ class File:
     """One file: the main function, those that it calls, and what they need."""
 
     def __init__(self, program: Program, source: bool) -> None:
-        program = without_devices(program)
+        program = without_devices(with_numbers("to_python", program))
         self._main, self._source = program, source
         self.sources = Sources()
         self._names: dict[int, dict[Var, str]] = {}
