@@ -29,6 +29,7 @@ from fxgrad.errors import ArgumentError, FxgradError, ProgramSyntaxError, Unsupp
 from fxgrad.executors.xla import emit, x64
 from fxgrad.files import STAMP, trees_of, written_signature
 from fxgrad.frontend.flat import described_aval, just
+from fxgrad.frontend.mismatches import Expected
 from fxgrad.frontend.operands import PYTHON_SCALARS
 from fxgrad.interop.manual import struct_for_jax
 from fxgrad.show.json_reader import parsed_json
@@ -91,9 +92,10 @@ class Exported(Shown):
         """
         leaves, structure = tree.flatten((args, kwargs))
         if structure != self.in_tree:
+            expected = Expected(self.in_tree, tuple(self.input_names), tuple(self.in_avals))
             raise ArgumentError(at_user_line(
-                f"the exported program {self.name} takes {', '.join(self.input_names) or 'no arguments'} (structure "
-                f"{self.in_tree}), got the structure {structure}"))
+                f"the exported program {self.name} was called with other arguments than it was exported for:"
+                + "".join(f"\n    {line}" for line in expected.mismatches("export", args, kwargs))))
         if any(type(leaf) is Tracer for leaf in leaves):
             raise ArgumentError(at_user_line(
                 f"the exported program {self.name} was called within a function that fxgrad traces, and it has no "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ from fxgrad.frontend.flat import (
     trace_flat,
     with_static,
 )
+from fxgrad.frontend.mismatches import Expected
+from fxgrad.frontend.operands import PYTHON_SCALARS
 from fxgrad.tracing.apply import apply_program
 from fxgrad.tracing.trace import SHARED, SHOWN
 
@@ -54,11 +56,22 @@ def call_program(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]
         if not kwargs and len(args) == expected == len(leaves):
             leaves = list(args)
         else:
-            raise TreeError(at_user_line(
-                f"the program {program.signature.name} takes {', '.join(program.signature.input_names)} "
-                f"(structure {program.signature.in_tree}), got the structure {structure}"))
+            raise TreeError(_other_arguments(program, args, kwargs, program.signature.in_tree))
     outputs = _run(program, leaves)
     return tree.unflatten(program.signature.out_tree, outputs) if program.signature.out_tree is not None else outputs
+
+
+def _other_arguments(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any], structure: tree.TreeDef) -> str:
+    """The message for arguments, of which `structure` is expected, that are not those a program was traced for."""
+    avals, signature = program.in_avals[len(program.constants):], program.signature
+    names = () if signature is None else tuple(signature.input_names)
+    if len(names) != len(avals):
+        names = tuple(f"input {index}" for index in range(len(avals)))
+    lines = Expected(structure, names, tuple(avals)).mismatches("program", args, kwargs)
+    called = f"the program {signature.name}" if signature else "the program"
+    return at_user_line(f"{called} was called with other arguments than it was traced for:"
+                        + "".join(f"\n    {line}" for line in lines)
+                        + "\n  Trace it again for other types, or convert with x.astype(...)")
 
 
 def _run(program: Program, leaves: Sequence[Any]) -> list[Any]:
@@ -75,21 +88,16 @@ def _typed(program: Program, values: Sequence[Any]) -> list[Any] | None:
 
     None where the program has sizes with names and does not take these inputs as it stands.
     """
-    variables = program.inputs[len(program.constants):]
-    result = []
-    for index, (value, var) in enumerate(zip(values, variables, strict=True)):
-        aval = described_aval(value, "program", just(f"input {index}"))
-        if type(value) in (bool, int, float, complex) and not var.aval.shape:
-            result.append(np.asarray(value, var.aval.dtype)[()])
-            continue
-        if aval.shape != var.aval.shape or aval.dtype != var.aval.dtype:
+    avals = program.in_avals[len(program.constants):]
+    given = [np.asarray(value, aval.dtype)[()] if type(value) in PYTHON_SCALARS and not aval.shape else value
+             for value, aval in zip(values, avals, strict=True)]
+    for index, (value, aval) in enumerate(zip(given, avals, strict=True)):
+        found = described_aval(value, "program", just(f"input {index}"))
+        if found.shape != aval.shape or found.dtype != aval.dtype:
             if names_in(program):
                 return None
-            raise ArgumentError(at_user_line(
-                f"the program takes {var.aval} as input {index}, got {aval}. Trace it again for other types, "
-                "or convert with x.astype(...)"))
-        result.append(value)
-    return result
+            raise ArgumentError(_other_arguments(program, given, {}, tree.structure((tuple(range(len(given))), {}))))
+    return given
 
 
 def program_of_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad import tree
 from fxgrad.core.avals import Aval
+from fxgrad.core.sizes import holds
 from fxgrad.frontend.flat import described_aval, just
 
 MOST = 8
@@ -37,20 +38,23 @@ class Expected(NamedTuple):
         """
         given = self._named(args, kwargs)
         expected = dict(zip(self.names, self.avals, strict=True))
-        found = []
+        found: dict[str, None] = {}
         for name, aval in expected.items():
             if name in given:
-                found += _differences(what, name, aval, given[name])
-            elif within := [other for other in given if other.startswith((f"{name}.", f"{name}["))]:
-                found.append(f"{name}: {aval} is needed, not a container of {len(within)} arrays or numbers")
+                found |= dict.fromkeys(_differences(what, name, aval, given[name]))
+            elif within := _within(name, given):
+                found[f"{name}: {aval} is needed, not a container of {len(within)} arrays or numbers"] = None
                 given = {other: value for other, value in given.items() if other not in within}
+            elif (around := _around(name, given)) and around not in expected:
+                found[f"{around}: {', '.join(_within(around, expected))} are needed in it, and it is "
+                      f"{described_aval(given[around], what, just(around))}"] = None
             else:
-                found.append(f"{name}: {aval} is missing")
-        found += [f"{name}: {described_aval(value, what, just(name))} is not among them"
-                  for name, value in given.items() if name not in expected]
-        if not found:
-            found = self._other_containers(args, kwargs)
-        return found if len(found) <= MOST else [*found[:MOST], f"and {len(found) - MOST} more"]
+                found[f"{name}: {aval} is missing"] = None
+        for name, value in given.items():
+            if name not in expected and not _within(name, expected):
+                found[f"{name}: {described_aval(value, what, just(name))} is not among them"] = None
+        lines = [*found] or self._other_containers(args, kwargs)
+        return lines if len(lines) <= MOST else [*lines[:MOST], f"and {len(lines) - MOST} more"]
 
     def _other_containers(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
         """Of arguments whose leaves are those expected."""
@@ -84,10 +88,20 @@ class Expected(NamedTuple):
         return roots
 
 
+def _within(name: str, names: Iterable[str]) -> list[str]:
+    """Those of `names` that are parts of the container called `name`."""
+    return [other for other in names if other.startswith((f"{name}.", f"{name}["))]
+
+
+def _around(name: str, names: Iterable[str]) -> str:
+    """The one of `names` that would be a container of what is called `name`."""
+    return next((other for other in names if name.startswith((f"{other}.", f"{other}["))), "")
+
+
 def _differences(what: str, name: str, aval: Aval, value: Any) -> list[str]:
     got = described_aval(value, what, just(name))
-    if (got.shape, got.dtype) == (aval.shape, aval.dtype):
-        return []
+    if got.dtype == aval.dtype and (got.shape == aval.shape or (got.ndim == aval.ndim and holds(*aval.shape))):
+        return []  # what a size with a name stands for is found elsewhere
     places = [axis for axis, (size, other) in enumerate(zip(aval.shape, got.shape, strict=False)) if size != other]
     where = ""
     if got.ndim != aval.ndim:

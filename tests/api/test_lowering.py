@@ -67,7 +67,7 @@ def test_text_with_lines_and_options() -> None:
     times = lambda x, n: x * n
     assert "dense<3" in fxgrad.stablehlo(times, static_argnums=1)(np.ones(2), 3)
     assert "dense<3" in fxgrad.stablehlo(jit(times, static_argnums=1))(np.ones(2), 3)
-    with pytest.raises(fxgrad.errors.TreeError, match=r"takes p\.b, p\.w, x"):
+    with pytest.raises(fxgrad.errors.TreeError, match=r"p: p\.b, p\.w are needed in it, and it is f64\[4,3\]"):
         fxgrad.stablehlo(fxgrad.make_program(mlp)(P, X))(X)
 
 
