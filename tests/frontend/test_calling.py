@@ -29,7 +29,7 @@ def test_a_flat_list_fits_a_program_of_containers() -> None:
         np.testing.assert_array_equal(result["sum"], [4.0, 1.0])
     with pytest.raises(TreeError, match=re.escape("pair: pair[0], pair[1] are needed in it, and it is f64[2]")):
         program(X)
-    with pytest.raises(ArgumentError, match=re.escape("the program takes f64[2] as input 1, got f64[3]")):
+    with pytest.raises(ArgumentError, match=re.escape("pair[1]: f64[2] is needed, not f64[3]")):
         program(X, np.ones(3))
 
 
