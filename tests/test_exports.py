@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -235,3 +236,16 @@ def test_loops_over_a_varying_length() -> None:
     for count in (1, 4):
         x = np.random.default_rng(count).normal(size=(count, 3))
         agree(exported.call(x), fxgrad.grad(lambda x: np.sum(running(x)[1] ** 2))(x), 1e-10)
+
+
+def test_exports_that_were_written_before_are_read() -> None:
+    """Each was written when its version of the format, and jax 0.10.2, were in use; none is ever written again."""
+    found = sorted((Path(__file__).parent / "support").glob("*.exported"))
+    assert [path.name for path in found] == ["step-1.exported"]
+    step = export.deserialize(found[0].read_bytes())
+    for rows in (2, 5):
+        x = np.arange(3.0 * rows).reshape(rows, 3)
+        (state, count), value = step.call(({"w": np.eye(3), "b": np.zeros(3)}, 4), x)
+        assert int(count) == 5
+        np.testing.assert_allclose(value, np.sum(np.tanh(x) ** 2), rtol=1e-14)
+        np.testing.assert_allclose(state["b"], -0.2 * np.sum(np.tanh(x) / np.cosh(x) ** 2, 0), rtol=1e-12)

@@ -46,6 +46,11 @@ def numpy_file(program: fxgrad.Program, args: Sequence[Any]) -> Any:
     return namespace[name[1]](*args)
 
 
+def exported(program: fxgrad.Program, args: Sequence[Any]) -> Any:
+    """The results of the export, after its bytes."""
+    return fxgrad.export.deserialize(fxgrad.export(program)().serialize()).call(*args)
+
+
 def stablehlo(program: fxgrad.Program, args: Sequence[Any]) -> Any:
     """The results of the StableHLO text, which XLA's client reads."""
     loaded = get_backend("cpu").compile_and_load(fxgrad.stablehlo(program)(), jax.devices("cpu")[:1])
@@ -73,6 +78,7 @@ class Target(NamedTuple):
 TARGETS = {
     "file, loaded": Target(reloaded, exact=True),
     "Python file of NumPy": Target(numpy_file, exact=True),
+    "export of jax": Target(exported),
     "StableHLO text, run by XLA": Target(stablehlo),
     "ONNX, run by onnxruntime": Target(onnx_model),
 }
