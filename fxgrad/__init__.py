@@ -83,6 +83,7 @@ from fxgrad.show import parse, unfold
 from fxgrad.tracing.tape import bind
 
 if _TYPE_CHECKING:
+    from fxgrad.api.buckets import bucketed
     from fxgrad.benchmarking import benchmark
     from fxgrad.editing.extracting import extract
     from fxgrad.editing.rewriting import rewrite
@@ -117,15 +118,15 @@ __version__ = "0.1.0"
 __all__ = [
     "Array", "Cost", "Equation", "Interpreter", "Links", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param",
     "Primitive", "Program", "Region", "ShapeDtypeStruct", "TODO", "Var", "associative_scan", "autocast",
-    "autocast_policies", "benchmark", "bind", "block_until_ready", "budget_curve", "checkpoint", "checkpoint_name",
-    "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config", "cost", "custom_batching",
-    "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_infs", "debug_nans",
-    "default_backend", "default_dtype", "device_count", "device_get", "device_put", "devices", "disable_jit",
-    "distributions", "draw", "dtypes", "errors", "eval_shape", "executors", "explain", "explain_backward",
-    "explain_nan", "explaining", "explore", "export", "extract", "flatten_util", "float0", "fold", "fori_loop",
-    "from_jax", "grad", "gradients_on_nodes", "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr",
-    "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax",
-    "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices", "loss_scaling",
+    "autocast_policies", "benchmark", "bind", "block_until_ready", "bucketed", "budget_curve", "checkpoint",
+    "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config", "cost",
+    "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_infs",
+    "debug_nans", "default_backend", "default_dtype", "device_count", "device_get", "device_put", "devices",
+    "disable_jit", "distributions", "draw", "dtypes", "errors", "eval_shape", "executors", "explain",
+    "explain_backward", "explain_nan", "explaining", "explore", "export", "extract", "flatten_util", "float0",
+    "fold", "fori_loop", "from_jax", "grad", "gradients_on_nodes", "granularities", "graph", "hessian", "hvp",
+    "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp",
+    "lax", "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices", "loss_scaling",
     "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
     "make_jaxpr", "make_mesh", "make_program", "map", "memory", "named_call", "named_scope", "nn", "numpy",
     "odeint", "onnx", "optim", "parse", "path_costs", "paths", "pmap", "policy_report", "precision_report",
@@ -137,14 +138,15 @@ __all__ = [
 
 
 _LATER = {
-    "autocast": "precision.autocast", "benchmark": "benchmarking", "cost": "xray.costs", "draw": "pictures",
-    "explain": "retracing", "explain_backward": "graphs", "explain_nan": "nan_origins", "explaining": "retracing",
-    "explore": "explorer", "export": "exports", "extract": "editing.extracting", "fold": "granularity.folding",
-    "gradients_on_nodes": "graphs", "granularities": "granularity.comparison", "graph": "graphs", "lint": "stable",
-    "load": "files", "memory": "xray.memory", "odeint": "ode", "Param": "graphs", "path_costs": "graphs",
-    "paths": "graphs", "precision_report": "precision.report", "rewrite": "editing.rewriting", "roles": "graphs",
-    "safe": "safe_derivatives", "save": "files", "scalarize": "granularity.scalarize", "simulate": "simulation",
-    "spec": "specs", "stabilise": "stable", "straight_through": "stochastic", "summary": "granularity.summary"}
+    "autocast": "precision.autocast", "benchmark": "benchmarking", "bucketed": "api.buckets", "cost": "xray.costs",
+    "draw": "pictures", "explain": "retracing", "explain_backward": "graphs", "explain_nan": "nan_origins",
+    "explaining": "retracing", "explore": "explorer", "export": "exports", "extract": "editing.extracting",
+    "fold": "granularity.folding", "gradients_on_nodes": "graphs", "granularities": "granularity.comparison",
+    "graph": "graphs", "lint": "stable", "load": "files", "memory": "xray.memory", "odeint": "ode",
+    "Param": "graphs", "path_costs": "graphs", "paths": "graphs", "precision_report": "precision.report",
+    "rewrite": "editing.rewriting", "roles": "graphs", "safe": "safe_derivatives", "save": "files",
+    "scalarize": "granularity.scalarize", "simulate": "simulation", "spec": "specs", "stabilise": "stable",
+    "straight_through": "stochastic", "summary": "granularity.summary"}
 """Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
 _LATER_MODULES = {
     "autocast_policies", "distributions", "benchmarking", "retracing", "editing", "explorer", "granularity",

@@ -38,11 +38,16 @@ class MappedCall:
 
     def __call__(self, *entries: Any) -> Any:
         """The function of one entry of each mapped leaf, all others being as given."""
-        leaves = [*map(handed, self._leaves)]
-        for index, entry in zip(self._mapped, entries, strict=True):
-            leaves[index] = entry
-        args, kwargs = tree.unflatten(self._structure, leaves)
+        args, kwargs = self.arguments(entries, [*map(handed, self._leaves)])
         return self._fun(*args, **kwargs)
+
+    def arguments(self, entries: Sequence[Any], leaves: Sequence[Any] | None = None) -> tuple[tuple[Any, ...], Any]:
+        """The arguments and keywords with `entries` in the places of the mapped leaves; `leaves` are all of them."""
+        given = [*(self._leaves if leaves is None else leaves)]
+        for index, entry in zip(self._mapped, entries, strict=True):
+            given[index] = entry
+        args, kwargs = tree.unflatten(self._structure, given)
+        return args, kwargs
 
     def rows(self, start: int, count: int) -> list[Any]:
         """The mapped leaves, cut to some of their entries."""
