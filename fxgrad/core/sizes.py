@@ -18,6 +18,7 @@ from fxgrad.caches import cached
 from fxgrad.errors import ConcretizationError, at_user_line, is_users
 
 _INTEGERS = int, np.integer
+Functions = dict[str, Callable[[Any, Any], Any]]
 _RULE = ("{names} any size from 1 on: the program is traced once for all of them. ")
 
 
@@ -184,9 +185,12 @@ class Size:
         found = {node.id for node in ast.walk(_read(str(self))) if isinstance(node, ast.Name)}
         return sorted(found - _FUNCTIONS.keys())
 
-    def at(self, sizes: Mapping[str, Any]) -> Any:
-        """The size with others in the places of the names: numbers, sizes, or jax's expressions."""
-        return _evaluated(_read(str(self)), sizes)
+    def at(self, sizes: Mapping[str, Any], functions: Functions | None = None) -> Any:
+        """The size with others in the places of the names: numbers, sizes, or jax's expressions.
+
+        For what else has arithmetic, `functions` say what "floordiv", "mod", "max" and "min" of it are.
+        """
+        return _evaluated(_read(str(self)), sizes, _FUNCTIONS if functions is None else functions)
 
 
 def index_of(value: Any) -> Any:
@@ -337,7 +341,7 @@ def _chosen(choice: Callable[[Any, Any], Any], *sizes: Any) -> Any:
 
 # --- other sizes in the places of names --------------------------------------------------------------------------
 
-_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+_FUNCTIONS: Functions = {
     "floordiv": operator.floordiv, "mod": operator.mod, "max": larger, "min": smaller}
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Pow: operator.pow}
@@ -349,14 +353,15 @@ def _read(text: str) -> ast.expr:
     return ast.parse(text.replace("^", "**"), mode="eval").body
 
 
-def _evaluated(tree: Any, sizes: Mapping[str, Any]) -> Any:
+def _evaluated(tree: Any, sizes: Mapping[str, Any], functions: Functions) -> Any:
     if isinstance(tree, ast.BinOp):
-        return _OPERATORS[type(tree.op)](_evaluated(tree.left, sizes), _evaluated(tree.right, sizes))
+        return _OPERATORS[type(tree.op)](_evaluated(tree.left, sizes, functions),
+                                         _evaluated(tree.right, sizes, functions))
     if isinstance(tree, ast.UnaryOp):
-        return -_evaluated(tree.operand, sizes)
+        return -_evaluated(tree.operand, sizes, functions)
     if isinstance(tree, ast.Call):
         assert isinstance(tree.func, ast.Name)
-        return _FUNCTIONS[tree.func.id](*(_evaluated(argument, sizes) for argument in tree.args))
+        return functions[tree.func.id](*(_evaluated(argument, sizes, functions) for argument in tree.args))
     if isinstance(tree, ast.Constant):
         return tree.value
     return sizes[tree.id]

@@ -16,6 +16,7 @@ from fxgrad.api.programs import make_program
 from fxgrad.core.avals import Aval, struct_of
 from fxgrad.core.primitive import registry
 from fxgrad.core.program import Program
+from fxgrad.core.sizes import holds
 from fxgrad.errors import FxgradError
 from fxgrad.executors.xla import x64
 from fxgrad.interop import from_jax
@@ -141,6 +142,16 @@ def _mulhi(x: Any, y: Any) -> Any:
     return wide.astype("int64") - np.where(x < 0, y, 0) - np.where(y < 0, x, 0)
 
 
+def _hypot(x: Any, y: Any) -> Any:
+    """The greater leg times the root of 1 and the square of the quotient: no square overflows."""
+    a, b = np.abs(x), np.abs(y)
+    large, small = np.maximum(a, b), np.minimum(a, b)
+    plain = (large == 0) | (large == np.inf)
+    quotient = small / np.where(plain, 1, large)
+    found = np.where(plain, large, large * np.sqrt(1 + quotient * quotient))
+    return np.where((a == np.inf) | (b == np.inf), np.inf, found)
+
+
 def _nextafter(x: Any, y: Any) -> Any:
     """One more or less as a whole number, in which floats of one sign are in order."""
     whole = np.dtype(f"int{8 * x.dtype.itemsize}")
@@ -164,7 +175,8 @@ for _name, _function, _least in (
         ("lgamma", _lgamma, dtypes.float64), ("digamma", digamma_double, dtypes.float64),
         ("bessel_i0e", lambda x: bessel(np.abs(x), 0), dtypes.float64),
         ("bessel_i1e", lambda x: np.copysign(bessel(np.abs(x), 1), x), dtypes.float64),
-        ("mulhi", _mulhi, dtypes.float32), ("nextafter", _nextafter, dtypes.bfloat16),
+        ("mulhi", _mulhi, dtypes.float32), ("hypot", _hypot, dtypes.float32),
+        ("nextafter", _nextafter, dtypes.bfloat16),
         ("reduce_precision", _reduce_precision, dtypes.bfloat16)):
     onnx_rules.enter(defined(_function, _least), registry[_name])
 
@@ -196,6 +208,9 @@ def in_definition(emission: Emission, operation: Operation, values: list[Value])
 
 def written_out(emission: Emission, operation: Operation, avals: list[Aval], values: list[Value]) -> list[Value]:
     """The program of the rule for XLA, in the place of the operation."""
+    if any(holds(*aval.shape) for aval in avals):
+        raise Refusal("needs a number in the place of each size: it has no rule of its own, and jax writes out what "
+                      "it is made of. Trace the function for numbers")
     program = _program(operation, avals)
     if program is None or any(equation.primitive is operation.primitive for equation in program.equations):
         raise Refusal(NO_FORM)

@@ -65,7 +65,7 @@ def _square(emission: Emission, operation: Operation, values: Values) -> Values:
 def _integer_pow(emission: Emission, operation: Operation, values: Values) -> Values:
     exponent = operation.params["exponent"]
     if exponent == 0:
-        return [emission.graph.constant(np.ones(operation.shape, values[0].dtype))]
+        return [emission.graph.filled(1, values[0].dtype, operation.shape)]
     return [library.power_of(emission.graph, values[0], exponent)]
 
 

@@ -11,9 +11,10 @@ from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Primitive, infer
 from fxgrad.core.program import Equation, Program, Var, join_scopes
+from fxgrad.core.sizes import holds
 from fxgrad.derivation.simplify import live_equations
 from fxgrad.dtypes import DType
-from fxgrad.errors import UnsupportedError
+from fxgrad.errors import ConcretizationError, UnsupportedError
 from fxgrad.onnx.graph import Graph, Value
 from fxgrad.onnx.rules import Operation, Refusal, onnx_rules
 from fxgrad.show.names import variable_names
@@ -66,8 +67,8 @@ class Emission:
                               [var.aval for var in equation.outputs], equation.params, equation.regions)
         try:
             made = self.operation(operation, values)
-        except Refusal as refusal:
-            raise UnsupportedError(self._refused(equation, str(refusal))) from None
+        except (Refusal, ConcretizationError) as refusal:
+            raise UnsupportedError(self._refused(equation, _reason(equation, refusal))) from None
         nodes = self.graph.nodes[begin:]
         made = self._renamed(nodes, made, own)
         place = "" if source is None else self.sources.comment(source)
@@ -104,13 +105,22 @@ class Emission:
             if dtypes.is_complex(aval.dtype):
                 raise Refusal(f"has a value of dtype {aval.dtype.name}, for which ONNX has no operators" + COMPLEX)
         rule = onnx_rules.of(operation.primitive)
-        if operation.outputs and not any(aval.size for aval in operation.outputs) and not hasattr(rule, "reason"):
-            return [self.graph.constant(np.zeros(aval.shape, dtype_of(aval))) for aval in operation.outputs]
+        if operation.outputs and all(0 in aval.shape for aval in operation.outputs) and not hasattr(rule, "reason"):
+            return [self.graph.filled(0, dtype_of(aval), aval.shape) for aval in operation.outputs]
         return rule(self, operation, values)
 
     def apply(self, primitive: Primitive, avals: Sequence[Aval], values: Sequence[Value], **params: Any) -> list[Value]:
         """The values of the outputs of another operation, which a rule is written in."""
         return self.operation(Operation(primitive, avals, infer(primitive, avals, params), params), [*values])
+
+
+def _reason(equation: Equation, refusal: Exception) -> str:
+    """Why an operation is refused; rules that need a number of a size that has a name do not say so themselves."""
+    if isinstance(refusal, Refusal):
+        return str(refusal)
+    named = {str(size) for atom in (*equation.inputs, *equation.outputs) for size in atom.aval.shape if holds(size)}
+    return (f"needs a number in the place of {' and '.join(sorted(named)) or 'a size with a name'}, since the nodes "
+            "that it becomes depend on it. Trace the function for a number")
 
 
 def _rename(node: Any, new: dict[str, str]) -> None:

@@ -12,11 +12,11 @@ import numpy as np
 from fxgrad import dtypes, tree
 from fxgrad.api.programs import make_program
 from fxgrad.core.program import Program, Var
-from fxgrad.derivation.sizes import with_numbers
+from fxgrad.core.sizes import Size, named
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.onnx import library, protos
 from fxgrad.onnx.emission import COMPLEX, Emission
-from fxgrad.onnx.graph import Value
+from fxgrad.onnx.graph import INT64, Value
 from fxgrad.parallel.shard_map import without_devices
 from fxgrad.show.names import variable_names
 
@@ -100,11 +100,11 @@ def _words(keys: Any) -> Any:
 
 def _program(what: str, fun: Callable[..., Any] | Program, specs: Sequence[Any], kwargs: dict[str, Any]) -> Program:
     if not isinstance(fun, Program):
-        return with_numbers(what, make_program(fun)(*specs, **kwargs))
+        return make_program(fun)(*specs, **kwargs)
     if specs or kwargs:
         raise ArgumentError(at_user_line(
             f"{what}: a program has its types, and takes no further arguments; pass the function for others"))
-    return with_numbers(what, fun)
+    return fun
 
 
 # --- models ---------------------------------------------------------------------------------------------------------
@@ -121,6 +121,7 @@ def _model(program: Program) -> Any:
     results = _result_names(program)
     emission.graph.unique.taken.update(results, (names[var] for var in program.inputs))
     inputs, infos = _inputs(emission, program, names)
+    _sizes(emission, program, inputs)
     called: dict[Var, str] = {}
     given = {*program.inputs}
     for atom, name in zip(program.outputs, results, strict=True):
@@ -157,6 +158,24 @@ def _inputs(emission: Emission, program: Program, names: dict[Var, str]) -> tupl
             value = library.key_of_words(emission.graph, value)
         values.append(value)
     return values, infos
+
+
+def _sizes(emission: Emission, program: Program, inputs: Sequence[Value]) -> None:
+    """What the names of sizes stand for, read off the arguments: `n` off an axis of n elements, or of 2 n + 1."""
+    graph = emission.graph
+    for value, var in zip(inputs, program.inputs, strict=True):
+        sizes: Sequence[Any] = var.aval.shape
+        for axis, size in enumerate(sizes):
+            if type(size) is not Size or len(size.names) > 1 or size.names[0] in graph.named:
+                continue
+            name, = size.names
+            begin, step = size.at({name: 0}), size.at({name: 1}) - size.at({name: 0})
+            if "(" not in str(size) and size == step * named(name) + begin:
+                graph.base = f"{value.name}.shape"
+                extent, = graph.raw("Shape", [value], [INT64], {"start": axis, "end": axis + 1})
+                if begin:
+                    extent = graph.operation("Sub", extent, graph.size(begin))
+                graph.named[name] = extent if step == 1 else graph.operation("Div", extent, graph.size(step))
 
 
 def _outputs(emission: Emission, program: Program, made: Sequence[Value], results: Sequence[str]) -> list[Any]:

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.core.sizes import Functions, Size, holds
 from fxgrad.dtypes import DType
 from fxgrad.onnx import protos
 from fxgrad.onnx.kernels import COMPARING, way_of
+from fxgrad.onnx.rules import Refusal
 from fxgrad.show.names import Unique
 
 OPSET = 21
@@ -36,6 +38,58 @@ class Value(NamedTuple):
     dtype: DType
 
 
+class Counted:
+    """A size on its way: the arithmetic of `Size.at` as nodes."""
+
+    __slots__ = ("graph", "value")
+
+    def __init__(self, graph: Graph, value: Value) -> None:
+        self.graph, self.value = graph, value
+
+    def combined(self, operator: str, other: Any, turned: bool = False) -> Counted:
+        """The node of an operator on this and another size, or a number; `turned` has that first."""
+        given = other.value if isinstance(other, Counted) else self.graph.constant(np.array([other], np.int64))
+        operands = (given, self.value) if turned else (self.value, given)
+        return Counted(self.graph, self.graph.operation(operator, *operands))
+
+    def __add__(self, other: Any) -> Counted:
+        return self.combined("Add", other)
+
+    def __sub__(self, other: Any) -> Counted:
+        return self.combined("Sub", other)
+
+    def __rsub__(self, other: Any) -> Counted:
+        return self.combined("Sub", other, turned=True)
+
+    def __mul__(self, other: Any) -> Counted:
+        return self.combined("Mul", other)
+
+    def __pow__(self, other: int) -> Counted:
+        return self if other == 1 else self * self ** (other - 1)
+
+    def __neg__(self) -> Counted:
+        return self * -1
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+def _of_both(operator: str) -> Callable[[Any, Any], Counted]:
+    def function(first: Any, second: Any) -> Counted:
+        if isinstance(first, Counted):
+            return first.combined(operator, second)
+        found: Counted = second.combined(operator, first, turned=True)
+        return found
+    return function
+
+
+def _floored(first: Any, second: Any) -> Counted:
+    """Rounded down: what is left over, which has the sign of the divisor, goes first."""
+    return _of_both("Div")(first - FUNCTIONS["mod"](first, second), second)
+
+
+FUNCTIONS: Functions = {"floordiv": _floored, "mod": _of_both("Mod"), "max": _of_both("Max"), "min": _of_both("Min")}
+
+
 class _Level:
     """The graph of the model, or one within: of a branch, or of the body of a loop."""
 
@@ -44,6 +98,7 @@ class _Level:
         self.constants: list[Any] = []
         self.known: list[Any] = []
         self.values: dict[Any, Value] = {}
+        self.sizes: dict[Size, Value] = {}
 
 
 class Graph:
@@ -55,6 +110,8 @@ class Graph:
     def __init__(self) -> None:
         self.unique = Unique()
         self.opset = OPSET
+        self.named: dict[str, Value] = {}
+        """The sizes that names stand for, each an array of one element."""
         self.base = ""
         """What the nodes that are added compute: the name of a variable, of which theirs are made."""
         self._levels = [_Level()]
@@ -129,9 +186,43 @@ class Graph:
         """A scalar."""
         return self.constant(np.asarray(value).astype(dtype))
 
-    def sizes(self, values: Sequence[int]) -> Value:
-        """Shapes, axes and other lists of whole numbers, as nodes take them."""
-        return self.constant(np.array([*values], np.int64))
+    def sizes(self, values: Sequence[Any]) -> Value:
+        """Shapes, axes and other lists of whole numbers, as nodes take them; sizes with names are computed."""
+        values = [*values]
+        if not holds(*values):
+            return self.constant(np.array(values, np.int64))
+        return self.concatenate([self.size(value) for value in values], 0)
+
+    def size(self, value: Any) -> Value:
+        """A size, which may have a name, as an array of one element."""
+        if type(value) is not Size:
+            return self.constant(np.array([value], np.int64))
+        for level in reversed(self._levels):
+            if value in level.sizes:
+                return level.sizes[value]
+        unknown = [name for name in value.names if name not in self.named]
+        if unknown:
+            raise Refusal(f"needs the size {unknown[0]}, which is that of no axis of an argument by itself. Pass an "
+                          f"array that has an axis of this size")
+        found: Value = value.at({name: Counted(self, size) for name, size in self.named.items()}, FUNCTIONS).value
+        self._levels[-1].sizes[value] = found
+        return found
+
+    def number_of(self, value: Any) -> Value:
+        """A size, which may have a name, as a scalar."""
+        return self.number(value, INT64) if type(value) is not Size else self.reshape(self.size(value), ())
+
+    def counting(self, count: Any) -> Value:
+        """0, 1, 2, ... as int64, so many."""
+        if type(count) is not Size:
+            return self.constant(np.arange(count))
+        return self.operation("Range", self.number(0, INT64), self.number_of(count), self.number(1, INT64))
+
+    def filled(self, number: Any, dtype: DType, shape: Sequence[Any]) -> Value:
+        """An array of one number."""
+        if holds(*shape):
+            return self.expand(self.number(number, dtype), shape)
+        return self.constant(np.full(tuple(shape), np.asarray(number).astype(dtype), dtype))
 
     # --- graphs within ----------------------------------------------------------------------------------------
 
@@ -144,8 +235,8 @@ class Graph:
         finally:
             self._levels.pop()
 
-    def body(self, name: str, inputs: Sequence[tuple[Value, Sequence[int]]],
-             outputs: Sequence[tuple[Value, Sequence[int]]]) -> Any:
+    def body(self, name: str, inputs: Sequence[tuple[Value, Sequence[Any]]],
+             outputs: Sequence[tuple[Value, Sequence[Any]]]) -> Any:
         """The graph that is being written; each output gets a node of its own, as runtimes want it."""
         level = self._levels[-1]
         results = [self.raw("Identity", [value], [value.dtype], {})[0] for value, _ in outputs]
@@ -160,7 +251,7 @@ class Graph:
         return protos.graph(name, level.nodes, inputs, outputs, level.constants,
                             [each for each in level.known if each.name not in made])
 
-    def is_known(self, value: Value, shape: Sequence[int]) -> None:
+    def is_known(self, value: Value, shape: Sequence[Any]) -> None:
         """Notes the type of a value, which checkers compare with what they infer."""
         self._levels[-1].known.append(protos.value_info(value.name, shape, value.dtype))
 
@@ -176,11 +267,11 @@ class Graph:
         """What `rule` makes of the values in `dtype`, in their own again."""
         return self.cast(rule(*(self.cast(value, dtype) for value in values)), values[0].dtype)
 
-    def reshape(self, value: Value, shape: Sequence[int]) -> Value:
+    def reshape(self, value: Value, shape: Sequence[Any]) -> Value:
         """The elements in another shape; a size of 0 is one."""
         return self.operation("Reshape", value, self.sizes(shape), allowzero=int(0 in shape))
 
-    def expand(self, value: Value, shape: Sequence[int]) -> Value:
+    def expand(self, value: Value, shape: Sequence[Any]) -> Value:
         """The value broadcast to a shape."""
         return self.operation("Expand", value, self.sizes(shape))
 
@@ -190,7 +281,7 @@ class Graph:
             return value
         return self.operation("Transpose", value, perm=list(permutation))
 
-    def slice(self, value: Value, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int],
+    def slice(self, value: Value, starts: Sequence[Any], ends: Sequence[Any], axes: Sequence[int],
               steps: Sequence[int] | None = None) -> Value:
         """A part of the value along `axes`."""
         return self.operation("Slice", value, self.sizes(starts), self.sizes(ends), self.sizes(axes),

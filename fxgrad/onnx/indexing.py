@@ -10,7 +10,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.onnx.emission import Emission
 from fxgrad.onnx.graph import INT64, Graph, Value
-from fxgrad.onnx.moves import is_narrow, place_of
+from fxgrad.onnx.moves import is_narrow, place_of, strided
 from fxgrad.onnx.reductions import reduce
 from fxgrad.onnx.rules import Operation, rule_of
 from fxgrad.ops.windows import Windows, default_fill
@@ -40,17 +40,16 @@ def addressed(graph: Graph, indices: Value, shape: tuple[int, ...], indices_shap
     rank = len(result)
     batch = tuple(axis for axis in range(rank) if axis not in windows.offset_dims)
     steps = [math.prod(shape[axis + 1:]) for axis in range(len(shape))]
-    total = graph.constant(_offsets(windows, sizes, steps, batch, indices_shape, rank))
+    total = strided(graph, _lines(windows, sizes, steps, batch, indices_shape), rank)
     starts = place_of(graph, indices)
-    most = np.array([shape[axis] - sizes[axis] for axis in windows.start_index_map], np.int64)
-    if mode == "checked" and indices.dtype.kind != "u" and most.size:
-        extents = graph.constant(np.array([shape[axis] for axis in windows.start_index_map], np.int64))
-        below = graph.operation("Less", starts, graph.number(0, INT64))
-        starts = graph.where(below, graph.operation("Add", starts, extents), starts)
-    if not most.size:
-        return Addressed(graph.operation("Expand", total, graph.sizes(result)), None)
-    held = graph.operation("Min", graph.operation("Max", starts, graph.number(0, INT64)), graph.constant(most))
-    factors = graph.constant(np.array([steps[axis] for axis in windows.start_index_map], np.int64))
+    axes = windows.start_index_map
+    if not axes:
+        return Addressed(graph.expand(total, result), None)
+    if mode == "checked" and indices.dtype.kind != "u":
+        starts = _from_the_front(graph, starts, graph.sizes([shape[axis] for axis in axes]))
+    most = graph.sizes([shape[axis] - sizes[axis] for axis in axes])
+    held = graph.operation("Min", graph.operation("Max", starts, graph.number(0, INT64)), most)
+    factors = graph.sizes([steps[axis] for axis in axes])
     first = reduce(graph, "ReduceSum", graph.operation("Mul", held, factors), (len(indices_shape) - 1,))
     spread = _spread(indices_shape[:-1], batch, rank)
     total = graph.operation("Add", graph.reshape(first, spread), total)
@@ -59,19 +58,22 @@ def addressed(graph: Graph, indices: Value, shape: tuple[int, ...], indices_shap
         same = graph.cast(graph.operation("Equal", held, starts), np.dtype(np.int32))
         every = graph.cast(reduce(graph, "ReduceMin", same, (len(indices_shape) - 1,)), np.dtype(bool))
         within = graph.reshape(every, spread)
-    return Addressed(graph.operation("Expand", total, graph.sizes(result)), within)
+    return Addressed(graph.expand(total, result), within)
 
 
-def _offsets(windows: Windows, sizes: tuple[int, ...], steps: list[int], batch: tuple[int, ...],
-             indices_shape: tuple[int, ...], rank: int) -> Any:
+def _from_the_front(graph: Graph, starts: Value, extents: Value) -> Value:
+    """Indices, those that count from the end turned into those that count from the front."""
+    below = graph.operation("Less", starts, graph.number(0, INT64))
+    return graph.where(below, graph.operation("Add", starts, extents), starts)
+
+
+def _lines(windows: Windows, sizes: tuple[Any, ...], steps: list[Any], batch: tuple[int, ...],
+           indices_shape: tuple[Any, ...]) -> list[tuple[Any, Any, int]]:
     """What is known of the places: that of an element in its window, and where batching axes put it."""
-    total = np.zeros([1] * rank, np.int64)
-    for axis, place in zip(windows.window_axes(len(sizes)), windows.offset_dims, strict=True):
-        total = total + (np.arange(sizes[axis]) * steps[axis]).reshape(_spread((sizes[axis],), (place,), rank))
-    for axis, place in zip(windows.operand_batching_dims, windows.start_indices_batching_dims, strict=True):
-        count = indices_shape[place]
-        total = total + (np.arange(count) * steps[axis]).reshape(_spread((count,), (batch[place],), rank))
-    return total
+    return [(sizes[axis], steps[axis], place)
+            for axis, place in zip(windows.window_axes(len(sizes)), windows.offset_dims, strict=True)] + [
+        (indices_shape[place], steps[axis], batch[place]) for axis, place in zip(
+            windows.operand_batching_dims, windows.start_indices_batching_dims, strict=True)]
 
 
 @rule_of("gather")
@@ -82,8 +84,8 @@ def _gather(emission: Emission, operation: Operation, values: Values) -> Values:
     sizes, mode = params["slice_sizes"], params["mode"]
     fill = params["fill_value"]
     number = default_fill(x.dtype) if fill is None else fill
-    if not operation.avals[0].size:
-        return [graph.constant(np.full(operation.shape, number, x.dtype))]
+    if 0 in operation.shapes[0]:
+        return [graph.filled(number, x.dtype, operation.shape)]
     plain = _as_take(graph, x, indices, windows, operation)
     if plain is not None:
         return [plain]
@@ -99,19 +101,16 @@ def _as_take(graph: Graph, x: Value, indices: Value, windows: Windows, operation
     if len(windows.start_index_map) != 1 or windows.operand_batching_dims:
         return None
     axis, = windows.start_index_map
-    whole = tuple(size for at, size in enumerate(shape) if at != axis)
     batch = len(indices_shape) - 1
     wanted = tuple(at if at < axis else at + batch for at in range(len(shape) - 1))
     if windows.collapsed_slice_dims != (axis,) or windows.offset_dims != wanted or sizes != (
             *shape[:axis], 1, *shape[axis + 1:]):
         return None
-    assert len(whole) == len(shape) - 1
     starts = graph.reshape(place_of(graph, indices), indices_shape[:-1])
-    last, zero = graph.number(shape[axis] - 1, INT64), graph.number(0, INT64)
     if mode == "checked" and indices.dtype.kind != "u":
-        below = graph.operation("Less", starts, zero)
-        starts = graph.where(below, graph.operation("Add", starts, graph.number(shape[axis], INT64)), starts)
-    held = graph.operation("Min", graph.operation("Max", starts, zero), last)
+        starts = _from_the_front(graph, starts, graph.number_of(shape[axis]))
+    held = graph.operation("Min", graph.operation("Max", starts, graph.number(0, INT64)),
+                           graph.number_of(shape[axis] - 1))
     found = graph.operation("Gather", x, held, axis=axis)
     if mode not in ("checked", "fill"):
         return found
@@ -133,7 +132,7 @@ def _scatter(emission: Emission, operation: Operation, values: Values) -> Values
     windows = Windows(params["update_window_dims"], params["inserted_window_dims"],
                       params["scatter_dims_to_operand_dims"], params["operand_batching_dims"],
                       params["scatter_indices_batching_dims"])
-    if not operation.avals[2].size or not operation.avals[0].size:
+    if 0 in updates_shape or 0 in shape:
         return [x]
     name, dtype, size = operation.primitive.name, x.dtype, operation.avals[0].size
     combines = name != "scatter"
@@ -146,7 +145,7 @@ def _scatter(emission: Emission, operation: Operation, values: Values) -> Values
     if name == "scatter_sub":
         news = graph.operation("Sub", graph.number(0, wide), news)
     if within is not None:
-        places = graph.where(within, places, graph.number(size, INT64))
+        places = graph.where(within, places, graph.number_of(size))
         flat = graph.concatenate([flat, graph.constant(np.zeros(1, wide))], 0)
     made = graph.operation("ScatterElements", flat, graph.reshape(places, [-1]), graph.reshape(news, [-1]), axis=0,
                            reduction=REDUCTIONS[name])

@@ -91,8 +91,8 @@ def _scan(emission: Emission, operation: Operation, values: Values) -> Values:
     graph, program = emission.graph, operation.params["program"]
     loop = Loop(**{name: value for name, value in operation.params.items() if name != "program"})
     consts, carry, xs = (list(group) for group in loop.takes(program).split(values))
-    if not loop.length:
-        return [*carry, *(graph.constant(np.zeros(aval.shape, dtype_of(aval)))
+    if loop.length == 0:
+        return [*carry, *(graph.filled(0, dtype_of(aval), aval.shape)
                           for aval in operation.outputs[loop.num_carry:])]
     base = graph.base
     with graph.within():
@@ -102,7 +102,7 @@ def _scan(emission: Emission, operation: Operation, values: Values) -> Values:
             infos.append((Value(graph.unique(f"{base}.step"), BOOL), ()))
         body = graph.body(f"{base}.body", infos, typed(program.out_avals, made))
     graph.base = base
-    given = xs or [graph.constant(np.zeros(loop.length, bool))]
+    given = xs or [graph.filled(0, BOOL, [loop.length])]
     direction = [int(loop.reverse)]
     attributes = {"body": body, "num_scan_inputs": len(given), "scan_input_directions": direction * len(given)}
     if len(operation.outputs) > loop.num_carry:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.core.sizes import holds, surely_less
 from fxgrad.dtypes import DType
 from fxgrad.onnx.emission import Emission, dtype_of
 from fxgrad.onnx.graph import INT64, Graph, Value
@@ -77,11 +80,11 @@ def padded(graph: Graph, x: Value, fill: Value, shape: tuple[int, ...],
            config: tuple[tuple[int, int, int], ...]) -> Value:
     """`fill` before, behind and between the elements; a negative number takes elements away."""
     if 0 in shape:
-        sizes = [max(size + (size - 1) * hole, 0) + low + high if size else low + high
+        sizes = [low + high if size == 0 else size + (size - 1) * hole + low + high
                  for size, (low, high, hole) in zip(shape, config, strict=True)]
         return graph.expand(fill, sizes)
     for axis, (_, _, holes) in enumerate(config):
-        if holes and shape[axis] > 1:
+        if holes and shape[axis] != 1:
             size = shape[axis]
             wide = graph.unsqueeze(x, [axis + 1])
             pads = [0] * (2 * (len(shape) + 1))
@@ -90,11 +93,12 @@ def padded(graph: Graph, x: Value, fill: Value, shape: tuple[int, ...],
             shape = (*shape[:axis], size * (holes + 1), *shape[axis + 1:])
             x = graph.slice(graph.reshape(filled, shape), [0], [shape[axis] - holes], [axis])
             shape = (*shape[:axis], shape[axis] - holes, *shape[axis + 1:])
-    more = [max(low, 0) for low, _, _ in config] + [max(high, 0) for _, high, _ in config]
-    if any(more):
-        x = graph.operation("Pad", x, graph.sizes(more), fill)
-    fewer = [(axis, max(-low, 0), size + max(low, 0) + high if high < 0 else size + max(low, 0) + max(high, 0))
-             for axis, (size, (low, high, _)) in enumerate(zip(shape, config, strict=True)) if low < 0 or high < 0]
+    lows, highs = ([0 if surely_less(edge, 0) else edge for edge in edges]
+                   for edges in zip(*((low, high) for low, high, _ in config), strict=True)) if config else ([], [])
+    if any(edge != 0 for edge in (*lows, *highs)):
+        x = graph.operation("Pad", x, graph.sizes([*lows, *highs]), fill)
+    fewer = [(axis, lows[axis] - low, size + lows[axis] + high) for axis, (size, (low, high, _)) in enumerate(
+        zip(shape, config, strict=True)) if (low, high) != (lows[axis], highs[axis])]
     if fewer:
         axes, starts, ends = zip(*fewer, strict=True)
         x = graph.slice(x, starts, ends, axes)
@@ -124,9 +128,9 @@ def _stack(emission: Emission, operation: Operation, values: Values) -> Values:
 @rule_of("split")
 def _split(emission: Emission, operation: Operation, values: Values) -> Values:
     graph, sizes, axis = emission.graph, operation.params["sizes"], operation.params["axis"]
-    present = [size for size in sizes if size]
+    present = [size for size in sizes if size != 0]
     found = iter(graph.operations("Split", len(present), *values, graph.sizes(present), axis=axis))
-    return [next(found) if size else graph.constant(np.zeros(aval.shape, dtype_of(aval)))
+    return [graph.filled(0, dtype_of(aval), aval.shape) if size == 0 else next(found)
             for size, aval in zip(sizes, operation.outputs, strict=True)]
 
 
@@ -143,9 +147,17 @@ def _unstack(emission: Emission, operation: Operation, values: Values) -> Values
 @rule_of("iota")
 def _iota(emission: Emission, operation: Operation, values: Values) -> Values:
     graph, shape, axis = emission.graph, operation.shape, operation.params["dimension"]
-    counted = np.arange(shape[axis]).astype(operation.params["dtype"]).reshape(-1, *(1,) * (len(shape) - axis - 1))
-    line = graph.constant(counted)
-    return [line if counted.shape == shape else graph.expand(line, shape)]
+    sizes = (shape[axis], *(1,) * (len(shape) - axis - 1))
+    if holds(shape[axis]):
+        line = graph.reshape(graph.cast(graph.counting(shape[axis]), operation.params["dtype"]), sizes)
+    else:
+        line = graph.constant(np.arange(shape[axis]).astype(operation.params["dtype"]).reshape(sizes))
+    return [line if sizes == shape else graph.expand(line, shape)]
+
+
+@rule_of("size")
+def _size(emission: Emission, operation: Operation, values: Values) -> Values:
+    return [emission.graph.number_of(operation.params["size"])]
 
 
 # --- windows at traced places ---------------------------------------------------------------------------------------
@@ -154,7 +166,7 @@ def _iota(emission: Emission, operation: Operation, values: Values) -> Values:
 def _starts(graph: Graph, starts: Values, shape: tuple[int, ...], sizes: tuple[int, ...]) -> Value:
     """The starts of a window, moved so that it lies within the array."""
     parts = [graph.unsqueeze(place_of(graph, start), [0]) for start in starts]
-    most = graph.constant(np.array([extent - size for extent, size in zip(shape, sizes, strict=True)], np.int64))
+    most = graph.sizes([extent - size for extent, size in zip(shape, sizes, strict=True)])
     return graph.operation("Min", graph.operation("Max", graph.concatenate(parts, 0), graph.number(0, INT64)), most)
 
 
@@ -186,14 +198,31 @@ def _dynamic_update_slice(emission: Emission, operation: Operation, values: Valu
     if 0 in sizes:
         return [x]
     steps = [math.prod(shape[axis + 1:]) for axis in range(len(shape))]
-    offsets = np.zeros(sizes, np.int64)
-    for axis, step in enumerate(steps):
-        offsets += (np.arange(sizes[axis]) * step).reshape(-1, *(1,) * (len(sizes) - axis - 1))
+    offsets = strided(graph, [(size, step, axis) for axis, (size, step) in enumerate(zip(sizes, steps, strict=True))],
+                      len(sizes))
     begin = graph.operation("ReduceSum", graph.operation("Mul", _starts(graph, starts, shape, sizes),
                                                          graph.sizes(steps)), graph.sizes([0]), keepdims=1)
-    places = graph.operation("Add", graph.constant(offsets.reshape(-1)), begin)
+    places = graph.operation("Add", graph.reshape(offsets, [-1]), begin)
     flat = graph.operation("ScatterElements", graph.reshape(x, [-1]), places, graph.reshape(update, [-1]), axis=0)
     return [graph.reshape(flat, shape)]
+
+
+def strided(graph: Graph, lines: Sequence[tuple[Any, Any, int]], rank: int) -> Value:
+    """The sum of 0, step, 2 step, ... along each axis, of so many numbers, given as (size, step, axis)."""
+    def spread(size: Any, axis: int) -> list[Any]:
+        return [size if at == axis else 1 for at in range(rank)]
+
+    known = np.zeros([1] * rank, np.int64)
+    total: Value | None = None
+    for size, step, axis in lines:
+        if not holds(size, step):
+            known = known + (np.arange(size) * step).reshape(spread(size, axis))
+            continue
+        line = graph.operation("Mul", graph.counting(size), graph.size(step))
+        line = graph.reshape(line, spread(size, axis))
+        total = line if total is None else graph.operation("Add", total, line)
+    fixed = graph.constant(known)
+    return fixed if total is None else graph.operation("Add", total, fixed)
 
 
 def is_narrow(dtype: DType) -> bool:

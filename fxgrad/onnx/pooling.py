@@ -42,7 +42,7 @@ def _reduced(emission: Emission, operation: Operation, values: Values) -> Values
     wide = dtypes.float32 if is_narrow(dtype) else dtype
     given = graph.cast(x, wide)
     fill = graph.number(identity_of(name, dtype), wide)
-    if not operation.avals[0].size:
+    if 0 in operation.shapes[0]:
         return [graph.expand(graph.cast(fill, dtype), operation.shape)]
     pooled = _pooled(graph, name, given, operation.shapes[0], _sliding(operation), operation.shape)
     if pooled is not None:
@@ -94,7 +94,7 @@ def _places(graph: Graph, operand: Value, operation: Operation, shape: tuple[int
     wide = dtypes.float32 if is_narrow(operand.dtype) else operand.dtype
     bound = graph.number(-np.inf if greatest else np.inf, wide)
     keys, axes = _elements(graph, graph.cast(operand, wide), shape, sliding, bound)
-    numbers = graph.constant(np.arange(math.prod(shape)).reshape(shape))
+    numbers = graph.reshape(graph.counting(math.prod(shape)), shape)
     found, _ = _elements(graph, numbers, shape, sliding, graph.number(-1, INT64))
     counts = sliding.result_shape(shape)
     order = (*range(0, 2 * len(shape), 2), *axes)
@@ -107,8 +107,8 @@ def _places(graph: Graph, operand: Value, operation: Operation, shape: tuple[int
 @rule_of("select_and_gather_add")
 def _gathered(emission: Emission, operation: Operation, values: Values) -> Values:
     graph, (tangents, operand) = emission.graph, values
-    if not operation.avals[1].size:
-        return [graph.constant(np.zeros(operation.shape, tangents.dtype))]
+    if 0 in operation.shapes[1]:
+        return [graph.filled(0, tangents.dtype, operation.shape)]
     places = _places(graph, operand, operation, operation.shapes[1])
     outside = graph.operation("Less", places, graph.number(0, INT64))
     taken = graph.operation("Gather", graph.reshape(tangents, [-1]),
@@ -121,12 +121,12 @@ def _scattered(emission: Emission, operation: Operation, values: Values) -> Valu
     graph, (source, operand) = emission.graph, values
     size = operation.avals[1].size
     wide = dtypes.float32 if is_narrow(source.dtype) else source.dtype
-    if not operation.avals[0].size:
-        return [graph.constant(np.zeros(operation.shape, source.dtype))]
+    if 0 in operation.shapes[0]:
+        return [graph.filled(0, source.dtype, operation.shape)]
     places = _places(graph, operand, operation, operation.shapes[1])
     outside = graph.operation("Less", places, graph.number(0, INT64))
-    flat = graph.reshape(graph.where(outside, graph.number(size, INT64), places), [-1])
-    total = graph.operation("ScatterElements", graph.constant(np.zeros(size + 1, wide)), flat,
+    flat = graph.reshape(graph.where(outside, graph.number_of(size), places), [-1])
+    total = graph.operation("ScatterElements", graph.filled(0, wide, [size + 1]), flat,
                             graph.reshape(graph.cast(source, wide), [-1]), axis=0, reduction="add")
     kept = graph.slice(total, [0], [size], [0])
     return [graph.cast(graph.reshape(kept, operation.shape), source.dtype)]

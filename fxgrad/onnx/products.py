@@ -12,7 +12,7 @@ from fxgrad.onnx import library
 from fxgrad.onnx.elementwise import converted
 from fxgrad.onnx.emission import Emission
 from fxgrad.onnx.graph import Graph, Value
-from fxgrad.onnx.moves import is_narrow, padded
+from fxgrad.onnx.moves import is_narrow, padded, strided
 from fxgrad.onnx.reductions import reduce
 from fxgrad.onnx.rules import Operation, rule_of
 from fxgrad.ops.convolution import Geometry, dilated, geometry_of
@@ -31,8 +31,8 @@ def summing_dtype(dtype: Any) -> Any:
 @rule_of("dot_general", "strong_dot_general")
 def _dot_general(emission: Emission, operation: Operation, values: Values) -> Values:
     graph, out = emission.graph, operation.outputs[0]
-    if not all(aval.size for aval in operation.avals):
-        return [graph.constant(np.zeros(out.shape, out.dtype))]
+    if any(0 in shape for shape in operation.shapes):
+        return [graph.filled(0, out.dtype, out.shape)]
     given = [converted(graph, value, out.dtype) for value in values]
     if operation.primitive.name == "strong_dot_general":
         given = strong(graph, given, operation)
@@ -99,8 +99,8 @@ def strong(graph: Graph, values: Values, operation: Operation) -> Values:
 @rule_of("conv_general_dilated")
 def _convolution(emission: Emission, operation: Operation, values: Values) -> Values:
     graph, out = emission.graph, operation.outputs[0]
-    if not all(aval.size for aval in operation.avals):
-        return [graph.constant(np.zeros(out.shape, out.dtype))]
+    if any(0 in shape for shape in operation.shapes):
+        return [graph.filled(0, out.dtype, out.shape)]
     geometry = geometry_of(operation.params)
     wide = summing_dtype(out.dtype)
     image, kernel = (graph.cast(converted(graph, value, out.dtype), wide) for value in values)
@@ -152,8 +152,8 @@ def windows(graph: Graph, value: Value, axes: range, window: tuple[int, ...], co
             strides: tuple[int, ...], holes: tuple[int, ...]) -> Value:
     """The elements of windows: each axis becomes two, that of the windows and that of the places in one."""
     for axis, size, count, stride, step in reversed([*zip(axes, window, counts, strides, holes, strict=True)]):
-        places = np.arange(count)[:, None] * stride + np.arange(size) * step
-        value = graph.operation("Gather", value, graph.constant(places.astype(np.int64)), axis=axis)
+        places = strided(graph, [(count, stride, 0), (size, step, 1)], 2)
+        value = graph.operation("Gather", value, places, axis=axis)
     return value
 
 

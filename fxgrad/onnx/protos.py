@@ -33,9 +33,10 @@ def element_type(dtype: DType) -> int:
     return number
 
 
-def value_info(name: str, shape: Sequence[int], dtype: DType) -> Any:
-    """The name of a value with its type."""
-    return package().helper.make_tensor_value_info(name, element_type(dtype), tuple(shape))
+def value_info(name: str, shape: Sequence[Any], dtype: DType) -> Any:
+    """The name of a value with its type; sizes with names are what they are called."""
+    sizes = [size if isinstance(size, int) else str(size) for size in shape]
+    return package().helper.make_tensor_value_info(name, element_type(dtype), sizes)
 
 
 def tensor(name: str, array: Any) -> Any:

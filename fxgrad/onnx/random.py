@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.core.sizes import holds
 from fxgrad.onnx import library
 from fxgrad.onnx.emission import Emission
 from fxgrad.onnx.graph import Graph, Value
@@ -47,6 +48,11 @@ def packed(graph: Graph, words: Sequence[Value]) -> Value:
 
 def _of_counters(graph: Graph, keys: Value, shape: tuple[int, ...], added: tuple[int, ...]) -> Values:
     """For each key the hashes of 0, 1, 2, ... in the elements of `added`."""
+    if holds(*added):
+        counted = graph.reshape(graph.cast(graph.counting(math.prod(added)), UINT64), added)
+        high, low = library.both_words(graph, counted)
+        spread = graph.reshape(keys, (*shape, *[1] * len(added)))
+        return hashed(graph, library.both_words(graph, spread), [high, low])
     counters = np.arange(math.prod(added), dtype=np.uint64).reshape(added)
     spread = graph.reshape(keys, (*shape, *[1] * len(added))) if added else keys
     high, low = (graph.constant(part.astype(np.uint32)) for part in (counters >> np.uint64(32), counters))

@@ -9,12 +9,13 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.primitive import registry
+from fxgrad.core.sizes import holds
 from fxgrad.onnx import library
 from fxgrad.onnx.elementwise import extremum
 from fxgrad.onnx.emission import Emission
 from fxgrad.onnx.graph import INT64, Graph, Value, is_float
 from fxgrad.onnx.moves import is_narrow, padded
-from fxgrad.onnx.rules import Operation, onnx_rules, rule_of
+from fxgrad.onnx.rules import Operation, Refusal, onnx_rules, rule_of
 from fxgrad.ops.pool import identity_of
 
 Values = list[Value]
@@ -48,9 +49,9 @@ def extreme(graph: Graph, operator: str, value: Value, axes: tuple[int, ...], ke
 def _reduction(of_none: Callable[[Any], Any], rule: Callable[..., Value]) -> Any:
     def reduction(emission: Emission, operation: Operation, values: Values) -> Values:
         graph, axes = emission.graph, operation.params["axes"]
-        if not operation.avals[0].size:
+        if 0 in operation.shapes[0]:
             dtype = values[0].dtype
-            return [graph.constant(np.full(operation.shape, of_none(dtype), dtype))]
+            return [graph.filled(of_none(dtype), dtype, operation.shape)]
         return [rule(graph, values[0], axes)] if axes else values
     return reduction
 
@@ -61,10 +62,18 @@ def _parity(graph: Graph, value: Value, axes: tuple[int, ...]) -> Value:
     return graph.cast(graph.operation("Mod", counted, graph.number(2, INT64)), value.dtype)
 
 
+def known_size(size: Any) -> int:
+    """The size of an axis, for what takes so many nodes as it says; raises `Refusal` if it has a name."""
+    if holds(size):
+        raise Refusal(f"runs along an axis of the size {size}, and how many nodes it takes depends on that. Trace the "
+                      "function for a number")
+    return int(size)
+
+
 def folded(graph: Graph, operator: str, value: Value, axes: tuple[int, ...], shape: tuple[int, ...]) -> Value:
     """Integers combined bit by bit along axes: one half with the other, until one is left."""
     for axis in sorted(axes, reverse=True):
-        size = shape[axis]
+        size = known_size(shape[axis])
         while size > 1:
             half = size // 2
             first = graph.slice(value, [0], [half], [axis])
@@ -80,10 +89,10 @@ def folded(graph: Graph, operator: str, value: Value, axes: tuple[int, ...], sha
 def _of_bits(operator: str, of_bools: Callable[[Graph, Value, tuple[int, ...]], Value], of_none: int) -> Any:
     def reduction(emission: Emission, operation: Operation, values: Values) -> Values:
         graph, axes, (value,) = emission.graph, operation.params["axes"], values
-        if not operation.avals[0].size:
+        if 0 in operation.shapes[0]:
             dtype = value.dtype
             none = np.invert(np.zeros((), dtype)) if of_none else np.zeros((), dtype)
-            return [graph.constant(np.full(operation.shape, none, dtype))]
+            return [graph.filled(none, dtype, operation.shape)]
         if not axes:
             return values
         if value.dtype.kind == "b":
@@ -135,8 +144,8 @@ def _cumsum(emission: Emission, operation: Operation, values: Values) -> Values:
 def doubled(graph: Graph, values: Values, fills: Values, shape: tuple[int, ...], axis: int, reversed_: bool,
             combine: Callable[[Values, Values], Values]) -> Values:
     """Running results by doubling: each element is combined with that 1, 2, 4, ... places before it."""
-    step = 1
-    while step < shape[axis]:
+    step, size = 1, known_size(shape[axis])
+    while step < size:
         config = [(0, 0, 0)] * len(shape)
         config[axis] = (-step, step, 0) if reversed_ else (step, -step, 0)
         before = [padded(graph, value, fill, shape, tuple(config)) for value, fill in zip(values, fills, strict=True)]

@@ -17,7 +17,7 @@ from fxgrad.tracing.tape import bind
 from tests.samples import Sample
 from tests.support.with_onnx import compared
 
-MANY = 40
+MANY = 30
 """So many samples of a primitive are run, of those that have a rule; of others, which take long, few."""
 FEW = 3
 
