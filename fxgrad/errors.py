@@ -159,7 +159,8 @@ class ProgramSyntaxError(FxgradError, ValueError):
 @cached("files of users", 4096)
 def is_users(filename: str) -> bool:
     """Whether a file is neither fxgrad's nor NumPy's nor jax's nor another library's."""
-    return not is_own(filename) and not filename.startswith("<__array_function__") and "site-packages" not in filename
+    return not (is_own(filename) or filename.startswith(("<__array_function__", "<frozen ")) or
+                "site-packages" in filename)
 
 
 def is_own(filename: str) -> bool:

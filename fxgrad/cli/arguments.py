@@ -14,7 +14,7 @@ from fxgrad.errors import ProgramSyntaxError
 from fxgrad.show.text_reader import read_type
 
 _TYPE = re.compile(r"""(?P<string>"[^"]*"|'[^']*')"""
-                   r"|\b(?P<type>(?:bool|bf16|[iuf](?:8|16|32|64)|c(?:64|128))\b\s*(?:\[[\d,\s]*\])?)")
+                   r"|\b(?P<type>(?:bool|bf16|[iuf](?:8|16|32|64)|c(?:64|128))\b\s*(?:\[[^\[\]]*\])?)")
 _MARK = "\0type "
 GRAMMAR = ("Write types such as f32[100,20] or i32, numbers, and lists, tuples and dicts of them: "
            "--args 'f32[100,20], {\"W\": f32[20,3], \"b\": f32[3]}, 0.1'")

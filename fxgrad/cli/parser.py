@@ -12,10 +12,12 @@ from rich.console import Console
 import fxgrad
 from fxgrad.cli import commands
 from fxgrad.cli.arguments import CommandError
+from fxgrad.cli.exporting import FORMS
+from fxgrad.cli.exporting import export as run_export
 from fxgrad.cli.targets import TRANSFORMATIONS, raised_at
 from fxgrad.errors import FxgradError
 
-TARGET = "MODULE:FUNCTION, FILE.py:FUNCTION, or a file with a program (its printed text, or JSON)"
+TARGET = "MODULE:FUNCTION, FILE.py:FUNCTION, or a file with a program (its printed text, JSON, or .fxgrad)"
 EPILOG = """\
 a first look:
   fxgrad show model.py:loss --args "f32[100,20], f32[20]"             the program, with your names and lines
@@ -28,6 +30,7 @@ arguments are types (f32[100,20], i32, bool[3]), numbers, and lists, tuples and 
 
 programs go to files and come back:
   fxgrad show model.py:loss --args "f32[3]" -o loss.txt && fxgrad check loss.txt && fxgrad python loss.txt
+  fxgrad export model.py:loss --args "f32[n,3]" -o loss.fxgrad && fxgrad show loss.fxgrad
 
 status: 0 done; 1 diff found a difference, check a wrong program, lint something to change;
 2 it could not be done, and says why.
@@ -45,16 +48,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_commands(subparsers: Any) -> None:
-    def command(name: str, text: str, example: str) -> argparse.ArgumentParser:
+    def command(name: str, text: str, example: str, run: Any = None) -> argparse.ArgumentParser:
         made: argparse.ArgumentParser = subparsers.add_parser(
             name, help=text, description=text[0].upper() + text[1:] + ".", epilog=f"example:\n  {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter)
-        made.set_defaults(run=getattr(commands, name))
+        made.set_defaults(run=run or getattr(commands, name))
         return made
 
     show = command("show", "print the program of a function", 'fxgrad show model.py:loss --args "f32[3], f32"')
     python = command("python", "print the file of plain NumPy that computes it",
                      'fxgrad python model.py:loss --args "f32[3]" -t grad -o gradient.py')
+    export = command("export", "write a program for where it is to run: " + ", ".join(FORMS),
+                     'fxgrad export model.py:loss --args "f32[n,3]" -t grad -o gradient.onnx', run_export)
     cost = command("cost", "print floating-point operations and bytes by line",
                    'fxgrad cost model.py:loss --args "f32[100,20]" -t grad --by operation')
     memory = command("memory", "print where memory goes: the peak, who holds it, what is saved",
@@ -67,23 +72,22 @@ def _add_commands(subparsers: Any) -> None:
                       'fxgrad explore model.py:loss --args "f32[3], f32" --random 0 -o loss.html')
     lint = command("lint", "find lines at which numbers, digits or derivatives are lost",
                    'fxgrad lint model.py:loss --args "f32[3]" --ignore cancellation')
-    lint.add_argument("--only", action="append", metavar="KIND", help="report this kind of finding alone")
-    lint.add_argument("--ignore", action="append", metavar="KIND", default=[], help="report all kinds but this one")
-    lint.add_argument("--json", action="store_true", help="print JSON")
     summary = command("summary", "print the layers: shapes, parameters, operations, saved bytes",
                       'fxgrad summary model.py:loss --args "f32[3], f32"')
     summary.add_argument("--depth", type=int, help="how deep scopes within scopes are told apart")
-    for each in (show, python, cost, memory, graph, draw, explore, lint, summary):
+    for each in (show, python, export, cost, memory, graph, draw, explore, lint, summary):
         each.add_argument("target", help=TARGET)
     _text_options(show, python)
     _number_options(cost, graph, memory)
     _picture_options(graph, draw)
+    _export_options(export)
+    _lint_options(lint)
     for each in (show, python, draw, explore):
         each.add_argument("-o", "--output", help="the file to write")
     diff = command("diff", "print what a second program does differently", "fxgrad diff before.txt after.txt")
     diff.add_argument("first", metavar="A", help=TARGET)
     diff.add_argument("second", metavar="B", help="the same")
-    for each in (show, python, cost, memory, graph, draw, explore, lint, summary, diff):
+    for each in (show, python, export, cost, memory, graph, draw, explore, lint, summary, diff):
         _function_options(each)
     check = command("check", "read and verify files of programs", "fxgrad check *.txt")
     check.add_argument("files", nargs="+", metavar="FILE", help="printed programs, or JSON")
@@ -122,6 +126,20 @@ def _picture_options(graph: argparse.ArgumentParser, draw: argparse.ArgumentPars
                       help="what is printed; a file is written in the style of its ending")
     draw.add_argument("--values", action="store_true", help="with values and gradients; wants --random")
     draw.add_argument("--expand", nargs="+", metavar="NAME", help="operations and layers that are opened")
+
+
+def _export_options(export: argparse.ArgumentParser) -> None:
+    export.add_argument("-o", "--output", required=True, metavar="FILE",
+                        help="the file; its ending says what it is: " + ", ".join(
+                            f"{ending} {form.what}" for ending, form in FORMS.items()))
+    export.add_argument("--platforms", nargs="+", metavar="NAME",
+                        help="cpu, cuda, rocm, tpu: those that .exported and .mlir are for")
+
+
+def _lint_options(lint: argparse.ArgumentParser) -> None:
+    lint.add_argument("--only", action="append", metavar="KIND", help="report this kind of finding alone")
+    lint.add_argument("--ignore", action="append", metavar="KIND", default=[], help="report all kinds but this one")
+    lint.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _function_options(parser: argparse.ArgumentParser) -> None:

@@ -75,11 +75,13 @@ class Target:
 def is_program_file(text: str) -> bool:
     """Whether a target is a file with a program, and no function."""
     return ":" not in text.removeprefix(Path(text).drive) and (
-        text.endswith((".txt", ".json", ".program")) or Path(text).is_file())
+        text.endswith((".txt", ".json", ".program", ".fxgrad")) or Path(text).is_file())
 
 
 def read_program(path: Path) -> Program:
-    """The program in a file, as JSON or as printed text; raises `CommandError`, or as `parse` does."""
+    """The program in a file, saved, as JSON or as printed text; raises `CommandError`, or as `load` or `parse` does."""
+    if path.suffix == ".fxgrad" and path.is_file():
+        return fxgrad.load(path)
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
