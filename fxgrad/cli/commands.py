@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 import fxgrad
-from fxgrad.analyses.traffic import total_sent, traffic_of
 from fxgrad.cli.arguments import CommandError
 from fxgrad.cli.targets import Target, read_program
-from fxgrad.core.program import Equation, Program, inner_first
+from fxgrad.core.program import inner_first
 from fxgrad.errors import FxgradError
-from fxgrad.parallel.shard_map import shard_map_p
 from fxgrad.show.display import fitting, render
+from fxgrad.xray.costs import machine_of, of_program
 
 DIFFERENT, FAILED = 1, 2
 
@@ -79,46 +77,10 @@ def check(options: Namespace, console: Console) -> int:
 
 def cost(options: Namespace, console: Console) -> int:
     """Prints floating-point operations and bytes, by line of the user's or by operation."""
-    if options.flops or options.bandwidth:
-        target = Target(options.target, options)
-        found = fxgrad.cost(target.program, flops=options.flops, bandwidth=options.bandwidth)()
-        console.print_json(found.to_json()) if options.json else console.print(found)
-        return 0
-    program = Target(options.target, options).program
-    flops: Counter[str] = Counter()
-    moved: Counter[str] = Counter()
-    times: Counter[str] = Counter()
-    sent: Counter[str] = Counter()
-    for equation, devices in _on_devices(program):
-        found = equation.cost
-        key = str(equation.params.get("name", equation.primitive)) if options.by == "operation" else _line(equation)
-        flops[key] += devices * found.flops
-        moved[key] += devices * found.bytes
-        times[key] += 1
-        sent[key] += total_sent(traffic_of(equation))
-    total = fxgrad.cost(program)
-    if options.json:
-        rows = [{options.by: key, "flops": flops[key], "bytes": moved[key], "operations": times[key],
-                 **({"wire": sent[key]} if total.wire else {})} for key in times]
-        console.print_json(json.dumps({"flops": total.flops, "bytes": total.bytes, "wire": total.wire, "rows": rows}))
-        return 0
-    table = Table(show_footer=True)
-    table.add_column(options.by, "total")
-    for head, footer in (("operations", times.total()), ("flops", total.flops), ("bytes moved", total.bytes)):
-        table.add_column(head, f"{footer:,}", justify="right")
-    if total.wire:
-        table.add_column("bytes on the wire", f"{sum(sent.values()):,}", justify="right")
-    table.add_column("share of flops")
-    for key, count in flops.most_common(options.most):
-        share = count / total.flops if total.flops else 0.0
-        bar = "█" * round(20 * share)
-        wire = [f"{sent[key]:,}"] if total.wire else []
-        table.add_row(Text(key), f"{times[key]:,}", f"{count:,}", f"{moved[key]:,}", *wire, f"{bar} {share:.1%}")
-    console.print(table)
-    for axis, size in total.wire.items():
-        console.print(f"each device sends {size:,} bytes over {axis}")
-    if len(flops) > options.most:
-        console.print(f"and {len(flops) - options.most} more; --most shows them")
+    machine = machine_of(options.flops, options.bandwidth)
+    found = of_program(Target(options.target, options).program, machine, options.by)
+    found.most = options.most
+    console.print_json(found.to_json()) if options.json else console.print(found)
     return 0
 
 
@@ -132,20 +94,6 @@ def memory(options: Namespace, console: Console) -> int:
     else:
         console.print(found)
     return 0
-
-
-def _on_devices(program: Program, devices: int = 1) -> Iterator[tuple[Equation, int]]:
-    """The equations with the number of devices that compute each; those inside of a `shard_map` stand for it."""
-    for equation in program.equations:
-        if equation.primitive is shard_map_p:
-            count = equation.params["mesh"].size(equation.params["axis_names"])
-            yield from _on_devices(equation.params["program"], devices * count)
-        else:
-            yield equation, devices
-
-
-def _line(equation: Any) -> str:
-    return "?" if equation.source is None else equation.source.place
 
 
 def summary(options: Namespace, console: Console) -> int:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from fxgrad.analyses.compiled import Compiled, compiled
 from fxgrad.analyses.cost import cost as cost_of_program
+from fxgrad.analyses.traffic import total_sent, traffic_of
 from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.core.primitive import Cost
 from fxgrad.core.program import Equation, Program
@@ -25,10 +26,11 @@ MOST_ROWS = 20
 
 
 class LineCost(NamedTuple):
-    """What a line of the user's costs: operations, flops, and bytes moved unfused.
+    """What a line of the user's, or a kind of operation, costs: operations, flops, and bytes moved unfused.
 
-    `seconds` is the time that a machine takes at best, the greater of flops at its peak and bytes at its bandwidth, and
-    `bound` which of the two that is, "compute" or "memory"; None and "" where no machine was given.
+    `sent` are the bytes that one device of a mesh sends to others. `seconds` is the time that a machine takes at best,
+    the greater of flops at its peak and bytes at its bandwidth, and `bound` which of the two that is, "compute" or
+    "memory"; None and "" where no machine was given.
     """
 
     line: str
@@ -37,6 +39,7 @@ class LineCost(NamedTuple):
     bytes: int
     seconds: float | None = None
     bound: str = ""
+    sent: int = 0
 
     @property
     def intensity(self) -> float:
@@ -49,14 +52,15 @@ class CostReport(Shown):
 
     `flops` and `bytes` are those of `fxgrad.cost(program)`: each operation reads its operands and writes its results.
     `fused_bytes` are those that are moved where operations are fused as XLA fuses them, which is less; the truth is
-    between the two, since caches keep some of what is written. `lines` has a row for each line of the user's; of loops
-    the body's lines, by their steps.
+    between the two, since caches keep some of what is written. `lines` has a row for each line of the user's, or for
+    each kind of operation (`by`); of loops the body's, by their steps. `most` is how many of them are printed.
     """
 
     def __init__(self, title: str, total: Cost, fused_bytes: int, lines: Sequence[LineCost],
-                 machine: tuple[float, float] | None) -> None:
-        self.title, self.total, self.fused_bytes, self.lines, self.machine = (
-            title, total, fused_bytes, tuple(lines), machine)
+                 machine: tuple[float, float] | None, by: str) -> None:
+        self.title, self.total, self.fused_bytes, self.lines, self.machine, self.by = (
+            title, total, fused_bytes, tuple(lines), machine, by)
+        self.most = MOST_ROWS
         self.flops, self.bytes = total.flops, total.bytes
 
     @property
@@ -80,29 +84,35 @@ class CostReport(Shown):
         """The table for rich."""
         right: Any = "right"
         timed = self.machine is not None
-        columns = {"line": "left", "operations": right, "flops": right, "bytes": right, "flops/byte": right,
+        columns = {self.by: "left", "operations": right, "flops": right, "bytes": right, "flops/byte": right,
+                   **({"sent": right} if self.total.wire else {}),
                    **({"at best": right, "bound by": "left"} if timed else {}), "share": "left"}
         made = new_table(f"cost of {self.title}", columns)
-        for row in self.lines[:MOST_ROWS]:
+        for row in self.lines[:self.most]:
             self._row(made, row.line, row)
-        rest = self.lines[MOST_ROWS:]
+        rest = self.lines[self.most:]
         if rest:
             times = [row.seconds for row in rest if row.seconds is not None]
             self._row(made, f"{len(rest)} more", LineCost(
                 "", sum(row.operations for row in rest), sum(row.flops for row in rest),
-                sum(row.bytes for row in rest), sum(times) if times else None))
+                sum(row.bytes for row in rest), sum(times) if times else None, sent=sum(row.sent for row in rest)))
         made.add_section()
-        whole = LineCost("", sum(row.operations for row in self.lines), self.flops, self.bytes)
+        whole = LineCost("", sum(row.operations for row in self.lines), self.flops, self.bytes,
+                         sent=sum(row.sent for row in self.lines))
         self._row(made, "total, unfused", whole._replace(**self._time(self.flops, self.bytes)))
         self._row(made, "total, fused", LineCost("", 0, self.flops, self.fused_bytes)._replace(
             **self._time(self.flops, self.fused_bytes)))
+        if self.total.wire:
+            made.caption = "each device sends " + ", ".join(
+                f"{size:,} bytes over {axis}" for axis, size in self.total.wire.items())
         return made
 
     def _row(self, made: Table, name: str, row: LineCost) -> None:
         share = row.flops / self.flops if self.flops else 0.0
         timed = [] if self.machine is None else ["" if row.seconds is None else time_text(row.seconds), row.bound]
         add_row(made, [name, f"{row.operations:,}" if row.operations else "", count_text(row.flops),
-                       bytes_text(row.bytes), f"{row.intensity:.2f}", *timed,
+                       bytes_text(row.bytes), f"{row.intensity:.2f}",
+                       *([bytes_text(row.sent) if row.sent else ""] if self.total.wire else []), *timed,
                        "" if name.startswith("total") else f"{bar(share, 8)} {share:.0%}"])
 
     def _time(self, flops: int, moved: int) -> dict[str, Any]:
@@ -113,14 +123,15 @@ class CostReport(Shown):
 
     def to_json(self, *, indent: int | None = None) -> str:
         """All of it as JSON."""
-        lines = [{**row._asdict(), "intensity": row.intensity} for row in self.lines]
+        rows = [{**row._asdict(), "intensity": row.intensity} for row in self.lines]
+        lines = [{self.by: row.pop("line"), **row} for row in rows]
         return json.dumps({"title": self.title, "flops": self.flops, "bytes": self.bytes,
                            "fused_bytes": self.fused_bytes, "wire": self.total.wire, "seconds": self.seconds,
                            "ridge": self.ridge, "lines": lines}, indent=indent)
 
 
 def cost(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: float | None = None,
-         static_argnums: int | Sequence[int] = ()) -> Any:
+         by: str = "line", static_argnums: int | Sequence[int] = ()) -> Any:
     """What a program costs, or the function that tells by line what `fun` costs at its arguments, before it runs.
 
     Of a `Program` the sum over its equations, a `Cost` of flops and bytes, as if nothing were fused; `wire` has the
@@ -129,7 +140,10 @@ def cost(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: floa
     second that a machine has at its peak, and `bandwidth`, its bytes a second, there is a roofline (Williams 2009):
     the time at best and whether computing or memory bounds it, by line and of the whole.
 
-    Raises `ArgumentError` where one of `flops` and `bandwidth` is given without the other, or is no positive number.
+    `by="operation"` has a row for each kind of operation in the place of lines.
+
+    Raises `ArgumentError` where one of `flops` and `bandwidth` is given without the other, or is no positive number,
+    and for another `by`.
 
     >>> import fxgrad, numpy as np
     >>> fxgrad.cost(fxgrad.make_program(lambda x: x @ x)(np.ones((10, 10), np.float32)))
@@ -139,7 +153,7 @@ def cost(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: floa
     >>> found.flops, found.intensity, found.seconds, found.lines[0].bound
     (2000000000, 166.66666666666666, 0.002, 'compute')
     """
-    machine = _machine(flops, bandwidth)
+    machine = machine_of(flops, bandwidth)
     if isinstance(fun, Program) and machine is None:
         return cost_of_program(fun)
 
@@ -148,11 +162,12 @@ def cost(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: floa
     def counted(*args: Any, **kwargs: Any) -> CostReport:
         static = static_positions(static_argnums, len(args))
         program = fun if isinstance(fun, Program) else program_of_call("cost", fun, args, kwargs, static)
-        return of_program(with_numbers("cost", program), machine)
+        return of_program(with_numbers("cost", program), machine, by)
     return counted
 
 
-def _machine(flops: Any, bandwidth: Any) -> tuple[float, float] | None:
+def machine_of(flops: Any, bandwidth: Any) -> tuple[float, float] | None:
+    """A machine as the flops and the bytes a second that it has at most; None if neither is given."""
     if flops is None and bandwidth is None:
         return None
     for name, value in (("flops", flops), ("bandwidth", bandwidth)):
@@ -170,40 +185,51 @@ def _roofline(flops: int, moved: int, machine: tuple[float, float] | None) -> di
     return {"seconds": max(computing, moving), "bound": "compute" if computing >= moving else "memory"}
 
 
-def of_program(program: Program, machine: tuple[float, float] | None = None) -> CostReport:
+def of_program(program: Program, machine: tuple[float, float] | None = None, by: str = "line") -> CostReport:
     """The report of a program."""
+    if by not in _KEYS:
+        raise ArgumentError(at_user_line(f"cost: by={by!r}; it is one of {', '.join(map(repr, _KEYS))}"))
     signature = program.signature
     title = "a program" if signature is None else signature.title or signature.name
     sums: dict[str, list[int]] = {}
-    for equation, times in _each(program, 1):
+    for equation, steps, devices in _each(program, 1, 1):
         found = equation.cost
-        place = "?" if equation.source is None else equation.source.place
-        row = sums.setdefault(place, [0, 0, 0])
-        row[0] += times
-        row[1] += times * found.flops
-        row[2] += times * found.bytes
-    lines = [LineCost(place, count, flops, moved, **_roofline(flops, moved, machine))
-             for place, (count, flops, moved) in sums.items()]
+        row = sums.setdefault(_KEYS[by](equation), [0, 0, 0, 0])
+        row[0] += steps * devices
+        row[1] += steps * devices * found.flops
+        row[2] += steps * devices * found.bytes
+        row[3] += steps * total_sent(traffic_of(equation))
+    lines = [LineCost(key, count, flops, moved, **_roofline(flops, moved, machine), sent=sent)
+             for key, (count, flops, moved, sent) in sums.items()]
     lines.sort(key=lambda row: (-row.flops, -row.bytes))
-    return CostReport(title, cost_of_program(program), fused_bytes(program), lines, machine)
+    return CostReport(title, cost_of_program(program), fused_bytes(program), lines, machine, by)
 
 
-def _each(program: Program, times: int) -> Iterator[tuple[Equation, int]]:
-    """The equations that are counted, with how often they run: in calls, and in loops whose steps are known."""
+_KEYS: dict[str, Callable[[Equation], str]] = {
+    "line": lambda equation: "?" if equation.source is None else equation.source.place,
+    "operation": lambda equation: str(equation.primitive)}
+"""What rows are, and which one an equation belongs to."""
+
+
+def _each(program: Program, steps: int, devices: int) -> Iterator[tuple[Equation, int, int]]:
+    """The equations that are counted, with how often each of how many devices runs them.
+
+    Those of calls, and of loops whose steps are known, in their place.
+    """
     for equation in program.equations:
         regions = equation.regions
-        devices = 1
+        shared = 1
         if len(regions) == 1 and regions[0].role == "mapped":
-            devices = equation.params["mesh"].size(equation.params["axis_names"])
+            shared = equation.params["mesh"].size(equation.params["axis_names"])
         inside = [(region, region.times) for region in regions]
         known = bool(inside) and all(count is not None for _, count in inside)
-        if known and sum(count * devices * cost_of_program(region.program).flops for region, count in inside
+        if known and sum(count * shared * cost_of_program(region.program).flops for region, count in inside
                          if count is not None) == equation.cost.flops:
             for region, count in inside:
                 if count:
-                    yield from _each(region.program, times * count * devices)
+                    yield from _each(region.program, steps * count, devices * shared)
         else:
-            yield equation, times
+            yield equation, steps, devices
 
 
 def fused_bytes(program: Program) -> int:

@@ -123,3 +123,15 @@ def test_row_c10_numpy_writes_over_what_is_needed_no_more() -> None:
 def test_a_loop_is_one_group() -> None:
     found = fxgrad.xray.fusions(step)(f32(5, 5), f32(2, 5))
     assert "while" in {group.opcode for group in found}
+
+
+def test_rows_by_operation_count_the_steps_of_loops() -> None:
+    def powers(a):
+        return fxgrad.lax.fori_loop(0, 5, lambda _, b: fnp.tanh(a @ b), a)
+    found = fxgrad.cost(powers, by="operation")(f32(4, 4))
+    rows = {row.line: row for row in found.lines}
+    assert rows["dot_general"].operations == rows["tanh"].operations == 5
+    assert sum(row.flops for row in found.lines) == found.flops
+    assert '"operation": "dot_general"' in found.to_json()
+    with pytest.raises(fxgrad.errors.ArgumentError, match="cost: by='shape'; it is one of 'line', 'operation'"):
+        fxgrad.cost(powers, by="shape")(f32(4, 4))
