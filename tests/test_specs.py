@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,6 +53,7 @@ def test_arithmetic_of_sizes() -> None:
     assert expression.at({"n": M, "m": M}) == (M * M + 2 * M) // 3 + M % 2 - M**2 * 3 - 4 + larger(M - 2, 0)
     assert parsed(repr(expression)) == expression
     assert sizes_in("2, max(mod(n, 2), m), 3*n") == (2, larger(N % 2, M), 3 * N)
+    assert f"{N} {2 * N:5d}" == "n 2*n"
     assert (smaller(1, N), larger(N, 1), smaller(3, 2)) == (1, N, 2)
 
 
@@ -265,11 +267,12 @@ def test_an_operation_that_does_not_fit_one_size_names_its_line() -> None:
 UNTOLD = ("{question}: that cannot be told, since n stands for any size from 1 on: the program is traced once for all "
           "of them. Trace it for one size where code chooses by it (fxgrad.spec(4, 3), or an array), or let values "
           "choose: fxgrad.numpy.where, fxgrad.lax.cond; sizes that are equal get the same name in fxgrad.spec")
-NEEDED = ("a number is needed of the size n, for {use}, and n stands for any size from 1 on: the program is traced "
-          "once for all of them. Write fxgrad.numpy.arange(size) for its numbers, fxgrad.numpy.zeros(shape) for an "
-          "array, fxgrad.lax.scan over an array or fxgrad.lax.fori_loop(0, size, ...) for a loop, and the size itself "
-          "in arithmetic; or trace it for one size (fxgrad.spec(4, 3), or an array)")
-INDEX = "a loop over range(size), int(size), an index or a size of NumPy's"
+STANDS = "and n stands for any size from 1 on: the program is traced once for all of them. "
+NEEDED = ("a number is needed of the size n, for {use}, " + STANDS + "Write fxgrad.numpy.arange(size) for its numbers, "
+          "fxgrad.numpy.zeros(shape) for an array, fxgrad.lax.scan over an array or fxgrad.lax.fori_loop(0, size, ...) "
+          "for a loop, and the size itself in arithmetic; or trace it for one size (fxgrad.spec(4, 3), or an array)")
+WRITE = ("{call} needs a number for the size n, " + STANDS + "Write fxgrad.numpy.{instead}, or trace it for one size "
+         "(fxgrad.spec(4, 3), or an array)")
 
 
 @pytest.mark.parametrize(("function", "message"), [
@@ -279,10 +282,17 @@ INDEX = "a loop over range(size), int(size), an index or a size of NumPy's"
     (lambda x: x if x.shape[0] != 3 else -x, UNTOLD.format(question="n != 3")),
     (lambda x: x if x.shape == (3, 3) else -x, UNTOLD.format(question="n == 3")),
     (lambda x: x if x.shape[0] - 1 else -x, UNTOLD.format(question="whether n-1 is 0")),
-    (lambda x: [x[i] for i in range(x.shape[0])], NEEDED.format(use=INDEX)),
-    (lambda x: x * int(x.shape[0]), NEEDED.format(use="int(size)")),
-    (lambda x: x * float(x.shape[0]), NEEDED.format(use="float(size)")),
-    (lambda x: x + np.zeros(x.shape), NEEDED.format(use=INDEX)),
+    (lambda x: [x[i] for i in range(x.shape[0])], NEEDED.format(use="range(x.shape[0])")),
+    (lambda x: x * int(x.shape[0]), NEEDED.format(use="int(x.shape[0])")),
+    (lambda x: x * float(x.shape[0]), NEEDED.format(use="float(x.shape[0])")),
+    (lambda x: len(x) * x, NEEDED.format(use="len(x)")),
+    (lambda x: np.pad(x, 1, mode="edge"), NEEDED.format(use="np.pad(x, 1, mode='edge')")),
+    (lambda x: x.shape[0] * [1.0],
+     NEEDED.format(use="a loop over range(size), int(size), an index or a size of NumPy's")),
+    (lambda x: x + np.zeros(x.shape), WRITE.format(call="np.zeros(x.shape)", instead="zeros(x.shape)")),
+    (lambda x: x + np.ones(x.shape[0]), WRITE.format(call="np.ones(x.shape[0])", instead="ones(x.shape[0])")),
+    (lambda x: np.arange(x.shape[0]) @ x, WRITE.format(call="np.arange(x.shape[0])", instead="arange(x.shape[0])")),
+    (lambda x: x * math.sqrt(x.shape[0]), WRITE.format(call="math.sqrt(x.shape[0])", instead="sqrt(x.shape[0])")),
     (lambda x: np.squeeze(x), UNTOLD.format(question="squeeze: which axes of the shape (n, 3) go (write axis=)")),
     (lambda x: x.reshape(5, 3),
      ("reshape: an array of shape (n, 3) has 3*n elements, and shape (5, 3) has 15; the numbers must be equal (one "
@@ -334,13 +344,6 @@ def test_texts_of_sizes() -> None:
     text = str(fxgrad.make_program(function)(spec("n", 3)))
     assert "return x[1:], x[:-1], x[0], x[-1], x[:, 1], reshape(x, ('3*n',)), mean(x)" in text
     assert text.endswith("where mean(x: f64[n,3]) -> f64:\n  return sum(x) / f64(size('3*n'))")
-
-
-def test_rows_of_a_traced_array_are_counted_by_its_shape() -> None:
-    with pytest.raises(FxgradError, match="a number is needed of the size n"):
-        fxgrad.make_program(lambda x: len(x) * x)(spec("n"))
-    with pytest.raises(FxgradError):
-        fxgrad.make_program(lambda x: [*x])(spec("n", 2))
 
 
 # --- a law over the public functions ----------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ import numpy as np
 from jax import errors as jax_errors
 from jax import export
 
+from fxgrad.advice import called, conversion
 from fxgrad.caches import cached
-from fxgrad.errors import ConcretizationError, at_user_line, is_users
+from fxgrad.errors import ConcretizationError, at_user_line, is_own, is_users
 
 _INTEGERS = int, np.integer
 Functions = dict[str, Callable[[Any, Any], Any]]
@@ -44,6 +45,9 @@ class Size:
 
     def __repr__(self) -> str:
         return str(self.expression).replace(" ", "")  # so that no text is broken into lines within it
+
+    def __format__(self, form: str) -> str:
+        return repr(self)  # whatever a number would look like
 
     def __hash__(self) -> int:
         return self._hash
@@ -95,6 +99,8 @@ class Size:
     __radd__, __rmul__ = __add__, __mul__
 
     def __truediv__(self, other: Any) -> Any:
+        if is_users(sys._getframe(1).f_code.co_filename) and called():
+            _refuse(self, "NumPy")  # whose functions divide what they count by; the user's own division is no call
         return NotImplemented if hasattr(other, "shape") else self.__jax_array__() / other
 
     def __rtruediv__(self, other: Any) -> Any:
@@ -270,12 +276,26 @@ def undecided(question: str, *sizes: Any) -> NoReturn:
         "equal get the same name in fxgrad.spec"))
 
 
+def _is_asked_from_outside() -> bool:
+    """Whether a function of Python's or NumPy's asks that the user called, and not one of the library's."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.endswith("sizes.py") and is_own(
+            frame.f_code.co_filename):
+        frame = frame.f_back
+    return not is_own(frame.f_code.co_filename)
+
+
 def _refuse(size: Size, use: str) -> NoReturn:
+    advice = conversion() if _is_asked_from_outside() else None
+    if advice is not None:
+        raise ConcretizationError(at_user_line(
+            f"{advice.done} needs a number for the size {size}, and {_standing(size)}{advice.instead}, or trace it for "
+            "one size (fxgrad.spec(4, 3), or an array)"))
     raise ConcretizationError(at_user_line(
-        f"a number is needed of the size {size}, for {use}, and {_standing(size)}Write fxgrad.numpy.arange(size) for "
-        "its numbers, fxgrad.numpy.zeros(shape) for an array, fxgrad.lax.scan over an array or fxgrad.lax.fori_loop(0, "
-        "size, ...) for a loop, and the size itself in arithmetic; or trace it for one size (fxgrad.spec(4, 3), or an "
-        "array)"))
+        f"a number is needed of the size {size}, for {called() or use}, and {_standing(size)}Write "
+        "fxgrad.numpy.arange(size) for its numbers, fxgrad.numpy.zeros(shape) for an array, fxgrad.lax.scan over an "
+        "array or fxgrad.lax.fori_loop(0, size, ...) for a loop, and the size itself in arithmetic; or trace it for "
+        "one size (fxgrad.spec(4, 3), or an array)"))
 
 
 # --- making sizes ------------------------------------------------------------------------------------------------
@@ -292,13 +312,15 @@ _SCOPE: Any = export.SymbolicScope()
 
 def parsed(text: str) -> Any:
     """The size that a text such as "2*n + 1" says; raises `ValueError` if it says none, or more than is sensible."""
-    if len(text) > _LONGEST or any(int(power) > _HIGHEST for power in re.findall(r"\^\s*(\d+)", text)):
+    if len(text) > _LONGEST or text.count("(") > _MOST_FUNCTIONS or any(
+            int(power) > _HIGHEST for power in re.findall(r"\^\s*(\d+)", text)):
         raise ValueError(f"{text!r} is no size")
     dimension, = export.symbolic_shape(text, scope=_SCOPE)
     return sized(dimension)
 
 
-_LONGEST, _HIGHEST = 400, 16  # a text may come from anywhere
+# A text may come from anywhere, and the time that jax's algebra takes grows fast with functions in functions.
+_LONGEST, _HIGHEST, _MOST_FUNCTIONS = 400, 16, 6
 
 
 def sizes_in(text: str) -> tuple[Any, ...]:

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from fxgrad import tree
-from fxgrad.core.avals import plain
+from fxgrad.caches import Bounded
+from fxgrad.core.avals import Aval, plain
+from fxgrad.core.facts import Slot
 from fxgrad.core.program import Program, Signature
 from fxgrad.derivation.simplify import readable
 from fxgrad.derivation.sizes import names_in, specialised
@@ -77,10 +79,21 @@ def _other_arguments(program: Program, args: Sequence[Any], kwargs: Mapping[str,
 def _run(program: Program, leaves: Sequence[Any]) -> list[Any]:
     values = _typed(program, leaves)
     if values is None:
-        program = specialised(program, [described_aval(leaf, "program", just("an input")) for leaf in leaves])
+        program = _at_types(program, [described_aval(leaf, "program", just("an input")) for leaf in leaves])
         values = _typed(program, leaves)
         assert values is not None
     return plain(apply_program(program, values))
+
+
+_AT_TYPES: Slot[Bounded] = Slot("programs at types of arguments")
+
+
+def _at_types(program: Program, avals: Sequence[Aval]) -> Program:
+    """A program with sizes that have names, for the sizes in these types; kept on it."""
+    known = _AT_TYPES.of(program) or _AT_TYPES.put(program, Bounded(256))
+    key = (*avals,)
+    found: Program | None = known.get(key)
+    return known.add(key, specialised(program, avals)) if found is None else found
 
 
 def _typed(program: Program, values: Sequence[Any]) -> list[Any] | None:

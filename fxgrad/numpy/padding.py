@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -146,7 +147,7 @@ def _scalar(value: Any, dtype: Any) -> Any:
 
 
 def _read(array: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
-    extent = shape_of(array)[axis]
+    extent = operator.index(shape_of(array)[axis])
     if not extent:
         raise ShapeError(at_user_line(f"pad: mode {mode!r} along axis {axis} of size 0, which has no elements to read"))
     order = np.pad(np.arange(extent), (int(width[0]), int(width[1])), mode)  # type: ignore[call-overload]

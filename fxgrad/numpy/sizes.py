@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +11,11 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.sizes import Size, larger
+from fxgrad.errors import ConcretizationError
 from fxgrad.ops.arithmetic import div, mul
 from fxgrad.ops.creation import iota, size_in, size_p
 from fxgrad.ops.pointwise import add, scalar_like
-from fxgrad.tracing.tape import bind
+from fxgrad.tracing.tape import bind, current
 
 _EXACT: dict[Any, Callable[..., Any]] = {
     np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.floor_divide: operator.floordiv,
@@ -45,5 +47,20 @@ def fractions_of(count: Any, gaps: Any) -> Any:
     return div(iota(dtypes.float64, (count,)), size_in(gaps, dtypes.float64))
 
 
+def _remembered(refusal: Callable[[Size], Any]) -> Callable[[Size], Any]:
+    """A refusal that is raised again where NumPy raises another error in its place."""
+    @functools.wraps(refusal)
+    def refused(self: Size) -> Any:
+        try:
+            return refusal(self)
+        except ConcretizationError as error:
+            tape = current.get()
+            raise (error if tape is None else tape.refuse(error)) from None
+    return refused
+
+
+Size.__index__ = _remembered(Size.__index__)  # type: ignore[method-assign, assignment]
+Size.__int__ = _remembered(Size.__int__)  # type: ignore[method-assign]
+Size.__float__ = _remembered(Size.__float__)  # type: ignore[method-assign]
 Size.__jax_array__ = _value  # type: ignore[method-assign]
 Size.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
