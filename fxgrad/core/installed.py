@@ -54,6 +54,9 @@ class Presenter(Protocol):
     def python(self, program: Program, source: bool) -> str:
         """A Python file that computes the program with NumPy alone."""
 
+    def c(self, program: Program, source: bool) -> str:
+        """A C file that computes the program."""
+
     def reduce(self, program: Program) -> Any:
         """What `pickle` keeps: a function and its arguments."""
 

@@ -308,6 +308,32 @@ class Program:
         """
         return installed.presenter.python(self, source)
 
+    def to_c(self, *, source: bool = True) -> str:
+        """The text of a C99 file of one function, which computes this program and needs nothing but `-lm`.
+
+        Its parameters are the arguments in order (numbers by value, arrays by pointer), then the results, to be filled,
+        then work space, of a size that the file defines: nothing is allocated. With `source`, statements begin with the
+        user's line. Gradients and whole steps of training are programs as any other.
+
+        Raises `UnsupportedError`, which names the operation and the user's line, for dtypes other than float32,
+        float64, int32, int64 and bool, and for operations that have no form in C ([which](c-files.md)).
+
+        >>> import fxgrad, numpy as np
+        >>> text = fxgrad.make_program(lambda x: np.sum(np.sin(x) * x))(np.ones(3)).to_c(source=False)
+        >>> print(text[text.index("void function("):].strip())
+        void function(const double *x, double *c, char *workspace)
+        {
+            (void)workspace;
+            {
+                double total = 0;
+                for (int i = 0; i < 3; i++)
+                    total += (sin(x[i]) * x[i]);
+                *c = total;
+            }
+        }
+        """
+        return installed.presenter.c(self, source)
+
     def edit(self) -> Any:
         """An editor of a copy of the program, to insert, replace and erase equations (`fxgrad/editing/editor.py`).
 

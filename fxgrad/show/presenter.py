@@ -9,6 +9,7 @@ from rich.text import Text
 from fxgrad.core.program import Program
 from fxgrad.editing.editor import Editor
 from fxgrad.frontend.calling import call_program
+from fxgrad.show.c.writer import c_text
 from fxgrad.show.checking import checked
 from fxgrad.show.difference import Difference, difference
 from fxgrad.show.display import fitting, render
@@ -41,6 +42,9 @@ class Presenter:
 
     def python(self, program: Program, source: bool) -> str:
         return python_text(program, source=source)
+
+    def c(self, program: Program, source: bool) -> str:
+        return c_text(program, source=source)
 
     def edit(self, program: Program) -> Editor:
         return Editor(program)
