@@ -325,9 +325,9 @@ class Program:
         {
             (void)workspace;
             {
-                double total = 0;
+                double total = 0.0;
                 for (int i = 0; i < 3; i++)
-                    total += (sin(x[i]) * x[i]);
+                    total += sin(x[i]) * x[i];
                 *c = total;
             }
         }

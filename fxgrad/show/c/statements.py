@@ -41,10 +41,6 @@ statements: Analysis[Rule | None] = Analysis("statements in C", missing="conserv
 """Rules by primitive."""
 
 
-def _of(*names: str) -> Callable[[Rule | None], Rule | None]:
-    return statements.register(*(registry[name] for name in names))
-
-
 def _indices(count: int, first: int = 0) -> list[str]:
     return [INDICES[number] if number < len(INDICES) else f"i{number}" for number in range(first, first + count)]
 
@@ -61,13 +57,13 @@ def _block(made: list[str], body: Sequence[str]) -> list[str]:
 
 def _combined(name: str, total: str, element: str, aval: Aval) -> str:
     """One more element of a reduction."""
-    rule = elements.of(registry[name])
-    assert rule is not None
-    text = rule([total, element], [aval, aval], aval, {})
+    text = _pairs[name]([total, element], [aval, aval], aval, {})
     plain = {"add": "+=", "mul": "*="}.get(name) if aval.dtype.kind == "f" else None
     return f"{total} {plain} {bare(element)};" if plain else f"{total} = {bare(text)};"
 
 
+_pairs = {name: rule for name in ("add", "sub", "mul", "max", "min", "and", "or", "xor")
+          if (rule := elements.of(registry[name])) is not None}
 _FIRST: dict[str, Callable[[np.dtype], Any]] = {
     "add": lambda dtype: 0, "mul": lambda dtype: 1, "or": lambda dtype: 0, "xor": lambda dtype: 0,
     "and": lambda dtype: True if dtype.kind == "b" else -1,
@@ -93,11 +89,6 @@ def _reduction(name: str) -> Rule:
     return rule
 
 
-for _name, _by in (("sum", "add"), ("prod", "mul"), ("max", "max"), ("min", "min"), ("and", "and"), ("or", "or"),
-                   ("xor", "xor")):
-    _of(f"reduce_{_name}")(_reduction(_by))
-
-
 def _position(sign: str) -> Rule:
     def rule(target: Target) -> Callable[[], list[str]]:
         x, axis = target.many(0), target.equation.params["axis"]
@@ -120,10 +111,6 @@ def _position(sign: str) -> Rule:
     return rule
 
 
-_of("argmax")(_position(">"))
-_of("argmin")(_position("<"))
-
-
 def _running(name: str) -> Rule:
     def rule(target: Target) -> Callable[[], list[str]]:
         x, params = target.once(0), target.equation.params
@@ -144,11 +131,6 @@ def _running(name: str) -> Rule:
     return rule
 
 
-for _name, _by in (("cumsum", "add"), ("cumprod", "mul"), ("cummax", "max"), ("cummin", "min")):
-    _of(_name)(_running(_by))
-
-
-@_of("dot_general")
 def _product(target: Target) -> Callable[[], list[str]]:
     x, y, params = target.many(0), target.many(1), target.equation.params
     if (params.get("preferred_element_type") or x.aval.dtype) != x.aval.dtype:
@@ -177,9 +159,8 @@ def _product(target: Target) -> Callable[[], list[str]]:
 
 
 def _times(x: Value, y: Value, indices: Sequence[Sequence[str]]) -> str:
-    rule = elements.of(registry["and" if x.aval.dtype.kind == "b" else "mul"])
-    assert rule is not None
-    return rule([x.at(indices[0]), y.at(indices[1])], [x.aval, y.aval], x.aval, {})
+    by = _pairs["and" if x.aval.dtype.kind == "b" else "mul"]
+    return by([x.at(indices[0]), y.at(indices[1])], [x.aval, y.aval], x.aval, {})
 
 
 def _placed(rank: int, pairs: Any) -> list[str]:
@@ -189,7 +170,6 @@ def _placed(rank: int, pairs: Any) -> list[str]:
     return found
 
 
-@_of("dynamic_update_slice")
 def _dynamic_update_slice(target: Target) -> Callable[[], list[str]]:
     x, update = target.once(0), target.once(1)
     starts = [target.many(number) for number in range(2, len(target.equation.inputs))]
@@ -236,7 +216,14 @@ def _scatter(by: str | None) -> Rule:
     return rule
 
 
-for _name, _op in (("scatter", None), ("scatter_add", "add"), ("scatter_sub", "sub"), ("scatter_mul", "mul"),
-                   ("scatter_min", "min"), ("scatter_max", "max")):
-    _of(_name)(_scatter(_op))
-
+_RULES: dict[str, Rule] = {
+    "dot_general": _product, "dynamic_update_slice": _dynamic_update_slice, "reduce_sum": _reduction("add"),
+    "reduce_prod": _reduction("mul"), "reduce_max": _reduction("max"), "reduce_min": _reduction("min"),
+    "reduce_and": _reduction("and"), "reduce_or": _reduction("or"), "reduce_xor": _reduction("xor"),
+    "argmax": _position(">"), "argmin": _position("<"), "cumsum": _running("add"), "cumprod": _running("mul"),
+    "cummax": _running("max"), "cummin": _running("min"), "scatter": _scatter(None),
+    "scatter_add": _scatter("add"), "scatter_sub": _scatter("sub"), "scatter_mul": _scatter("mul"),
+    "scatter_min": _scatter("min"), "scatter_max": _scatter("max"),
+}
+for _name, _rule in _RULES.items():
+    statements.enter(_rule, registry[_name])

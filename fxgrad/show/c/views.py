@@ -33,16 +33,11 @@ DEEP = 2
 """The depth of an expression that has a choice in it, or a clipped index."""
 
 
-def _of(*names: str) -> Callable[[Rule | None], Rule | None]:
-    return views.register(*(registry[name] for name in names))
-
-
 def _moved(x: Value, out: Aval, at: Callable[[Sequence[str]], Sequence[str]], deeper: int = 0) -> list[Value]:
     """A value whose element at some indices is that of `x` at others."""
     return [view(out, lambda indices: x.at(at(indices)), x.depth + deeper if x.depth or deeper else 0)]
 
 
-@_of("broadcast_to")
 def _broadcast_to(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
     x, = values
     if not x.aval.shape and x.flat is not None:
@@ -50,7 +45,6 @@ def _broadcast_to(values: Sequence[Value], outs: Sequence[Aval], params: dict[st
     return _moved(x, outs[0], lambda indices: fitting(x, indices))
 
 
-@_of("broadcast_in_dim")
 def _broadcast_in_dim(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
     x, = values
     return _moved(x, outs[0], lambda indices: [
@@ -58,7 +52,6 @@ def _broadcast_in_dim(values: Sequence[Value], outs: Sequence[Aval], params: dic
         for axis, extent in zip(params["broadcast_dimensions"], x.aval.shape, strict=True)])
 
 
-@_of("reshape")
 def _reshape(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
     x, = values
     out = outs[0]
@@ -73,13 +66,11 @@ def _reshape(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, An
     return [view(out, at, x.depth, x.flat)]
 
 
-@_of("transpose")
 def _transpose(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
     order = params["permutation"]
     return _moved(values[0], outs[0], lambda indices: [indices[order.index(axis)] for axis in range(len(order))])
 
 
-@_of("rev")
 def _rev(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
     shape = outs[0].shape
     return _moved(values[0], outs[0], lambda indices: [
@@ -87,7 +78,6 @@ def _rev(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) 
         for axis, index in enumerate(indices)])
 
 
-@_of("slice")
 def _slice(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
     starts = params["start_indices"]
     steps = params["strides"] or (1,) * len(starts)
@@ -108,12 +98,10 @@ def _parts(x: Value, outs: Sequence[Aval], axis: int, sizes: Sequence[int], kept
     return found
 
 
-@_of("split")
 def _split(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
     return _parts(values[0], outs, params["axis"], params["sizes"], True)
 
 
-@_of("unstack")
 def _unstack(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
     return _parts(values[0], outs, params["axis"], [1] * len(outs), False)
 
@@ -137,18 +125,15 @@ def _joined(values: Sequence[Value], out: Aval, axis: int, sizes: Sequence[int],
     return [view(out, at, max(value.depth for value in values) + DEEP)]
 
 
-@_of("concatenate")
 def _concatenate(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
     axis = params["dimension"]
     return _joined(values, outs[0], axis, [value.aval.shape[axis] for value in values], True)
 
 
-@_of("stack")
 def _stack(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
     return _joined(values, outs[0], params["axis"], [1] * len(values), False)
 
 
-@_of("tile")
 def _tile(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
     x, = values
     return _moved(x, outs[0], lambda indices: [
@@ -156,7 +141,6 @@ def _tile(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any])
         for index, extent, count in zip(indices, x.aval.shape, params["reps"], strict=True)])
 
 
-@_of("pad")
 def _pad(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
     x, filler = values
     config = params["padding_config"]
@@ -180,7 +164,6 @@ def _pad(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) 
     return [view(outs[0], at, x.depth + DEEP)]
 
 
-@_of("iota")
 def _iota(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
     out, axis = outs[0], params["dimension"]
     kind = TYPES.get(out.dtype.name, "")
@@ -191,12 +174,10 @@ def _iota(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any])
     return [view(out, at, 0, (lambda text: f"({kind}){grouped(text)}") if out.ndim == 1 else None)]
 
 
-@_of("optimization_barrier")
 def _barrier(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
     return [*values]
 
 
-@_of("dynamic_slice")
 def _dynamic_slice(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
     x, *starts = values
     return _moved(x, outs[0], lambda indices: [
@@ -232,7 +213,6 @@ def window(values: Sequence[Value], windows: Windows, sizes: Sequence[int], mode
     return own, conditions
 
 
-@_of("gather")
 def _gather(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
     x, fill = values[0], params["fill_value"]
     windows = Windows(*(params[name] for name in Windows._fields))
@@ -245,3 +225,11 @@ def _gather(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any
     return [view(outs[0], at, DEEP)]
 
 
+_RULES: dict[str, Rule] = {
+    "broadcast_to": _broadcast_to, "broadcast_in_dim": _broadcast_in_dim, "reshape": _reshape,
+    "transpose": _transpose, "rev": _rev, "slice": _slice, "split": _split, "unstack": _unstack,
+    "concatenate": _concatenate, "stack": _stack, "tile": _tile, "pad": _pad, "iota": _iota,
+    "optimization_barrier": _barrier, "dynamic_slice": _dynamic_slice, "gather": _gather,
+}
+for _name, _rule in _RULES.items():
+    views.enter(_rule, registry[_name])
