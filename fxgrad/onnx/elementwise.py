@@ -19,7 +19,7 @@ Values = list[Value]
 
 SAME = {
     "add": "Add", "sub": "Sub", "mul": "Mul", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "tanh": "Tanh",
-    "sin": "Sin", "cos": "Cos", "floor": "Floor", "ceil": "Ceil", "logistic": "Sigmoid",
+    "sin": "Sin", "floor": "Floor", "ceil": "Ceil", "logistic": "Sigmoid",
 }
 """Operations that ONNX has, by the names of both, with kernels in single and double precision."""
 

@@ -19,33 +19,38 @@ _UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 _NUMBERS = (*_FLOATS, *_SIGNED, *_UNSIGNED)
 _SUMMED = (*_FLOATS, "int32", "int64")
 _EXTREMES = (*_FLOATS, "int8", "int32", "int64", "uint8")
+_WORDS = ("uint32", "uint64")
 _MOVED = (*_NUMBERS, "bool")
 
 KERNELS: dict[str, frozenset[str]] = {name: frozenset(kinds) for names, kinds in (
-    ("Floor Ceil Round Sqrt Reciprocal Exp Log Sin Cos Tanh Sigmoid Softmax LogSoftmax", _FLOATS),
-    ("Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Erf Conv Softplus", _SINGLE),
-    ("Abs Add Sub Mul Div Mod Less LessOrEqual Greater GreaterOrEqual", _NUMBERS),
-    ("Neg", (*_FLOATS, *_SIGNED)),
+    ("Floor Ceil Round Sqrt Reciprocal Exp Log Sin Tanh Sigmoid Softmax LogSoftmax", _FLOATS),
+    ("Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Erf Conv Softplus", _SINGLE),
+    ("Abs Mod", _NUMBERS),
+    ("Add Sub Mul Div", (*_SUMMED, *_WORDS)),
+    ("Less LessOrEqual Greater GreaterOrEqual", _SUMMED),
+    ("Neg", (*_FLOATS, "int8", "int32", "int64")),
     ("Sign", (*_NUMBERS, "bfloat16")),
     ("IsNaN IsInf", (*_FLOATS, "bfloat16")),
     ("And Or Xor Not", ("bool",)),
     ("BitwiseAnd BitwiseOr BitwiseXor BitwiseNot", (*_SIGNED, *_UNSIGNED)),
-    ("BitShift", _UNSIGNED),
+    ("BitShift", ("uint8", *_WORDS)),
     ("Pow", (*_FLOATS, "int32", "int64")),
-    ("Max Min", (*_EXTREMES, "uint32", "uint64")),
-    ("Equal", _MOVED),
-    ("MatMul", (*_SUMMED, "uint32", "uint64")),
+    ("Max Min MatMul", (*_SUMMED, *_WORDS)),
+    ("Equal", (*_SUMMED, "bool")),
     ("ReduceSum ReduceProd CumSum Einsum", _SUMMED),
     ("ReduceMax ReduceMin", (*_EXTREMES, "bool")),
     ("ArgMax ArgMin", _EXTREMES),
-    ("TopK", (*_FLOATS, *_SIGNED, "uint8")),
-    ("Where", (*_FLOATS, "int8", "int32", "int64", "uint8")),
+    ("TopK", _SUMMED),
+    ("Where", (*_SUMMED, "uint8")),
     ("Expand Tile", _MOVED),
-    ("Pad", (*_EXTREMES, "uint32", "uint64", "bool")),
+    ("Pad", (*_EXTREMES, *_WORDS, "bool")),
     ("Range", ("float32", "float64", "int16", "int32", "int64")),
     ("MaxPool", ("float16", "float32", "float64", "int8", "uint8")),
 ) for name in names.split()}
-"""The dtypes for which onnxruntime has CPU kernels; those of float16 are float32's between two casts."""
+"""The dtypes for which onnxruntime has had CPU kernels since 1.20 (arithmetic of unsigned words since 1.24).
+
+Those of float16 are float32's between two casts.
+"""
 
 ORDERED = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Max", "Min", "ReduceMax", "ReduceMin",
                      "ArgMax", "ArgMin", "TopK"})
@@ -55,8 +60,9 @@ COMPARING = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equa
 """Operators of numbers that give bools."""
 
 _WIDER = {
-    "bool": ("uint8", "int32"), "int8": ("int32",), "uint8": ("int32",), "int16": ("int32",), "uint16": ("int32",),
-    "uint32": ("int64", "uint64"), "uint64": ("int64",), "bfloat16": ("float32",), "float16": ("float32",),
+    "bool": ("uint8", "int32"), "int8": ("int32",), "uint8": ("int32",), "int16": ("int32",),
+    "uint16": ("int32", "uint32"), "uint32": ("int64", "uint64"), "uint64": ("int64",),
+    "bfloat16": ("float32",), "float16": ("float32",),
 }
 
 

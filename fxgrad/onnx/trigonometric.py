@@ -19,7 +19,16 @@ Values = list[Value]
 @rule_of("tan")
 def _tan(emission: Emission, operation: Operation, values: Values) -> Values:
     graph, (x,) = emission.graph, values
-    return [graph.operation("Div", graph.operation("Sin", x), graph.operation("Cos", x))]
+    if x.dtype == np.float64:
+        return [graph.operation("Div", graph.operation("Sin", x), _cos(graph, x))]
+    return [graph.operation("Tan", x)]
+
+
+def _cos(graph: Graph, x: Value) -> Value:
+    """1 - 2 sin(x / 2)^2: newer runtimes alone have the cosine in double precision."""
+    sine = graph.operation("Sin", graph.operation("Mul", library.scalar(graph, 0.5, x), x))
+    square = graph.operation("Mul", sine, sine)
+    return graph.operation("Sub", library.one(graph, x), graph.operation("Add", square, square))
 
 
 def odd(graph: Graph, x: Value, found: Value) -> Value:
@@ -164,10 +173,10 @@ def _single_or(operator: str, formula: Any) -> Any:
     return rule
 
 
-for _name, _operator, _formula in (
-        ("asin", "Asin", _asin), ("acos", "Acos", _acos), ("atan", "Atan", _atan_double), ("sinh", "Sinh", _sinh),
-        ("cosh", "Cosh", _cosh), ("asinh", "Asinh", _asinh), ("acosh", "Acosh", _acosh), ("atanh", "Atanh", _atanh)):
-    onnx_rules.enter(_single_or(_operator, _formula), registry[_name])
+for _name, _formula in (
+        ("cos", _cos), ("asin", _asin), ("acos", _acos), ("atan", _atan_double), ("sinh", _sinh), ("cosh", _cosh),
+        ("asinh", _asinh), ("acosh", _acosh), ("atanh", _atanh)):
+    onnx_rules.enter(_single_or(_name.capitalize(), _formula), registry[_name])
 
 
 @rule_of("atan2")

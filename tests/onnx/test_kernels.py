@@ -57,7 +57,9 @@ def test_there_are_kernels() -> None:
 
 
 def test_ways() -> None:
-    assert way_of("Add", np.dtype("int8")) is None
+    assert way_of("Add", np.dtype("int32")) is None
+    assert way_of("Add", np.dtype("int8")) == (np.dtype("int32"), False)
+    assert way_of("BitShift", np.dtype("uint16")) == (np.dtype("uint32"), False)
     assert way_of("Max", np.dtype("int16")) == (np.dtype("int32"), False)
     assert way_of("TopK", np.dtype("uint64")) == (np.dtype("int64"), True)
     assert way_of("Where", np.dtype("uint64")) == (np.dtype("int64"), False)
