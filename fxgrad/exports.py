@@ -20,7 +20,7 @@ from rich.table import Table
 
 from fxgrad import tree
 from fxgrad.api.conversions import like_arguments
-from fxgrad.api.programs import make_program
+from fxgrad.api.programs import program_for
 from fxgrad.core.avals import Aval, keys_to_jax
 from fxgrad.core.facts import needs_x64
 from fxgrad.core.program import Program, Signature
@@ -173,15 +173,7 @@ def export(fun: Callable[..., Any] | Program, *, platforms: Sequence[str] | None
     wanted = _platforms(platforms)
 
     def exported(*specs: Any, **kwargs: Any) -> Exported:
-        if isinstance(fun, Program):
-            if specs or kwargs:
-                raise ArgumentError(at_user_line(
-                    "export: a program has its types, and takes no further arguments; pass the function to export it "
-                    "for others"))
-            program = fun
-        else:
-            program = make_program(fun)(*specs, **kwargs)
-        return _exported(program, wanted)
+        return _exported(program_for("export", fun, specs, kwargs), wanted)
     return exported
 
 

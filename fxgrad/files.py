@@ -20,10 +20,10 @@ from typing import IO, Any, NoReturn
 import numpy as np
 
 from fxgrad import dtypes, tree
-from fxgrad.api.programs import make_program
+from fxgrad.api.programs import program_for
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program, Signature
-from fxgrad.errors import ArgumentError, ProgramSyntaxError, UnsupportedError, at_user_line
+from fxgrad.errors import ProgramSyntaxError, UnsupportedError, at_user_line
 from fxgrad.show.json_reader import of_document, parsed_json
 from fxgrad.show.json_writer import document, known_array
 from fxgrad.show.text_parser import refusing_excess
@@ -56,14 +56,7 @@ def save(file: File, fun: Callable[..., Any] | Program, *specs: Any, **kwargs: A
     >>> fxgrad.load(file)({"w": np.ones(3), "b": 1.0}, np.ones((5, 3)))
     {'b': np.float64(40.0), 'w': array([40., 40., 40.])}
     """
-    if isinstance(fun, Program):
-        if specs or kwargs:
-            raise ArgumentError(at_user_line(
-                "save: a program has its types, and takes no further arguments; pass the function to save it for "
-                "others"))
-        program = fun
-    else:
-        program = make_program(fun)(*specs, **kwargs)
+    program = program_for("save", fun, specs, kwargs)
     arrays: list[Any] = []
 
     def stand_in(value: Any) -> dict[str, Any]:

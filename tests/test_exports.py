@@ -139,7 +139,7 @@ def test_programs_and_closures() -> None:
     agree(exported.call(np.array([2, 0], np.int32)), table[[2, 0]])
     agree(export(fxgrad.parse(str(fxgrad.make_program(np.sin)(1.0))))().call(1.0), np.sin(1.0))
     assert refusal(lambda: export(program)(np.ones(3))) == (
-        "export: a program has its types, and takes no further arguments; pass the function to export it for others")
+        "export: a program has its types, and takes no further arguments; pass the function for others")
 
 
 @pytest.mark.slow

@@ -246,4 +246,4 @@ def test_what_cannot_be_saved() -> None:
     with pytest.raises(fxgrad.errors.ArgumentError) as wrong:
         fxgrad.save(io.BytesIO(), fxgrad.make_program(mlp)(P, X), P)
     assert str(wrong.value).split("\n")[0] == (
-        "save: a program has its types, and takes no further arguments; pass the function to save it for others")
+        "save: a program has its types, and takes no further arguments; pass the function for others")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fxgrad import tree
 from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.core.avals import struct_of
 from fxgrad.core.program import Program
+from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.calling import program_of_call, trace_call
 from fxgrad.tracebacks import boundary
 
@@ -36,6 +37,20 @@ def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = 
         static = static_positions(static_argnums, len(args))
         return program_of_call("make_program", fun, args, kwargs, static, as_recorded)
     return traced_program
+
+
+def program_for(what: str, fun: Callable[..., Any] | Program, specs: Sequence[Any], kwargs: Mapping[str, Any],
+                ) -> Program:
+    """The program of `fun` for these types, or `fun` if it is one, and there are none; for `what`, which keeps it.
+
+    Raises `ArgumentError` for types beside a program.
+    """
+    if not isinstance(fun, Program):
+        return make_program(fun)(*specs, **kwargs)
+    if specs or kwargs:
+        raise ArgumentError(at_user_line(
+            f"{what}: a program has its types, and takes no further arguments; pass the function for others"))
+    return fun
 
 
 @boundary

@@ -119,7 +119,15 @@ class Size:
 
     # --- questions -----------------------------------------------------------------------------------------------
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> Any:
+        return self._is_equal(other, "==", is_users(sys._getframe(1).f_code.co_filename))
+
+    def __ne__(self, other: object) -> Any:
+        found = self._is_equal(other, "!=", is_users(sys._getframe(1).f_code.co_filename))
+        return found if found is NotImplemented else not found
+
+    def _is_equal(self, other: object, symbol: str, must_be_told: bool) -> Any:
+        """Whether it is equal whatever the names stand for; where that depends, an error if it `must_be_told`."""
         if type(other) is Size:
             given = other.expression
         elif isinstance(other, _INTEGERS):
@@ -128,22 +136,9 @@ class Size:
             return NotImplemented
         if self.expression is given or self.expression == given:
             return True
-        if is_users(sys._getframe(1).f_code.co_filename) and not self._differs(given):
-            undecided(f"{self} == {other}", self, other)
+        if must_be_told and not self._differs(given):
+            undecided(f"{self} {symbol} {other}", self, other)
         return False
-
-    def __ne__(self, other: object) -> bool:
-        if type(other) is Size:
-            given = other.expression
-        elif isinstance(other, _INTEGERS):
-            given = int(other)
-        else:
-            return NotImplemented
-        if self.expression is given or self.expression == given:
-            return False
-        if is_users(sys._getframe(1).f_code.co_filename) and not self._differs(given):
-            undecided(f"{self} != {other}", self, other)
-        return True
 
     def _differs(self, given: Any) -> bool:
         """Whether it is known that the size is another than `given`."""

@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 
 from fxgrad import dtypes, tree
-from fxgrad.api.programs import make_program
+from fxgrad.api.programs import program_for
 from fxgrad.core.program import Program, Var
 from fxgrad.core.sizes import Size, named
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
@@ -46,7 +46,7 @@ def to_onnx(fun: Callable[..., Any] | Program) -> Callable[..., Any]:
     (['params.w', 'x'], ['result.w'])
     """
     def traced_model(*specs: Any, **kwargs: Any) -> Any:
-        return _model(_program("to_onnx", fun, specs, kwargs))
+        return _model(program_for("to_onnx", fun, specs, kwargs))
     return traced_model
 
 
@@ -62,7 +62,7 @@ def save(file: str | os.PathLike[str] | IO[bytes], fun: Callable[..., Any] | Pro
     >>> [node.op_type for node in model.graph.node], file.getvalue() == model.SerializeToString()
     (['Sin'], True)
     """
-    model = _model(_program("onnx.save", fun, specs, kwargs))
+    model = _model(program_for("onnx.save", fun, specs, kwargs))
     data = model.SerializeToString()
     if hasattr(file, "write"):
         file.write(data)
@@ -96,15 +96,6 @@ def feeds(model: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
 
 def _words(keys: Any) -> Any:
     return np.asarray(keys)["threefry2x32"]
-
-
-def _program(what: str, fun: Callable[..., Any] | Program, specs: Sequence[Any], kwargs: dict[str, Any]) -> Program:
-    if not isinstance(fun, Program):
-        return make_program(fun)(*specs, **kwargs)
-    if specs or kwargs:
-        raise ArgumentError(at_user_line(
-            f"{what}: a program has its types, and takes no further arguments; pass the function for others"))
-    return fun
 
 
 # --- models ---------------------------------------------------------------------------------------------------------
