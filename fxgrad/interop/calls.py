@@ -13,7 +13,7 @@ from fxgrad import dtypes, tree
 from fxgrad.control.groups import Marks, are_linear, are_moving, chosen, others, present
 from fxgrad.core.avals import Aval, varying_of_jax
 from fxgrad.core.symbolic import Zero
-from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.errors import FxgradError, UnsupportedError, at_user_line
 from fxgrad.interop.importing import Imported, aval_of_jax, imported
 from fxgrad.interop.manual import example, traced_within
 from fxgrad.interop.settings import Settings
@@ -164,14 +164,14 @@ class JaxCall:
         try:
             with self.settings.scope():
                 found = imported(traced_within(axes_in_scope(), mesh_in_scope(), function, avals))
-        except NotImplementedError as error:
-            if isinstance(error, UnsupportedError):
+        except (NotImplementedError, ValueError) as error:
+            if isinstance(error, FxgradError):
                 raise
             what = key[0] if isinstance(key[0], str) else key[0][0]
             raise UnsupportedError(at_user_line(
                 f"{self.name} is computed by jax, which has no rule for what is asked of it ({what}): "
-                f"{str(error).split(chr(10))[0]}. Give the function that calls it a rule, with jax.custom_jvp or "
-                "fxgrad.custom_jvp")) from None
+                f"{str(error).split(chr(10))[0].rstrip('.')}. Give the function that calls it a rule, with "
+                "fxgrad.custom_vjp or custom_jvp, or with those of jax")) from None
         if not found.holds_once:
             self._derived[key] = found
         return found
