@@ -142,6 +142,7 @@ def test_every_form_is_written(run: Commands, tmp_path: Path) -> None:
     model = onnx.load(tmp_path / "a.onnx")
     np.testing.assert_allclose(with_onnx.run(model, {"w": w, "x": x})[0], expected, rtol=1e-6)
     assert "tensor<5x3xf32>" in (tmp_path / "a.mlir").read_text()
+    assert "\nvoid loss(const float *w, const float *x, " in (tmp_path / "a.c").read_text()
     run("export", "n.fxgrad", "-o", "n.mlir")
     assert "tensor<?x3xf32>" in (tmp_path / "n.mlir").read_text()
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import io
 import re
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -16,11 +18,11 @@ import fxgrad
 import fxgrad.onnx
 from fxgrad import tree
 from fxgrad.errors import UnsupportedError
-from tests.support import with_onnx
+from tests.support import with_c, with_onnx
 from tests.support.shipped import SHIPPED
 
-REFUSED = re.compile(r"\w+: (\w+)")
-"""The operation, in the message of a form that has none for it."""
+REFUSED = re.compile(r"\w+: (?:an argument is of dtype )?([\w<>]+)")
+"""The operation or the dtype, in the message of a form that has none for it."""
 
 
 def _operation(error: UnsupportedError) -> str:
@@ -68,6 +70,13 @@ def onnx_model(program: fxgrad.Program, args: Sequence[Any]) -> Any:
     return with_onnx.run(model, fxgrad.onnx.feeds(model, *args))
 
 
+def c_file(program: fxgrad.Program, args: Sequence[Any]) -> Any:
+    """The results of the C file, by the system's compiler."""
+    with tempfile.TemporaryDirectory() as folder:
+        function, = with_c.compiled([program], Path(folder), "-O0")  # which compiles faster
+        return function(*args)
+
+
 class Target(NamedTuple):
     """A form; `exact` are those whose results are those of NumPy to the bit."""
 
@@ -81,6 +90,7 @@ TARGETS = {
     "export of jax": Target(exported),
     "StableHLO text, run by XLA": Target(stablehlo),
     "ONNX, run by onnxruntime": Target(onnx_model),
+    "C file": Target(c_file),
 }
 SAME, WITHIN = "bits", "✓"
 HEAD = ("program", "tolerance", *TARGETS)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.program import Var
 from fxgrad.show.python.trees import Refusal
@@ -47,7 +48,8 @@ class Value:
 def c_type(aval: Aval) -> str:
     """The type in C; raises `Refusal` for a dtype that has none."""
     if aval.dtype.name not in TYPES:
-        raise Refusal(f"of dtype {aval.dtype.name}, where a C file has {', '.join(TYPES)}")
+        name = "key<fry>, that of a random key" if dtypes.is_key(aval.dtype) else aval.dtype.name
+        raise Refusal(f"of dtype {name}, where a C file has {', '.join(TYPES)}")
     if aval.size >= 2 ** 31:
         raise Refusal(f"of {aval.size} elements, where a C file counts to {2 ** 31 - 1}")
     return TYPES[aval.dtype.name]
