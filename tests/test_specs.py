@@ -262,6 +262,22 @@ def test_an_operation_that_does_not_fit_one_size_names_its_line() -> None:
         "needed: so it is for n = 2, which is at test_specs.py:")
 
 
+def test_known_indices_of_a_size_that_varies() -> None:
+    program = fxgrad.make_program(lambda x: x[np.array([0, 5])] + x[np.array([-1, -2])])(spec("n"))
+    agree(program(np.arange(7.0)), np.array([6.0, 10.0]))
+    assert refusal(lambda: program(np.arange(3.0))) == (
+        "index 5 is out of range for axis 0 of size 3; in range are -3 to 2")
+    agree(fxgrad.jit(program)(np.arange(3.0)), np.array([2.0, np.nan]))  # as jax fills what is out of range
+
+    def energy(x: Any, v: Any) -> Any:
+        return np.sum(fnp.at(x)[np.array([0, -5])].set(v) ** 2)
+
+    gradient = fxgrad.make_program(fxgrad.grad(energy, argnums=(0, 1)))(spec("n"), spec(2))
+    for count in (5, 6):  # at 5 both are the first
+        args = np.arange(1.0, count + 1), np.array([1.0, 2.0])
+        agree(gradient(*args), fxgrad.grad(energy, argnums=(0, 1))(*args))
+
+
 # --- where a number is needed ---------------------------------------------------------------------------------------
 
 UNTOLD = ("{question}: that cannot be told, since n stands for any size from 1 on: the program is traced once for all "
@@ -370,6 +386,43 @@ def resized(case: Any, dtype: str, sizes: Any) -> Any:
             each.shape = shape
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("library", CASES)
+def test_no_size_is_taken_for_a_number_by_derivatives(library: str) -> None:
+    wrong = []
+    for label, case, function, dtype in sized_cases(library, functions(library)):
+        arrays = case.arrays(dtype)
+        places = tuple(place for place, array in enumerate(arrays)
+                       if array.dtype.kind == "f" and place not in case.fixed)
+        if not places or "derivatives" in case.without:
+            continue
+        gradient = fxgrad.grad(total(function), argnums=places)
+        try:
+            program = fxgrad.make_program(gradient)(*named_specs(arrays))
+        except Exception:  # noqa: BLE001  (what has no derivative, and what needs a number)
+            continue
+        for sizes in SIZES:
+            try:
+                args = resized(case, dtype, sizes)
+                wanted = gradient(*args)
+            except Exception:  # noqa: BLE001  (whatever functions say of sizes that do not fit)
+                continue
+            if all(np.isfinite(each).all() for each in wanted):
+                try:
+                    agree(program(*args), wanted, 1e-7)
+                except (AssertionError, FxgradError) as error:
+                    wrong.append(f"{label} at {[arg.shape for arg in args]}: {error}")
+    assert not wrong
+
+
+def named_specs(arrays: Sequence[Any]) -> list[Any]:
+    """Types with a name for each size above 1; keys, which are two words, stay as they are."""
+    return [spec(tuple(f"n{extent}" if extent > 1 else extent for extent in array.shape), array.dtype)
+            if array.dtype != np.uint32 else array for array in arrays]
+
+
+SIZES = (lambda size: size, lambda size: size + (size > 1), lambda size: min(size, 1))
+"""The sizes of a case, larger ones, and 1."""
 MOST_REFUSED = {"numpy": 63, "numpy.linalg": 14, "numpy.fft": 19, "lax": 30, "lax.linalg": 4, "nn": 1, "random": 4,
                 "scipy.special": 0, "scipy.linalg": 13}
 """How many calls may be refused, each because it needs a number: so that what was supported stays so."""
@@ -381,10 +434,8 @@ def test_no_size_is_taken_for_a_number(library: str) -> None:
     wrong, refused, right = [], [], 0
     for label, case, function, dtype in sized_cases(library, functions(library)):
         arrays = case.arrays(dtype)
-        specs = [spec(tuple(f"n{extent}" if extent > 1 else extent for extent in array.shape), array.dtype)
-                 if array.dtype != np.uint32 else array for array in arrays]  # keys are two words
         try:
-            program = fxgrad.make_program(function)(*specs)
+            program = fxgrad.make_program(function)(*named_specs(arrays))
         except FxgradError:
             try:
                 fxgrad.make_program(function)(*arrays)
@@ -392,7 +443,7 @@ def test_no_size_is_taken_for_a_number(library: str) -> None:
                 continue  # it needs values, too
             refused.append(label)
             continue
-        for sizes in (lambda size: size, lambda size: size + (size > 1), lambda size: min(size, 1)):
+        for sizes in SIZES:
             try:
                 args = resized(case, dtype, sizes)
                 wanted = function(*args)

@@ -24,10 +24,9 @@ def in_range(name: str, indices: Any, extent: int, axis: int) -> Any:
     if not indices.size:
         return indices
     low, high = indices.min(), indices.max()
-    if holds(extent):
-        if low < 0:  # where it stands is not known, so the program counts from the end when it runs
-            return where(indices < 0, add(indices, extent), indices)
-        _refuse_certain(name, int(high), extent, axis)
+    if holds(extent):  # the program looks at them when it runs
+        for index in (int(low), int(high)):
+            _refuse_certain(name, index, extent, axis)
         return indices
     if low < -extent or high >= extent:
         allowed = f"in range are {-extent} to {extent - 1}" if extent else "the axis has no elements"
@@ -76,7 +75,10 @@ def addressed(name: str, indices: Any, extent: int, axis: int, mode: str | None)
         raise ArgumentError(at_user_line(f"{name}: mode must be 'raise', 'clip', 'wrap', 'fill' or "
                                          f"'promise_in_bounds', got {mode!r}"))
     if is_concrete(indices):
-        return in_range(name, indices, extent, axis), "promise_in_bounds"
+        known = in_range(name, indices, extent, axis)
+        if holds(extent) and known.size and (known.min() < 0 or not surely_less(int(known.max()), extent)):
+            return known, "checked"
+        return known, "promise_in_bounds"
     return indices, "checked"
 
 

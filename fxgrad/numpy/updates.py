@@ -10,6 +10,7 @@ import numpy as np
 
 from fxgrad.control.loop import for_p
 from fxgrad.core.avals import Aval, Shape
+from fxgrad.core.sizes import holds
 from fxgrad.errors import IndexingError, ShapeError, at_user_line
 from fxgrad.frontend.flat import trace_flat
 from fxgrad.frontend.operands import as_array, common_type, is_concrete, new_array, operand, shape_of, typed
@@ -172,7 +173,8 @@ def update(x: Any, index: Any, combine: str, values: Any, *, mode: str | None = 
     inner = apply_basic(x, plan)
     windows, window, indices, how = gather_form(shape_of(inner), plan, mode)
     values = _fitted(values, windows.result_shape(window, shape_of(indices)[:-1]))
-    promises = _promises(indices, unique_indices, indices_are_sorted)
+    are_places = _are_places(indices, shape_of(inner), windows, how)
+    promises = _promises(indices if are_places else None, unique_indices, indices_are_sorted)
     updated = scatter(inner, indices, values, windows, combine=combine, mode=how, promises=promises)
     return updated if inner is x else _update_basic(x, plan, "set", updated)
 
@@ -221,8 +223,20 @@ def _fitted(values: Any, shape: Shape) -> Any:
     return broadcast_to(values, shape)
 
 
+def _are_places(indices: Any, shape: Shape, windows: Windows, how: str) -> bool:
+    """Whether indices that are known address what they say: none is moved to the place of another."""
+    limits = [shape[axis] for axis in windows.start_index_map]
+    if not is_concrete(indices) or (how != "clip" and not holds(*limits)):
+        return True
+    if holds(*limits):  # where negative ones stand is not known
+        return how != "clip" and bool(np.all(indices >= 0))
+    return bool(np.all((indices >= 0) & (indices < np.array(limits))))
+
+
 def _promises(indices: Any, unique: bool, in_order: bool) -> tuple[str, ...]:
-    """What is known of the indices, looked at where that is cheap."""
+    """What is known of the indices, looked at where that is cheap; None for some that tell nothing."""
+    if indices is None:
+        return tuple(name for name, made in (("sorted", in_order), ("unique", unique)) if made)
     shape = shape_of(indices)
     if not unique and is_concrete(indices) and (rows := math.prod(shape[:-1])) <= 10_000:
         unique = rows < 2 or len(np.unique(np.reshape(indices, (rows, -1)), axis=0)) == rows

@@ -75,6 +75,14 @@ def test_places_out_of_range(mode: str) -> None:
         9.0, mode=mode), np.float64))
 
 
+def test_places_that_are_clipped_onto_one_another_have_one_winner() -> None:
+    for put in (lambda v: fnp.put(np.zeros(3), np.array([2, 7]), v, inplace=False),
+                lambda v: fnp.at(np.zeros(3))[np.array([2, 7])].set(v, mode="clip")):
+        v = np.array([1.0, 2.0])
+        assert put(v).tolist() == [0.0, 0.0, 2.0]
+        assert fxgrad.grad(lambda v, put=put: np.sum(put(v)))(v).tolist() == [0.0, 1.0]
+
+
 def test_put_of_negative_places() -> None:
     on_every_path(lambda x, i: fnp.put(x, i, 9.0, inplace=False), (X, np.array([-1])), np.array([1.0, 2, 3, 9]))
     on_every_path(lambda x, i: fnp.put(x, i, 9.0, inplace=False), (X, PLACES), np.array([9.0, 2, 3, 9]))
