@@ -49,8 +49,9 @@ def extract(program: Program, inputs: Any = None, outputs: Any = None) -> Progra
     - `outputs`: a name, or a container of names, in which the results come. By default what the program returns.
 
     Whatever the outputs do not need is left out, operations with effects too. The result is checked, and a program as
-    any other, with the names and lines of what it was taken from. Computing `outputs` from `inputs` that another part
-    computed gives the same bits as the whole.
+    any other, with the names and lines of what it was taken from. Parts before and behind a cut have the operations of
+    the whole, and so its bits; but sums of what the whole keeps as a transposed view, which NumPy adds up in the order
+    of its memory, may differ in the last one.
 
     Raises `ArgumentError` for names that are not there or not unique, and where an output needs something that the
     inputs do not give: the message says what, and through which values.

@@ -8,11 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fxgrad
 from fxgrad import errors, lax
 from fxgrad.core.program import Program, Var
+from fxgrad.derivation.simplify import live_equations
 from fxgrad.show import program_text
+from tests.support.random_programs import build, recipes
+from tests.support.tiers import examples
 
 X = np.linspace(-1.0, 1.0, 6).reshape(2, 3)
 PARAMS = {"w": np.linspace(0.0, 1.0, 12).reshape(3, 4), "b": np.linspace(-1.0, 1.0, 4)}
@@ -86,6 +91,23 @@ def test_the_parts_before_and_behind_any_cut_are_the_whole(name: str) -> None:
         same(second(*first(*own)), whole)
         assert len(first.equations) <= place
         assert len(second.equations) <= len(program.equations) - place
+
+
+@pytest.mark.slow
+@examples(60)
+@given(recipes(), st.integers(0, 40))
+def test_parts_of_random_programs_have_the_operations_of_the_whole(steps: Any, place: int) -> None:
+    """Each equation is in one of the parts, as it was; results differ at most by the order in which NumPy adds up."""
+    x, y = np.linspace(-1.0, 1.0, 12).reshape(3, 4), np.linspace(0.5, -1.5, 12).reshape(3, 4)
+    function = build(steps, np)
+    program = fxgrad.make_program(fxgrad.value_and_grad(lambda x, y: np.sum(function(x, y)), argnums=(0, 1)))(x, y)
+    place = min(place, len(program.equations))
+    cut = alive(program, place)
+    first, second = fxgrad.extract(program, program.inputs[len(program.constants):], cut), fxgrad.extract(program, cut)
+    parts = [*first.equations, *second.equations]
+    assert [*map(id, parts)] == [*map(id, live_equations(program))]
+    for one, other in zip(fxgrad.tree.leaves(second(*first(x, y))), fxgrad.tree.leaves(program(x, y)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-13)
 
 
 def kept_arguments(part: Program, program: Program) -> list[bool]:
