@@ -221,8 +221,7 @@ def rounded_away(graph: Graph, x: Value) -> Value:
     whole = graph.operation("Floor", size)
     up = graph.operation("GreaterOrEqual", graph.operation("Sub", size, whole), library.scalar(graph, 0.5, x))
     nearest = graph.operation("Add", whole, graph.cast(up, x.dtype))
-    negative = graph.operation("Less", x, library.zero(graph, x))
-    return graph.where(negative, graph.operation("Neg", nearest), nearest)
+    return library.odd(graph, x, nearest)
 
 
 @rule_of("round")

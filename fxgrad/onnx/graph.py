@@ -292,7 +292,10 @@ class Graph:
         return self.operation("Unsqueeze", value, self.sizes(axes)) if len(axes) else value
 
     def where(self, condition: Value, chosen: Value, other: Value) -> Value:
-        """Elements of `chosen` where the condition holds."""
+        """Elements of `chosen` where the condition holds, and of `other` elsewhere.
+
+        onnxruntime makes 0 of a -0 that is chosen, but not of another: what may be one stands there.
+        """
         return self.operation("Where", condition, chosen, other)
 
     def isnan(self, value: Value) -> Value:

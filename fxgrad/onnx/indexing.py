@@ -91,7 +91,8 @@ def _gather(emission: Emission, operation: Operation, values: Values) -> Values:
         return [plain]
     places, within = addressed(graph, indices, shape, indices_shape, windows, sizes, mode)
     found = graph.operation("Gather", graph.reshape(x, [-1]), places, axis=0)
-    return [found if within is None else graph.where(within, found, graph.number(number, x.dtype))]
+    return [found if within is None else graph.where(graph.operation("Not", within), graph.number(number, x.dtype),
+                                                     found)]
 
 
 def _as_take(graph: Graph, x: Value, indices: Value, windows: Windows, operation: Operation) -> Value | None:
@@ -117,7 +118,8 @@ def _as_take(graph: Graph, x: Value, indices: Value, windows: Windows, operation
     within = graph.reshape(graph.operation("Equal", held, starts), [1] * axis + list(indices_shape[:-1]) + [1] * (
         len(shape) - 1 - axis))
     fill = operation.params["fill_value"]
-    return graph.where(within, found, graph.number(default_fill(x.dtype) if fill is None else fill, x.dtype))
+    return graph.where(graph.operation("Not", within),
+                       graph.number(default_fill(x.dtype) if fill is None else fill, x.dtype), found)
 
 
 REDUCTIONS = {"scatter": "none", "scatter_add": "add", "scatter_sub": "add", "scatter_mul": "mul", "scatter_min": "min",

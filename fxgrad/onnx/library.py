@@ -163,27 +163,42 @@ def power_of(graph: Graph, x: Value, exponent: int) -> Value:
 
 
 def expm1(graph: Graph, x: Value) -> Value:
-    """exp(x) - 1 without loss near 0, from the rounded u = exp(x): (u - 1) x / log(u).
+    """exp(x) - 1 without loss near 0, from the rounded u = exp(x): x (u - 1) / log(u).
 
     N. Higham, "Accuracy and stability of numerical algorithms", section 1.14: the errors of numerator and denominator
     are the same, and their quotient has none.
     """
     u = graph.operation("Exp", x)
     below = graph.operation("Sub", u, one(graph, x))
-    near = graph.operation("Mul", below, graph.operation("Div", x, graph.operation("Log", u)))
     unchanged = graph.operation("Equal", u, one(graph, x))
+    slope = graph.where(unchanged, one(graph, x), graph.operation("Div", below, graph.operation("Log", u)))
     far = graph.operation("GreaterOrEqual", graph.operation("Abs", x), scalar(graph, 1, x))
-    return graph.where(unchanged, x, graph.where(far, below, near))
+    return graph.where(far, below, graph.operation("Mul", x, slope))
 
 
 def log1p(graph: Graph, x: Value) -> Value:
-    """log(1 + x) without loss near 0, from the rounded u = 1 + x: log(u) x / (u - 1)."""
+    """log(1 + x) without loss near 0, from the rounded u = 1 + x: x log(u) / (u - 1)."""
     u = graph.operation("Add", x, one(graph, x))
-    logarithm = graph.operation("Log", u)
-    part = graph.operation("Div", x, graph.operation("Sub", u, one(graph, x)))
-    unchanged = graph.operation("Equal", u, one(graph, x))
-    infinite = graph.operation("Equal", u, scalar(graph, np.inf, x))
-    return graph.where(unchanged, x, graph.where(infinite, u, graph.operation("Mul", logarithm, part)))
+    slope = graph.operation("Div", graph.operation("Log", u), graph.operation("Sub", u, one(graph, x)))
+    plain = graph.operation("Or", graph.operation("Equal", u, one(graph, x)),
+                            graph.operation("Equal", u, scalar(graph, np.inf, x)))
+    return graph.operation("Mul", x, graph.where(plain, one(graph, x), slope))
+
+
+# --- signs ------------------------------------------------------------------------------------------------------------
+
+
+def odd(graph: Graph, x: Value, found: Value) -> Value:
+    """An odd function of x, given that of |x|: by a factor, since onnxruntime's Where loses the sign of a zero."""
+    unit = one(graph, x)
+    return graph.operation("Mul", graph.where(negative(graph, x), graph.operation("Neg", unit), unit), found)
+
+
+def negative(graph: Graph, x: Value) -> Value:
+    """Whether the sign of numbers is set, that of a zero too."""
+    none = zero(graph, x)
+    return graph.operation("Or", graph.operation("Less", x, none),
+                           graph.operation("Less", graph.operation("Reciprocal", x), none))
 
 
 # --- random keys ----------------------------------------------------------------------------------------------------

@@ -31,19 +31,6 @@ def _cos(graph: Graph, x: Value) -> Value:
     return graph.operation("Sub", library.one(graph, x), graph.operation("Add", square, square))
 
 
-def odd(graph: Graph, x: Value, found: Value) -> Value:
-    """An odd function of x, given that of |x|: by a factor, since onnxruntime's Where loses the sign of a zero."""
-    unit = library.one(graph, x)
-    return graph.operation("Mul", graph.where(negative(graph, x), graph.operation("Neg", unit), unit), found)
-
-
-def negative(graph: Graph, x: Value) -> Value:
-    """Whether the sign of numbers is set, that of a zero too."""
-    none = library.zero(graph, x)
-    return graph.operation("Or", graph.operation("Less", x, none),
-                           graph.operation("Less", graph.operation("Reciprocal", x), none))
-
-
 def _sinh(graph: Graph, x: Value) -> Value:
     """From e = expm1(|x|): (e + e / (e + 1)) / 2, and beyond 20 from the exponential of one half each."""
     size = graph.operation("Abs", x)
@@ -54,7 +41,7 @@ def _sinh(graph: Graph, x: Value) -> Value:
     root = graph.operation("Exp", graph.operation("Mul", half, size))
     large = graph.operation("Mul", graph.operation("Mul", half, root), root)
     found = graph.where(graph.operation("Greater", size, library.scalar(graph, 20, x)), large, small)
-    return odd(graph, x, found)
+    return library.odd(graph, x, found)
 
 
 def _cosh(graph: Graph, x: Value) -> Value:
@@ -75,7 +62,7 @@ def _asinh(graph: Graph, x: Value) -> Value:
     part = graph.operation("Div", square, graph.operation("Add", root, library.one(graph, x)))
     small = library.log1p(graph, graph.operation("Add", near, part))
     large = graph.operation("Add", graph.operation("Log", size), library.scalar(graph, math.log(2), x))
-    return odd(graph, x, graph.where(far, large, small))
+    return library.odd(graph, x, graph.where(far, large, small))
 
 
 def _acosh(graph: Graph, x: Value) -> Value:
@@ -94,7 +81,7 @@ def _atanh(graph: Graph, x: Value) -> Value:
     quotient = graph.operation("Div", graph.operation("Add", size, size), graph.operation(
         "Sub", library.one(graph, x), size))
     half = graph.operation("Mul", library.scalar(graph, 0.5, x), library.log1p(graph, quotient))
-    return odd(graph, x, half)
+    return library.odd(graph, x, half)
 
 
 _ATAN_ABOVE = (-8.750608600031904122785e-1, -1.615753718733365076637e1, -7.500855792314704667340e1,
@@ -125,7 +112,7 @@ def _atan_double(graph: Graph, x: Value) -> Value:
     square = graph.operation("Mul", at, at)
     quotient = graph.operation("Div", polynomial(graph, _ATAN_ABOVE, square), polynomial(graph, _ATAN_BELOW, square))
     small = graph.operation("Add", at, graph.operation("Mul", graph.operation("Mul", at, square), quotient))
-    return odd(graph, x, graph.operation("Add", base, small))
+    return library.odd(graph, x, graph.operation("Add", base, small))
 
 
 def atan(graph: Graph, x: Value) -> Value:
@@ -145,8 +132,8 @@ def atan2(graph: Graph, y: Value, x: Value) -> Value:
     both = graph.operation("And", same, graph.operation("Not", empty))
     angle = atan(graph, graph.where(both, library.one(graph, x), ratio))
     angle = graph.where(steep, graph.operation("Sub", library.scalar(graph, math.pi / 2, x), angle), angle)
-    angle = graph.where(negative(graph, x), graph.operation("Sub", pi, angle), angle)
-    found = odd(graph, y, angle)
+    angle = graph.where(library.negative(graph, x), graph.operation("Sub", pi, angle), angle)
+    found = library.odd(graph, y, angle)
     either = graph.operation("Or", graph.isnan(x), graph.isnan(y))
     return graph.where(either, graph.operation("Add", x, y), found)
 
@@ -195,5 +182,5 @@ def _cbrt(emission: Emission, operation: Operation, values: Values) -> Values:
         guess = graph.operation("Pow", given, library.scalar(graph, 1 / 3, x))
         wrong = graph.operation("Sub", guess, graph.operation("Div", given, graph.operation("Mul", guess, guess)))
         found = graph.operation("Sub", guess, graph.operation("Mul", wrong, library.scalar(graph, 1 / 3, x)))
-        return odd(graph, x, graph.where(plain, size, found))
+        return library.odd(graph, x, graph.where(plain, size, found))
     return in_single(emission, rule, values)

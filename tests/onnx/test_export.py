@@ -190,7 +190,8 @@ def test_special_points(dtype: str) -> None:
 
 def test_signs_of_zeros() -> None:
     def function(x):
-        odd = np.arctan(x), np.tanh(x), np.round(x), np.sinh(x), np.arcsinh(x), np.cbrt(x)
+        odd = np.arctan(x), np.tanh(x), np.round(x), np.sinh(x), np.arcsinh(x), np.cbrt(x), erf(x), np.expm1(x)
+        odd = (*odd, np.log1p(x), fnp.array(x).at[np.array([0, 1])].get(mode="fill"), lax.round(x))
         return [1 / each for each in (*odd, np.arctan2(x, 1.0))]
 
     x = np.array([-0.0, 0.0])
