@@ -109,10 +109,15 @@ class _Part:
         if found:
             self._take_apart({each.calls[:count] for each in found.values() for count in range(1, len(each.calls) + 1)})
         self._inside = {path: self._atoms[each] for path, each in found.items()}
+        for name, var in self._by_name.items():  # what a call made keeps the name that its line gives it
+            self._call_it(name, self._atoms.get(_Inside((), var), var))
         for path, atom in self._inside.items():
-            name = path.rpartition("/")[2]
-            if isinstance(atom, Var):
-                self._names.setdefault(atom, path if name in self._by_name else name)
+            last = path.rpartition("/")[2]
+            self._call_it(path if last in self._names.values() else last, atom)
+
+    def _call_it(self, name: str, atom: Atom) -> None:
+        if isinstance(atom, Var):
+            self._names.setdefault(atom, name)
 
     # --- names ----------------------------------------------------------------------------------------------
 

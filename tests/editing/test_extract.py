@@ -185,6 +185,13 @@ def test_what_stands_inside_calls_goes_by_its_path() -> None:
     program = fxgrad.make_program(twice)(X)
     inner = fxgrad.extract(program, ["first/a"])(np.ones((2, 3)))
     same(inner[0], np.full((2, 3), 1 / 3))
+    both = fxgrad.extract(program, ["first/a", "second/a"])
+    assert program_text(both, source=False) == """\
+program extract(twice)(a, `second/a`: f64[2,3]):
+  first: f64[2,3] = a / sum(a, axis=-1)[:, None]
+  second: f64[2,3] = `second/a` / sum(`second/a`, axis=-1)[:, None]
+  return first, second"""
+    same(both(np.ones((2, 3)), np.ones((2, 3)))[0], np.full((2, 3), 1 / 3))
     with pytest.raises(errors.ArgumentError) as caught:
         fxgrad.extract(program, outputs="softmax/a")
     assert text_of(caught) == ("extract: 'softmax/a' may be in any of 2 calls of softmax. Say in which by the name of "
