@@ -243,6 +243,11 @@ def test_loops_over_a_varying_length() -> None:
     def running(x: Any) -> Any:
         return lax.scan(lambda c, row: (0.5 * c + row, c), fnp.zeros(3, float), x)
 
+    def counted(x: Any) -> Any:
+        return np.sum(lax.fori_loop(0, x.shape[0], lambda i, c: np.sin(c) + x[i], np.zeros(3)))
+
+    gradient = export(fxgrad.grad(counted))(spec("n", 3))
+    agree(gradient.call(np.ones((4, 3))), fxgrad.grad(counted)(np.ones((4, 3))), 1e-10)
     exported = export(fxgrad.grad(lambda x: np.sum(running(x)[1] ** 2)))(spec("n", 3))
     for count in (1, 4):
         x = np.random.default_rng(count).normal(size=(count, 3))
