@@ -19,9 +19,11 @@ from fxgrad.core.sizes import Size, bounds_of, larger, named, parsed, sizes_in, 
 from fxgrad.derivation.sizes import at_sizes
 from fxgrad.errors import FxgradError, ProgramSyntaxError
 from fxgrad.show.json_writer import from_json, to_json
+from fxgrad.tracing.tape import bind
 from tests.comparison.cases import CASES
 from tests.comparison.checks import both_functions
 from tests.comparison.libraries import functions
+from tests.samples import all_samples
 from tests.support.sized_functions import FUNCTIONS, agree, drawn, refusal, spec_of
 
 N, M = named("n"), named("m")
@@ -467,3 +469,44 @@ def agree_but_keys(found: Any, wanted: Any) -> None:
     pairs = [(np.asarray(one), np.asarray(other)) for one, other in zip(found, wanted, strict=True)]
     numbers = [pair for pair in pairs if not pair[0].dtype.names]
     agree([one for one, _ in numbers], [other for _, other in numbers], 1e-9)
+
+
+# --- and over every primitive -----------------------------------------------------------------------------------------
+
+OF_FIXED_TYPES = {
+    "broadcast_in_dim", "broadcast_to", "checkpoint", "cond", "custom_jvp", "custom_linear_solve", "custom_root",
+    "custom_vjp", "custom_vjp_tangent", "custom_vmap", "fft", "for", "jax_call", "jax_effect", "jit_call", "named_call",
+    "random_binomial", "random_gamma", "random_poisson", "random_wrap", "recompute", "reshape", "safe_call", "split",
+    "sweep", "while", "within_budget"}
+"""Primitives whose samples have shapes, programs for shapes, or keys beside, so that other sizes do not fit."""
+NUMBERS_NEEDED = {"lu_pivots_to_permutation": "which of two sizes is the larger", "unstack": "so many results",
+                  "device_put": "whether the devices divide the axis", "shard_map": "the same"}
+"""Primitives that need a number, and what for."""
+
+
+@pytest.mark.slow
+def test_every_primitive_takes_sizes_with_names_or_refuses_them() -> None:
+    taken, refused, wrong = set(), set(), []
+    for primitive, samples in all_samples().items():
+        for sample in samples:
+            args = [*map(np.asarray, sample.args())]
+            if sample.slow or not any(extent > 1 for arg in args for extent in arg.shape):
+                continue
+            specs = [spec(tuple(f"n{extent}" if extent > 1 else extent for extent in arg.shape), arg.dtype)
+                     if not arg.dtype.names else arg for arg in args]
+
+            def applied(*values: Any, primitive: Any = primitive, params: Any = sample.params) -> Any:
+                return tuple(bind(primitive, *values, **params))
+
+            try:
+                program = fxgrad.make_program(applied)(*specs)
+            except FxgradError:
+                refused.add(primitive.name)
+                continue
+            taken.add(primitive.name)
+            for found, wanted in zip(map(np.asarray, program(*args)), map(np.asarray, applied(*args)), strict=True):
+                if (found.dtype, found.shape, found.tobytes()) != (wanted.dtype, wanted.shape, wanted.tobytes()):
+                    wrong.append(f"{primitive} {sample!r}")
+    assert not wrong
+    assert refused - taken <= OF_FIXED_TYPES | NUMBERS_NEEDED.keys()
+    assert len(taken) > 190
