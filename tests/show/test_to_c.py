@@ -93,8 +93,8 @@ def test_every_sample_of_what_is_supported(tmp_path: Path) -> None:
             arguments = [args for _, args in kept]
             programs.append(fxgrad.make_program(applied(primitive, [sample.params for sample, _ in kept]))(*arguments))
             given.append((primitive, [sample for sample, _ in kept], arguments))
-    # Loops whose number of turns is an operand, solvers, devices; and products in another dtype than their operands'.
-    assert refused == {"for", "sweep", "custom_root", "custom_linear_solve", "shard_map", "dot_general"}
+    # Loops whose number of turns is an operand, and solvers; and products in another dtype than their operands'.
+    assert refused == {"for", "sweep", "custom_root", "custom_linear_solve", "dot_general"}
     count = 0
     for function, program, (primitive, samples, arguments) in zip(
             compiled(programs, tmp_path), programs, given, strict=True):
@@ -339,3 +339,10 @@ def test_the_page_has_the_table_of_primitives() -> None:
     from tools import c_files, pages
 
     assert pages.has(c_files.PAGE, "primitives", c_files.table()), "write it again: python tools/c_files.py"
+
+
+def test_a_file_is_of_sizes_that_are_numbers() -> None:
+    program = fxgrad.make_program(lambda x: np.sum(np.sin(x)))(fxgrad.spec(("n", 3), np.float64))
+    with pytest.raises(fxgrad.errors.ArgumentError, match=re.escape(
+            "to_c: x is f64[n,3], and every size must be a number there. Give an array, or a type such as ")):
+        program.to_c()

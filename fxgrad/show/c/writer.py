@@ -10,7 +10,9 @@ import numpy as np
 
 from fxgrad import tree
 from fxgrad.core.program import Equation, Program, Var, inner_first
+from fxgrad.derivation.sizes import with_numbers
 from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.parallel.shard_map import without_devices
 from fxgrad.show.c.functions import Function
 from fxgrad.show.c.helpers import HELPERS, helpers_of
 from fxgrad.show.c.values import INDICES, Refusal, Value, c_type, literal, stored, view
@@ -43,6 +45,7 @@ class File:
     """One file: the main function, those that it calls, constants, and helpers."""
 
     def __init__(self, program: Program, source: bool) -> None:
+        program = without_devices(with_numbers("to_c", program))
         self._main, self._source = program, source
         self._functions: dict[int, tuple[str, int]] = {}
         self._texts: list[str] = []
