@@ -100,6 +100,22 @@ class _Level:
         self.values: dict[Any, Value] = {}
         self.sizes: dict[Size, Value] = {}
 
+    def used_constants(self) -> list[Any]:
+        """The constants that a node uses, here or in a graph within: of others runtimes warn."""
+        used = _used(self.nodes)
+        return [each for each in self.constants if each.name in used]
+
+
+def _used(nodes: Sequence[Any]) -> set[str]:
+    """The names that nodes take in, those in their graphs too."""
+    names: set[str] = set()
+    for node in nodes:
+        names.update(node.input)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                names |= _used(attribute.g.node)
+    return names
+
 
 class Graph:
     """The nodes of a model on their way; `operation` adds one, in a dtype for which runtimes have a kernel.
@@ -243,12 +259,12 @@ class Graph:
         infos = [protos.value_info(value.name, shape, value.dtype)
                  for value, (_, shape) in zip(results, outputs, strict=True)]
         return protos.graph(name, level.nodes, [protos.value_info(value.name, shape, value.dtype)
-                                                for value, shape in inputs], infos, level.constants, level.known)
+                                                for value, shape in inputs], infos, level.used_constants(), level.known)
 
     def model_graph(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
         """The graph of the model; values are outputs or known, not both."""
         level, made = self._levels[-1], {each.name for each in outputs}
-        return protos.graph(name, level.nodes, inputs, outputs, level.constants,
+        return protos.graph(name, level.nodes, inputs, outputs, level.used_constants(),
                             [each for each in level.known if each.name not in made])
 
     def is_known(self, value: Value, shape: Sequence[Any]) -> None:

@@ -58,6 +58,10 @@ def readable(model: Any) -> Any:
 def check(model: Any) -> None:
     """The checker of ONNX with inference of types, which must agree with those that fxgrad knows."""
     onnx.checker.check_model(model, full_check=True)
+    used = {name for node in model.graph.node for name in node.input}
+    bodies = b"".join(node.SerializeToString() for node in model.graph.node if any(
+        attribute.HasField("g") for attribute in node.attribute))
+    assert all(each.name in used or each.name.encode() in bodies for each in model.graph.initializer)
     onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
 
 
