@@ -101,16 +101,20 @@ def _typed(program: Program, values: Sequence[Any]) -> list[Any] | None:
 
     None where the program has sizes with names and does not take these inputs as it stands.
     """
-    avals = program.in_avals[len(program.constants):]
-    given = [np.asarray(value, aval.dtype)[()] if type(value) in PYTHON_SCALARS and not aval.shape else value
-             for value, aval in zip(values, avals, strict=True)]
-    for index, (value, aval) in enumerate(zip(given, avals, strict=True)):
-        found = described_aval(value, "program", just(f"input {index}"))
+    result: list[Any] = []
+    for value, var in zip(values, program.inputs[len(program.constants):], strict=True):
+        aval = var.aval
+        if type(value) in PYTHON_SCALARS and not aval.shape:
+            result.append(np.asarray(value, aval.dtype)[()])
+            continue
+        found = described_aval(value, "program", lambda: f"input {len(result)}")
         if found.shape != aval.shape or found.dtype != aval.dtype:
             if names_in(program):
                 return None
-            raise ArgumentError(_other_arguments(program, given, {}, tree.structure((tuple(range(len(given))), {}))))
-    return given
+            given, places = [*result, *values[len(result):]], tuple(range(len(values)))
+            raise ArgumentError(_other_arguments(program, given, {}, tree.structure((places, {}))))
+        result.append(value)
+    return result
 
 
 def program_of_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
