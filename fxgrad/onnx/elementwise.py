@@ -12,6 +12,7 @@ from fxgrad.onnx import library
 from fxgrad.onnx.emission import Emission, dtype_of
 from fxgrad.onnx.graph import Graph, Value, is_float
 from fxgrad.onnx.rules import Operation, onnx_rules, rule_of
+from fxgrad.ops.comparison import shift_left_p
 
 Values = list[Value]
 
@@ -187,7 +188,7 @@ for _name in ("and", "or", "xor", "not"):
 
 @rule_of("shift_left", "shift_right_logical")
 def _shift(emission: Emission, operation: Operation, values: Values) -> Values:
-    direction = "LEFT" if operation.primitive.name == "shift_left" else "RIGHT"
+    direction = "LEFT" if operation.primitive is shift_left_p else "RIGHT"
     return [library.shift(emission.graph, values[0], values[1], direction)]
 
 

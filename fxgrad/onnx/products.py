@@ -16,6 +16,7 @@ from fxgrad.onnx.moves import is_narrow, padded, strided
 from fxgrad.onnx.reductions import reduce
 from fxgrad.onnx.rules import Operation, rule_of
 from fxgrad.ops.convolution import Geometry, dilated, geometry_of
+from fxgrad.ops.strong import strong_dot_general_p
 
 Values = list[Value]
 INT32 = np.dtype(np.int32)
@@ -34,7 +35,7 @@ def _dot_general(emission: Emission, operation: Operation, values: Values) -> Va
     if any(0 in shape for shape in operation.shapes):
         return [graph.filled(0, out.dtype, out.shape)]
     given = [converted(graph, value, out.dtype) for value in values]
-    if operation.primitive.name == "strong_dot_general":
+    if operation.primitive is strong_dot_general_p:
         given = strong(graph, given, operation)
     wide = summing_dtype(out.dtype)
     given = [graph.cast(value, wide) for value in given]

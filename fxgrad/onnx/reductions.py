@@ -17,6 +17,7 @@ from fxgrad.onnx.graph import INT64, Graph, Value, is_float
 from fxgrad.onnx.moves import is_narrow, padded
 from fxgrad.onnx.rules import Operation, Refusal, onnx_rules, rule_of
 from fxgrad.ops.pool import identity_of
+from fxgrad.ops.reductions import argmax_p
 
 Values = list[Value]
 INT32 = np.dtype(np.int32)
@@ -119,7 +120,7 @@ for _name, _rule in (
 def _position(emission: Emission, operation: Operation, values: Values) -> Values:
     """The first place of the extremum, or of a NaN."""
     graph, (x,), axis = emission.graph, values, operation.params["axis"]
-    operator = "ArgMax" if operation.primitive.name == "argmax" else "ArgMin"
+    operator = "ArgMax" if operation.primitive is argmax_p else "ArgMin"
     found = graph.operation(operator, x, axis=axis, keepdims=0)
     if is_float(x.dtype):
         nans = graph.isnan(x)

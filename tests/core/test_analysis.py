@@ -94,6 +94,7 @@ READ_FROM_TEXT = {
     "core/primitive.py:registry[name]": "a pickled primitive is found by its name",
     "core/primitive.py:primitive.name in registry": "no two primitives have one name",
     "control/sweep.py:registry[name]": "loops are transposed to sweeps, and sweeps are made of loops",
+    "onnx/rules.py:registry[name]": "rules are entered once, by names that stand in a table; one that is none raises",
     "show/names.py:equation.primitive.name == operation": "what the user's own line calls the operation",
 }
 
