@@ -41,7 +41,8 @@ FORMS = {
     ".onnx": Form("a model of ONNX", lambda program, path, options: fxgrad.onnx.save(path, program)),
     ".py": Form("Python with NumPy alone",
                 lambda program, path, options: path.write_text(program.to_python(), encoding="utf-8")),
-    ".c": Form("C without a library", lambda program, path, options: path.write_text(program.to_c(), encoding="ascii")),
+    ".c": Form("C99, with the mathematical library alone",
+               lambda program, path, options: path.write_text(program.to_c(), encoding="ascii")),
 }
 """By the ending of the name of the file."""
 
