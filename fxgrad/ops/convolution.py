@@ -18,7 +18,7 @@ from fxgrad.errors import ShapeError
 from fxgrad.ops.families import check_same_dtype, is_linear
 from fxgrad.ops.pointwise import sum_of_parts
 from fxgrad.ops.shaping import pad_p, rev
-from fxgrad.ops.space import convert, inverse_permutation, move_axis, reshape, zeros
+from fxgrad.ops.space import convert, inverse_permutation, is_negative, move_axis, reshape, zeros
 from fxgrad.tracing.tape import aval_of, bind
 
 Axes = tuple[int, ...]
@@ -53,14 +53,6 @@ class Geometry(NamedTuple):
 def geometry_of(params: dict[str, Any]) -> Geometry:
     """The geometry among the parameters of an equation."""
     return Geometry(*(params[field] for field in Geometry._fields))
-
-
-def _is_negative(size: Any) -> bool:
-    """Whether it is for all that a name in it may stand for; this is carried into files, where there are no names."""
-    try:
-        return bool(size < 0)
-    except TypeError:
-        return False
 
 
 def dilated(size: int, dilation: int) -> int:
@@ -156,7 +148,7 @@ def _space_problem(lhs: Shape, rhs: Shape, geometry: Geometry) -> str:
         if not rhs[window]:
             return f"the kernel has size 0 along spatial axis {place} (axis {window}); at least 1 is needed"
         low, high = geometry.padding[place]
-        if _is_negative(dilated(lhs[axis], geometry.lhs_dilation[place]) + low + high):
+        if is_negative(dilated(lhs[axis], geometry.lhs_dilation[place]) + low + high):
             return (f"padding {(low, high)} removes more than there is along spatial axis {place} (axis {axis} of the "
                     f"image, of size {lhs[axis]})")
     return ""

@@ -12,7 +12,6 @@ from fxgrad import dtypes
 from fxgrad.caches import cached
 from fxgrad.core.avals import Aval, Literal, Shape
 from fxgrad.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, Rule, register, total_bytes
-from fxgrad.core.sizes import surely_less
 from fxgrad.core.symbolic import Zero
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, ShapeError
@@ -20,7 +19,7 @@ from fxgrad.ops.convolution import dilated, padding_of_adjoint, window_counts
 from fxgrad.ops.families import check_kind, check_same_dtype, linear_unary
 from fxgrad.ops.joining import batched_alike
 from fxgrad.ops.shaping import pad, pad_p
-from fxgrad.ops.space import zeros
+from fxgrad.ops.space import is_negative, zeros
 from fxgrad.tracing.tape import aval_of, bind
 
 COVERED_BY = {
@@ -59,10 +58,10 @@ def check_sliding(name: str, x: Aval, windows: Sliding) -> None:
         if len(entries) != x.ndim:
             raise ShapeError(f"{name}: {field} {entries} for an array of shape {x.shape}; one entry is needed for each "
                              f"of the {x.ndim} axes")
-        if field != "padding" and any(surely_less(entry, 1) for entry in entries):
+        if field != "padding" and any(is_negative(entry - 1) for entry in entries):
             raise ShapeError(f"{name}: {field} {entries}; numbers from 1 on are needed")
     for axis, (low, high) in enumerate(windows.padding):
-        if surely_less(dilated(x.shape[axis], windows.base_dilation[axis]) + low + high, 0):
+        if is_negative(dilated(x.shape[axis], windows.base_dilation[axis]) + low + high):
             raise ShapeError(f"{name}: padding {(low, high)} removes more than there is along axis {axis} of an array "
                              f"of shape {x.shape}")
 

@@ -19,6 +19,15 @@ from fxgrad.ops.families import broadcast_shapes, linear_unary, rank_of, reduced
 from fxgrad.ops.snippets import Snippet, snippets
 from fxgrad.tracing.tape import aval_of, bind
 
+
+def is_negative(size: Any) -> bool:
+    """Whether it is for all that a name in it may stand for; this is carried into files, where there are no names."""
+    try:
+        return bool(size < 0)
+    except TypeError:
+        return False
+
+
 # --- broadcast_to ---------------------------------------------------------------------------------------
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register, total_bytes
-from fxgrad.core.sizes import surely_less
 from fxgrad.core.symbolic import Zero
 from fxgrad.errors import ShapeError
 from fxgrad.ops.families import check_axes, check_kind
 from fxgrad.ops.indexing import take_along
+from fxgrad.ops.space import is_negative
 from fxgrad.tracing.tape import aval_of, bind
 
 COVERED_BY = {
@@ -25,7 +25,7 @@ COVERED_BY = {
 def _top_k_abstract(x: Aval, *, k: int, axis: int) -> list[Aval]:
     check_kind("top_k", "ordered", x)
     check_axes("top_k", x, (axis,))
-    if surely_less(k, 0) or surely_less(x.shape[axis], k):
+    if is_negative(k) or is_negative(x.shape[axis] - k):
         raise ShapeError(f"top_k: k={k} of an axis of size {x.shape[axis]} (axis {axis} of shape {x.shape}); a number "
                          f"from 0 to {x.shape[axis]} is needed")
     shape = (*x.shape[:axis], k, *x.shape[axis + 1:])

@@ -137,6 +137,7 @@ kinds.enter(
     # bits, counts and random numbers
     creation.bitcast_convert_type_p, comparison.clz_p, arithmetic.mulhi_p, comparison.population_count_p,
     comparison.shift_left_p, comparison.shift_right_arithmetic_p, comparison.shift_right_logical_p, creation.iota_p,
+    creation.size_p,
     collective.axis_index_p, reductions.reduce_and_p, reductions.reduce_or_p, reductions.reduce_xor_p,
     random.threefry2x32_p, random.random_bits_p, random.random_clone_p, random.random_fold_in_p, random.random_seed_p,
     random.random_split_p, random.random_unwrap_p, random.random_wrap_p, samplers.random_binomial_p,
