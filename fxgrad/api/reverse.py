@@ -131,7 +131,8 @@ class _Differentiation:
         self._what, self._fun, self._argnums, self._has_aux = what, fun, argnums, has_aux
         self._holomorphic, self._allow_int, self._with_value = holomorphic, allow_int, what == "value_and_grad"
         self._key = "value_and_grad", holomorphic, self._with_value or has_aux, self._budget
-        self._beginnings = Beginnings(fun)
+        # Within a safe function all is recorded: what is compiled by itself knows nothing of that.
+        self._beginnings = Beginnings(fun, staging=self._safe is not None)
 
     @property
     def differentiate(self) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Any, Any]]:
@@ -196,13 +197,11 @@ class _Differentiation:
     def _tape(self, selected: Selected, avals: Sequence[Aval]) -> Tape:
         """A tape for a call with these arguments; raises `DTypeError` if they cannot be differentiated in."""
         key = avals[0] if selected.structure is ONE_LEAF else (selected.structure, *avals)
-        # Within a safe function all is recorded: what is compiled by itself knows nothing of that.
-        tape = None if self._safe is not None else self._beginnings.tape(key, selected.leaves, selected.names)
+        tape = self._beginnings.tape(key, selected.leaves, selected.names)
         if tape is None:
             check_differentiable(self._what, selected, avals, holomorphic=self._holomorphic, allow_int=self._allow_int)
             tape = known_tape(self._fun, selected, avals)
-            if self._safe is None:
-                self._beginnings.add(key, tape)
+            self._beginnings.add(key, tape)
         return tape
 
     def _derived(self, traced: Traced, avals: Sequence[Aval]) -> tuple[Derived, Sequence[Any]]:

@@ -11,8 +11,9 @@ from fxgrad.control.call import call_primitive, emit_inline, run_with_numpy
 from fxgrad.control.groups import are_moving, present
 from fxgrad.control.partition import Partition, partition
 from fxgrad.control.storing import packing, unpacking
-from fxgrad.control.wiring import apart, dual_outputs, dual_program, made_once, selected_inputs, used_inputs
+from fxgrad.control.wiring import apart, dual_outputs, dual_program, selected_inputs, used_inputs
 from fxgrad.core.analysis import Analysis
+from fxgrad.core.facts import made_once
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program, Var
 from fxgrad.derivation.ordering import as_needed

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.control.groups import Marks
-from fxgrad.control.wiring import closed_marks
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.facts import axes_used, has_effects
 from fxgrad.core.program import Program
+from fxgrad.core.regions import closed_marks
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.ops.arithmetic import stop_gradient
 from fxgrad.ops.choose import where

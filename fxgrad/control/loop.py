@@ -44,8 +44,6 @@ from fxgrad.control.unequal import unequal
 from fxgrad.control.wiring import (
     added,
     apart,
-    closed_marks,
-    dependent,
     dual_grouped,
     dual_outputs,
     primal_step,
@@ -56,7 +54,7 @@ from fxgrad.control.wiring import (
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Equation, Program
-from fxgrad.core.regions import Region
+from fxgrad.core.regions import Region, closed_marks, dependent
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.derivation.derive import Derived
 from fxgrad.derivation.effects import without_effects

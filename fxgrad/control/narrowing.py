@@ -7,10 +7,11 @@ from typing import Any
 
 from fxgrad.caches import Bounded
 from fxgrad.control.groups import Marks, chosen
-from fxgrad.control.wiring import closed_marks, with_outputs
+from fxgrad.control.wiring import with_outputs
 from fxgrad.core.avals import Literal
 from fxgrad.core.facts import Slot, fact
 from fxgrad.core.program import Atom, Equation, Program
+from fxgrad.core.regions import closed_marks
 from fxgrad.derivation.simplify import live_equations
 from fxgrad.tracing.tracer import Tracer
 

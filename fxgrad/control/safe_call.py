@@ -7,21 +7,15 @@ from typing import Any
 
 from fxgrad.control.call import call_primitive, emit_inline, opened, run_with_numpy
 from fxgrad.control.groups import are_moving, present
-from fxgrad.control.wiring import closed_marks, dependent, made_once
 from fxgrad.core.avals import Literal
-from fxgrad.core.facts import consults, fact, has_effects
-from fxgrad.core.primitive import Absent
+from fxgrad.core.facts import consults, has_effects, made_once
 from fxgrad.core.program import Atom, Equation, Program, Var
-from fxgrad.core.regions import Region, replaced
+from fxgrad.core.regions import marked_inputs, replaced
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.derive import Derived
 from fxgrad.executors.numpy import run_first
-from fxgrad.ops.strong import (
-    has_free_axes,
-    is_plain_factor,
-    ordinary_form,
-    strong_form,
-)
+from fxgrad.executors.ordinary_first import hands_nans_on, to_look_at, weakened
+from fxgrad.ops.strong import has_free_axes, is_plain_factor, strong_form
 from fxgrad.tracing.tape import bind
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearized
@@ -58,7 +52,7 @@ def strengthened(program: Program, linear: Sequence[bool], arguments: Sequence[b
 
 def _strong(equation: Equation, moving: Sequence[bool], known: Sequence[bool], matrices: bool) -> Equation:
     if equation.regions:
-        inner = [strengthened(region.program, _marks(region, moving),
+        inner = [strengthened(region.program, marked_inputs(region, moving),
                               [link.how == "same" and known[link.place] for link in region.inputs], matrices)
                  for region in equation.regions]
         return _with_params(equation, replaced(equation.params, equation.regions, inner))
@@ -72,42 +66,8 @@ def _strong(equation: Equation, moving: Sequence[bool], known: Sequence[bool], m
     return Equation(strong, equation.inputs, equation.params, equation.outputs, equation.source)
 
 
-def weakened(program: Program) -> Program:
-    """The program with ordinary products in the place of strong ones: equal where nothing is infinite."""
-    def make() -> Program:
-        return program.replace(equations=[*map(_weak, program.equations)])
-
-    return made_once(program, "weakened", make)
-
-
-def _weak(equation: Equation) -> Equation:
-    if equation.regions:
-        return _with_params(equation, replaced(
-            equation.params, equation.regions, [weakened(region.program) for region in equation.regions]))
-    ordinary = ordinary_form.of(equation.primitive)
-    return equation if ordinary is None else Equation(
-        ordinary, equation.inputs, equation.params, equation.outputs, equation.source)
-
-
 def _with_params(equation: Equation, params: dict[str, Any]) -> Equation:
     return Equation(equation.primitive, equation.inputs, params, equation.outputs, equation.source)
-
-
-def _marks(region: Region, moving: Sequence[bool]) -> Sequence[bool]:
-    """Which inputs of a region depend on the operands marked; what a loop carries, at any of its steps."""
-    inputs, outputs = region.inputs, region.outputs
-    first = [link.place >= 0 and moving[link.place] for link in inputs]
-    carried = [index for index, link in enumerate(inputs) if link.how == "carry"]
-
-    def step(marks: Sequence[bool]) -> Sequence[bool]:
-        made = [mark for mark, link in zip(dependent(region.program, marks), outputs, strict=True)
-                if link.how == "carry"]
-        after = [*marks]
-        for index, mark in zip(carried, made, strict=True):
-            after[index] = mark
-        return after
-
-    return closed_marks(step, first) if carried else first
 
 
 def with_strong_slopes(program: Program, values: Sequence[bool]) -> Program:
@@ -146,33 +106,6 @@ def _with_slopes(equation: Equation, wanted: Sequence[bool]) -> Equation:
         link.how in ("carry", "inside") or wanted[link.place] for link in region.outputs])
         for region in equation.regions]
     return _with_params(equation, replaced(equation.params, equation.regions, programs))
-
-
-@fact
-def has_strong_products(program: Program) -> bool:
-    """Whether there is a strong product in `program`, or in a program in it."""
-    return any(ordinary_form.of(equation.primitive) is not None or any(map(has_strong_products, equation.programs))
-               for equation in program.equations)
-
-
-def keeps_nans(program: Program, marks: Sequence[bool] = ()) -> bool:
-    """Whether a NaN that is made by a product, with ordinary ones, is in a result or chosen by none.
-
-    What is linear hands it on. A comparison does not: what it decides may be finite.
-    """
-    reached: set[Atom] = {var for var, marked in zip(program.inputs, marks, strict=False) if marked}
-    for equation in program.equations:
-        moving = [atom in reached for atom in equation.inputs]
-        if equation.regions:
-            if not all(keeps_nans(region.program, _marks(region, moving)) for region in equation.regions):
-                return False
-            if any(moving) or any(map(has_strong_products, equation.programs)):
-                reached.update(equation.outputs)
-        elif any(moving) and isinstance(equation.primitive.transpose, Absent):
-            return False
-        elif any(moving) or ordinary_form.of(equation.primitive) is not None:
-            reached.update(equation.outputs)
-    return True
 
 
 # --- the record ---------------------------------------------------------------------------------------------------
@@ -240,6 +173,6 @@ def without_safe_calls(derived: Derived) -> Derived:
     program = opened(derived.program, (safe_call_p,))
     if program is derived.program:
         return derived
-    if not has_effects(program) and not consults(program) and keeps_nans(program):
-        run_first(program, weakened(program))
+    if not has_effects(program) and not consults(program) and hands_nans_on(program):
+        run_first(program, weakened(program), to_look_at(program))
     return derived._replace(program=program)

@@ -38,8 +38,6 @@ from fxgrad.control.partition import Partition, keep_by_cost, partition
 from fxgrad.control.wiring import (
     added,
     apart,
-    closed_marks,
-    dependent,
     dual_grouped,
     reached_by,
     selected_inputs,
@@ -51,7 +49,7 @@ from fxgrad.core.avals import Aval
 from fxgrad.core.facts import is_effectful
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Equation, Program, Var
-from fxgrad.core.regions import Region
+from fxgrad.core.regions import Region, closed_marks, dependent
 from fxgrad.derivation import consultation
 from fxgrad.derivation.derive import Derived, holds_tracers
 from fxgrad.derivation.rewrites import Definitions, rewrites

@@ -34,11 +34,11 @@ from fxgrad.control.groups import (
 )
 from fxgrad.control.lanes import batched_marks, fronted, lane_axes
 from fxgrad.control.narrowing import kept, left_out, narrowed
-from fxgrad.control.wiring import apart, closed_marks, dual_grouped, dual_outputs, reached_by, varying_too
+from fxgrad.control.wiring import apart, dual_grouped, dual_outputs, reached_by, varying_too
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Cost, Primitive, register, registry
 from fxgrad.core.program import Program
-from fxgrad.core.regions import Links, Region
+from fxgrad.core.regions import Links, Region, closed_marks
 from fxgrad.core.sizes import nominal
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.derivation.derive import Derived, derive

@@ -50,8 +50,6 @@ from fxgrad.control.narrowing import (
 from fxgrad.control.unequal import unequal
 from fxgrad.control.wiring import (
     apart,
-    closed_marks,
-    dependent,
     dual_grouped,
     dual_outputs,
     primal_step,
@@ -61,7 +59,7 @@ from fxgrad.control.wiring import (
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Equation, Program
-from fxgrad.core.regions import Links, Region
+from fxgrad.core.regions import Links, Region, closed_marks, dependent
 from fxgrad.core.symbolic import Linear, Zero
 from fxgrad.derivation.derive import derive
 from fxgrad.derivation.effects import without_effects

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.control.groups import Groups, Marks, are_moving, divided, joined, present
-from fxgrad.core.avals import INVARIANT, Aval, Literal
+from fxgrad.core.avals import INVARIANT, Aval
+from fxgrad.core.facts import made_once
 from fxgrad.core.program import Program, Var
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.derive import Derived, derive
@@ -19,14 +20,6 @@ from fxgrad.tracing.tape import innermost_for
 from fxgrad.tracing.tracer import Tracer
 from fxgrad.transforms.forward import forward, spread
 from fxgrad.transforms.linearize import linearize_in_place
-
-
-def made_once(program: Program, key: Any, make: Callable[[], Program]) -> Program:
-    """What `make` returns, made once for `program` and `key`."""
-    made: Program | None = program.memo.get(key)
-    if made is None:
-        made = program.memo[key] = make()
-    return made
 
 
 def rewired(program: Program, avals: tuple[Aval, ...], positions: tuple[int, ...]) -> Program:
@@ -89,25 +82,6 @@ def used_inputs(program: Program) -> Marks:
     atoms = {atom for equation in program.equations for atom in equation.inputs if type(atom) is Var}
     atoms.update(atom for atom in program.outputs if type(atom) is Var)
     return tuple(var in atoms for var in program.inputs)
-
-
-def dependent(program: Program, marks: Sequence[bool]) -> Marks:
-    """Which outputs of `program` depend on an input that `marks` says."""
-    reached = {var for var, marked in zip(program.inputs, marks, strict=True) if marked}
-    for equation in program.equations:
-        if not reached.isdisjoint(atom for atom in equation.inputs if type(atom) is Var):
-            reached.update(equation.outputs)
-    return tuple(type(atom) is not Literal and atom in reached for atom in program.outputs)
-
-
-def closed_marks(step: Callable[[Marks], Sequence[bool]], marks: Sequence[bool]) -> Marks:
-    """The least marks that contain `marks` and those that `step` gives for them: what a loop reaches in the end."""
-    current = tuple(marks)
-    while True:
-        grown = tuple(old or new for old, new in zip(current, step(current), strict=True))
-        if grown == current:
-            return current
-        current = grown
 
 
 def apart(primals: Sequence[Any], tangents: Sequence[Any]) -> bool:

@@ -103,3 +103,11 @@ def needs_x64(program: Program) -> bool:
     avals += [atom.aval for equation in program.equations for atom in (*equation.inputs, *equation.outputs)]
     return any(dtypes.is_64bit(aval.dtype) for aval in avals) or any(
         any(map(needs_x64, equation.programs)) for equation in program.equations)
+
+
+def made_once(program: Program, key: Any, make: Callable[[], Kind]) -> Kind:
+    """What `make` returns, made once for `program` and `key`."""
+    found: Kind | None = program.memo.get(key)
+    if found is None:
+        found = program.memo[key] = make()
+    return found

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from fxgrad.core.program import Program
+from fxgrad.core.program import Atom, Program
 
 How = Literal["same", "entry", "carry", "piece", "inside"]
 
@@ -106,3 +106,41 @@ def _put(value: Any, places: Sequence[int], program: Program) -> Any:
     items = [*value]
     items[first] = _put(items[first], rest, program)
     return value._make(items) if hasattr(value, "_make") else type(value)(items)
+
+
+# --- what depends on what -----------------------------------------------------------------------------------------
+
+
+def dependent(program: Program, marks: Sequence[bool]) -> tuple[bool, ...]:
+    """Which outputs of `program` depend on an input that `marks` says."""
+    reached: set[Atom] = {var for var, marked in zip(program.inputs, marks, strict=True) if marked}
+    for equation in program.equations:
+        if not reached.isdisjoint(equation.inputs):
+            reached.update(equation.outputs)
+    return tuple(atom in reached for atom in program.outputs)
+
+
+def closed_marks(step: Callable[[tuple[bool, ...]], Sequence[bool]], marks: Sequence[bool]) -> tuple[bool, ...]:
+    """The least marks that contain `marks` and those that `step` gives for them: what a loop reaches in the end."""
+    current = tuple(marks)
+    while True:
+        grown = tuple(old or new for old, new in zip(current, step(current), strict=True))
+        if grown == current:
+            return current
+        current = grown
+
+
+def marked_inputs(region: Region, operands: Sequence[bool]) -> Sequence[bool]:
+    """Which inputs of a region depend on the operands marked; what a loop carries, at any of its steps."""
+    first = [link.place >= 0 and operands[link.place] for link in region.inputs]
+    carried = [index for index, link in enumerate(region.inputs) if link.how == "carry"]
+
+    def step(marks: Sequence[bool]) -> Sequence[bool]:
+        made = [mark for mark, link in zip(dependent(region.program, marks), region.outputs, strict=True)
+                if link.how == "carry"]
+        after = [*marks]
+        for index, mark in zip(carried, made, strict=True):
+            after[index] = mark
+        return after
+
+    return closed_marks(step, first) if carried else first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -22,6 +23,8 @@ from fxgrad.core.walk import value_of, walk
 from fxgrad.derivation.consultation import Consultation, consulting, still_hold
 from fxgrad.executors import explicit
 from fxgrad.executors.lines import Lines
+from fxgrad.executors.ordinary_first import Attempt, attempt_of
+from fxgrad.ops.strong import is_finite_xla
 from fxgrad.shared_state import SharedList
 from fxgrad.tracing.tape import aval_of
 
@@ -60,9 +63,14 @@ def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
             return emit(program, inputs)
         finally:
             _under_way.reset(token)
-    emission.look_into(program)
+    values = [*map(as_jax, inputs)]
+    attempt = None if emission.is_again else attempt_of(program)
     with jax.numpy_dtype_promotion("standard"):  # the rules call functions of jax that need it inside
-        outputs = walk(program, [*map(as_jax, inputs)], emission.equation, value_of)
+        if attempt is None:
+            emission.look_into(program)
+            outputs = walk(program, values, emission.equation, value_of)
+        else:
+            outputs = emission.attempted(attempt, values)
     return [*map(jax.numpy.asarray, outputs)]
 
 
@@ -138,13 +146,33 @@ class _Emission:
     The functions live no longer than the emission, so what user code was asked for them is asked again by the next.
     """
 
-    __slots__ = ("_functions", "_lines", "_occurrences", "_seen")
+    __slots__ = ("_functions", "_lines", "_occurrences", "_seen", "is_again")
 
     def __init__(self) -> None:
+        self.is_again = False  # whether strong products are all there is to try
         self._lines = Lines()
         self._seen: set[Program] = set()
         self._occurrences: dict[Program, int] = {}
-        self._functions: dict[Program, Callable[..., list[Any]]] = {}
+        self._functions: dict[tuple[Program, bool], Callable[..., list[Any]]] = {}
+
+    def attempted(self, attempt: Attempt, values: Sequence[Any]) -> list[Any]:
+        """The outputs of a program with strong products of matrices, by ordinary ones where these make no NaN.
+
+        The strong ones are in a loop of no turns then. A conditional would copy what it hands on.
+        """
+        made = emit(attempt.first, values)
+        count = len(attempt.again.outputs)
+
+        def again(state: Any) -> Any:
+            self.is_again = True
+            try:
+                return lax.full_like(state[0], True), tuple(emit(attempt.again, values))
+            finally:
+                self.is_again = False
+
+        is_fine = _are_finite([made[place] for place, _ in attempt.looked], [cuts for _, cuts in attempt.looked])
+        changed = lax.while_loop(lambda state: lax.bitwise_not(state[0]), again, (is_fine, tuple(made[:count])))[1]
+        return emit(attempt.rest, [*values, *changed, *made[count:]])
 
     def equation(self, equation: Equation, values: list[Any]) -> list[Any]:
         """Calls the rule of an equation, from the user's line, in the scopes that it is in."""
@@ -174,14 +202,33 @@ class _Emission:
 
     def function(self, program: Program, name: str) -> Callable[..., list[Any]] | None:
         """`program` as one function of jax's, if it is used more than once; None if it is not."""
-        function = self._functions.get(program)
+        key = (program, self.is_again)
+        function = self._functions.get(key)
         if function is None and self._occurrences.get(program, 0) > 1 and not consults(program):
             def emitted(*inputs: Any) -> list[Any]:
                 return emit(program, inputs)
 
             emitted.__name__ = emitted.__qualname__ = name  # it stands in jaxprs, and in what they are lowered to
-            function = self._functions[program] = jax.jit(emitted)
+            function = self._functions[key] = jax.jit(emitted)
         return function
+
+
+def _are_finite(values: Sequence[Any], cuts: Sequence[Sequence[Sequence[int]]]) -> Any:
+    """Whether all numbers are in parts of `values`, for each of which `cuts` has axes where the first entry counts.
+
+    All those of one dtype that are cut are looked at as one array, which takes the time of one.
+    """
+    looked: list[Any] = []
+    pieces: dict[Any, list[Any]] = {}
+    for value, parts in zip(values, cuts, strict=True):
+        for axes in parts:
+            part = value
+            for axis in axes:
+                part = lax.slice_in_dim(part, 0, 0 if part.shape[axis] == 0 else 1, axis=axis)
+            kept = pieces.setdefault((part.dtype, varying_of_jax(jax.typeof(part))), []) if axes else looked
+            kept.append(lax.reshape(part, (part.size,)) if axes else part)
+    looked += [lax.concatenate(some, 0) for some in pieces.values()]
+    return functools.reduce(lax.bitwise_and, [is_finite_xla(lax, part) for part in looked])
 
 
 _under_way: ContextVar[_Emission | None] = ContextVar("emission", default=None)

@@ -151,52 +151,34 @@ def _strong_dot_numpy(x: Any, y: Any, **params: Any) -> Any:
 
 
 def _strong_dot_xla(lax: Any, x: Any, y: Any, **params: Any) -> list[Any]:
-    """The product, and a loop that makes it again with masks, of one turn where something is not finite, or else none.
-
-    The masks are read only there, since reading matrices takes its time. A conditional would have to copy the product;
-    a loop changes it in its place.
-    """
+    """The product of masked operands; `executors.ordinary_first` has it computed where it matters alone."""
     def all_zero(value: Any, axes: Sequence[int]) -> Any:
-        return lax.reduce_and(lax.eq(value, lax.full_like(value, 0)), tuple(axes))
+        """By a product with ones: a reduction costs time even in a loop of no turns, where masks stand mostly."""
+        other = lax.ne(value, lax.full_like(value, 0))
+        if not axes:
+            return lax.bitwise_not(other)
+        ones = lax.full([value.shape[axis] for axis in axes], 1, np.float32)
+        numbers = ((tuple(axes), tuple(range(len(axes)))), ((), ()))
+        number = lax.dot_general(lax.convert_element_type(other, np.float32), ones, numbers)
+        return lax.eq(number, lax.full_like(number, 0))
 
     def spread(zeros: Any, places: Sequence[int], shape: Sequence[int]) -> Any:
         order = sorted(range(len(places)), key=places.__getitem__)
         return lax.broadcast_in_dim(lax.transpose(zeros, order), shape, sorted(places))
 
-    def masked(state: Any) -> Any:
-        masks = _masks(x, y, params["dimension_numbers"], all_zero, spread)
-        again, = products.dot_general_p.xla(lax, *(
-            lax.select(mask, lax.full_like(value, 0), value)
-            for mask, value in zip(masks, (x, y), strict=True)), **params)
-        return lax.full_like(state[0], True), again
-
-    product, = products.dot_general_p.xla(lax, x, y, **params)
-    if not dtypes.is_inexact(product.dtype):
-        return [product]
-    return [lax.while_loop(lambda state: lax.bitwise_not(state[0]), masked,
-                           (_is_finite_product(lax, product, x, y, params["dimension_numbers"]), product))[1]]
-
-
-def _is_finite_product(lax: Any, product: Any, x: Any, y: Any, dimension_numbers: products.DotDimensions) -> Any:
-    """Whether a product has no NaN and no infinity, or its operands have none, whichever takes less reading.
-
-    What is not finite in an operand is so in the product too; where that overflows by itself, nothing is masked. The
-    operands are added up along the axes that are contracted, since programs of gradients do that anyway, for a bias,
-    and a compiler does it once.
-    """
-    if 2 * product.size <= x.size + y.size:
-        return is_finite_xla(lax, product)
-    (x_axes, y_axes), _ = dimension_numbers
-    return lax.bitwise_and(*(is_finite_xla(lax, lax.reduce_sum(value, axes) if axes else value)
-                             for value, axes in ((x, x_axes), (y, y_axes))))
+    masks = _masks(x, y, params["dimension_numbers"], all_zero, spread)
+    masked = (lax.select(mask, lax.full_like(value, 0), value) for mask, value in zip(masks, (x, y), strict=True))
+    product: list[Any] = products.dot_general_p.xla(lax, *masked, **params)
+    return product
 
 
 def is_finite_xla(lax: Any, value: Any) -> Any:
     """Whether the sum of squares is finite, which is read faster than numbers one by one."""
     if value.dtype.kind == "c":
         return lax.bitwise_and(is_finite_xla(lax, lax.real(value)), is_finite_xla(lax, lax.imag(value)))
-    flat = lax.reshape(value, (value.size,))
-    total = lax.dot(flat, flat, preferred_element_type=np.float32 if value.dtype.itemsize == 2 else value.dtype)
+    axes = tuple(range(value.ndim))
+    wide = np.float32 if value.dtype.itemsize < 4 else value.dtype
+    total = lax.dot_general(value, value, ((axes, axes), ((), ())), preferred_element_type=wide)
     return lax.eq(lax.sub(total, total), lax.full_like(total, 0))
 
 

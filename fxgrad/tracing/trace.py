@@ -154,13 +154,14 @@ class Beginning:
 class Beginnings:
     """Where recordings of calls of one function begin, by the types of its inputs, found again in less time.
 
-    For calls with known values and no transformation around them.
+    For calls with known values and no transformation around them, which are recorded in the mode `SELECTIVE`, or
+    `SHARED` if they are `staging`.
     """
 
-    __slots__ = ("_function", "_roots")
+    __slots__ = ("_function", "_roots", "_staging")
 
-    def __init__(self, function: Any) -> None:
-        self._function = function
+    def __init__(self, function: Any, *, staging: bool = False) -> None:
+        self._function, self._staging = function, staging
         self._roots: dict[Any, tuple[interning.Root, int, Any]] = {}
 
     def tape(self, key: Any, values: Sequence[Any], input_names: InputNames) -> Tape | None:
@@ -169,7 +170,7 @@ class Beginnings:
         if entry is None or entry[1] != interning.epoch or entry[2] is not config.default_float() or (
                 current.get() is not None):
             return None
-        return Tape(entry[0], False, values, self._function, input_names)
+        return Tape(entry[0], self._staging, values, self._function, input_names)
 
     def add(self, key: Any, tape: Tape) -> None:
         """Enters the tape of a call."""
