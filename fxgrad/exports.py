@@ -24,7 +24,7 @@ from fxgrad.api.programs import program_for
 from fxgrad.core.avals import Aval, keys_to_jax
 from fxgrad.core.facts import needs_x64
 from fxgrad.core.program import Program, Signature
-from fxgrad.derivation.sizes import found_sizes, in_sizes_of_jax, names_in, types_at
+from fxgrad.derivation.sizes import argument_names, found_sizes, in_sizes_of_jax, names_in, types_at
 from fxgrad.errors import ArgumentError, FxgradError, ProgramSyntaxError, UnsupportedError, at_user_line, place_of
 from fxgrad.executors.xla import emit, x64
 from fxgrad.files import STAMP, trees_of, written_signature
@@ -93,9 +93,9 @@ class Exported(Shown):
         leaves, structure = tree.flatten((args, kwargs))
         if structure != self.in_tree:
             expected = Expected(self.in_tree, tuple(self.input_names), tuple(self.in_avals))
-            raise ArgumentError(at_user_line(
-                f"the exported program {self.name} was called with other arguments than it was exported for:"
-                + "".join(f"\n    {line}" for line in expected.mismatches("export", args, kwargs))))
+            raise ArgumentError(expected.message(
+                f"the exported program {self.name} was called with other arguments than it was exported for", "export",
+                args, kwargs))
         if any(type(leaf) is Tracer for leaf in leaves):
             raise ArgumentError(at_user_line(
                 f"the exported program {self.name} was called within a function that fxgrad traces, and it has no "
@@ -195,7 +195,7 @@ def _exported(program: Program, platforms: tuple[str, ...] | None) -> Exported:
     explicit = program.inputs[len(program.constants):]
     signature = program.signature
     if signature is None or signature.in_tree is None:
-        signature = Signature("program", tuple(f"input {index}" for index in range(len(explicit))),
+        signature = Signature("program", tuple(argument_names(program)),
                               tree.structure((tuple(range(len(explicit))), {})),
                               tree.structure([*range(len(program.outputs))]))
     names = names_in(program)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -407,12 +407,7 @@ def test_no_size_is_taken_for_a_number_by_derivatives(library: str) -> None:
             program = fxgrad.make_program(gradient)(*named_specs(arrays))
         except Exception:  # noqa: BLE001  (what has no derivative, and what needs a number)
             continue
-        for sizes in SIZES:
-            try:
-                args = resized(case, dtype, sizes)
-                wanted = gradient(*args)
-            except Exception:  # noqa: BLE001  (whatever functions say of sizes that do not fit)
-                continue
+        for args, wanted in calls_at_sizes(gradient, case, dtype):
             if all(np.isfinite(each).all() for each in wanted):
                 try:
                     agree(program(*args), wanted, 1e-7)
@@ -425,6 +420,17 @@ def named_specs(arrays: Sequence[Any]) -> list[Any]:
     """Types with a name for each size above 1; keys, which are two words, stay as they are."""
     return [spec(tuple(f"n{extent}" if extent > 1 else extent for extent in array.shape), array.dtype)
             if array.dtype != np.uint32 else array for array in arrays]
+
+
+def calls_at_sizes(function: Callable[..., Any], case: Any, dtype: Any) -> Iterator[tuple[Sequence[Any], Any]]:
+    """Arguments of several sizes that the function takes, and what it gives for them."""
+    for sizes in SIZES:
+        try:
+            args = resized(case, dtype, sizes)
+            wanted = function(*args)
+        except Exception:  # noqa: BLE001  (whatever functions say of sizes that do not fit)
+            continue
+        yield args, wanted
 
 
 SIZES = (lambda size: size, lambda size: size + (size > 1), lambda size: min(size, 1))
@@ -449,12 +455,7 @@ def test_no_size_is_taken_for_a_number(library: str) -> None:
                 continue  # it needs values, too
             refused.append(label)
             continue
-        for sizes in SIZES:
-            try:
-                args = resized(case, dtype, sizes)
-                wanted = function(*args)
-            except Exception:  # noqa: BLE001  (whatever functions say of sizes that do not fit)
-                continue
+        for args, wanted in calls_at_sizes(function, case, dtype):
             try:
                 agree_but_keys(program(*args), wanted)
                 right += 1

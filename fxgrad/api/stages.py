@@ -14,7 +14,7 @@ from fxgrad.api.conversions import WIDE, like_arguments, with_jax_keys
 from fxgrad.api.keys import is_jax_tracer
 from fxgrad.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.derivation.sizes import refuse_names
-from fxgrad.errors import ArgumentError, at_user_line, function_name
+from fxgrad.errors import ArgumentError, function_name
 from fxgrad.executors.xla import x64
 from fxgrad.frontend.flat import described_aval, just
 from fxgrad.frontend.mismatches import Expected
@@ -77,13 +77,11 @@ class Stage:
     def _refuse(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises our own message if the arguments are not those that it was compiled for."""
         name, expected = self._made_for
-        found = expected.mismatches(f"jit({name})", args, kwargs)
-        if found:
-            lines = "".join(f"\n    {line}" for line in found)
-            raise ArgumentError(at_user_line(
-                f"jit({name}) was compiled ahead of time for other arguments:{lines}\n"
-                f"  Convert them, lower and compile for these types too, or call jit({name}), which compiles by "
-                f"itself for what is new")) from None
+        if expected.mismatches(f"jit({name})", args, kwargs):
+            raise ArgumentError(expected.message(
+                f"jit({name}) was compiled ahead of time for other arguments", f"jit({name})", args, kwargs,
+                f"Convert them, lower and compile for these types too, or call jit({name}), which compiles by itself "
+                f"for what is new")) from None
 
     def __repr__(self) -> str:
         name, expected = self._made_for

@@ -13,6 +13,7 @@ import fxgrad
 from fxgrad.cli.arguments import CommandError
 from fxgrad.cli.targets import Target
 from fxgrad.core.program import Program
+from fxgrad.derivation.sizes import names_in
 
 
 class Form(NamedTuple):
@@ -28,8 +29,8 @@ def _exported(program: Program, options: Namespace) -> Any:
 
 def _stablehlo(program: Program, path: Path, options: Namespace) -> None:
     """The text; of what has sizes with names, or is for other platforms, that of its export."""
-    sized = any(not isinstance(size, int) for aval in program.in_avals for size in aval.shape)
-    text = _exported(program, options).stablehlo if sized or options.platforms else fxgrad.stablehlo(program)()
+    exported = names_in(program) or options.platforms
+    text = _exported(program, options).stablehlo if exported else fxgrad.stablehlo(program)()
     path.write_text(text, encoding="utf-8")
 
 

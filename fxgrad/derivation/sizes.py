@@ -130,10 +130,11 @@ def specialised(program: Program, avals: Sequence[Aval]) -> Program:
     """`program` for the sizes that arguments of these types have; raises `ArgumentError` where they do not fit."""
     explicit = program.inputs[len(program.constants):]
     wanted = [var.aval for var in explicit]
-    return at_sizes(program, found_sizes("the program", wanted, avals, _argument_names(program)))
+    return at_sizes(program, found_sizes("the program", wanted, avals, argument_names(program)))
 
 
-def _argument_names(program: Program) -> Sequence[str]:
+def argument_names(program: Program) -> Sequence[str]:
+    """The names that messages have for the inputs of `program`, without those that it carries itself."""
     count = len(program.inputs) - len(program.constants)
     names = program.signature.input_names if program.signature else ()
     return names if len(names) == count else [f"input {index}" for index in range(count)]
@@ -142,7 +143,7 @@ def _argument_names(program: Program) -> Sequence[str]:
 def with_numbers(what: str, program: Program) -> Program:
     """`program`, for the function `what`, which counts by sizes; raises `ArgumentError` where some have names."""
     if names_in(program):
-        refuse_names(what, program.in_avals[len(program.constants):], _argument_names(program))
+        refuse_names(what, program.in_avals[len(program.constants):], argument_names(program))
     return program
 
 

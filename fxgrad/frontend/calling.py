@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from fxgrad.core.avals import Aval, plain
 from fxgrad.core.facts import Slot
 from fxgrad.core.program import Program, Signature
 from fxgrad.derivation.simplify import readable
-from fxgrad.derivation.sizes import names_in, specialised
+from fxgrad.derivation.sizes import argument_names, names_in, specialised
 from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import (
     Traced,
@@ -65,15 +65,10 @@ def call_program(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def _other_arguments(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any], structure: tree.TreeDef) -> str:
     """The message for arguments, of which `structure` is expected, that are not those a program was traced for."""
-    avals, signature = program.in_avals[len(program.constants):], program.signature
-    names = () if signature is None else tuple(signature.input_names)
-    if len(names) != len(avals):
-        names = tuple(f"input {index}" for index in range(len(avals)))
-    lines = Expected(structure, names, tuple(avals)).mismatches("program", args, kwargs)
-    called = f"the program {signature.name}" if signature else "the program"
-    return at_user_line(f"{called} was called with other arguments than it was traced for:"
-                        + "".join(f"\n    {line}" for line in lines)
-                        + "\n  Trace it again for other types, or convert with x.astype(...)")
+    called = f"the program {program.signature.name}" if program.signature else "the program"
+    expected = Expected(structure, tuple(argument_names(program)), tuple(program.in_avals[len(program.constants):]))
+    return expected.message(f"{called} was called with other arguments than it was traced for", "program", args, kwargs,
+                            "Trace it again for other types, or convert with x.astype(...)")
 
 
 def _run(program: Program, leaves: Sequence[Any]) -> list[Any]:
@@ -82,7 +77,11 @@ def _run(program: Program, leaves: Sequence[Any]) -> list[Any]:
         program = _at_types(program, [described_aval(leaf, "program", just("an input")) for leaf in leaves])
         values = _typed(program, leaves)
         assert values is not None
-    return plain(apply_program(program, values))
+    try:
+        return plain(apply_program(program, values))
+    except Exception:
+        refuse_types_alone("program", values)
+        raise
 
 
 _AT_TYPES: Slot[Bounded] = Slot("programs at types of arguments")
@@ -133,9 +132,14 @@ def program_with_values(what: str, fun: Callable[..., Any], args: tuple[Any, ...
                         ) -> tuple[Program, list[Any]]:
     """`program_of_call`, for what runs it, and the values of the arguments; raises `ArgumentError` for types alone."""
     leaves = tree.leaves((args, kwargs))
+    refuse_types_alone(what, leaves)
+    return program_of_call(what, fun, args, kwargs), leaves
+
+
+def refuse_types_alone(what: str, leaves: Iterable[Any]) -> None:
+    """Raises `ArgumentError`, in which `what` was called, if one of `leaves` is a type without a value."""
     if any(isinstance(leaf, tree.ShapeDtypeStruct) for leaf in leaves):
         raise ArgumentError(at_user_line(f"{what}: of an argument the type alone is given, and values are needed"))
-    return program_of_call(what, fun, args, kwargs), leaves
 
 
 def recorded_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from fxgrad import tree
 from fxgrad.core.avals import Aval
 from fxgrad.core.sizes import holds
+from fxgrad.errors import at_user_line
 from fxgrad.frontend.flat import described_aval, just
 
 MOST = 8
@@ -55,6 +56,11 @@ class Expected(NamedTuple):
                 found[f"{name}: {described_aval(value, what, just(name))} is not among them"] = None
         lines = [*found] or self._other_containers(args, kwargs)
         return lines if len(lines) <= MOST else [*lines[:MOST], f"and {len(lines) - MOST} more"]
+
+    def message(self, said: str, what: str, args: Sequence[Any], kwargs: Mapping[str, Any], advice: str = "") -> str:
+        """What is `said`, a line for each of `mismatches`, and `advice`, at the user's line."""
+        lines = [f"\n    {line}" for line in self.mismatches(what, args, kwargs)]
+        return at_user_line("".join((said, ":", *lines, f"\n  {advice}" if advice else "")))
 
     def _other_containers(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
         """Of arguments whose leaves are those expected."""

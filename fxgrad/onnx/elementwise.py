@@ -11,7 +11,7 @@ from fxgrad.core.primitive import registry
 from fxgrad.onnx import library
 from fxgrad.onnx.emission import Emission, dtype_of
 from fxgrad.onnx.graph import Graph, Value, is_float
-from fxgrad.onnx.rules import Operation, onnx_rules, rule_of
+from fxgrad.onnx.rules import Operation, library_rule, onnx_rules, rule_of
 from fxgrad.ops.comparison import shift_left_p
 
 Values = list[Value]
@@ -192,19 +192,9 @@ def _shift(emission: Emission, operation: Operation, values: Values) -> Values:
     return [library.shift(emission.graph, values[0], values[1], direction)]
 
 
-@rule_of("shift_right_arithmetic")
-def _shift_arithmetic(emission: Emission, operation: Operation, values: Values) -> Values:
-    return [library.shift_arithmetic(emission.graph, *values)]
-
-
-@rule_of("population_count")
-def _population_count(emission: Emission, operation: Operation, values: Values) -> Values:
-    return [library.population_count(emission.graph, *values)]
-
-
-@rule_of("clz")
-def _clz(emission: Emission, operation: Operation, values: Values) -> Values:
-    return [library.leading_zeros(emission.graph, *values)]
+library_rule("shift_right_arithmetic", library.shift_arithmetic)
+library_rule("population_count", library.population_count)
+library_rule("clz", library.leading_zeros)
 
 
 @rule_of("is_finite")

@@ -12,7 +12,7 @@ from fxgrad.core.sizes import holds
 from fxgrad.onnx import library
 from fxgrad.onnx.emission import Emission
 from fxgrad.onnx.graph import Graph, Value
-from fxgrad.onnx.rules import Operation, rule_of
+from fxgrad.onnx.rules import Operation, library_rule, rule_of
 from fxgrad.ops.random import GROUPS, PARITY, ROTATIONS
 
 Values = list[Value]
@@ -94,14 +94,8 @@ def _seed(emission: Emission, operation: Operation, values: Values) -> Values:
     return [graph.cast(graph.cast(seeds, UINT32), UINT64)]
 
 
-@rule_of("random_wrap")
-def _wrap(emission: Emission, operation: Operation, values: Values) -> Values:
-    return [library.key_of_words(emission.graph, *values)]
-
-
-@rule_of("random_unwrap")
-def _unwrap(emission: Emission, operation: Operation, values: Values) -> Values:
-    return [library.words_of_key(emission.graph, *values)]
+library_rule("random_wrap", library.key_of_words)
+library_rule("random_unwrap", library.words_of_key)
 
 
 @rule_of("random_clone")

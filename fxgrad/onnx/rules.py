@@ -58,6 +58,11 @@ def rule_of(*names: str) -> Callable[[Rule], Rule]:
     return onnx_rules.register(*(registry[name] for name in names))
 
 
+def library_rule(name: str, function: Callable[..., Value]) -> None:
+    """Enters, for the primitive of that name, a function of the graph and the inputs that gives its one result."""
+    onnx_rules.enter(lambda emission, operation, values: [function(emission.graph, *values)], registry[name])
+
+
 def refused(reason: str, *names: str) -> None:
     """Enters, for primitives, why they have no form."""
     def refuse(emission: Emission, operation: Operation, values: list[Value]) -> list[Value]:

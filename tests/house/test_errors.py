@@ -151,6 +151,8 @@ CASES: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "unparsable text": (errors.ProgramSyntaxError, lambda: fxgrad.parse("program f(x: f32[3]) {\n  return y\n}")),
     "broken program": (errors.ProgramError, broken_program),
     "program called with a wrong type": (errors.ArgumentError, lambda: make_program(unit)(ONES)(np.ones(4))),
+    "program called with a type alone": (errors.ArgumentError, lambda: make_program(np.sin)(ONES)(
+        jax.ShapeDtypeStruct((3,), "float64"))),
     "compiled ahead of time, called with other types": (
         errors.ArgumentError, lambda: ahead_of_time({"w": np.ones((4, 2)), "c": ONES}, [ONES, ONES])),
     "compiled ahead of time, called by name": (errors.ArgumentError, lambda: ahead_of_time({"w": MATRIX}, x=ONES)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import collections
 import pickle
 import re
@@ -29,28 +28,13 @@ from fxgrad.show import parse
 from fxgrad.show.python.layout import laid_out
 from fxgrad.tracing.tape import bind
 from tests.samples import Sample, all_samples
+from tests.support.numpy_files import function_of
 from tests.support.random_programs import build, recipes
 from tests.support.tiers import examples
 
 DOCS = Path(__file__).parents[2] / "docs" / "programs.md"
 X = np.array([0.5, -1.0, 2.0])
 MATRIX = np.linspace(-1.0, 2.0, 12).reshape(4, 3)
-
-
-def guarded(name: str, *args: Any, **kwargs: Any) -> Any:
-    """What `import` is in a process that has neither fxgrad nor jax."""
-    if name.partition(".")[0] not in {"numpy", "scipy", "ml_dtypes", *sys.stdlib_module_names}:
-        raise ImportError(f"the file imports {name}")
-    return builtins.__import__(name, *args, **kwargs)
-
-
-def function_of(text: str) -> Any:
-    """The public function of a file."""
-    namespace: dict[str, Any] = {"__builtins__": {**vars(builtins), "__import__": guarded}}
-    exec(compile(text, "<file>", "exec"), namespace)
-    name = re.search(r"^@np.errstate\(all='ignore'\)\ndef (\w+)", text, re.MULTILINE)
-    assert name is not None
-    return namespace[name[1]]
 
 
 def assert_same_bits(got: Any, expected: Any) -> None:

@@ -19,6 +19,7 @@ import fxgrad.onnx
 from fxgrad import tree
 from fxgrad.errors import UnsupportedError
 from tests.support import with_c, with_onnx
+from tests.support.numpy_files import function_of
 from tests.support.shipped import SHIPPED
 
 REFUSED = re.compile(r"\w+: (?:an argument is of dtype )?([\w<>]+)")
@@ -40,12 +41,7 @@ def reloaded(program: fxgrad.Program, args: Sequence[Any]) -> Any:
 
 def numpy_file(program: fxgrad.Program, args: Sequence[Any]) -> Any:
     """The results of the Python file that imports NumPy alone."""
-    text = program.to_python(source=False)
-    name = re.search(r"^@np.errstate\(all='ignore'\)\ndef (\w+)", text, re.MULTILINE)
-    assert name is not None
-    namespace: dict[str, Any] = {}
-    exec(compile(text, "<file>", "exec"), namespace)
-    return namespace[name[1]](*args)
+    return function_of(program.to_python(source=False))(*args)
 
 
 def exported(program: fxgrad.Program, args: Sequence[Any]) -> Any:
