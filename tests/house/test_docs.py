@@ -14,7 +14,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import pytest
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
@@ -72,8 +74,19 @@ def run_page(path: Path) -> None:
 
 
 def isolated(function: Callable[..., None], *args: Any) -> None:
-    """Calls `function` where what examples set for their thread, such as the default dtype, is forgotten after."""
-    contextvars.copy_context().run(function, *args)
+    """Calls `function`; what examples set for their thread, such as the default dtype, and for jax is forgotten after.
+
+    With a folder of compiled programs, one test would get the scopes and lines of another's program.
+    """
+    settings = dict(jax.config.values)
+    try:
+        contextvars.copy_context().run(function, *args)
+    finally:
+        changed = {name: value for name, value in settings.items() if jax.config.values[name] != value}
+        for name, value in changed.items():
+            jax.config.update(name, value)
+        if "jax_compilation_cache_dir" in changed:
+            reset_cache()
 
 
 def docstring_tests(path: Path) -> list[doctest.DocTest]:
