@@ -136,19 +136,31 @@ class Compiled:
         """What each group reads from memory; what it reads in several places stands several times."""
         flow, of = self.flow, self.groups.of
         found: dict[int, list[int]] = {}
-        self._parts: set[int] = set()  # groups that read elements at other places than they write
+        self._parts: set[tuple[int, int]] = set()  # groups with what they read at other places than they write
         for step, reads in enumerate(flow.reads):
             groups = of[step]
             if step in groups:
                 found.setdefault(step, [])
             if flow.kinds[step] in _MOVING and reads and flow.elements(flow.makes[step][0]) != flow.elements(reads[0]):
-                self._parts.update(groups)
+                self._parts.update((group, value) for group in groups for value in self._from_memory(group, reads[0]))
             for value in reads:
                 maker = flow.made_by[value]
                 within = of[maker] if maker >= 0 else ()
                 for group in groups:
                     if group not in within:
                         found.setdefault(group, []).append(value)
+        return found
+
+    def _from_memory(self, group: int, value: int) -> list[int]:
+        """What a group reads from memory in order to have a value."""
+        flow, found, stack = self.flow, [], [value]
+        while stack:
+            value = stack.pop()
+            maker = flow.made_by[value]
+            if maker >= 0 and group in self.groups.of[maker]:
+                stack += flow.reads[maker]
+            else:
+                found.append(value)
         return found
 
     def _ordered(self) -> list[int]:
@@ -252,12 +264,10 @@ class Compiled:
         kind = flow.kinds[step]
         if kind == LOOP:
             return self._carried(step)
-        if step in self._parts:
-            return []
         sizes, avals = flow.sizes, flow.avals
         size, width = sizes[own[0]], avals[own[0]].dtype.itemsize
         return [value for value in reads if sizes[value] == size and avals[value].dtype.itemsize == width
-                and not self._is_column(value)]
+                and (step, value) not in self._parts and not self._is_column(value)]
 
     def _is_column(self, value: int) -> bool:
         """Whether a value is the product of a matrix and a vector, which is computed as a matrix of one column."""
@@ -277,21 +287,32 @@ class Compiled:
                 and flow.made_by[self._base[value]] >= 0]
 
     def _temporary(self) -> int:
-        """The most bytes of temporaries that are alive at once, but for those that lie where a result will be."""
+        """The most bytes of temporaries that are alive at once, but for those that lie where a result will be.
+
+        What a result is written over lies there, and what that is written over.
+        """
         lifetimes, sizes = self.lifetimes, self.flow.sizes
         begin, end, taken = lifetimes.begin, lifetimes.end, lifetimes.taken
         last = len(self.order)
-        until = {under: begin[value] - 1 for value, under in taken.items()}
+        until = {below: begin[value] - 1 for value, below in taken.items()}
         room = sorted((sizes[value], value) for value in self._results)
-        used: dict[int, list[tuple[int, int]]] = {value: [(begin[value], last)] for _, value in room}
+        used: dict[int, list[tuple[int, int]]] = {}
+        under: set[int] = set()
+        for _, value in room:
+            below = value
+            while below in taken:
+                below = taken[below]
+                under.add(below)
+            used[value] = [(begin[below], last)]
         change = [0] * (last + 2)
         for first, final, size in lifetimes.copies:
             change[first] += size
             change[final + 1] -= size
-        temporaries = [value for value in begin if value not in used and lifetimes.held[value]]
+        temporaries = [value for value in begin if value not in used and value not in under and lifetimes.held[value]]
         for value in sorted(temporaries, key=sizes.__getitem__, reverse=True):
             span = begin[value], until.get(value, min(end.get(value, begin[value]), last))
-            for _, result in room[bisect_left(room, (sizes[value], -1)):][:MOST_TRIED]:
+            large = bisect_left(room, (sizes[value], -1))
+            for _, result in room[large:large + MOST_TRIED]:
                 for first, final in used[result]:
                     if first <= span[1] and span[0] <= final:
                         break

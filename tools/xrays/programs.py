@@ -69,6 +69,11 @@ def classifier_loss(w: Any, b: Any, x: Any, labels: Any) -> Any:
     return -fnp.mean(fnp.take_along_axis(scores, labels[:, None], axis=1))
 
 
+def loss_of_labels(logits: Any, labels: Any) -> Any:
+    """Softmax cross-entropy of logits, of which those of the labels are taken by index."""
+    return -fnp.mean(nn.log_softmax(logits)[np.arange(logits.shape[0]), labels])
+
+
 def logistic_loss(w: Any, x: Any, y: Any) -> Any:
     """Logistic regression."""
     return fnp.mean(nn.softplus(x @ w) - y * (x @ w))
@@ -223,6 +228,7 @@ PROGRAMS: dict[str, Case] = {
         layers(*[128] * 12, 10), f32(512, 128), f32(512, 10))),
     "softmax cross-entropy, gradient": Case(fxgrad.grad(classifier_loss, argnums=(0, 1)), (
         f32(200, 50), f32(50), f32(1000, 200), i32(1000))),
+    "cross-entropy by index, gradient": Case(fxgrad.grad(loss_of_labels), (f32(128, 1000), i32(128))),
     "logistic regression, gradient": Case(fxgrad.grad(logistic_loss), (f32(300), f32(5000, 300), f32(5000))),
     "convolutions, forward and loss": Case(conv_loss, (
         [f32(3, 3, 3, 16), f32(3, 3, 16, 32)], f32(32, 10), f32(8, 32, 32, 3), f32(8, 10))),
