@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fxgrad
 import fxgrad.numpy as fnp
+from fxgrad.control.call import opened
+from fxgrad.control.safe_call import safe_call_p
 from fxgrad.core.program import Program
-from fxgrad.executors.numpy import finite_outputs
-from fxgrad.executors.ordinary_first import MATRICES, attempt_of, has_products, to_look_at
+from fxgrad.executors.numpy import finite_outputs, interpret
+from fxgrad.executors.ordinary_first import (
+    MATRICES,
+    attempt_of,
+    hands_nans_on,
+    has_products,
+    to_look_at,
+    weakened,
+)
+from tests.support.masked_models import Model, any_model, spoilt
+from tests.support.tiers import examples
 
 random = np.random.default_rng(0)
 PARAMS = {"W1": random.normal(size=(5, 7)), "b1": np.zeros(7), "W2": random.normal(size=(7, 3)), "b2": np.zeros(3)}
@@ -218,3 +232,60 @@ def test_halves_and_complex_numbers() -> None:
     w = PARAMS["W1"] + 1j
     found = fxgrad.jit(fxgrad.grad(fxgrad.safe(energy)))(w, BAD)
     np.testing.assert_allclose(found, fxgrad.grad(energy)(w, np.where(MASK[:, None] > 0, X, 0.0)), rtol=1e-12)
+
+
+# --- any model ------------------------------------------------------------------------------------------------------
+
+
+def in_steps(gradient: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda params, x: [each - 0.1 * slope for each, slope in zip(params, gradient(params, x), strict=True)]
+
+
+def in_parts(gradient: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda params, x: [fnp.where(slope > 0, slope, 0.0)[:1] for slope in gradient(params, x)]
+
+
+def derivatives(model: Model) -> list[Callable[[list[Any], Any], Any]]:
+    safe = fxgrad.safe(model.loss)
+    gradient = fxgrad.grad(safe)
+    return [gradient, fxgrad.grad(safe, argnums=(0, 1)), in_steps(gradient), in_parts(gradient),
+            lambda params, x: fxgrad.jvp(lambda x: gradient(params, x), (x,), (fnp.cos(x),))]
+
+
+def are_same(found: Sequence[Any], expected: Sequence[Any]) -> bool:
+    return all(np.allclose(each, other, rtol=1e-9, atol=1e-12, equal_nan=True)
+               for each, other in zip(found, expected, strict=True))
+
+
+def assert_same_where_looked_at(program: Program, inputs: list[Any]) -> None:
+    """What is finite where it is looked at is what strong products give, and the three parts are the whole."""
+    with np.errstate(all="ignore"):
+        whole = interpret(program, inputs)
+        if hands_nans_on(program):
+            ordinary = interpret(weakened(program), inputs)
+            if all(np.isfinite(ordinary[place]).all() for place in to_look_at(program)):
+                assert are_same(ordinary, whole)
+        attempt = attempt_of(program)
+        if attempt is None:
+            return
+        first, again = interpret(attempt.first, inputs), interpret(attempt.again, inputs)
+        assert are_same(interpret(attempt.rest, [*inputs, *again, *first[len(again):]]), whole)
+        parts = [np.asarray(first[place])[tuple(slice(1) if axis in cut else slice(None)
+                                                for axis in range(np.ndim(first[place])))]
+                 for place, cuts in attempt.looked for cut in cuts]
+        if all(np.isfinite(part).all() for part in parts):
+            assert are_same(first[:len(again)], again)
+
+
+@given(st.integers(0, 2**32 - 1))
+@examples(40)
+def test_of_any_model(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    model = any_model(generator)
+    functions = derivatives(model)
+    program = fxgrad.make_program(functions[generator.integers(len(functions))])(model.params, model.data)
+    bad = spoilt(generator, model.data)
+    for params, data in ((model.params, bad), ([*map(partial(spoilt, generator), model.params)], bad)):
+        inputs = [*program.constants, *params, data]
+        assert_same_where_looked_at(program, inputs)
+        assert_same_where_looked_at(opened(program, (safe_call_p,)), inputs)
