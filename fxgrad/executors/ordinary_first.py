@@ -63,7 +63,7 @@ class _Suspects:
         self.vars: set[Atom] = {var for var, marked in zip(program.inputs, inputs, strict=False) if marked}
 
     def take(self, equation: Equation) -> bool:
-        """Notes what the equation makes of them; False if it hides a NaN among them, or one of its own."""
+        """Notes what the equation makes of them; False, and nothing is noted, if it may hide a NaN in one."""
         moving = [atom in self.vars for atom in equation.inputs]
         if not any(moving) and not self.is_source(equation):
             return True
@@ -200,10 +200,10 @@ _WHOLE: Cuts = ((),)
 
 
 def _cuts(program: Program, atom: Atom) -> Cuts:
-    """The parts of a variable of `program` in which there is a number that is not finite wherever there is one at all.
+    """The parts of a variable of `program` that are not finite wherever a factor of the product that it is is not.
 
-    In a product of matrices, one that is not finite in the first factor makes all of a row so, and one in the second
-    all of a column: a row and a column tell.
+    A number in the first factor that is not finite makes a whole row of the product so, and one in the second a whole
+    column: a row and a column tell. What is no product is looked at as a whole.
     """
     equation = _makers(program).get(atom)
     if equation is None:
@@ -236,7 +236,8 @@ def _cuts(program: Program, atom: Atom) -> Cuts:
 
 def _moved(cuts: Cuts, order: Sequence[int]) -> Cuts:
     """The cuts of an array of which the axes in `order` are left, in this order."""
-    return tuple(tuple(place for place, axis in enumerate(order) if axis in cut) for cut in cuts)
+    moved = tuple(tuple(place for place, axis in enumerate(order) if axis in cut) for cut in cuts)
+    return moved if all(moved) else _WHOLE
 
 
 @fact
