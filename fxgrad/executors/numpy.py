@@ -141,25 +141,33 @@ def _alone(runner: Runner, borrowed: Sequence[int]) -> Runner:
 def finite_outputs(avals: Sequence[Aval], places: Sequence[int]) -> Callable[[Sequence[Any]], bool]:
     """A function of a list that says whether the arrays at `places`, which are of types `avals`, are finite.
 
-    Those of one dtype and size are multiplied two by two: one pass over both.
+    Those of one dtype and size are multiplied two by two: one pass over both. What is not finite then may have
+    overflown, and is looked at again.
     """
+    numbers: list[int] = []
     alike: dict[tuple[Any, int], list[int]] = {}
+    others: list[int] = []
     for aval, place in zip(avals, places, strict=True):
-        alike.setdefault((aval.dtype, aval.size), []).append(place)
-    are_summed = all(dtype.kind in "fc" for dtype, _ in alike)
+        if aval.dtype.kind not in "fc":
+            others.append(place)
+        elif aval.shape or aval.dtype.kind == "c":
+            alike.setdefault((aval.dtype, aval.size), []).append(place)
+        else:
+            numbers.append(place)
     pairs = [(some[first], some[min(first + 1, len(some) - 1)])
              for some in alike.values() for first in range(0, len(some), 2)]
+    vdot = np.vdot
 
     def are_finite(outputs: Sequence[Any]) -> bool:
-        if are_summed:
-            for one, other in pairs:
-                if not isfinite(vdot(outputs[one], outputs[other]).real):
-                    break
-            else:
-                return True
-        return all(is_finite(outputs[place]) for place in places)
+        for place in numbers:
+            if not isfinite(outputs[place]):
+                return False
+        for one, other in pairs:
+            if not isfinite(vdot(outputs[one], outputs[other]).real) and not (
+                    is_finite(outputs[one]) and is_finite(outputs[other])):
+                return False
+        return not others or all(is_finite(outputs[place]) for place in others)
 
-    vdot = np.vdot
     return are_finite
 
 
@@ -171,7 +179,8 @@ def run_first(program: Program, simpler: Program, looked: Sequence[int]) -> None
     are_finite = finite_outputs([program.outputs[place].aval for place in looked], looked)
 
     def run(*inputs: Any) -> list[Any]:
-        outputs = execute(simpler, inputs)
+        runner: Runner | None = simpler.slots.get(_ALONE)
+        outputs = execute(simpler, inputs) if runner is None else runner(*inputs)
         if are_finite(outputs):
             return outputs
         program.slots.pop(_ALONE, None)

@@ -124,6 +124,8 @@ def test_arrays_are_finite() -> None:
     assert says(large, large)
     assert says(large, -large, np.float32(3e38) * np.ones(2, np.float32))
     assert not says(np.array([0.0, np.nan]), np.zeros(2))
+    assert not says(np.float64(np.nan), fine)
+    assert not says(np.complex128(complex(1.0, np.inf)))
     assert says(np.zeros(0), np.zeros((0, 3)), np.float64(2.0))
     assert says(np.asarray(jnp.ones(3, "bfloat16")), fine)
     assert not says(np.asarray(jnp.full(3, jnp.nan, "bfloat16")), fine)
