@@ -13,7 +13,7 @@ from fxgrad.control.partition import Partition, partition
 from fxgrad.control.storing import packing, unpacking
 from fxgrad.control.wiring import apart, dual_outputs, dual_program, selected_inputs, used_inputs
 from fxgrad.core.analysis import Analysis
-from fxgrad.core.facts import made_once
+from fxgrad.core.facts import made_once, makers_of
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program, Var
 from fxgrad.derivation.ordering import as_needed
@@ -90,7 +90,7 @@ _KINDS: dict[str, Callable[..., bool | str]] = {
 def keep_by_policy(policy: Callable[..., Any], known: Program, needed: Sequence[Var], free: set[Var],
                    ) -> dict[Var, Any]:
     """The values that `policy` keeps among those that the residuals are computed from, with its answers."""
-    maker = {var: equation for equation in known.equations for var in equation.outputs}
+    maker = makers_of(known)
     kept: dict[Var, Any] = {}
     waiting, seen = list(needed), set(needed)
     while waiting:

@@ -55,7 +55,7 @@ def _strong(equation: Equation, moving: Sequence[bool], known: Sequence[bool], m
         inner = [strengthened(region.program, marked_inputs(region, moving),
                               [link.how == "same" and known[link.place] for link in region.inputs], matrices)
                  for region in equation.regions]
-        return _with_params(equation, replaced(equation.params, equation.regions, inner))
+        return equation.replace(equation.inputs, replaced(equation.params, equation.regions, inner))
     strong = strong_form.of(equation.primitive)
     if strong is None or any(map(is_plain_factor, equation.inputs)):
         return equation
@@ -64,10 +64,6 @@ def _strong(equation: Equation, moving: Sequence[bool], known: Sequence[bool], m
             for place, (atom, is_known) in enumerate(zip(equation.inputs, known, strict=True)))):
         return equation
     return Equation(strong, equation.inputs, equation.params, equation.outputs, equation.source)
-
-
-def _with_params(equation: Equation, params: dict[str, Any]) -> Equation:
-    return Equation(equation.primitive, equation.inputs, params, equation.outputs, equation.source)
 
 
 def with_strong_slopes(program: Program, values: Sequence[bool]) -> Program:
@@ -105,7 +101,7 @@ def _with_slopes(equation: Equation, wanted: Sequence[bool]) -> Equation:
     programs = [with_strong_slopes(region.program, [
         link.how in ("carry", "inside") or wanted[link.place] for link in region.outputs])
         for region in equation.regions]
-    return _with_params(equation, replaced(equation.params, equation.regions, programs))
+    return equation.replace(equation.inputs, replaced(equation.params, equation.regions, programs))
 
 
 # --- the record ---------------------------------------------------------------------------------------------------

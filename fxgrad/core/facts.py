@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from fxgrad import dtypes
 from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Program, subprograms
+from fxgrad.core.program import Equation, Program, Var, subprograms
 
 Kind = TypeVar("Kind")
 
@@ -103,6 +103,12 @@ def needs_x64(program: Program) -> bool:
     avals += [atom.aval for equation in program.equations for atom in (*equation.inputs, *equation.outputs)]
     return any(dtypes.is_64bit(aval.dtype) for aval in avals) or any(
         any(map(needs_x64, equation.programs)) for equation in program.equations)
+
+
+@fact
+def makers_of(program: Program) -> Mapping[Var, Equation]:
+    """The equation of `program` that makes each variable; inputs are made by none."""
+    return {var: equation for equation in program.equations for var in equation.outputs}
 
 
 def made_once(program: Program, key: Any, make: Callable[[], Kind]) -> Kind:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fxgrad.core.avals import Literal
-from fxgrad.core.facts import is_effectful
+from fxgrad.core.facts import is_effectful, makers_of
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.show.equality import same_value
 
@@ -36,7 +36,7 @@ class Places:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._makers = {var: equation for equation in program.equations for var in equation.outputs}
+        self._makers = makers_of(program)
         self._order = {id(equation): number for number, equation in enumerate(program.equations)}
         self.uses: dict[Var, list[Equation]] = {}
         for equation in program.equations:
@@ -54,14 +54,14 @@ class Places:
 
     def matches(self, pattern: Program) -> Iterator[Match]:
         """All places where `pattern` is, which may overlap; in the order of what makes its first output."""
-        makers = {var: equation for equation in pattern.equations for var in equation.outputs}
+        makers = makers_of(pattern)
         for state in self._outputs(pattern, makers, list(pattern.outputs), _State({}, {}, 0)):
             found = tuple(sorted(state.equations.values(), key=self.number))
             yield Match(found, tuple(state.atoms[var] for var in pattern.inputs),
                         tuple(state.atoms[atom] for atom in pattern.outputs),  # type: ignore[misc]
                         state.exchanged)
 
-    def _outputs(self, pattern: Program, makers: dict[Var, Equation], outputs: Sequence[Atom], state: _State,
+    def _outputs(self, pattern: Program, makers: Mapping[Var, Equation], outputs: Sequence[Atom], state: _State,
                  ) -> Iterator[_State]:
         """The ways to match what is left of the outputs of the pattern."""
         if not outputs:
@@ -79,7 +79,7 @@ class Places:
                 for found in self._all([(first, equation.outputs[number])], makers, state):
                     yield from self._outputs(pattern, makers, rest, found)
 
-    def _all(self, goals: list[tuple[Atom, Atom]], makers: dict[Var, Equation], state: _State) -> Iterator[_State]:
+    def _all(self, goals: list[tuple[Atom, Atom]], makers: Mapping[Var, Equation], state: _State) -> Iterator[_State]:
         """The ways in which all pairs of an atom of the pattern and one of the program can be the same."""
         if not goals:
             yield state

@@ -179,8 +179,7 @@ def run_first(program: Program, simpler: Program, looked: Sequence[int]) -> None
     are_finite = finite_outputs([program.outputs[place].aval for place in looked], looked)
 
     def run(*inputs: Any) -> list[Any]:
-        runner: Runner | None = simpler.slots.get(_ALONE)
-        outputs = execute(simpler, inputs) if runner is None else runner(*inputs)
+        outputs = execute(simpler, inputs)
         if are_finite(outputs):
             return outputs
         program.slots.pop(_ALONE, None)

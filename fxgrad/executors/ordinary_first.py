@@ -9,10 +9,10 @@ computed again from the beginning, in a loop of no turns where nothing is a NaN.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from fxgrad import dtypes
-from fxgrad.core.facts import axes_used, fact, has_effects, made_once
+from fxgrad.core.facts import axes_used, fact, has_effects, made_once, makers_of
 from fxgrad.core.primitive import Absent, Primitive, registry
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.regions import Region, marked_inputs, replaced
@@ -30,15 +30,12 @@ def weakened(program: Program, strong: frozenset[Primitive] = ALL) -> Program:
     def of(equation: Equation) -> Equation:
         if equation.regions:
             inner = [weakened(region.program, strong) for region in equation.regions]
-            return _changed(equation, equation.primitive, replaced(equation.params, equation.regions, inner))
+            return equation.replace(equation.inputs, replaced(equation.params, equation.regions, inner))
         ordinary = ordinary_form.of(equation.primitive) if equation.primitive in strong else None
-        return equation if ordinary is None else _changed(equation, ordinary, equation.params)
+        return equation if ordinary is None else Equation(
+            ordinary, equation.inputs, equation.params, equation.outputs, equation.source)
 
     return made_once(program, ("weakened", strong), lambda: program.replace(equations=[*map(of, program.equations)]))
-
-
-def _changed(equation: Equation, primitive: Primitive, params: dict[str, object]) -> Equation:
-    return Equation(primitive, equation.inputs, params, equation.outputs, equation.source)
 
 
 def has_products(program: Program, strong: frozenset[Primitive] = ALL) -> bool:
@@ -125,12 +122,11 @@ def _to_look_at(program: Program, strong: frozenset[Primitive]) -> tuple[int, ..
     for equation in program.equations:
         given = [atom for atom in equation.inputs if atom in suspects.vars]
         suspects.take(equation)
-        instead = _inside(equation, program.outputs, strong) if not given else None
-        for var in equation.outputs:
-            if var in suspects.vars:
-                needed[var] = [var] if suspects.is_source(equation) else given
-        if instead is not None:
-            needed.update({var: instead for var in equation.outputs if var not in instead})
+        if suspects.is_source(equation):
+            instead = None if given else _inside(equation, program.outputs, strong)
+            needed.update({var: [var] if instead is None or var in instead else instead for var in equation.outputs})
+        else:
+            needed.update(dict.fromkeys(equation.outputs, given))
     outputs = [atom for atom in program.outputs if atom in suspects.vars]
     exposed = {atom for atom in outputs if needed[atom] == [atom]}
     for equation in reversed(program.equations):
@@ -205,13 +201,12 @@ def _cuts(program: Program, atom: Atom) -> Cuts:
     A number in the first factor that is not finite makes a whole row of the product so, and one in the second a whole
     column: a row and a column tell. What is no product is looked at as a whole.
     """
-    equation = _makers(program).get(atom)
-    if equation is None:
+    if not isinstance(atom, Var) or (equation := makers_of(program).get(atom)) is None:
         return _WHOLE
     name, params, first = equation.primitive.name, equation.params, equation.inputs[0]
     if [region.role for region in equation.regions] == ["call"]:
         inner = equation.programs[0]
-        return _cuts(inner, inner.outputs[[*equation.outputs].index(cast(Var, atom))])
+        return _cuts(inner, inner.outputs[[*equation.outputs].index(atom)])
     if name in ("dot_general", "strong_dot_general"):
         (contracted, _), (batch, _) = params["dimension_numbers"]
         place = first.aval.ndim - len(contracted)
@@ -238,11 +233,6 @@ def _moved(cuts: Cuts, order: Sequence[int]) -> Cuts:
     """The cuts of an array of which the axes in `order` are left, in this order."""
     moved = tuple(tuple(place for place, axis in enumerate(order) if axis in cut) for cut in cuts)
     return moved if all(moved) else _WHOLE
-
-
-@fact
-def _makers(program: Program) -> dict[Atom, Equation]:
-    return {var: equation for equation in program.equations for var in equation.outputs}
 
 
 def _early(program: Program, suspects: _Suspects) -> Collection[Equation]:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from fxgrad import tree
 from fxgrad.core.avals import Aval
+from fxgrad.core.facts import makers_of
 from fxgrad.core.primitive import Cost
 from fxgrad.core.program import Equation, Program, Source, Var
 from fxgrad.derivation.sizes import with_numbers
@@ -194,7 +195,7 @@ def _saved(program: Program, parts: Sequence[Part], user: dict[Var, int]) -> lis
         primal = linearized(numbered, wrt).program
     except UnsupportedError:  # of a callback
         return None
-    makers = {var: equation for equation in primal.equations for var in equation.outputs}
+    makers = makers_of(primal)
     own = primal.inputs[len(primal.inputs) - len(program.inputs):]  # after what the derivative captured
     places = dict(zip(own, program.inputs, strict=True))
     bytes_of = [0] * len(parts)

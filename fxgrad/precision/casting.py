@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from fxgrad import dtypes
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.facts import makers_of
 from fxgrad.core.interpreter import Interpreter
 from fxgrad.core.program import PRIMAL, Equation, Program, Var
 from fxgrad.core.regions import Region, replaced
@@ -87,7 +88,7 @@ def cast_program(program: Program, policy: Policy, forced: Kind | None, arriving
         values = [Value(given, aval, policy.dtype, mark)
                   for given, aval, mark in zip(inputs, program.in_avals, arriving, strict=True)]
         outputs = cast.run(program, values)
-        made = {var: equation for equation in program.equations for var in equation.outputs}
+        made = makers_of(program)
         results = []
         with sources("") as at:
             for atom, output, may_leave in zip(program.outputs, outputs, leaving, strict=True):

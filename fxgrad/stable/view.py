@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Literal
+from fxgrad.core.facts import makers_of
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.ops.arithmetic import div_p, max_p, mul_p, neg_p, stop_gradient_p, sub_p
@@ -78,7 +79,7 @@ class View:
     def __init__(self, program: Program, identities: Sequence[Var] = ()) -> None:
         self.program = program
         self.identities = {*identities}
-        self._makers = {var: equation for equation in program.equations for var in equation.outputs}
+        self._makers = makers_of(program)
 
     def maker(self, atom: Atom) -> Equation | None:
         """The equation that makes a value; None for inputs and numbers."""
