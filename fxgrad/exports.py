@@ -21,7 +21,7 @@ from rich.table import Table
 from fxgrad import tree
 from fxgrad.api.conversions import like_arguments
 from fxgrad.api.programs import program_for
-from fxgrad.core.avals import Aval, keys_to_jax
+from fxgrad.core.avals import PYTHON_SCALARS, Aval, keys_to_jax
 from fxgrad.core.facts import needs_x64
 from fxgrad.core.program import Program, Signature
 from fxgrad.derivation.sizes import argument_names, found_sizes, in_sizes_of_jax, names_in, types_at
@@ -30,7 +30,6 @@ from fxgrad.executors.xla import emit, x64
 from fxgrad.files import STAMP, trees_of, written_signature
 from fxgrad.frontend.flat import described_aval, just
 from fxgrad.frontend.mismatches import Expected
-from fxgrad.frontend.operands import PYTHON_SCALARS
 from fxgrad.interop.manual import struct_for_jax
 from fxgrad.show.json_reader import parsed_json
 from fxgrad.show.tables import Shown, add_row, new_table

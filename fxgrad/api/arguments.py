@@ -9,7 +9,7 @@ import numpy as np
 
 from fxgrad import dtypes, tree
 from fxgrad.core.arrays import Array, handed, returned
-from fxgrad.core.avals import Aval, array_aval
+from fxgrad.core.avals import PYTHON_SCALARS, Aval, array_aval
 from fxgrad.core.symbolic import Zero
 from fxgrad.errors import ArgumentError, DTypeError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import check_leaf, indexed_names, leaf_aval, nth, transformation
@@ -235,7 +235,7 @@ def tangent_leaf(what: str, value: Any, aval: Aval, where: Callable[[], str], ki
                 f"{what}: the {kind} of {where()} has the shape {shape}, and the primal is {aval.strong()}, which has "
                 f"no {kind} but zero. Write np.zeros({aval.shape}, fxgrad.dtypes.float0)"))
         return Zero(aval)
-    if type(value) in (int, float, complex, bool) and not aval.shape:
+    if type(value) in PYTHON_SCALARS and not aval.shape:
         return np.asarray(value, aval.dtype)[()]
     given = check_leaf(value, what, where)
     gives_way = given.weak or (aval.weak and dtypes.is_inexact(given.dtype)

@@ -13,11 +13,12 @@ import jax
 
 from fxgrad import tree
 from fxgrad.api.arguments import transformation
-from fxgrad.api.conversions import chained, has_numpy_keys, results_for, with_jax_keys
+from fxgrad.api.conversions import any_to_convert, chained, converted, holds_wide, results_for
 from fxgrad.api.executables import (
     UNFORESEEN,
     Bound,
     Executables,
+    OutdatedPlan,
     SpreadClosure,
     argument_avals,
     aval_from_jax,
@@ -38,7 +39,7 @@ from fxgrad.config import default_float
 from fxgrad.control.call import jit_call_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.facts import consults, has_effects, needs_x64
-from fxgrad.dtypes import DType
+from fxgrad.dtypes import DType, is_64bit
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
 from fxgrad.executors import failures
 from fxgrad.executors.explicit import ExplicitAxes
@@ -59,9 +60,9 @@ def jit(fun: Callable[..., Any] | None = None, *, in_shardings: Any = None, out_
     Arguments are arrays, numbers, or containers of them; those named static are any hashable Python values, and `fun`
     is compiled anew for each of their values. Donated arguments give their memory to the outputs, where the
     platform can. float64 and int64 arguments keep their dtype. The outputs are `jax.Array`s; but those of 64 bits are
-    NumPy's (read-only, where they share XLA's memory) if no argument is a `jax.Array` and jax's x64 mode is off, for
-    its operators would narrow them. `lower(*args)` and `trace(*args)` are jax's. Inside other transformations the call
-    is recorded and stays compiled.
+    `fxgrad.Array`s (read-only; they share XLA's memory) if no argument is a `jax.Array` and jax's x64 mode is off, for
+    its operators would narrow them. What is made of Python's numbers alone gives way to arrays as they do.
+    `lower(*args)` and `trace(*args)` are jax's. Inside other transformations the call is recorded and stays compiled.
 
     `in_shardings` and `out_shardings` say how positional arguments and results lie on a mesh: one sharding of jax's for
     all, or a container of them that is a prefix of the arguments, or of the output; None leaves it to what comes, or to
@@ -153,9 +154,10 @@ class _JittedFunction:
         executables = self._of_default()
         if executables.shares is None:
             executables.shares = False  # so that calls use what jax traces here
+        executables.looks = True
         self._static.check_hashable(args, kwargs)
         made_for = MadeFor.of(self._fun, self._static, args, kwargs)
-        args, kwargs = with_jax_keys(args, kwargs)
+        args, kwargs = converted(args, kwargs)
         with x64():
             try:
                 return Stage(getattr(executables.own, name)(*args, **kwargs), made_for)
@@ -228,8 +230,9 @@ class _JittedFunction:
         self._static.explain(args, kwargs)
         key = self._key(executables, args, kwargs)
         plan = executables.plans.find(key)
-        if plan is not None and plan.arguments is None and not key.is_full and has_numpy_keys((args, kwargs)):
-            executables.plans.enter(key, replace(plan, arguments=with_jax_keys))
+        if plan is not None and plan.arguments is None and not key.is_full and any_to_convert(
+                tree.leaves((args, kwargs))):
+            executables.plans.enter(key, replace(plan, arguments=converted))
             return self._run(args, kwargs)
         if self._shardings:
             self._shardings.explain(JittedCall(self._static, args, kwargs))
@@ -284,12 +287,13 @@ class _JittedFunction:
             program = call.traced.program
             facts = executables.note(signature, program, scoped=needs_x64(program))
         return executables.plans.enter(key, Plan(
-            executables.called, facts.scoped, with_jax_keys if has_numpy_keys(call.leaves) else None,
+            executables.called, facts.scoped, converted if any_to_convert(call.leaves) else None,
             results_for(call.leaves) if facts.is_wide and not self._shardings else None))
 
     def _general_plan(self, executables: Executables, call: JittedCall) -> Plan:
-        """The same, for all calls of which no one looks at the arguments."""
-        arguments = with_jax_keys if has_numpy_keys(call.leaves) else None
+        """The same, for all calls of which no one looks at the arguments, unless some may give way."""
+        executables.looks = executables.looks or holds_wide(call.leaves)
+        arguments = converted if executables.looks or any_to_convert(call.leaves) else None
         return Plan(executables.called, True, arguments, None if self._shardings else executables.outputs.results)
 
     def _shared_plan(self, executables: Executables, call: JittedCall, avals: Sequence[Aval]) -> Plan | None:
@@ -320,8 +324,8 @@ class _JittedFunction:
 
     def _plan_of(self, bound: Bound, call: JittedCall) -> Plan:
         arguments = self._static.dynamic if self._static.any else None
-        if has_numpy_keys(call.leaves):
-            arguments = with_jax_keys if arguments is None else functools.partial(chained, arguments, with_jax_keys)
+        if any_to_convert(call.leaves):
+            arguments = converted if arguments is None else functools.partial(chained, arguments, converted)
         program = bound.program
         return Plan(bound.executable, needs_x64(program), arguments,
                     results_for(call.leaves) if has_wide_outputs(program) and not self._shardings else None)
@@ -346,6 +350,11 @@ class _JittedFunction:
         """What jax traces: our own trace of the function, emitted as `lax` calls."""
         call = JittedCall(self._static, args, kwargs)
         avals = [*map(aval_from_jax, call.leaves)]
+        executables = self._of_default()
+        if not (executables.looks or call.is_known_by_key) and any(
+                is_64bit(aval.dtype) and not aval.weak for aval in avals):
+            executables.looks = True
+            raise OutdatedPlan
         self._shardings.of_inputs(call, avals)
         jitted, traced = _handed_over.get() or (None, None)
         if traced is None or jitted is not self or traced.program.in_avals[traced.program.captured:] != avals:

@@ -20,13 +20,14 @@ from fxgrad.api.plans import Plans
 from fxgrad.api.stages import MadeFor, Stage
 from fxgrad.api.static_arguments import Args, Kwargs
 from fxgrad.caches import Bounded
+from fxgrad.core.arrays import Integer
 from fxgrad.core.avals import Aval, check_dtype, keys_to_jax
 from fxgrad.core.facts import fact, needs_x64
 from fxgrad.core.program import Program
 from fxgrad.dtypes import DType, float0, from_jax, is_64bit, is_key
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.executors import explicit
-from fxgrad.executors.xla import emit, x64
+from fxgrad.executors.xla import emit_results, x64
 from fxgrad.frontend.flat import Traced, leaf_aval
 from fxgrad.tracing.tracer import Tracer
 from fxgrad.tree import TreeDef
@@ -37,7 +38,7 @@ Signature = tuple[TreeDef, tuple[Aval, ...], tuple[Any, ...]]
 
 
 class OutdatedPlan(Exception):  # noqa: N818  (nobody sees it)
-    """Jax traces a function anew, because its caches were cleared, and now it computes with 64 bits, unlike before."""
+    """Jax traces a function anew, because its caches were cleared or its arguments are others: now of 64 bits."""
 
 
 class SpreadClosure(Exception):  # noqa: N818  (nobody sees it)
@@ -75,7 +76,7 @@ def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], 
               jax.lax.convert_element_type(leaf, aval.dtype) for leaf, aval in zip(leaves, avals, strict=True)]
     if any(type(value) is Tracer for value in captured):
         raise AssertionError("a tracer was captured by a compiled function; this is a bug in fxgrad")
-    return explicit.emitted(functools.partial(emit, program), [*captured, *values], foreseen=on_meshes)
+    return explicit.emitted(functools.partial(emit_results, program), [*captured, *values], foreseen=on_meshes)
 
 
 def argument_avals(leaves: Sequence[Any]) -> list[Aval] | None:
@@ -106,7 +107,7 @@ def aval_from_jax(leaf: Any) -> Aval:
     if dtype is None or dtype == float0:
         check_dtype(leaf, "jit: an argument")
         raise AssertionError(f"jax traces an array of dtype {aval.dtype}")
-    return Aval(tuple(aval.shape), dtype, not aval.shape and bool(getattr(aval, "weak_type", False)))
+    return Aval(tuple(aval.shape), dtype, bool(getattr(aval, "weak_type", False)))
 
 
 @fact
@@ -144,17 +145,18 @@ class Executables:
     `shares` says whether the function calls those that belong to programs, because another function recorded its first
     program before it; None before its first call. `bound` has them, by signature. `binds` says whether a call closed
     over arrays that lie on several devices, and `on_meshes` whether one met a mesh with Explicit axes, for which all
-    are prepared then; `mesh` is one that all of them lie on.
+    are prepared then; `mesh` is one that all of them lie on. `looks` says whether calls of which nobody knows the
+    arguments look for numbers among them that jax would take for strong: once there was anything of 64 bits.
     """
 
-    __slots__ = ("_called", "_facts", "_make", "_mesh", "_own", "binds", "bound", "on_meshes", "outputs", "plans",
-                 "shares")
+    __slots__ = ("_called", "_facts", "_make", "_mesh", "_own", "binds", "bound", "looks", "on_meshes", "outputs",
+                 "plans", "shares")
 
     def __init__(self, plans: Plans, make: Callable[[], Any], mesh: Any = None) -> None:
         self.plans = plans
         self._make, self._own, self._mesh = make, None, mesh
         self._called: explicit.OnMeshes | None = None
-        self.binds, self.on_meshes = False, mesh is not None
+        self.binds, self.looks, self.on_meshes = False, False, mesh is not None
         self.shares: bool | None = None
         self.bound: dict[Signature, Bound] = {}
         self._facts = Bounded(_SIGNATURES)
@@ -245,14 +247,15 @@ def bind_captured(traced: Traced, structure: TreeDef, name: str, inline: bool, o
 
     With `options` of `jax.jit` it is for this function alone.
     """
-    scalars = [index for index, value in enumerate(traced.captured) if isinstance(value, np.generic)]
+    values = [np.int64(value) if type(value) is Integer else value for value in traced.captured]
+    scalars = [index for index, value in enumerate(values) if isinstance(value, np.generic)]
     layout: _Layout = ()
-    captured: Captured = [keys_to_jax(value) for value in traced.captured], []
+    captured: Captured = [keys_to_jax(value) for value in values], []
     if len(scalars) > _FEW:
         layout = tuple(value.dtype if isinstance(value, np.generic) and value.dtype.names is None else None
-                       for value in traced.captured)
+                       for value in values)
         captured = [value for value, dtype in zip(captured[0], layout, strict=True) if dtype is None], [
-            np.array([value for value in traced.captured if isinstance(value, np.generic) and value.dtype == dtype])
+            np.array([value for value in values if isinstance(value, np.generic) and value.dtype == dtype])
             for dtype in _packs(layout)]
     if options is None:
         executable = _shared(traced.program, traced.out_tree, structure, layout, name, inline, on_meshes)

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Sequence
 
 from fxgrad.api.executables import Signature
+from fxgrad.api.keys import has_many
 from fxgrad.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.core.avals import Aval
 from fxgrad.frontend.flat import Traced
@@ -28,6 +29,13 @@ class JittedCall:
         """Whether the dynamic arguments are the leaves, all given by position."""
         dynamic, named = self.split.args, self.split.kwargs
         return not named and len(dynamic) == len(self.leaves) and all(map(operator.is_, dynamic, self.leaves))
+
+    @property
+    def is_known_by_key(self) -> bool:
+        """Whether the key of the call has the classes of all its arguments: they are few, and none is a container."""
+        dynamic = (*self.split.args, *self.split.kwargs.values())
+        return not has_many(self.args, self.kwargs) and len(dynamic) == len(self.leaves) and all(
+            any(arg is leaf for leaf in self.leaves) for arg in dynamic)
 
     def signature(self, avals: Sequence[Aval]) -> Signature:
         """What calls have in common that jax takes for equal; `avals` are the types of the leaves."""

@@ -95,7 +95,7 @@ class KeyOfArguments(NamedTuple):
     def fits(self) -> Fits:
         """The question whether a call has this key: one expression, which takes less time than to make a key."""
         if self is MANY:
-            return _has_many
+            return has_many
         constants: list[Any] = []
         positional = len(self.classes) - len(self.names)
 
@@ -126,7 +126,8 @@ FEW = 12
 """To look at more arguments takes longer than to enter the x64 scope."""
 
 
-def _has_many(args: Args, kwargs: Kwargs) -> bool:
+def has_many(args: Args, kwargs: Kwargs) -> bool:
+    """Whether a call has too many arguments for its key to say what each is."""
     return len(args) + len(kwargs) > FEW
 
 
@@ -144,7 +145,7 @@ def _made(test: str, count: int) -> Callable[..., Fits]:
 
 def key_of(static: StaticArguments, args: Args, kwargs: Kwargs) -> KeyOfArguments:
     """The key of a call, by its arguments."""
-    if _has_many(args, kwargs):
+    if has_many(args, kwargs):
         return MANY
     values, positions = (*args, *kwargs.values()), static.positions(len(args))
     dynamic, named = static.dynamic(args, kwargs)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from fxgrad import tree
-from fxgrad.api.conversions import WIDE, like_arguments, with_jax_keys
+from fxgrad.api.conversions import WIDE, converted, like_arguments
 from fxgrad.api.keys import is_jax_tracer
 from fxgrad.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.derivation.sizes import refuse_names
@@ -60,7 +60,7 @@ class Stage:
         if classes is not None and not kwargs and (
                 classes.issuperset(map(type, args)) or classes.issuperset(map(type, tree.leaves(args)))):
             return self._stage(*self._captured, *args)
-        given, named = with_jax_keys(args, kwargs)
+        given, named = converted(args, kwargs)
         wide = not jax.config.jax_enable_x64  # type: ignore[attr-defined]
         with x64():
             try:

@@ -126,7 +126,7 @@ def _entry(aval: Aval) -> Aval:
 
 def _out_avals(program: Program, loop: Loop) -> list[Aval]:
     carry, ys = loop.makes(program).split(program.out_avals)
-    return [*carry, *(aval.strong().update(shape=(loop.length, *aval.shape)) for aval in ys)]
+    return [*carry, *(aval.update(shape=(loop.length, *aval.shape)) for aval in ys)]
 
 
 def _run_numpy(*values: Any, program: Program, **params: Any) -> list[Any]:

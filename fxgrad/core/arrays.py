@@ -18,9 +18,8 @@ class Array(np.ndarray):
     the class also in the places of NumPy's arrays in which they are not differentiated and over which they are not
     mapped; there it shares its memory with the caller's array, and can be written to as that can.
 
-    Operators promote as jax does: int32 with float32 is float32, int32 / int32 too. Only with one of NumPy's scalars
-    on the left they are NumPy's, which asks nobody there: `np.float64(2.0) * x` is float64. NumPy and all that is built
-    on it take the class for one of theirs, and `np.sum(x)` and `x.sum()` mean NumPy's.
+    Operators promote as jax does: int32 with float32 is float32, int32 / int32 too. NumPy and all that is built on it
+    take the class for one of theirs, and `np.sum(x)` and `x.sum()` mean NumPy's.
 
     >>> import numpy as np, fxgrad, fxgrad.numpy as fnp
     >>> table, places = np.array([1.0, 2.0, 3.0]), np.array([2, 0])
@@ -36,8 +35,78 @@ class Array(np.ndarray):
         return repr(np.asarray(self))
 
 
+class WeakArray(Array):
+    """An `Array` whose dtype gives way to that of other arrays, as Python's numbers do.
+
+    Operations on Python's numbers alone return it where the result has axes: `fnp.where(mask, 0.0, 1.0)`, or the
+    batch of a number under `vmap`. Only `weakened` makes one: what NumPy makes of it is a plain `Array`.
+
+    >>> import numpy as np, fxgrad.numpy as fnp
+    >>> chosen = fnp.where(np.array([True, False]), 0.1, 1.0)
+    >>> chosen.dtype, (np.ones(2, np.float32) * chosen).dtype
+    (dtype('float64'), dtype('float32'))
+    """
+
+    def __array_finalize__(self, _: Any) -> None:
+        if type(self) is WeakArray:
+            self.__class__ = Array  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return weakened, (np.array(self),)
+
+
+class Integer(int):
+    """A Python int that a program computed: it has the attributes of an array of shape (), too.
+
+    What Python computes with it are plain ints. Like every Python int it gives way to the dtype of arrays; NumPy's
+    float64 and complex128 scalars do so by themselves.
+
+    >>> import fxgrad
+    >>> count = fxgrad.jit(lambda n: n + 1)(2)
+    >>> count, count.dtype, count.shape, 0.5 ** count
+    (3, dtype('int64'), (), 0.125)
+    """
+
+    __slots__ = ()
+    dtype, shape, ndim, size, itemsize, nbytes = np.dtype(np.int64), (), 0, 1, 8, 8
+    weak_type = True
+
+    def item(self) -> int:
+        """The number as a plain int."""
+        return int(self)
+
+    def astype(self, dtype: Any) -> Any:
+        """NumPy's scalar of a dtype, which no longer gives way."""
+        return np.asarray(int(self)).astype(dtype)[()]
+
+    def block_until_ready(self) -> Integer:
+        """The number itself: it is computed already."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Integer, (int(self),)
+
+
+def weakened(value: Any) -> Any:
+    """An array or scalar of NumPy's as a user gets one whose dtype gives way: a number, or an array with axes."""
+    if value.shape == () and value.dtype in _NUMBERS:
+        return _NUMBERS[value.dtype](value[()])
+    array = np.asarray(value).view(Array)
+    array.__class__ = WeakArray
+    return array
+
+
+_NUMBERS = {np.dtype(np.int64): Integer, np.dtype(np.float64): np.float64, np.dtype(np.complex128): np.complex128}
+
 ARRAYS = frozenset({np.ndarray, Array})
 """The classes of arrays that all here compute with; others are looked at more closely."""
+WEAK_CLASSES = frozenset({np.float64, np.complex128, Integer, WeakArray})
+"""The classes beside Python's own numbers whose dtype gives way to that of arrays."""
+
+
+def copied(value: Any) -> Any:
+    """A copy of NumPy's array, which gives way as it does."""
+    return weakened(np.array(value)) if type(value) is WeakArray else np.array(value)
 
 
 def handed(value: Any) -> Any:
@@ -80,4 +149,4 @@ def making(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def returned(value: Any) -> Any:
     """What comes back of a function, as NumPy's array again."""
-    return value.view(np.ndarray) if type(value) is Array else value
+    return value.view(np.ndarray) if type(value) is Array or type(value) is WeakArray else value

@@ -12,7 +12,7 @@ from jax.export import is_symbolic_dim
 
 from fxgrad import dtypes
 from fxgrad.caches import Cache
-from fxgrad.core.arrays import Array
+from fxgrad.core.arrays import Array, Integer, WeakArray, weakened
 from fxgrad.core.sizes import Size, parsed
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
@@ -166,13 +166,18 @@ class Literal:
 
 def plain(values: Iterable[Any]) -> list[Any]:
     """`values` for the user's code, which knows arrays and numbers but no literals of programs."""
-    return [value.value if type(value) is Literal else value for value in values]
+    return [_of_literal(value) if type(value) is Literal else value for value in values]
+
+
+def _of_literal(literal: Literal) -> Any:
+    return weakened(literal.value) if literal.aval.weak else literal.value
 
 
 PYTHON_AVALS: dict[type, Aval] = {
     bool: Aval((), dtypes.bool_), int: Aval((), dtypes.int64, weak=True), float: Aval((), dtypes.float64, weak=True),
-    complex: Aval((), dtypes.complex128, weak=True)}
+    complex: Aval((), dtypes.complex128, weak=True), Integer: Aval((), dtypes.int64, weak=True)}
 """The types of Python's numbers: as wide as they are, and weak, but for bool."""
+PYTHON_SCALARS = frozenset(PYTHON_AVALS)
 
 
 # Native byte order only: others hash differently.
@@ -182,10 +187,12 @@ _SUPPORTED = frozenset([*dtypes.SUPPORTED.values(), dtypes.key_dtype])
 def array_aval(value: Any) -> Aval | None:
     """The aval of a NumPy array or scalar, a jax array, a Python scalar or a literal; None for all else.
 
-    Masked arrays and matrices are something else: their arithmetic is not that of arrays.
+    NumPy's float64 and complex128 *scalars* are weak, as Python's floats are: one such as `np.sqrt(d)` leaves float32
+    arrays float32, and keeps its own width where nothing else decides. Masked arrays and matrices are something else:
+    their arithmetic is not that of arrays.
 
-    >>> array_aval(2.0), array_aval(np.zeros((2, 3))), array_aval("no")
-    (f64*[], f64[2,3], None)
+    >>> array_aval(2.0), array_aval(np.zeros((2, 3))), array_aval(np.sqrt(2.0)), array_aval("no")
+    (f64*[], f64[2,3], f64*[], None)
     """
     kind = type(value)
     if kind is np.ndarray or kind is Array:
@@ -196,16 +203,17 @@ def array_aval(value: Any) -> Aval | None:
     if kind in _of_scalars:
         return _of_scalars[kind]
     if isinstance(value, np.generic | np.ndarray) and not isinstance(value, np.ma.MaskedArray | np.matrix):
-        return Aval(value.shape, value.dtype) if value.dtype in _SUPPORTED else None
+        return Aval(value.shape, value.dtype, kind is WeakArray) if value.dtype in _SUPPORTED else None
     if isinstance(value, jax.Array):
         dtype = dtypes.from_jax(value.dtype)
         if dtype is None or dtype not in _SUPPORTED:
             return None
-        return Aval(value.shape, dtype, value.shape == () and bool(getattr(value, "weak_type", False)))
+        return Aval(value.shape, dtype, bool(getattr(value, "weak_type", False)))
     return None
 
 
-_of_scalars = PYTHON_AVALS | {dtype.type: Aval((), dtype) for dtype in _SUPPORTED if dtype.names is None}
+_of_scalars = PYTHON_AVALS | {dtype.type: Aval((), dtype, weak=dtype in (dtypes.float64, dtypes.complex128))
+                              for dtype in _SUPPORTED if dtype.names is None}
 """The types of Python's and NumPy's scalars."""
 
 _of_arrays = Cache("types of arrays", 4096)
@@ -245,17 +253,6 @@ def struct_of(aval: Aval) -> Any:
     """The `jax.ShapeDtypeStruct` that describes `aval`."""
     build: Any = jax.ShapeDtypeStruct
     return build(aval.shape, aval.dtype, weak_type=aval.weak)
-
-
-def operand_aval(value: Any) -> Aval | None:
-    """As `array_aval`, but NumPy's float64 and complex128 *scalars* are weak, as Python's floats are.
-
-    An operand such as `np.sqrt(d)` then leaves float32 arrays float32; it keeps its own width where nothing
-    else decides.
-    """
-    if type(value) is np.float64 or type(value) is np.complex128:
-        return Aval((), value.dtype, weak=True)
-    return array_aval(value)
 
 
 def check_dtype(value: Any, name: str) -> None:

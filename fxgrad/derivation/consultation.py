@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.core.arrays import Integer
 from fxgrad.core.avals import Literal, is_unchanged
 from fxgrad.core.program import Equation, Program
 from fxgrad.core.sources import deeper, equation_source
@@ -71,8 +72,8 @@ class Consultation:
     def outputs(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs on `inputs`, bound in the current context."""
         program = self.program
-        given = [Literal(value, var.aval) if isinstance(value, np.generic) and var.aval.dtype.names is None else value
-                 for value, var in zip(self.captured, program.inputs, strict=False)]
+        given = [Literal(value, var.aval) if isinstance(value, np.generic | Integer) and var.aval.dtype.names is None
+                 else value for value, var in zip(self.captured, program.inputs, strict=False)]
         walked = equation_source.get() is not None
         present = iter(walk(program, [*given, *inputs], _bind_at_call if walked else bind_equation))
         return [None if kind is True else next(present) if kind is False else Zero(kind) for kind in self.extra[0]]

@@ -10,41 +10,56 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.arrays import Array, made, returned, scalar
+from fxgrad.core.arrays import WEAK_CLASSES, Array, WeakArray, made, returned, scalar, weakened
+from fxgrad.core.avals import PYTHON_SCALARS
 from fxgrad.core.installed import install_executor
-from fxgrad.core.primitive import Primitive
+from fxgrad.core.primitive import Primitive, infer
 from fxgrad.core.program import Program
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
+from fxgrad.executors.numpy import as_arrays
 from fxgrad.executors.xla import is_jax
 from fxgrad.tracing import tape
 from fxgrad.tracing.apply import apply_equations
-from fxgrad.tracing.tracer import Tracer, leaked
+from fxgrad.tracing.tracer import Tracer, aval_of, leaked
 
 _FREQUENT = frozenset({np.ndarray, float, np.float64})
+_SCALARS = frozenset({np.float64, np.complex128, np.bool_})
+"""Classes of results that are as weak as they can be."""
+_WEAK = (PYTHON_SCALARS - {bool}) | WEAK_CLASSES
 
 
 def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     """Computes one primitive on concrete values; raises `LeakedTracerError` if one of them is a tracer.
 
-    Of NumPy's arrays the results are `Array`s; of numbers alone, NumPy's scalars and arrays.
+    Of NumPy's arrays the results are `Array`s; of numbers alone, NumPy's scalars and arrays. Those that are weak are
+    `Integer`s and `WeakArray`s.
     """
-    of_arrays, of_jax = not args, False
+    of_arrays, of_jax, has_weak = not args, False, "weak" in params and params["weak"]
+    is_settled = False  # by an operand that no result of a single array gives way beside
     for arg in args:
         kind = type(arg)
         if kind is np.ndarray or kind is Array:
             of_arrays = True
+            is_settled = is_settled or arg.dtype.kind in "fc"
         elif kind is Tracer:
             raise leaked(arg)
+        elif kind in _WEAK:
+            has_weak = True
+            of_arrays = of_arrays or kind is WeakArray
         elif kind not in _FREQUENT:
             of_jax = of_jax or is_jax(arg)
             of_arrays = of_arrays or isinstance(arg, np.ndarray)
     if of_jax:
         return xla_executor.evaluate(primitive, args, params)
-    if not of_arrays:
-        return [*map(scalar, numpy_executor.evaluate(primitive, args, params))]
-    args = [*map(returned, args)]
-    return [made(output, args) for output in numpy_executor.evaluate(primitive, args, params)]
+    values = [*map(returned, args)] if of_arrays else args
+    outputs = numpy_executor.evaluate(primitive, values, params)
+    if has_weak and (not is_settled or len(outputs) > 1) and (
+            of_arrays or any(type(output) not in _SCALARS for output in outputs)):
+        avals = infer(primitive, [*map(aval_of, args)], params)
+        return [weakened(made(output, values)) if aval.weak else made(output, values) if of_arrays else scalar(output)
+                for output, aval in zip(outputs, avals, strict=True)]
+    return [made(output, values) for output in outputs] if of_arrays else [*map(scalar, outputs)]
 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
@@ -55,8 +70,8 @@ def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
                 return xla_executor.execute(program, inputs)
             if type(value) is Tracer:
                 raise leaked(value)
-            if type(value) is Array:
-                return [*map(made, execute(program, [*map(returned, inputs)]))]
+            if type(value) is Array or type(value) is WeakArray:
+                return as_arrays(program, execute(program, [*map(returned, inputs)]))
     return numpy_executor.execute(program, inputs)
 
 

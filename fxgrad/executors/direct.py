@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.arrays import Array, made, returned
+from fxgrad.core.arrays import Array, WeakArray, made, returned
 from fxgrad.core.avals import Literal
 from fxgrad.core.facts import Slot, has_effects
 from fxgrad.core.primitive import NO_TANGENT
@@ -21,7 +21,7 @@ from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.derive import nothing_collected
 from fxgrad.derivation.simplify import live_equations, simplify, without_repetition
 from fxgrad.derivation.simplifying import Template
-from fxgrad.executors.numpy import own, runner_of
+from fxgrad.executors.numpy import as_arrays, giving_way, own, runner_of
 from fxgrad.executors.straightline import concrete
 from fxgrad.transforms.joint import Rules, rules_of
 
@@ -53,8 +53,11 @@ def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], comp
             return None
         outputs, active, steps = found
         slopes = _gradients(chosen, wrt, active, _taken(steps), [1.0, *[None] * (len(outputs) - 1)])
-    results = _like(inputs, own([*outputs, *slopes], range(len(outputs) + len(slopes)), given))
-    return results[:len(outputs)], results[len(outputs):]
+    results = own([*outputs, *slopes], range(len(outputs) + len(slopes)), given)
+    outputs = giving_way(program, results[:len(outputs)])
+    if not _holds_arrays(inputs):
+        return outputs, results[len(outputs):]
+    return as_arrays(program, outputs), [*map(made, results[len(outputs):])]
 
 
 def passage(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], computed: int = 0) -> Passage | None:
@@ -65,7 +68,8 @@ def passage(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], comput
     given = [np.array(value) if type(value) is np.ndarray else value for value in _plain(inputs)]
     with nothing_collected(), np.errstate(all="ignore"):
         found = _forward(chosen, wrt, given)
-    return None if found is None else Passage(chosen, wrt, _like(inputs, given), *found)
+    return None if found is None else Passage(
+        chosen, wrt, [*map(made, given)] if _holds_arrays(inputs) else given, *found)
 
 
 def _plain(inputs: Sequence[Any]) -> list[Any]:
@@ -73,9 +77,9 @@ def _plain(inputs: Sequence[Any]) -> list[Any]:
     return [returned(concrete(value)) for value in inputs]
 
 
-def _like(inputs: Sequence[Any], results: list[Any]) -> list[Any]:
-    """`results` as `Array`s if one of `inputs` is one."""
-    return [*map(made, results)] if Array in map(type, inputs) else results
+def _holds_arrays(values: Sequence[Any]) -> bool:
+    """Whether an `Array` is among them, so that results are such."""
+    return any(type(value) is Array or type(value) is WeakArray for value in values)
 
 
 class Passage:
@@ -89,7 +93,8 @@ class Passage:
     def __init__(self, program: Program, wrt: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Any],
                  active: set[Any], steps: list[_Step]) -> None:
         self._program, self._wrt, self.inputs, self._active, self._steps = program, wrt, inputs, active, steps
-        self.outputs = _like(inputs, [np.array(value)[()] for value in outputs])
+        outputs = giving_way(program, [np.array(value)[()] for value in outputs])
+        self.outputs = as_arrays(program, outputs) if _holds_arrays(inputs) else outputs
 
     @property
     def length(self) -> int:
@@ -101,7 +106,8 @@ class Passage:
         given = [None if value is None else returned(concrete(value)) for value in cotangents]
         with nothing_collected(), np.errstate(all="ignore"):
             found = _gradients(self._program, self._wrt, self._active, reversed(self._steps), given)
-        return _like([*self.inputs, *cotangents], own(found, range(len(found)), [*given, *self.inputs]))
+        slopes = own(found, range(len(found)), [*given, *self.inputs])
+        return [*map(made, slopes)] if _holds_arrays([*self.inputs, *cotangents]) else slopes
 
 
 def _to_run(program: Program, computed: int) -> Program | None:

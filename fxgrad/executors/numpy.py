@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from fxgrad import config
+from fxgrad.core.arrays import made, weakened
 from fxgrad.core.avals import Aval
-from fxgrad.core.facts import Slot
+from fxgrad.core.facts import Slot, fact
 from fxgrad.core.primitive import Primitive, infer
 from fxgrad.core.program import Equation, Program
 from fxgrad.core.walk import value_of, walk
@@ -53,7 +54,7 @@ def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
         return runner(*inputs)
     with np.errstate(all="ignore"):
         outputs = call(program, inputs)
-    return own(outputs, range(len(outputs)), inputs)
+    return giving_way(program, own(outputs, range(len(outputs)), inputs))
 
 
 def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
@@ -82,6 +83,25 @@ def own(outputs: list[Any], borrowed: Iterable[int], inputs: Sequence[Any]) -> l
                     value, outputs[:index]) or _is_among(value, outputs[index + 1:]):
                 outputs[index] = value.copy()
     return outputs
+
+
+@fact
+def _weak_outputs(program: Program) -> tuple[int, ...]:
+    """The positions of the outputs that give way to other dtypes and are no floats, which do so by themselves."""
+    return tuple(index for index, aval in enumerate(program.out_avals) if aval.weak and (
+        aval.shape or aval.dtype not in (np.float64, np.complex128)))
+
+
+def giving_way(program: Program, outputs: list[Any]) -> list[Any]:
+    """The first of `outputs`, which are those of `program`, as weak as they are."""
+    for index in _weak_outputs(program):
+        outputs[index] = weakened(outputs[index])
+    return outputs
+
+
+def as_arrays(program: Program, outputs: Sequence[Any]) -> list[Any]:
+    """The outputs of `program` as `Array`s; numbers that give way stay numbers."""
+    return [output if atom.aval.weak else made(output) for atom, output in zip(program.outputs, outputs, strict=True)]
 
 
 def _is_among(value: Any, others: Sequence[Any]) -> bool:
@@ -125,14 +145,16 @@ def runner_of(program: Program) -> Runner:
     if runner is None:
         source, namespace = generate(program)
         exec(compile(source, "<fxgrad>", "exec"), namespace)  # the source is our own, made of names and numbers
-        _ALONE.put(program, _alone(namespace["run"], namespace["borrowed"]))
+        _ALONE.put(program, _alone(program, namespace["run"], namespace["borrowed"]))
         runner = _RUNNER.put(program, namespace["run"])
     return runner
 
 
-def _alone(runner: Runner, borrowed: Sequence[int]) -> Runner:
+def _alone(program: Program, runner: Runner, borrowed: Sequence[int]) -> Runner:
     """A runner for a program that is not part of another one; the outputs at `borrowed` may be inputs or views."""
     quietly = silenced(runner)
+    if _weak_outputs(program):
+        return lambda *inputs: giving_way(program, own(quietly(*inputs), borrowed, inputs))
     if not borrowed:
         return quietly
     return lambda *inputs: own(quietly(*inputs), borrowed, inputs)

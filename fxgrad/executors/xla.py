@@ -11,10 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 from jax import lax
+from jax.extend.core.primitives import convert_element_type_p
 
 from fxgrad import dtypes
 from fxgrad.caches import Cache
-from fxgrad.core.avals import Aval, Literal, keys_to_jax, varying_of_jax
+from fxgrad.core.avals import PYTHON_SCALARS, Aval, Literal, keys_to_jax, varying_of_jax
 from fxgrad.core.facts import consults, needs_x64
 from fxgrad.core.primitive import Primitive, infer
 from fxgrad.core.program import Equation, Program, Var, subprograms
@@ -28,7 +29,7 @@ from fxgrad.ops.strong import is_finite_xla
 from fxgrad.shared_state import SharedList
 from fxgrad.tracing.tape import aval_of
 
-_NOT_JAX = frozenset({np.ndarray, bool, int, float, complex, np.float32, np.float64, Literal})
+_NOT_JAX = frozenset({np.ndarray, np.float32, np.float64, Literal, *PYTHON_SCALARS})
 
 
 def is_jax(value: Any) -> bool:
@@ -49,7 +50,7 @@ def as_jax(value: Any) -> Any:
     """`value` for `lax`, in its own dtype; call it within `x64()` for 64-bit ones."""
     if type(value) is Literal:
         return value.value
-    if type(value) in (bool, int, float, complex):
+    if type(value) in PYTHON_SCALARS:
         return np.asarray(value, aval_of(value).dtype)
     return keys_to_jax(value)
 
@@ -120,6 +121,21 @@ def asking_for_axes() -> Iterator[dict[str, int]]:
 
 
 _axes_asked: ContextVar[dict[str, int] | None] = ContextVar("axes_asked", default=None)
+
+
+def emit_results(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """`emit`, for who hands the outputs to a user: those that give way to other dtypes are weak in jax, too."""
+    return as_weak(program.out_avals, emit(program, inputs))
+
+
+def as_weak(avals: Sequence[Aval], outputs: Sequence[Any]) -> list[Any]:
+    """`outputs`, of types `avals`, each as weak in jax as its type is."""
+    return [_weakened(output) if aval.weak else output for aval, output in zip(avals, outputs, strict=True)]
+
+
+def _weakened(value: Any) -> Any:
+    """An array of jax's, made weak. `jax.lax` has no function for it that keeps the dtype."""
+    return convert_element_type_p.bind(value, new_dtype=value.dtype, weak_type=True, sharding=None)
 
 
 def emit_named(program: Program, inputs: Sequence[Any], name: str) -> list[Any]:
@@ -236,7 +252,7 @@ _under_way: ContextVar[_Emission | None] = ContextVar("emission", default=None)
 
 def computed(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """The outputs of the program, compiled by `jax.jit` and kept on the program, on values of jax's."""
-    return _computed(program, ("xla",), lambda inputs: emit(program, inputs), inputs)
+    return _computed(program, ("xla",), lambda inputs: emit_results(program, inputs), inputs)
 
 
 def _computed(program: Program, key: tuple[Any, ...], emission: explicit.Emission, inputs: Sequence[Any]) -> list[Any]:
@@ -275,7 +291,7 @@ def typed(value: Any, var: Var) -> Any:
     """A value of the dtype that the program expects (Python scalars have none of their own)."""
     if type(value) is Literal:
         return value.value
-    if type(value) in (bool, int, float, complex):
+    if type(value) in PYTHON_SCALARS:
         return np.asarray(value, var.aval.dtype)
     return keys_to_jax(value)
 
@@ -291,11 +307,11 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
         values = [jax.numpy.asarray(as_jax(arg)) for arg in args]
         if held:  # kept on the program, since jax would compile a loop anew at every call
             return _computed(held[0], ("xla rule", primitive, *param_key(primitive, params)),
-                             lambda values: primitive.xla(lax, *values, **params), values)
+                             lambda values: as_weak(out_avals, primitive.xla(lax, *values, **params)), values)
         if explicit.explicit_mesh(values) is not None:
             return _on_explicit_axes(primitive, params, values)
         outputs: list[Any] = primitive.xla(lax, *values, **params)
-    return outputs
+        return as_weak(out_avals, outputs)
 
 
 def _on_explicit_axes(primitive: Primitive, params: dict[str, Any], values: Sequence[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fxgrad import tree
 from fxgrad.caches import Bounded
-from fxgrad.core.avals import Aval, plain
+from fxgrad.core.avals import PYTHON_SCALARS, Aval, plain
 from fxgrad.core.facts import Slot
 from fxgrad.core.program import Program, Signature
 from fxgrad.derivation.simplify import readable
@@ -29,7 +29,6 @@ from fxgrad.frontend.flat import (
     with_static,
 )
 from fxgrad.frontend.mismatches import Expected
-from fxgrad.frontend.operands import PYTHON_SCALARS
 from fxgrad.tracing.apply import apply_program
 from fxgrad.tracing.trace import SHARED, SHOWN
 

@@ -10,9 +10,9 @@ import jax
 import numpy as np
 
 from fxgrad import config, dtypes
-from fxgrad.core.arrays import ARRAYS, made, scalar
-from fxgrad.core.avals import Aval, Literal, Shape
-from fxgrad.core.primitive import Primitive
+from fxgrad.core.arrays import ARRAYS, Integer, made, scalar, weakened
+from fxgrad.core.avals import PYTHON_SCALARS, Aval, Literal, Shape
+from fxgrad.core.primitive import Primitive, infer
 from fxgrad.core.sizes import Size, index_of
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, AxisError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
@@ -22,8 +22,7 @@ from fxgrad.ops.space import convert, full
 from fxgrad.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.tracing.tracer import Tracer
 
-PYTHON_SCALARS = frozenset({bool, int, float, complex})
-WEAK_SCALARS = frozenset({int, float, complex, np.float64, np.complex128})
+WEAK_SCALARS = frozenset({int, Integer, float, complex, np.float64, np.complex128})
 """Types of numbers whose dtype gives way to that of arrays."""
 _ARRAYS = frozenset({Tracer, np.ndarray, Literal, *PYTHON_SCALARS})
 
@@ -112,12 +111,13 @@ def operands(*values: Any) -> list[Any]:
 
 
 def weak_scalar(value: Any) -> Any:
-    """A Python number as the NumPy scalar that is as weak: float64 and complex128 scalars are."""
+    """A Python number as one with a dtype that is as weak: NumPy's float64 and complex128 scalars are."""
     if type(value) is float:
         return np.float64(value)
     if type(value) is complex:
         return np.complex128(value)
-    return np.asarray(value, aval_of(value).dtype)[()]
+    number = np.asarray(value, aval_of(value).dtype)[()]  # which refuses integers beyond 64 bits
+    return Integer(number) if type(value) is int else number
 
 
 def is_concrete(value: Any) -> bool:
@@ -214,7 +214,11 @@ def apply(primitive: Primitive, *values: Any, **params: Any) -> Any:
             return bind(primitive, *values, **params)[0]
     with np.errstate(all="ignore"):
         scalars = [weak_scalar(value) if type(value) in PYTHON_SCALARS else value for value in values]
-        return scalar(primitive.numpy(*promoted(*scalars), **params)[0])
+        typed = promoted(*scalars)
+        numbers = [np.int64(value) if type(value) is Integer else value for value in typed]
+        result = scalar(primitive.numpy(*numbers, **params)[0])
+    is_weak = type(result) is np.int64 and infer(primitive, [*map(aval_of, typed)], params)[0].weak
+    return weakened(result) if is_weak else result
 
 
 def constant(shape: Shape, value: Any, dtype: DType) -> Any:

@@ -57,6 +57,11 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
     return getattr(function, method)(*inputs, **options)
 
 
+def function_of(ufunc: Any) -> Function | None:
+    """What a ufunc called without options is here; None if there is no such function."""
+    return _plain.get(ufunc)
+
+
 def _array_function(_: Tracer, function: Any, __: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
     """`np.sum(x)` and all other functions that NumPy dispatches."""
     own = _functions.get(function)

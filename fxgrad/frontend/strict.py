@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.core.arrays import Integer
 from fxgrad.core.avals import Shape
 from fxgrad.core.primitive import Primitive, infer
 from fxgrad.core.sizes import index_of
@@ -57,7 +58,7 @@ def in_dtype(name: str, value: Any, dtype: DType, weak: bool = False) -> Any:
     aval = aval_of(value)
     if aval.dtype == dtype and aval.weak == weak:
         return value
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic | Integer):
         if dtypes.is_integer(dtype) and not np.iinfo(dtype).min <= int(value) <= np.iinfo(dtype).max:
             raise DTypeError(at_user_line(f"{name}: {int(value)} does not fit into {dtype.name}; convert the other "
                                           "operand with x.astype(...)"))

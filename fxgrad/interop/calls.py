@@ -11,6 +11,7 @@ from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, gensym, jax
 
 from fxgrad import dtypes, tree
 from fxgrad.control.groups import Marks, are_linear, are_moving, chosen, others, present
+from fxgrad.core.arrays import Integer
 from fxgrad.core.avals import Aval, varying_of_jax
 from fxgrad.core.symbolic import Zero
 from fxgrad.errors import FxgradError, UnsupportedError, at_user_line
@@ -250,7 +251,7 @@ NARROWER = {dtypes.int64: dtypes.int32, dtypes.float64: dtypes.float32, dtypes.c
 def number_of(leaf: Any) -> Any:
     """One of the numbers with a dtype that jax makes of Python's, as an array; any other leaf as it is."""
     return jax.numpy.asarray(leaf) if isinstance(leaf, int | float | complex) and hasattr(leaf, "dtype") and \
-        not isinstance(leaf, np.generic) else leaf
+        not isinstance(leaf, np.generic | Integer) else leaf
 
 
 class _Itself:

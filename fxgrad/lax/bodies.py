@@ -9,6 +9,7 @@ import numpy as np
 
 from fxgrad import dtypes, tree
 from fxgrad.control.wiring import of_type, rewired, with_output_types
+from fxgrad.core.arrays import Integer
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Program
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
@@ -199,7 +200,7 @@ def join_branches(what: str, functions: Sequence[Any], names: Sequence[str], bra
     for branch in branches:
         own = []
         for value in branch.captured:
-            place = places.get(id(value)) if not isinstance(value, np.generic) else None
+            place = places.get(id(value)) if not isinstance(value, np.generic | Integer) else None
             if place is None:
                 place = len(captured)
                 captured.append(value)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad import dtypes, tree
+from fxgrad.core.avals import PYTHON_SCALARS
 from fxgrad.core.primitive import Primitive
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.executors.xla import is_jax
@@ -73,7 +74,7 @@ def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
     groups, count = groups_of("psum", axis_index_groups, axes, alike=False)
 
     def total(leaf: Any) -> Any:
-        if count is not None and type(leaf) in (bool, int, float, complex):
+        if count is not None and type(leaf) in PYTHON_SCALARS:
             return leaf * count
         leaf = array_of("psum", leaf)
         if aval_of(leaf).dtype.kind == "b":

@@ -125,7 +125,6 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
             raise DTypeError(at_user_line(f"fori_loop: {name} must be a real scalar, got {aval}. "
                                           "Write int(n), or convert it with .astype('int32')"))
     kind, weak = dtypes.promote(*((aval.dtype, aval.weak) for aval in (aval_of(lower), aval_of(upper))))
-    weak = weak and kind.kind == "f"  # a counter that is a Python float gives way to what it meets
     counter = Aval((), kind, weak)
     init = flatten("fori_loop", init_val, "carry")
     inner = Flat([convert(lower, kind, weak), *init.leaves], [counter, *init.avals],

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from fxgrad.control.call import named
+from fxgrad.core.avals import PYTHON_SCALARS
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.frontend.operands import PYTHON_SCALARS, apply, as_array, axis_of, promoted_inexact, settled, shape_of
+from fxgrad.frontend.operands import apply, as_array, axis_of, promoted_inexact, settled, shape_of
 from fxgrad.numpy.arithmetic import add, clip, divide, logaddexp, maximum, minimum, multiply
 from fxgrad.numpy.elementwise import absolute, exp, expm1, log, log1p, negative, sqrt, square
 from fxgrad.numpy.elementwise import tanh as hyperbolic_tangent

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.core.avals import PYTHON_SCALARS
 from fxgrad.frontend.operands import (
     apply,
     as_array,
@@ -116,9 +117,9 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
 
 
 def _power(x: Any, y: Any) -> Any:
-    if type(y) is int or isinstance(y, np.integer):
+    if isinstance(y, int | np.integer) and type(y) is not bool:
         base = operand(x)
-        if type(base) in (int, float, complex):
+        if type(base) in PYTHON_SCALARS and type(base) is not bool:
             base = as_array(base)
         elif aval_of(base).dtype == dtypes.bool_:
             base = without_bool(settled(promoted(base, y))[0])

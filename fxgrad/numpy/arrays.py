@@ -9,12 +9,13 @@ import jax
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.arrays import ARRAYS, Array
+from fxgrad.core.arrays import ARRAYS, Array, WeakArray, weakened
 from fxgrad.errors import MutationError, at_user_line
 from fxgrad.executors.silence import silenced
+from fxgrad.frontend.protocol import function_of
 from fxgrad.numpy import indexing, products
 from fxgrad.numpy.inspection import DEVICE
-from fxgrad.numpy.methods import BINARY, COMPARISONS, SYMBOLS
+from fxgrad.numpy.methods import BINARY, COMPARISONS, SYMBOLS, UNARY
 from fxgrad.numpy.updates import Updates
 from fxgrad.tracing.tracer import Tracer
 
@@ -32,12 +33,13 @@ _ALIKE = {"add": "iufc", "sub": "iufc", "mul": "iufc", "truediv": "fc", "matmul"
 
 _OPERANDS = (np.generic, np.ndarray, jax.Array, list, tuple, bool, int, float, complex)
 _DTYPES = frozenset(dtypes.SUPPORTED.values())
+_OURS = ARRAYS | {WeakArray}
 
 
 def _is_promoted(self: Any, other: Any) -> bool:
     """Whether the operands are promoted as in jax; all else (objects, dates, masked arrays) is left to NumPy."""
     kind = type(other)
-    return self.dtype in _DTYPES and (kind in ARRAYS or not isinstance(other, np.ndarray)) and isinstance(
+    return self.dtype in _DTYPES and (kind in _OURS or not isinstance(other, np.ndarray)) and isinstance(
         other, _OPERANDS) and (not isinstance(other, np.generic | np.ndarray) or other.dtype in _DTYPES)
 
 
@@ -57,7 +59,7 @@ def _operator(name: str, function: Function) -> Function:
                 return _by_numpy(quick, self, other, kind)
             except ValueError:  # shapes that do not fit; ours says so with the user's line
                 return function(self, other)
-        if isinstance(other, np.ndarray) and kind not in ARRAYS:
+        if isinstance(other, np.ndarray) and kind not in _OURS:
             return NotImplemented  # a masked array knows better; what it leaves to NumPy comes back reflected
         return _promoted(function, own, self, other)
     return method
@@ -101,6 +103,23 @@ def _promoted(function: Function, own: Function, self: Any, other: Any) -> Any:
         return result
     return tuple([each.copy() for each in result]) if type(result) is tuple else (
         result.copy() if type(result) is Array else result)
+
+
+def _array_wrap(self: Array, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+    """The result of a ufunc of NumPy's; where a scalar of 64 bits was an operand, which gives way, it is ours.
+
+    NumPy's scalars ask nobody when they stand on the left, so that this is the first that is heard of the operation.
+    """
+    if context is not None and array.dtype != self.dtype:
+        ufunc, operands, _ = context
+        function = function_of(ufunc)
+        if function is not None and len(operands) == ufunc.nin and not _SCALARS.isdisjoint(map(type, operands)):
+            return function(*operands)
+    return _own_wrap(self, array, context, return_scalar)
+
+
+_own_wrap = np.ndarray.__array_wrap__
+_SCALARS = frozenset({np.float64, np.complex128})
 
 
 def _operator_in_place(name: str, operator: Function) -> Function:
@@ -185,7 +204,7 @@ def attach() -> None:
     """Gives `Array` its methods."""
     for name, member in {"__getitem__": _getitem, "__setitem__": _setitem, "dot": _dot, "devices": _devices,
                          "block_until_ready": _block_until_ready, "at": property(_at), "__format__": _format,
-                         "__round__": _round, "__hash__": _hash}.items():
+                         "__round__": _round, "__hash__": _hash, "__array_wrap__": _array_wrap}.items():
         setattr(Array, name, member)
     for name, function in (BINARY | COMPARISONS).items():
         operator = _operator(name, function)
@@ -194,3 +213,31 @@ def attach() -> None:
             setattr(Array, f"__r{name}__", _reflected_operator(name, function))
         if name in SYMBOLS:
             setattr(Array, f"__i{name}__", _operator_in_place(name, operator))
+    _attach_to_weak()
+
+
+def _attach_to_weak() -> None:
+    """Gives `WeakArray` the operators that say what gives way, and its views, which give way as it does."""
+    for name, function in (BINARY | COMPARISONS).items():
+        setattr(WeakArray, f"__{name}__", _weak_operator(f"__{name}__", function))
+        if name in BINARY:
+            setattr(WeakArray, f"__r{name}__", _weak_operator(f"__r{name}__", lambda x, y, of=function: of(y, x)))
+        if name in SYMBOLS:
+            setattr(WeakArray, f"__i{name}__", getattr(WeakArray, f"__{name}__"))
+    for name, unary in UNARY.items():
+        setattr(WeakArray, f"__{name}__", lambda self, of=unary: of(self))
+    for name in ("__getitem__", "copy", "ravel", "reshape", "squeeze", "swapaxes", "transpose"):
+        setattr(WeakArray, name, _weak_view(getattr(Array, name)))
+    WeakArray.T = property(_weak_view(np.ndarray.transpose))  # type: ignore[assignment]
+
+
+def _weak_operator(name: str, function: Function) -> Function:
+    own = getattr(np.ndarray, name)
+    return lambda self, other: _promoted(function, own, self, other)
+
+
+def _weak_view(method: Function) -> Function:
+    def view(self: WeakArray, *args: Any, **options: Any) -> Any:
+        part = method(self, *args, **options)
+        return part if type(part) is Tracer else weakened(part)
+    return view

@@ -11,12 +11,11 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.arrays import ARRAYS
-from fxgrad.core.avals import Aval
+from fxgrad.core.avals import PYTHON_SCALARS, Aval
 from fxgrad.core.sizes import holds, larger
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.operands import (
-    PYTHON_SCALARS,
     as_array,
     as_dtype,
     axis_of,

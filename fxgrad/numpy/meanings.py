@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.frontend.operands import PYTHON_SCALARS, as_array, common_type, operand, wide_dtype
+from fxgrad.core.avals import PYTHON_SCALARS
+from fxgrad.frontend.operands import as_array, common_type, operand, wide_dtype
 from fxgrad.numpy.arithmetic import multiply
 from fxgrad.numpy.calculus import convolve, correlate, diff, gradient
 from fxgrad.numpy.creation import meshgrid, zeros_like

@@ -55,7 +55,7 @@ SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//",
             "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}
 """Operators that have a form in place."""
 
-_UNARY: dict[str, Function] = {
+UNARY: dict[str, Function] = {
     "neg": elementwise.negative.function, "pos": elementwise.positive.function, "abs": elementwise.absolute.function,
     "invert": logic.invert.function,
 }
@@ -141,7 +141,7 @@ _PROPERTIES: dict[str, Function] = {
 
 def attach() -> None:
     """Gives `Tracer` the operators, methods and properties of arrays."""
-    members: dict[str, Any] = {f"__{name}__": function for name, function in (BINARY | _UNARY).items()}
+    members: dict[str, Any] = {f"__{name}__": function for name, function in (BINARY | UNARY).items()}
     members |= {f"__i{name}__": inplace.operator(symbol, BINARY[name]) for name, symbol in SYMBOLS.items()}
     members |= {f"__r{name}__": _reflected(function) for name, function in BINARY.items()}
     members |= {f"__{name}__": _comparison(function) for name, function in COMPARISONS.items()}

@@ -14,7 +14,8 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.analysis import Analysis
-from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.arrays import Integer
+from fxgrad.core.avals import PYTHON_SCALARS, Aval, Literal
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.core.sizes import Size
 from fxgrad.core.symbolic import Zero
@@ -43,16 +44,16 @@ def align(lax: Any, *values: Any, to_shape: bool = True) -> list[Any]:
             for value in values]
 
 
-_PYTHON_SCALARS = frozenset({bool, int, float, complex})
+_WITHOUT_DTYPE = PYTHON_SCALARS - {Integer}
 
 
 def scalars_like(*operands: Any) -> list[Any]:
     """Operands with Python scalars replaced by literals of the dtype of the others: for use in rules."""
-    typed = [aval_of(operand) for operand in operands if type(operand) not in _PYTHON_SCALARS]
+    typed = [aval_of(operand) for operand in operands if type(operand) not in _WITHOUT_DTYPE]
     if len(typed) == len(operands):
         return list(operands)
     aval = Aval((), typed[0].dtype, all(aval.weak for aval in typed))  # so that it decides nothing about weakness
-    return [Literal(operand, aval) if type(operand) in _PYTHON_SCALARS else operand
+    return [Literal(operand, aval) if type(operand) in _WITHOUT_DTYPE else operand
             for operand in operands]
 
 
@@ -226,7 +227,7 @@ def operation(primitive: Primitive) -> Callable[..., Any]:
     """The function that applies an elementwise primitive to operands of one dtype or Python scalars."""
     def apply(*operands: Any, **params: Any) -> Any:
         for operand in operands:
-            if type(operand) in _PYTHON_SCALARS:
+            if type(operand) in _WITHOUT_DTYPE:
                 return bind(primitive, *scalars_like(*operands), **params)[0]
         return bind(primitive, *operands, **params)[0]
     apply.__name__ = primitive.name

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.core.arrays import Integer
 from fxgrad.core.avals import Shape
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
@@ -218,7 +219,7 @@ def fold_in(key: Any, data: Any) -> Any:
                                       "it: fxgrad.vmap(fxgrad.random.fold_in, in_axes=(None, 0))(key, data)"))
     if not dtypes.is_integer(aval.dtype):
         raise ArgumentError(at_user_line(f"fold_in: data is {aval}, where an integer is needed"))
-    if isinstance(data, np.generic):  # at once, so that equal numbers are equal in programs
+    if isinstance(data, np.generic | Integer):  # at once, so that equal numbers are equal in programs
         data = np.asarray(data).astype(np.uint32)[()]
     return _as_given(key, bind(random_fold_in_p, typed, convert(data, np.dtype(np.uint32)))[0])
 

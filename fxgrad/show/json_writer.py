@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.core.arrays import Integer
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.program import Atom, Equation, Program, Var, inner_first
 from fxgrad.core.sizes import Size
@@ -89,7 +90,7 @@ class _Writer:
             return {"enum": kind.__name__, "member": value.name}
         if kind is float or kind is complex:
             return {kind.__name__: number_text(np.asarray(value)[()])}
-        if isinstance(value, np.generic) and value.dtype.name in dtypes.SUPPORTED:
+        if isinstance(value, np.generic | Integer) and value.dtype.name in dtypes.SUPPORTED:
             return {"scalar": number_text(value), "dtype": dtypes.short_name(value.dtype)}
         if isinstance(value, np.dtype) and (value.name in dtypes.SUPPORTED or dtypes.is_key(value)):
             return {"dtype": dtypes.short_name(value)}

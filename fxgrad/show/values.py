@@ -16,6 +16,7 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.caches import cached
+from fxgrad.core.arrays import Integer
 from fxgrad.core.avals import PYTHON_AVALS, Aval, Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
@@ -181,7 +182,7 @@ def _atomic_text(value: Any) -> str | None:
         return repr(value)
     if kind is Size:
         return f"'{value}'"
-    if isinstance(value, np.generic) and value.dtype.name in dtypes.SUPPORTED:
+    if isinstance(value, np.generic | Integer) and value.dtype.name in dtypes.SUPPORTED:
         return f"{number_text(value)}:{dtypes.short_name(value.dtype)}"
     if kind in (tuple, list) or (isinstance(value, tuple) and is_named_tuple(kind)):
         return None

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.arrays import ARRAYS
+from fxgrad.core.arrays import ARRAYS, Integer
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.told import told
 from fxgrad.tracing.interning import Node
@@ -97,7 +97,7 @@ def recalled_binary(primitive: Primitive, function: Binary) -> tuple[Binary, Bin
 # --- numbers ----------------------------------------------------------------------------------------------------
 
 
-_NUMBERS = frozenset({float, int, complex, np.float32, np.float64})
+_NUMBERS = frozenset({float, int, complex, Integer, np.float32, np.float64})
 _TELLING_NOTHING = frozenset({0, 1})
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.arrays import ARRAYS
+from fxgrad.core.arrays import ARRAYS, Integer
 from fxgrad.core.avals import Literal
 from fxgrad.core.program import Program, Var
 from fxgrad.core.sources import source_again
@@ -163,8 +163,9 @@ def learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, .
     result = function(*args, **options)
     captured = tape.captured[start_captured:]
     if tape.interned and tape.times_forced == forced and len(node.calls) < _LIMIT and (
-            tape.node is (tape.nodes[-1] if len(tape.nodes) > start else node)) and (not captured or (all(
-            isinstance(value, np.generic) for value in captured) and (number is None or _is_number(captured, number)))):
+            tape.node is (tape.nodes[-1] if len(tape.nodes) > start else node)) and (not captured or (
+            all(isinstance(value, np.generic | Integer) for value in captured)
+            and (number is None or _is_number(captured, number)))):
         outputs = _variables(tape, result)
         if outputs is not None:
             nodes = tape.nodes[start:]
@@ -186,6 +187,8 @@ def _is_number(captured: Sequence[Any], number: Any) -> bool:
     value, = captured if len(captured) == 1 else (None,)
     if value is None or (type(number) is complex and value.dtype.kind != "c"):
         return False
+    if type(value) is Integer:
+        return bool(value == number)
     return bool(type(value)(number).tobytes() == value.tobytes())
 
 

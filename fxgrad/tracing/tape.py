@@ -15,8 +15,8 @@ import numpy as np
 
 from fxgrad import config, errors
 from fxgrad.core import installed
-from fxgrad.core.arrays import Array
-from fxgrad.core.avals import Aval, Literal, array_aval, is_frozen, is_unchanged
+from fxgrad.core.arrays import Array, copied, weakened
+from fxgrad.core.avals import PYTHON_SCALARS, Aval, Literal, array_aval, is_frozen, is_unchanged
 from fxgrad.core.facts import bonds
 from fxgrad.core.primitive import Primitive, infer
 from fxgrad.core.program import Atom, Equation, Origin, Program, Source, Var
@@ -282,12 +282,12 @@ class Tape:
             return self._array(value)
         elif type(value) is Literal:
             return value
-        elif type(value) in (bool, int, float, complex) or isinstance(value, np.generic):
+        elif type(value) in PYTHON_SCALARS or isinstance(value, np.generic):
             # Scalars are told apart by position: their identity says nothing.
             aval = aval_of(value)
             scalar = np.array(value, aval.dtype)[()]  # a copy, since scalars of structured dtypes can change
             literal = self.literals and aval.dtype.names is None  # random keys have no text
-            return Literal(scalar, aval) if literal else self._capture(scalar, aval)
+            return Literal(scalar, aval) if literal else self._capture(weakened(scalar) if aval.weak else scalar, aval)
         return self._array(value)
 
     def capture(self, array: Any) -> Tracer:
@@ -303,7 +303,7 @@ class Tape:
         if isinstance(value, np.ndarray):  # of any kind: files mapped to memory change too
             aval = array_aval(value)
             if value.flags.writeable or not is_frozen(value):
-                captured = np.array(value)  # the function may change it before the program runs, or before its next use
+                captured = copied(value)  # the function may change it before the program runs, or before its next use
         elif type(value) is Tracer:
             note_partial(self, value)
         var = self._capture(captured, aval or aval_of(value))

@@ -13,7 +13,7 @@ import numpy as np
 
 from fxgrad import errors
 from fxgrad.advice import called, conversion
-from fxgrad.core.avals import Aval, Shape, array_aval, check_dtype, operand_aval
+from fxgrad.core.avals import Aval, Shape, array_aval, check_dtype
 from fxgrad.core.program import Var
 from fxgrad.core.symbolic import Linear
 from fxgrad.dtypes import DType
@@ -206,7 +206,7 @@ def aval_of(value: Any) -> Aval:
     """The type of an operand of any kind; raises `ArgumentError` for what is not an array or a number."""
     if type(value) is Tracer:
         return value.variable.aval
-    aval = array_aval(value) if type(value) is np.ndarray else operand_aval(value)
+    aval = array_aval(value)
     if aval is None:
         if type(value) is Linear:
             raise errors.LinearityError(errors.at_user_line(

@@ -78,7 +78,7 @@ def test_results_of_64_bits_inside_a_trace_of_jax() -> None:
 def test_python_numbers_have_64_bits_and_give_way_to_arrays() -> None:
     for _ in range(3):
         assert repr(jit(lambda x: x * 0.1)(3.0)) == repr(np.float64(3.0 * 0.1))
-        assert repr(jit(lambda n: n * n)(100_000)) == "np.int64(10000000000)"
+        assert repr(jit(lambda n: n * n)(100_000)) == "10000000000"
         assert repr(jit(lambda z: z * 0.1)(3j)) == repr(np.complex128(3j * 0.1))
         assert jit(lambda x, s: x * s)(np.ones(2, np.float32), 2.0).dtype == np.float32
         assert jit(lambda x, s: x + s)(np.ones(2, np.int32), 2).dtype == np.int32
@@ -251,7 +251,7 @@ def test_errors_in_the_function_come_through() -> None:
 
 def wide_array() -> jax.Array:
     with jax.enable_x64(True):
-        return jnp.full(3, 1.0 + 1e-12)
+        return jnp.full(3, 1.0 + 1e-12, "float64")  # without a dtype it would be weak
 
 
 def narrow_calls(function: Any) -> None:
@@ -273,7 +273,7 @@ def test_wide_arguments_after_narrow_ones_keep_their_digits(value: Any, again: b
     narrow_calls(function)
     for _ in range(2):
         result = function(value)
-        if type(value) is list:  # Python floats are of the default dtype
+        if type(value) in (list, np.float64):  # numbers give way to the scalar of float32
             assert result.dtype == np.float32
         else:
             assert result.dtype == np.float64

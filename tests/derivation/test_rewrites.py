@@ -86,7 +86,7 @@ def test_neutral_elements(operation: Callable[..., Any], number: float, expected
 def test_a_scalar_does_not_stand_for_an_array() -> None:
     """The neutral element of another shape still broadcasts."""
     ones = np.ones((3, 1))
-    check(lambda x: mul(x, literal(1.0)), (np.float64(2.0),), 0)
+    check(lambda x: mul(x, literal(1.0)), (np.asarray(2.0),), 0)
     check(mul, (np.arange(3.0), ones), 1)
 
 

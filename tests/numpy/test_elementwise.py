@@ -10,7 +10,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.core.avals import operand_aval
+from fxgrad.core.avals import array_aval
 from fxgrad.errors import DTypeError, UnsupportedError
 from tests.support.with_numpy import DTYPES, call, check, check_all, check_gradient, draw, each, together
 
@@ -81,7 +81,7 @@ def test_scalars_keep_the_dtype_that_jax_gives(dtype: str, scalar: Any) -> None:
     x = draw((2, 3), dtype)
     for function in (lambda x: x * scalar, lambda x: scalar * x, lambda x: np.multiply(x, scalar)):
         traced = fxgrad.make_program(function)(x)
-        aval, given = traced.outputs[0].aval, operand_aval(scalar)
+        aval, given = traced.outputs[0].aval, array_aval(scalar)
         assert given is not None
         assert given.weak == (isinstance(scalar, int | float | complex) and not isinstance(scalar, bool))
         assert (aval.dtype, aval.weak) == fxgrad.dtypes.promote((x.dtype, False), (given.dtype, given.weak))

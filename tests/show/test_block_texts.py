@@ -67,14 +67,14 @@ def test_the_backward_pass_of_a_while_loop() -> None:
     shown = program_text(program, source=False)
     assert equal(parse(shown), program)
     assert shown[shown.index("  d: f64, e"):] == """\
-  d: f64, e: f64* = sweep(a, state(guess=x, count: i64*=0:i64), carry(g=0.0:f64, h=1.0)):
-    step(consts(x, f: i64*=1:i64)): return 0.5 * (guess + x / guess), count + f
+  d: f64, e: f64* = sweep(a, state(guess=x, count=0), carry(f=0.0:f64, g=1.0)):
+    step(consts(x)): return 0.5 * (guess + x / guess), count + 1
     back(consts(x)):
-      f = x / guess
-      i = 0.5 * h
+      h = x / guess
+      i = 0.5 * g
       j = i / guess
-      d_guess: f64* = i - f * j
-      return g + j, d_guess
+      d_guess: f64* = i - h * j
+      return f + j, d_guess
   d_x: f64 = d + e
   return d_x"""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.core.arrays import Integer
 from fxgrad.dtypes import DType
 from fxgrad.show.values import bits_dtype, float_text, is_uniform, kind_of
 
@@ -27,8 +28,8 @@ def value_text(value: Any, inner: Callable[[Any], str], root: Root) -> str | Non
         return number_text(np.asarray(value)[()], root)
     if isinstance(value, np.dtype):
         return dtype_text(value, root)
-    if isinstance(value, np.generic):
-        return scalar_text(value, root)
+    if isinstance(value, np.generic | Integer):
+        return scalar_text(np.asarray(value)[()], root)
     if isinstance(value, np.ndarray):
         return array_text(value, root)
     if isinstance(value, enum.Enum):
