@@ -20,6 +20,7 @@ from fxgrad.flatten_util import ravel_pytree
 from fxgrad.frontend.operands import as_array
 from fxgrad.lax import complex as complex_of
 from fxgrad.lax.loops import scan, while_loop
+from fxgrad.ops.strong import strong_mul
 
 __all__ = ["odeint"]
 
@@ -46,7 +47,8 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
     like it; `t` has the shape (n,) and rises strictly. The result is like `y0` with a first axis of size n. Steps are
     of Dormand and Prince's fifth order, as large as the local error allows: `atol + rtol * |y|` in the root of the mean
     square, and at most `hmax`. `func` is not evaluated beyond the last time. Times that `mxstep` steps from the one
-    before do not reach, and those after a solution that is no longer finite, have NaN.
+    before do not reach, and those after a solution that is no longer finite, have NaN, and so have the gradients of what
+    depends on them.
 
     Gradients are in `y0`, `t`, `args`, and what `func` closes over:
 
@@ -170,13 +172,22 @@ def _solved(field: Field, start: Any, times: Any, controls: Sequence[Any]) -> An
 
         _, now, before = while_loop(goes_on, advance, (np.int64(0), *carry))
         state = _between(before, now, target).astype(dtype)
-        return (now, before), fnp.where(now[2] >= target, state, math.nan)
+        return (now, before), _nan_unless(now[2] >= target, state)
 
     slope = field(start, times[0])
     size = stop_gradient(_first_size(field, start, slope, times[0], controls)).astype(times.dtype)
     carry = (start, slope, times[0], fnp.minimum(size, hmax).astype(times.dtype)), (start, slope, start, times[0])
     _, states = scan(reach, carry, times[1:])
     return fnp.concatenate([start[None], states])
+
+
+def _nan_unless(reached: Any, state: Any) -> Any:
+    """The state, NaN where it was not reached; then what depends on it has NaN for a derivative, not 0.
+
+    The product is strong: a state that was not reached and that nothing depends on adds no NaN to a gradient.
+    """
+    factor = fnp.where(reached, 1.0, math.nan).astype(state.dtype)
+    return strong_mul(state, factor) + fnp.where(reached, 0.0, math.nan).astype(state.dtype)
 
 
 def _stages(field: Field, state: Any, slope: Any, time: Any, size: Any) -> list[Any]:

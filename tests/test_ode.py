@@ -143,6 +143,43 @@ def test_what_is_not_reached_is_nan() -> None:
     assert np.isnan(found[2])
 
 
+FAILING = {
+    "too few steps": lambda k, y0, t: (k, y0, t, 3),
+    "blowing up": lambda k, y0, t: (-8.0 * k, y0, t, np.inf),
+    "a parameter of NaN": lambda k, y0, t: (k * np.nan, y0, t, np.inf),
+    "a state of NaN": lambda k, y0, t: (k, y0 * np.nan, t, np.inf),
+}
+
+
+@pytest.mark.parametrize("adjoint", ["discrete", "continuous"])
+def test_gradients_of_what_is_nan_are_nan(adjoint: str) -> None:
+    for name, failing in FAILING.items():
+        def last(k, y0, t, failing=failing):
+            k, y0, t, mxstep = failing(k, y0, t)
+            return fxgrad.odeint(lambda y, t: -k * y * y, y0, t, mxstep=mxstep, adjoint=adjoint)[-1]
+
+        for f in (last, fxgrad.jit(last)):
+            value, slopes = fxgrad.value_and_grad(f, argnums=(0, 1, 2))(2.0, 1.0, np.array([0.0, 5.0]))
+            assert np.isnan(value), name
+            assert np.isnan(np.hstack(slopes)).all(), (name, slopes)
+
+
+def test_times_that_are_not_looked_at_leave_discrete_gradients_alone() -> None:
+    def second(k):
+        times = np.array([0.0, 0.01, 500.0])
+        return fxgrad.odeint(lambda y, t: -k * y, 1.0, times, mxstep=10, adjoint="discrete")[1]
+
+    assert fxgrad.grad(second)(2.0) == pytest.approx(-0.01 * np.exp(-0.02), rel=1e-6)
+
+
+def test_loss_scaling_sees_what_is_not_reached() -> None:
+    def last(k):
+        return fxgrad.odeint(lambda y, t: -k * y, 1.0, np.array([0.0, 5.0]), mxstep=3, adjoint="discrete")[-1]
+
+    assert not fxgrad.loss_scaling.value_and_grad(last)(fxgrad.loss_scaling.Static(1.0), 2.0).finite
+
+
+
 @pytest.mark.slow
 def test_row_a13_memory_does_not_depend_on_the_number_of_steps() -> None:
     """NumPy's peak and XLA's temporary memory of a gradient, with 16 times as many steps."""

@@ -125,9 +125,9 @@ def log_cosh(x: Any) -> Any:
 
 @named
 def half_versine(x: Any) -> Any:
-    """1 - cos(x), by the sine of the half."""
+    """1 - cos(x), by the sine of the half; its slope is sin(x), which the least numbers have too."""
     half = fnp.sin(0.5 * x)
-    return 2.0 * half * half
+    return _with_slope_of(2.0 * half * half, -fnp.cos(x))
 
 
 @named
@@ -137,13 +137,22 @@ def coshm1(x: Any) -> Any:
     return 2.0 * half * half
 
 
+def one_or_nan(values: Sequence[Any]) -> Any:
+    """What is left of exponentials that cancel: 1, and NaN with its slopes where a value is NaN."""
+    result: Any = 1.0
+    for x in values:
+        result = result * fnp.exp(fnp.where(fnp.isnan(x), x, 0.0))
+    return result
+
+
 def exp_of_difference(x: Any, y: Any) -> Any:
     """exp(x - y), with what the rounding of the difference lost put back: it counts for large ones."""
     apart = x - y
     added = apart - x
     lost = stop_gradient((x - (apart - added)) - (y + added))
     power = fnp.exp(apart)
-    return power + power * fnp.where(fnp.isfinite(lost), lost, 0.0)
+    regular = fnp.logical_and(fnp.isfinite(lost), fnp.isfinite(power))  # an infinite power has lost nothing
+    return power + fnp.where(regular, power, 0.0) * fnp.where(regular, lost, 0.0)
 
 
 def share_of_two(x: Any, y: Any) -> Any:
@@ -191,12 +200,22 @@ def log_softmax(x: Any, axes: Sequence[int]) -> Any:
 
 def log_sum_exp(x: Any, axes: Sequence[int], weights: Any = None, less: float = 0.0) -> Any:
     """log(sum(exp(x))), or log(sum(weights * exp(x))); `less` is taken off."""
-    peak = peak_of(x, axes)
-    around = kept(peak, x, axes)
     if weights is None:
-        rest = _log_of_rest(x, around, axes)
+        peak = peak_of(x, axes)
+        rest = _log_of_rest(x, kept(peak, x, axes), axes)
         return peak + (rest - less if less else rest)
-    return peak + fnp.log(fnp.sum(weights * exp_of_difference(x, around), axis=tuple(axes)))
+    largest = _largest_exponent(x.dtype)  # the peak is of the terms, since a weight may be 0, or tiny, or huge
+    peak = peak_of(x + fnp.minimum(fnp.log(fnp.abs(stop_gradient(weights))), 0.5 * largest), axes)
+    around = kept(peak, x, axes)
+    most = around + largest
+    unseen = fnp.logical_and(fnp.logical_and(fnp.equal(weights, 0.0), fnp.isfinite(x)), fnp.greater(x, most))
+    powers = exp_of_difference(fnp.where(unseen, stop_gradient(most), x), around)
+    return peak + fnp.log(fnp.sum(weights * powers, axis=tuple(axes)))
+
+
+def _largest_exponent(dtype: Any) -> float:
+    """The largest whole number of which the exponential is no infinity in a dtype."""
+    return math.floor(math.log(float(fnp.finfo(dtype).max)))
 
 
 def _log_of_rest(x: Any, peak: Any, axes: Sequence[int]) -> Any:
@@ -214,6 +233,15 @@ def log_add_exp(x: Any, y: Any) -> Any:
     same = fnp.equal(x, y)  # equal infinities have no difference
     power = exp_of_difference(fnp.where(same, 0.0, small), fnp.where(same, 0.0, large))
     return fnp.where(same, 0.5 * x + 0.5 * y + LOG_2, large + fnp.log1p(power))
+
+
+def log_near_one(rest: Any, total: Any) -> Any:
+    """log(total), where `total` is 1 + `rest` as the user added it: by log1p where `rest` is small.
+
+    Far from 0, `rest` may be rounded where `total` was not: 1 - p + guard for p near 1.
+    """
+    near = fnp.less(fnp.abs(rest), 0.25)
+    return fnp.where(near, fnp.log1p(fnp.where(near, rest, 0.0)), fnp.log(fnp.where(near, 1.0, total)))
 
 
 # --- logarithms -----------------------------------------------------------------------------------------------------
@@ -326,14 +354,18 @@ def difference_of_roots(x: Any, y: Any, apart: Any) -> Any:
 
 
 def norm(x: Any, axes: Sequence[int]) -> Any:
-    """sqrt(sum(x**2)), of elements that are scaled so that no square overflows or is lost."""
+    """sqrt(sum(x**2)), of elements that are scaled by a power of two where a square would overflow or be lost."""
     axes = tuple(axes)
+    range_of_exponents = int(fnp.finfo(x.dtype).maxexp)
     peak = stop_gradient(fnp.max(fnp.abs(x), axis=axes, initial=0.0))
-    scale = fnp.where(fnp.logical_and(fnp.isfinite(peak), fnp.greater(peak, 0.0)), peak, 1.0)
-    scaled = x / kept(scale, x, axes)
+    large = fnp.greater(peak, 2.0 ** round(0.4 * range_of_exponents))
+    small = fnp.logical_and(fnp.less(peak, 2.0 ** -round(0.4 * range_of_exponents)), fnp.greater(peak, 0.0))
+    down, up = 2.0 ** -round(0.62 * range_of_exponents), 2.0 ** round(0.72 * range_of_exponents)
+    scaled = x * kept(fnp.where(large, down, fnp.where(small, up, 1.0)), x, axes).astype(x.dtype)
     total = fnp.sum(scaled * scaled, axis=axes)
     none = fnp.equal(total, 0.0)
-    return scale * fnp.where(none, 0.0, fnp.sqrt(fnp.where(none, 1.0, total)))
+    root = fnp.where(none, 0.0, fnp.sqrt(fnp.where(none, 1.0, total)))
+    return root * fnp.where(large, 1.0 / down, fnp.where(small, 1.0 / up, 1.0)).astype(x.dtype)
 
 
 def variance(x: Any, axes: Sequence[int]) -> Any:

@@ -316,16 +316,16 @@ def _log1p(view: View, equation: Equation) -> Instead | None:
         return None
     terms = view.terms(equation.inputs[0])
     ones = [term for term in terms if term.sign * (view.number(term.atom) or 0.0) == 1.0]
-    if len(ones) != 1 or len(terms) > 4:
+    if len(ones) != 1 or len(terms) > 3:  # the sum of more than two others may lose what the whole sum does not
         return None
     others = [term for term in terms if term is not ones[0]]
     if any(view.number(term.atom) is not None for term in others):
         return None
     signs = [term.sign for term in others]
 
-    def logarithm(*values: Any) -> Any:
-        total = values[0] if signs[0] > 0 else -values[0]
+    def logarithm(total: Any, *values: Any) -> Any:
+        rest = values[0] if signs[0] > 0 else -values[0]
         for sign, value in zip(signs[1:], values[1:], strict=True):
-            total = total + value if sign > 0 else total - value
-        return fnp.log1p(total)
-    return Instead(logarithm, tuple(term.atom for term in others))
+            rest = rest + value if sign > 0 else rest - value
+        return formulas.log_near_one(rest, total)
+    return Instead(logarithm, (equation.inputs[0], *(term.atom for term in others)))

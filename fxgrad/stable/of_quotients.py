@@ -14,7 +14,7 @@ from fxgrad.ops.creation import iota_p
 from fxgrad.ops.exponential import integer_pow_p, log_p
 from fxgrad.ops.pointwise import add_p
 from fxgrad.ops.products import dot_general_p
-from fxgrad.ops.space import convert_element_type_p, full
+from fxgrad.ops.space import convert_element_type_p
 from fxgrad.ops.special import xlogy
 from fxgrad.ops.trigonometric import cosh_p, sinh_p
 from fxgrad.stable import formulas
@@ -79,11 +79,12 @@ def _numerators(view: View, factors: dict[Atom, int]) -> list[tuple[Atom, Expone
 @rule("cancelling exponentials", div_p, mul_p, naive="exp(x) * y / exp(x)", write="y", fault=OVERFLOW)
 def _cancelling(view: View, equation: Equation) -> Instead | None:
     number, factors, cancelled = view.product(equation.outputs[0])
-    if not any(view.exponential(atom) is not None for atom in cancelled):
+    powers = [found.argument for atom in cancelled if (found := view.exponential(atom)) is not None]
+    if not powers:
         return None
     atoms, times = rest_of(number, factors)
-    aval = equation.outputs[0].aval
-    return Instead(lambda *values: times(full(aval.shape, 1.0, aval.dtype), values), tuple(atoms))
+    return Instead(lambda *values: times(formulas.one_or_nan(values[:len(powers)]), values[len(powers):]),
+                   (*powers, *atoms))
 
 
 @rule("tanh", div_p, mul_p, naive="(exp(x) - exp(-x)) / (exp(x) + exp(-x))", write="np.tanh(x)", fault=OVERFLOW)

@@ -200,7 +200,13 @@ class _Rewriting(Interpreter):
         return bind_equation(equation, inputs)
 
     def _value(self, atom: Any) -> Any:
-        return self._values[atom] if isinstance(atom, Var) else atom
+        """What formulas are given, with which Python's operators can compute: numbers for literals."""
+        if isinstance(atom, Var):
+            value = self._values[atom]
+            if not isinstance(value, Literal):
+                return value
+            atom = value
+        return atom.value.item() if atom.aval.weak else atom.value
 
 
 def _with_inner(equation: Equation, searches: Sequence[Search]) -> Equation:
