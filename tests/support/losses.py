@@ -276,7 +276,7 @@ def error(found: Any, exact: Any, dtype: Any, least: float = 0.0, is_compiled: b
     info = ml_dtypes.finfo(dtype)
     exacts = np.ravel(exact)
     size = max(mpmath.mpf(least), *map(abs, exacts))
-    unit = max(float(np.spacing(np.asarray(min(float(size), float(info.max)), dtype))),
+    unit = max(float(np.spacing(np.asarray(min(float(size), float(info.max) / 4), dtype))),
                COMPILED_ZERO * float(info.tiny) if is_compiled else float(info.smallest_subnormal))
     worst = 0.0
     for value, other in zip(np.ravel(found).astype(float), exacts, strict=True):
