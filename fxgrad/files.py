@@ -12,6 +12,7 @@ import io
 import json
 import math
 import os
+import tokenize
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -246,7 +247,7 @@ class _Reader:
         try:
             version = np.lib.format.read_magic(file)
             found, _, kind = np.lib.format.read_array_header_1_0(file, max_header_size=1000)
-        except ValueError as error:
+        except (ValueError, SyntaxError, tokenize.TokenError, TypeError) as error:  # NumPy reads headers as Python
             _fail(name, f"it is no array: {error}")
         data = file.read()
         if version != (1, 0) or kind != np.uint8 or found != (len(data),):

@@ -21,7 +21,7 @@ from fxgrad.control.partition import keep_by_cost, partition
 from fxgrad.control.unequal import varying
 from fxgrad.control.wiring import apart, dual_outputs, dual_program, with_output_types, with_outputs
 from fxgrad.core.avals import INVARIANT, Aval, Literal
-from fxgrad.core.facts import axes_of
+from fxgrad.core.facts import axes_of, made_once
 from fxgrad.core.primitive import Cost, Primitive, register
 from fxgrad.core.program import Equation, Program
 from fxgrad.core.regions import Links, Region, replaced
@@ -280,8 +280,13 @@ def _in_part(equation: Equation, used: Sequence[bool]) -> Equation:
 
 def without_devices(program: Program) -> Program:
     """An equal program in which each `shard_map` is a call of what it computes, as operations on whole arrays."""
-    equations = [equation if equation.primitive.regions is None else _alone(equation) for equation in program.equations]
-    return program if equations == program.equations else program.replace(equations=equations)
+    def make() -> Program:
+        equations = [equation if equation.primitive.regions is None else _alone(equation)
+                     for equation in program.equations]
+        are_same = all(one is other for one, other in zip(equations, program.equations, strict=True))
+        return program if are_same else program.replace(equations=equations)
+
+    return made_once(program, "without devices", make)
 
 
 def _alone(equation: Equation) -> Equation:
@@ -293,5 +298,7 @@ def _alone(equation: Equation) -> Equation:
         whole = without_devices(derived.program)
         return Equation(named_call_p, equation.inputs, {"program": whole, "name": "shard_map"}, equation.outputs,
                         equation.source)
-    return equation.replace(equation.inputs, replaced(params, equation.regions, [*map(
-        without_devices, equation.programs)]))
+    programs = [*map(without_devices, equation.programs)]
+    if all(one is other for one, other in zip(programs, equation.programs, strict=True)):
+        return equation
+    return equation.replace(equation.inputs, replaced(params, equation.regions, programs))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import re
 import textwrap
+from functools import cached_property
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from fxgrad.show.c.functions import Function
 from fxgrad.show.c.helpers import HELPERS, helpers_of
 from fxgrad.show.c.values import INDICES, Refusal, Value, c_type, literal, stored, view
 from fxgrad.show.names import Unique, variable_names
+from fxgrad.show.quoting import c_comment_line
 from fxgrad.show.short import operation_name
 from fxgrad.show.sources import Sources
 from fxgrad.show.unfolding import call_name
@@ -93,7 +95,7 @@ class File:
             known = self._functions[id(program)] = name, size
         return known
 
-    @property
+    @cached_property
     def _called(self) -> dict[int, str]:
         """What the programs that are held are called."""
         found: dict[int, str] = {}
@@ -136,8 +138,8 @@ class File:
         source = equation.source
         if not self._source or source is None:
             return ""
-        line = linecache.getline(source.filename, source.line).strip().replace("*/", "* /").replace("/*", "/ *")
-        return f"{source.place}  {line}".strip().encode("ascii", "replace").decode()
+        line = linecache.getline(source.filename, source.line).strip()
+        return c_comment_line(f"{source.place}  {line}".strip())
 
     def _comment(self, function: Function, macro: str) -> str:
         program = self._main
@@ -157,8 +159,8 @@ class File:
             lines.append(f"  {name:<{width}}  {does} {c_type(aval)}{shape}{note}")
         lines += ["", f"`workspace` has {macro} bytes, aligned as malloc aligns them. Nothing else is written, and",
                   "arrays that are filled overlap no others. Compile with -std=c99, without -ffast-math."]
-        inside = "\n".join(f" * {line}".rstrip() for line in lines).encode("ascii", "replace").decode()
-        return f"/*\n{inside.replace('*/ ', '* / ')}\n */"
+        inside = "\n".join(f" * {c_comment_line(line)}".rstrip() for line in lines)
+        return f"/*\n{inside}\n */"
 
 
 def _head(start: str, parameters: list[str]) -> str:

@@ -33,6 +33,7 @@ from fxgrad.show.python.docstrings import docstring_of
 from fxgrad.show.python.layout import WIDTH, broken, laid_out
 from fxgrad.show.python.statements import held_statements
 from fxgrad.show.python.trees import Refusal
+from fxgrad.show.quoting import docstring_lines, one_line
 from fxgrad.show.sources import Sources
 from fxgrad.tracing.tracer import Tracer
 
@@ -102,7 +103,9 @@ class File:
     def _head(self) -> str:
         needs = [name for name in ("ml_dtypes", "scipy") if name in self.carrier.imports]
         also = f" and {' and '.join(needs)}" if needs else ""
-        return f'"""`{self._what}`, as fxgrad traced it: a file that needs NumPy 2{also}, and nothing else."""'
+        line, = docstring_lines(
+            f"`{one_line(self._what)}`, as fxgrad traced it: a file that needs NumPy 2{also}, and nothing else.")
+        return line
 
     # --- functions --------------------------------------------------------------------------------------------
 
@@ -127,7 +130,7 @@ class File:
         if docs and program.signature is not None and self._what != program.signature.name:
             docs = f"This is {self._what}. Of {program.signature.name} itself:\n\n{docs}"
         if docs:
-            lines += _docstring(docs)
+            lines += docstring_lines(docs)
         for var, value in zip(program.inputs, program.constants, strict=False):
             self._define(names[var], value)
         lines += [line for statement in containers.taken() for line in broken(statement, WIDTH - 4)]
@@ -309,9 +312,3 @@ def _what(program: Program) -> str:
     """What a program is of: `loss`, `grad(loss, [weights, bias])`."""
     signature = program.signature
     return "function" if signature is None else signature.title or signature.name
-
-
-def _docstring(text: str) -> list[str]:
-    quoted = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-    lines = quoted.splitlines()
-    return [f'"""{lines[0]}', *lines[1:], '"""'] if len(lines) > 1 else [f'"""{quoted}"""']

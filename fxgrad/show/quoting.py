@@ -1,0 +1,32 @@
+"""Text from outside, such as titles, docstrings and lines of users, as it stands in comments and docstrings of files."""
+
+from __future__ import annotations
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks and control characters, which are written as Python's escapes."""
+    return "".join(each if each.isprintable() else _escape(each) for each in text)
+
+
+def docstring_lines(text: str) -> list[str]:
+    """A docstring of Python's that holds a text: nothing in the text ends it."""
+    written = "".join(each if each == "\n" or each.isprintable() and each not in '\\"' else
+                      "\\\\" if each == "\\" else each if each == '"' else _escape(each) for each in text)
+    written = written.replace('"""', '\\"\\"\\"')
+    if written.endswith('"'):
+        written = f'{written[:-1]}\\"'
+    lines = written.split("\n")
+    return [f'"""{lines[0]}', *lines[1:], '"""'] if len(lines) > 1 else [f'"""{written}"""']
+
+
+def c_comment_line(text: str) -> str:
+    """A line of a comment of C's that holds a text: nothing in the text ends it, or begins another one."""
+    ascii_text = one_line(text).encode("ascii", "replace").decode()
+    apart = ascii_text.replace("??", "? ?").rstrip("\\")  # trigraphs, and a line that goes on
+    while "*/" in apart or "/*" in apart:
+        apart = apart.replace("*/", "* /").replace("/*", "/ *")
+    return apart
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
