@@ -115,6 +115,7 @@ class CompactBuilder(Builder):
     def _array(self, constant: Constant, aval: Aval) -> Any:
         if not isinstance(constant.value, Pattern):
             return super()._array(constant, aval)
+        self._check_size(aval, constant.at)
         name, numbers = constant.value
         own = numbers if name == "arange" else numbers[:1]
         exact = [*converted(self._text, [*own], aval, constant.at), *numbers[len(own):]]

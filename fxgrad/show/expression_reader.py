@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -265,11 +266,9 @@ class ExpressionReader(Reader):
 
 def steps(rest: str) -> Iterator[Any]:
     """What follows a name in one word with it: attributes, and integers between brackets."""
-    while rest:
-        if rest[0] == "[":
-            inner, _, rest = rest[1:].partition("]")
-            yield int(inner) if inner.lstrip("-").isdigit() else inner
-        else:
-            word = rest[1:].split(".")[0].split("[")[0]
-            yield word
-            rest = rest[1 + len(word):]
+    for match in _step.finditer(rest):
+        inner, word = match.groups()
+        yield word if inner is None else int(inner) if inner.lstrip("-").isdigit() else inner
+
+
+_step = re.compile(r"\[([^\]]*)\]|\.([^.\[]*)")

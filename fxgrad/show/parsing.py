@@ -32,6 +32,9 @@ from fxgrad.show.tokens import Text
 from fxgrad.show.values import ValueClasses, is_named_tuple, optional_parameters
 from fxgrad.tracing.provenance import CALLED, Called
 
+MOST_BYTES = 2 ** 28
+"""As many bytes an array may have that a text writes as one number, or as a pattern."""
+
 WRONG_PARAMS = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 """What abstract rules raise when parameters are not of the kind that they expect."""
 
@@ -174,6 +177,7 @@ class Builder:
             words = self._array(constant, Aval((*aval.shape, 2), np.dtype(np.uint32)))
             return np.ascontiguousarray(words).view(aval.dtype).reshape(aval.shape)[()]
         if constant.uniform:
+            self._check_size(aval, at)
             element = converted(self._text, [constant.value], aval, constant.at)
             return np.full(aval.shape, element[0], aval.dtype)
         flat, shape = _flattened(constant.value)
@@ -182,6 +186,13 @@ class Builder:
                             if shape is not None else "the rows are not of equal lengths")
         array = converted(self._text, flat, aval, constant.at).reshape(aval.shape)
         return array[()]
+
+    def _check_size(self, aval: Aval, at: int) -> None:
+        """Refuses an array of which the text has a few words and memory would have much."""
+        size = aval.size * aval.dtype.itemsize
+        if size > MOST_BYTES:
+            self._text.fail(at, f"an array of type {aval} takes {size} bytes, and a text may ask for {MOST_BYTES}; "
+                                "make it an argument, or keep the program in a file of fxgrad.save")
 
     def _value(self, value: Any) -> Any:
         """The value of a parameter, with what stood for it in the syntax replaced."""

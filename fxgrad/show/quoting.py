@@ -10,11 +10,10 @@ def one_line(text: str) -> str:
 
 def docstring_lines(text: str) -> list[str]:
     """A docstring of Python's that holds a text: nothing in the text ends it."""
-    written = "".join(each if each == "\n" or each.isprintable() and each not in '\\"' else
-                      "\\\\" if each == "\\" else each if each == '"' else _escape(each) for each in text)
-    written = written.replace('"""', '\\"\\"\\"')
-    if written.endswith('"'):
-        written = f'{written[:-1]}\\"'
+    written = "".join("\\\\" if each == "\\" else each if each == "\n" or each.isprintable() else _escape(each)
+                      for each in text)
+    if '"""' in written or written.endswith('"'):
+        written = written.replace('"', '\\"')
     lines = written.split("\n")
     return [f'"""{lines[0]}', *lines[1:], '"""'] if len(lines) > 1 else [f'"""{written}"""']
 

@@ -31,6 +31,10 @@ def _pattern(kinds: dict[str, str]) -> re.Pattern[str]:
 _tokens, _compact_tokens = _pattern(KINDS), _pattern(COMPACT_KINDS)
 
 
+MOST_CHARACTERS = 20_000
+"""The longest name and the longest type that is read: what follows a name, `.T` for example, is part of the word."""
+
+
 class Token(NamedTuple):
     """One word: its kind (a key of `KINDS`, or `end`), its text, and where it begins."""
 
@@ -66,6 +70,9 @@ class Text:
                 break
             if kind == "wrong" and strict:
                 self.fail(match.start(kind), f"{match[kind]!r} has no meaning here")
+            if kind in ("name", "type") and match.end(kind) - match.start(kind) > MOST_CHARACTERS:
+                self.fail(match.start(kind), f"a word of {match.end(kind) - match.start(kind)} characters; names and "
+                                             f"types have at most {MOST_CHARACTERS}")
             tokens.append(Token(kind, match[kind], match.start(kind)))
         return [*tokens, Token("end", "", len(self.text.rstrip()))]
 
