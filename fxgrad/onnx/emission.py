@@ -17,7 +17,7 @@ from fxgrad.dtypes import DType
 from fxgrad.errors import ConcretizationError, UnsupportedError
 from fxgrad.onnx.graph import Graph, Value
 from fxgrad.onnx.rules import Operation, Refusal, onnx_rules
-from fxgrad.show.names import variable_names
+from fxgrad.show.names import Unique, variable_names
 from fxgrad.show.sources import Sources
 
 UINT64 = np.dtype(np.uint64)
@@ -36,6 +36,7 @@ class Emission:
         self.graph = Graph()
         self.sources = Sources()
         self._scope = ""
+        self._node_names = Unique()  # of the whole model: onnxruntime refuses two nodes of one name
 
     # --- programs ---------------------------------------------------------------------------------------------
 
@@ -74,7 +75,7 @@ class Emission:
         place = "" if source is None else self.sources.comment(source)
         for node in nodes:
             if not node.name:
-                node.name = join_scopes(scope, f"{node.output[0].rpartition('/')[2]}")
+                node.name = self._node_names(join_scopes(scope, node.output[0].rpartition("/")[2]))
                 node.doc_string = place
         for value, var in zip(made, equation.outputs, strict=True):
             if any(value.name == name for node in nodes for name in node.output):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import fxgrad
@@ -44,3 +45,17 @@ def test_functions(library: str) -> None:
     problems = [each for each in found if each]
     assert not problems, "\n".join(problems)
     assert found.count("") > len(found) / 10
+
+
+SLOPES = {
+    "gelu": fxgrad.nn.gelu, "silu": fxgrad.nn.silu, "softmax": lambda x: fxgrad.nn.softmax(x) ** 2,
+    "var": np.var, "softplus": fxgrad.nn.softplus, "logsumexp": fxgrad.nn.logsumexp, "std": np.std,
+    "log_softmax": lambda x: fxgrad.nn.log_softmax(x) ** 2, "norm": np.linalg.norm,
+}
+
+
+def test_functions_beside_their_gradients_have_nodes_of_names_of_their_own() -> None:
+    x = np.linspace(-1.0, 1.0, 4, dtype=np.float32)
+    for function in SLOPES.values():
+        program = fxgrad.make_program(lambda x, f=function: np.sum(f(x)) * fxgrad.grad(lambda x: np.sum(f(x)))(x))(x)
+        compared(program, [x])

@@ -166,7 +166,7 @@ def _lost_nans(loss: Loss, dtype: Any, written: Callable[..., Any], stable: Call
     """Where an argument is NaN, and a value or a slope in it no longer is."""
     problems = []
     for place, kind in enumerate(loss.kinds):
-        arguments = [np.full((2, 3) if loss.vector else 2, 0.3, dtype) for _ in loss.kinds]
+        arguments = [np.full((2, 3) if loss.vector else 2, 0.3 + 0.2 * number, dtype) for number, _ in enumerate(loss.kinds)]
         if kind == "l":
             continue
         arguments[place][..., 0] = np.nan

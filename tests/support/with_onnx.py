@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,13 +56,28 @@ def readable(model: Any) -> Any:
 
 
 def check(model: Any) -> None:
-    """The checker of ONNX with inference of types, which must agree with those that fxgrad knows."""
+    """The checker of ONNX with inference of types, which must agree with those that fxgrad knows; names of nodes, each once.
+
+    onnxruntime refuses two nodes of one name, of which the checker says nothing.
+    """
     onnx.checker.check_model(model, full_check=True)
+    names = [node.name for node in _nodes(model.graph)]
+    assert len({*names}) == len(names), sorted(name for name in {*names} if names.count(name) > 1)
     used = {name for node in model.graph.node for name in node.input}
     bodies = b"".join(node.SerializeToString() for node in model.graph.node if any(
         attribute.HasField("g") for attribute in node.attribute))
     assert all(each.name in used or each.name.encode() in bodies for each in model.graph.initializer)
     onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    """The nodes of a graph, and those of the graphs that they hold."""
+    for node in graph.node:
+        if node.name:
+            yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _nodes(attribute.g)
 
 
 def compared(program: Program, args: Sequence[Any], tolerance: float = 1.0, optimized: bool = False) -> Any:
