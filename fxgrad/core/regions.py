@@ -134,10 +134,15 @@ def marked_inputs(region: Region, operands: Sequence[bool]) -> Sequence[bool]:
     """Which inputs of a region depend on the operands marked; what a loop carries, at any of its steps."""
     first = [link.place >= 0 and operands[link.place] for link in region.inputs]
     carried = [index for index, link in enumerate(region.inputs) if link.how == "carry"]
+    next_places = [index for index, link in enumerate(region.outputs) if link.how == "carry"]
+    if carried and not next_places:  # what is carried stays inside, as the states do that a sweep computes again
+        inside = [*range(len(region.outputs))]
+        is_step = [region.program.in_avals[index] for index in carried] == region.program.out_avals
+        carried, next_places = (carried, inside) if is_step else ([], [])
 
     def step(marks: Sequence[bool]) -> Sequence[bool]:
-        made = [mark for mark, link in zip(dependent(region.program, marks), region.outputs, strict=True)
-                if link.how == "carry"]
+        reached = dependent(region.program, marks)
+        made = [reached[place] for place in next_places]
         after = [*marks]
         for index, mark in zip(carried, made, strict=True):
             after[index] = mark
