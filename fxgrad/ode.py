@@ -47,8 +47,8 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
     like it; `t` has the shape (n,) and rises strictly. The result is like `y0` with a first axis of size n. Steps are
     of Dormand and Prince's fifth order, as large as the local error allows: `atol + rtol * |y|` in the root of the mean
     square, and at most `hmax`. `func` is not evaluated beyond the last time. Times that `mxstep` steps from the one
-    before do not reach, and those after a solution that is no longer finite, have NaN, and so have the gradients of what
-    depends on them.
+    before do not reach, and those after a solution that is no longer finite, have NaN, and so have the gradients of
+    what depends on them.
 
     Gradients are in `y0`, `t`, `args`, and what `func` closes over:
 

@@ -1,4 +1,4 @@
-"""Text from outside, such as titles, docstrings and lines of users, as it stands in comments and docstrings of files."""
+"""Titles, docstrings and lines of users, quoted for comments and docstrings of files."""
 
 from __future__ import annotations
 

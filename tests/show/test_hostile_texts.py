@@ -1,4 +1,4 @@
-"""What is written to files cannot become code, and what is read neither hangs, nor fills memory, nor raises others' errors."""
+"""Text that is written cannot become code; what is read neither hangs, nor fills memory, nor raises errors of others."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from tests.support.with_c import compiled
 
 HOSTILE = [
     'f"""\nraise SystemExit(1)\n"""', '"""', '"', 'ends in "', 'ends in \\', '\\"""', "'''\nraise SystemExit(1)\n'''",
-    "*/ int injected; /*", "* / */", "**//**/", "/*", "??/\n", "ends in ??/", "line\\\ncontinued", "a\r\nimport os", "a\rb",
-    "nul\x00", "\x1b[31mred", "a\u2028b", "a\x0cb\x85c", "<script>alert(1)</script>", "</title><b>", "-->", "]]>", "&lt;",
+    "*/ int injected; /*", "* / */", "**//**/", "/*", "??/\n", "ends in ??/", "line\\\ncontinued",
+    "a\r\nimport os", "a\rb",
+    "nul\x00", "\x1b[31mred", "a\u2028b", "a\x0cb\x85c",
+    "<script>alert(1)</script>", "</title><b>", "-->", "]]>", "&lt;",
     "%s {} %(a)s {0}", "\ud800", "日本", "`backquoted`", "`", "\n\n",
 ]
 """What a title, a name or a docstring may be made of by others."""
@@ -109,8 +111,8 @@ def test_small_texts_ask_for_little() -> None:
 
 def test_the_errors_say_what_is_too_large() -> None:
     with pytest.raises(ProgramSyntaxError, match=re.escape(
-            "line 2, column 32: an array of type f64[150000000] takes 1200000000 bytes, and a text may ask for 268435456; "
-            "make it an argument, or keep the program in a file of fxgrad.save")):
+            "line 2, column 32: an array of type f64[150000000] takes 1200000000 bytes, and a text may ask for "
+            "268435456; make it an argument, or keep the program in a file of fxgrad.save")):
         fxgrad.parse(LARGE_TEXTS["a constant"])
     with pytest.raises(ProgramSyntaxError, match=re.escape(
             "a word of 200001 characters; names and types have at most 20000")):

@@ -10,7 +10,6 @@ import mpmath
 import numpy as np
 import pytest
 
-import fxgrad
 from fxgrad import grad, jit, make_program, stabilise
 from tests.support.losses import LOSSES, Loss, error, exact_slope, exact_value, inputs, neighbours
 
@@ -166,7 +165,8 @@ def _lost_nans(loss: Loss, dtype: Any, written: Callable[..., Any], stable: Call
     """Where an argument is NaN, and a value or a slope in it no longer is."""
     problems = []
     for place, kind in enumerate(loss.kinds):
-        arguments = [np.full((2, 3) if loss.vector else 2, 0.3 + 0.2 * number, dtype) for number, _ in enumerate(loss.kinds)]
+        shape = (2, 3) if loss.vector else 2
+        arguments = [np.full(shape, 0.3 + 0.2 * number, dtype) for number in range(len(loss.kinds))]
         if kind == "l":
             continue
         arguments[place][..., 0] = np.nan

@@ -167,8 +167,8 @@ def _probabilities(dtype: Any) -> list[float]:
     info = ml_dtypes.finfo(dtype)
     least, last = float(info.tiny), float(info.eps)
     return [0.0, float(info.smallest_subnormal), least, 1e-30, 1e-12, EPS, last / 2, last, 3 * last, 1e-5, 1e-3, 0.01,
-            0.1, 0.2, 0.25, 0.3, 0.4, 0.5 - last, 0.5, 0.5 + last, 0.6, 0.7, 0.75, 0.8, 0.9, 0.95, 0.99, 0.999, 1 - 1e-5,
-            1 - 3 * last, 1 - last, 1 - last / 2, 1.0]
+            0.1, 0.2, 0.25, 0.3, 0.4, 0.5 - last, 0.5, 0.5 + last, 0.6, 0.7, 0.75, 0.8, 0.9, 0.95, 0.99, 0.999,
+            1 - 1e-5, 1 - 3 * last, 1 - last, 1 - last / 2, 1.0]
 
 
 INPUTS: dict[str, Callable[[Any], list[float]]] = {

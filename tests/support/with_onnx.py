@@ -56,7 +56,7 @@ def readable(model: Any) -> Any:
 
 
 def check(model: Any) -> None:
-    """The checker of ONNX with inference of types, which must agree with those that fxgrad knows; names of nodes, each once.
+    """The checker of ONNX with inference of types, which must agree with those that fxgrad knows; and names of nodes.
 
     onnxruntime refuses two nodes of one name, of which the checker says nothing.
     """
