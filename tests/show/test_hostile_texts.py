@@ -1,4 +1,4 @@
-"""Text that is written cannot become code; what is read neither hangs, nor fills memory, nor raises errors of others."""
+"""Text that is written cannot become code; what is read neither hangs nor fills memory, and raises errors of ours."""
 
 from __future__ import annotations
 
