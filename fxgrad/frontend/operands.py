@@ -52,7 +52,7 @@ def from_nested(values: Sequence[Any]) -> Any:
     _collect_kinds(values, found)
     if not any(type(one) is Tracer or isinstance(one, jax.Array) for one in found.values()):
         array = np.asarray(values)
-        return array if len(found) < 2 or array.dtype.kind not in "iufc" else _as_promoted(array, found)
+        return array if len(found) < 2 or array.dtype.kind not in "iufcO" else _as_promoted(array, found)
     parts = promoted(*(operand(value) for value in values))
     shapes = {aval_of(part).shape for part in parts}
     if len(shapes) > 1:

@@ -28,9 +28,11 @@ from fxgrad.frontend.operands import (
     is_staging,
     new_array,
     operand,
+    promoted,
     promoted_inexact,
     shape_of,
     sizes_of,
+    typed,
     whole,
 )
 from fxgrad.numpy.arithmetic import divide, multiply, power
@@ -86,6 +88,39 @@ def of_python(values: Any) -> bool:
     return type(values) in PYTHON_SCALARS
 
 
+def together(values: Sequence[Any]) -> list[Any]:
+    """Each as `asarray` has it, in one dtype; Python's numbers, in lists too, give way to what else there is.
+
+    >>> import numpy as np
+    >>> together([np.ones(1), 0.1, [2]])[1:]
+    [array(0.1), array([2.])]
+    """
+    numbers = [of_python(value) for value in values]
+    if all(numbers):
+        return promoted(*map(asarray, values))
+    if not any(numbers):
+        return promoted(*map(operand, values))
+    read = [np.asarray(value) if number else operand(value) for value, number in zip(values, numbers, strict=True)]
+    avals = [aval_of(each) for each in read]
+    dtype, weak = dtypes.promote(*((aval.dtype, aval.weak or number)
+                                   for aval, number in zip(avals, numbers, strict=True)))
+    if weak and not any(aval.weak for aval in avals):
+        return promoted(*map(asarray, values))  # bools and Python's numbers
+    return [(convert(of_numbers(each, dtype), dtype, weak) if weak else of_numbers(each, dtype)) if number
+            else typed(each, dtype, weak) for each, number in zip(read, numbers, strict=True)]
+
+
+def beside(values: Sequence[Any]) -> list[Any]:
+    """Each as `asarray` has it, in the dtype that it has; Python's numbers, in lists too, in the one common to all.
+
+    >>> import numpy as np
+    >>> [each.dtype.name for each in beside([np.ones(1), np.ones(1, np.int8), 0.1])]
+    ['float64', 'int8', 'float64']
+    """
+    return [common if of_python(value) else operand(value)
+            for value, common in zip(values, together(values), strict=True)] if values else []
+
+
 def of_numbers(array: Any, dtype: DType | None) -> Any:
     """NumPy's array of Python's numbers, of `dtype` or else as wide as they are here."""
     if dtype is None:
@@ -100,7 +135,16 @@ def of_numbers(array: Any, dtype: DType | None) -> Any:
             number = _beyond(array, limits.min, limits.max)
             raise OverflowError(at_user_line(f"{number} is out of bounds for {dtype.name}, which holds {limits.min} to "
                                              f"{limits.max}. Give a wider dtype"))
+    if array.dtype.kind == "f" and dtypes.is_integer(dtype) and not np.all(fits := _fits(array, dtype)):
+        raise OverflowError(at_user_line(f"the float {array[~fits].flat[0]} is no number of {dtype.name}; give "
+                                         "a dtype that holds it"))
     return array.astype(dtype)
+
+
+def _fits(floats: Any, dtype: DType) -> Any:
+    """Which floats are in the range of an integer dtype, whose ends float64 does not all have."""
+    limits = np.iinfo(dtype)
+    return (floats > float(limits.min) - 1) & (floats < float(limits.max) + 1) | (floats == float(limits.min))
 
 
 def _beyond(numbers: Any, least: int, greatest: int) -> str:
@@ -128,13 +172,13 @@ def copy(a: Any, order: Any = None) -> Any:
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
-    """`x` converted to `dtype`; complex to real drops the imaginary part.
+    """`x` converted to `dtype` (None: float64, as in NumPy); complex to real drops the imaginary part.
 
     >>> astype([1.5], int)
     array([1])
     """
     check_device("astype", device)
-    return array(as_dtype(as_array(x), dtype), copy=copy)
+    return array(as_dtype(as_array(x), dtypes.canonical(dtype)), copy=copy)
 
 
 # --- constants ----------------------------------------------------------------------------------------------------
@@ -302,7 +346,8 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     numbers = add(mul(low, sub(1.0, part)), mul(high, part))
     if dtypes.is_integer(wanted):
         numbers = floor(numbers)
-    result = move_axis(convert(numbers, wanted), 0, axis_of("linspace", axis, rank + 1))
+    weak = dtype is None and aval_of(low).weak
+    result = move_axis(convert(numbers, wanted, weak), 0, axis_of("linspace", axis, rank + 1))
     if not retstep:
         return result
     return result, mul(sub(high, low), 1 / gaps) if gaps > 0 else constant(shape_of(low), math.nan, inner)
@@ -312,7 +357,7 @@ def _bounds(dtype: Any, *bounds: Any) -> list[Any]:
     """What is computed from, as inexact arrays of one dtype: numbers have all digits that the result may show."""
     wanted = None if dtype is None else dtypes.canonical(dtype)
     if wanted is None:
-        return promoted_inexact(*map(asarray, bounds))
+        return promoted_inexact(*together(bounds))
     inner = dtypes.float64 if wanted.kind in "biu" else wanted
     if any(isinstance(bound, complex) for bound in bounds):
         inner = dtypes.complex_dtype(inner)
@@ -341,8 +386,9 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     start, stop = _bounds(dtype, start, stop)
     ratio = divide(stop, start)
     shape = shape_of(ratio)
-    exponents = linspace(0.0, broadcast_to(1.0, shape) if shape else 1.0, num, endpoint, dtype=aval_of(start).dtype,
-                         axis=axis)
+    aval = aval_of(start)
+    exponents = linspace(0.0, broadcast_to(1.0, shape) if shape else 1.0, num, endpoint, dtype=aval.dtype, axis=axis)
+    exponents = convert(exponents, aval.dtype, aval.weak)
     if shape:  # the new axis is somewhere among those of the bounds
         place = axis_of("geomspace", axis, len(shape) + 1)
         start, ratio = (reshape(broadcast_to(each, shape), (*shape[:place], 1, *shape[place:]))
@@ -408,7 +454,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     """
     if indexing not in ("xy", "ij"):
         raise ArgumentError(at_user_line(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}"))
-    vectors = [array if shape_of(array) else reshape(array, (1,)) for array in map(asarray, xi)]
+    vectors = [array if shape_of(array) else reshape(array, (1,)) for array in beside(xi)]
     order: Sequence[int] = [1, 0, *range(2, len(vectors))] if indexing == "xy" and len(vectors) > 1 \
         else range(len(vectors))
     sizes = [shape_of(vectors[place])[0] for place in order]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,10 @@ from fxgrad.frontend.operands import (
     shape_of,
 )
 from fxgrad.numpy.arithmetic import add, subtract
-from fxgrad.numpy.creation import array, asarray
+from fxgrad.numpy.creation import array, asarray, together
 from fxgrad.numpy.finding import size_of, true_places
 from fxgrad.numpy.indexing import getitem
-from fxgrad.numpy.joining import concatenate, together
+from fxgrad.numpy.joining import concatenate
 from fxgrad.numpy.logic import greater_equal, less, where
 from fxgrad.numpy.ordering import argsort, cumsum, sort
 from fxgrad.numpy.positions import in_range, take_along_one
@@ -380,12 +380,13 @@ def block(arrays: Any) -> Any:
            [1., 1., 1.]])
     """
     depth = _depth(arrays)
-    rank = max([depth, *(len(shape_of(leaf)) for leaf in _leaves(arrays))])
-    return _joined(arrays, depth, rank)
+    leaves = together(_leaves(arrays))
+    rank = max([depth, *(len(shape_of(leaf)) for leaf in leaves)])
+    return _joined(arrays, depth, rank, iter(leaves))
 
 
 def _leaves(arrays: Any) -> list[Any]:
-    return [leaf for part in arrays for leaf in _leaves(part)] if isinstance(arrays, list) else [asarray(arrays)]
+    return [leaf for part in arrays for leaf in _leaves(part)] if isinstance(arrays, list) else [arrays]
 
 
 def _depth(arrays: Any) -> int:
@@ -400,7 +401,8 @@ def _depth(arrays: Any) -> int:
     return depths.pop() + 1
 
 
-def _joined(arrays: Any, depth: int, rank: int) -> Any:
+def _joined(arrays: Any, depth: int, rank: int, leaves: Iterator[Any]) -> Any:
+    """`leaves` are the innermost blocks of all, in order and of one dtype."""
     if not isinstance(arrays, list):
-        return array(arrays, ndmin=rank)
-    return concatenate([_joined(part, depth - 1, rank) for part in arrays], -depth)
+        return array(next(leaves), ndmin=rank)
+    return concatenate([_joined(part, depth - 1, rank, leaves) for part in arrays], -depth)

@@ -22,6 +22,7 @@ from fxgrad.frontend.operands import (
     refuse_complex,
     refuse_out,
     unchanged,
+    whole,
 )
 from fxgrad.frontend.ufuncs import Elementwise, composite, unary
 from fxgrad.ops import exponential, parts, trigonometric
@@ -158,7 +159,7 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     (2.0, 0.12)
     """
     refuse_out("round", out)
-    a = as_array(a)
+    a, decimals = as_array(a), whole("round", decimals)
     if aval_of(a).dtype.kind in "iub":
         if decimals < 0:
             raise UnsupportedError(at_user_line("round: integers with decimals < 0 are not supported. "
@@ -205,8 +206,8 @@ sign = _named("sign", unary(parts.sign_p, "iufcbV"), "-1, 0 or 1; of complex num
 
 def sign_bit(x: Any) -> Any:
     """Whether the sign of real floats is negative, by their bits: those of zeros and of NaNs too."""
-    whole = np.dtype(f"int{8 * aval_of(x).dtype.itemsize}")
-    return lt(bitcast_convert_type(stop_gradient(x), whole), 0)
+    integer = np.dtype(f"int{8 * aval_of(x).dtype.itemsize}")
+    return lt(bitcast_convert_type(stop_gradient(x), integer), 0)
 
 
 def _signbit(x: Any) -> Any:
@@ -320,9 +321,12 @@ def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None
     if dtypes.is_complex(dtype):
         return complex_(*(nan_to_num(part(x), copy, nan, posinf, neginf) for part in (parts.real, parts.imag)))
     limits = ml_dtypes.finfo(dtype)
-    x = where(ne(x, x), nan, x)
-    x = where(eq(x, math.inf), float(limits.max) if posinf is None else posinf, x)
-    return where(eq(x, -math.inf), float(limits.min) if neginf is None else neginf, x)
+    # Each is looked for among what was given, since what replaces one may be another.
+    places = ne(x, x), eq(x, math.inf), eq(x, -math.inf)
+    numbers = nan, float(limits.max) if posinf is None else posinf, float(limits.min) if neginf is None else neginf
+    for there, number in zip(places, numbers, strict=True):
+        x = where(there, number, x)
+    return x
 
 
 acos, acosh, asin, asinh = arccos, arccosh, arcsin, arcsinh

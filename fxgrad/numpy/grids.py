@@ -11,9 +11,9 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, as_dtype, as_shape, concrete, promoted, shape_of, sizes_of
+from fxgrad.frontend.operands import as_array, as_dtype, as_shape, concrete, shape_of, sizes_of
 from fxgrad.numpy.arithmetic import add, clip, multiply, remainder
-from fxgrad.numpy.creation import arange, asarray, linspace, meshgrid, ones
+from fxgrad.numpy.creation import arange, asarray, linspace, meshgrid, of_python, ones, together
 from fxgrad.numpy.finding import nonzero, split_places
 from fxgrad.numpy.joining import concatenate, stack
 from fxgrad.numpy.logic import less, where
@@ -230,7 +230,7 @@ class _Grid:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return _axis_of_grid(key)
-        axes = promoted(*map(_axis_of_grid, key)) if key else []
+        axes = together([*map(_numbers_of, key)]) if key else []
         grids = meshgrid(*axes, indexing="ij", sparse=self._sparse)
         return grids if self._sparse else stack(grids) if grids else np.zeros(0, np.int32)
 
@@ -243,6 +243,15 @@ def _axis_of_grid(key: slice) -> Any:
     if isinstance(step, complex):
         return linspace(start, stop, int(abs(step)))
     return arange(start, stop, step)
+
+
+def _numbers_of(key: slice) -> Any:
+    """`_axis_of_grid`, but of Python's floats a list of them, which gives way to what it is joined with."""
+    if of_python([bound for bound in (key.start, key.stop, key.step) if bound is not None]):
+        numbers = np.mgrid[key]
+        if numbers.dtype.kind == "f":
+            return numbers.tolist()
+    return _axis_of_grid(key)
 
 
 mgrid, ogrid = _Grid("mgrid", sparse=False), _Grid("ogrid", sparse=True)
@@ -270,17 +279,20 @@ class _Joined:
         if entries and isinstance(entries[0], str):
             text = entries.pop(0)
             if text in ("r", "c"):
-                return _as_matrix(concatenate([self._part(entry, 1, -1) for entry in entries], -1), text)
+                return _as_matrix(concatenate(self._parts(entries, rank, place), axis), text)
             given = [int(number) for number in text.split(",") if number.strip().lstrip("-").isdigit()]
             if not given or len(given) > 3:
                 raise ArgumentError(at_user_line(f"{self._name}: {text!r}; up to three numbers are needed"))
             axis, rank, place = (*given, *(axis, rank, place)[len(given):])
-        parts = [self._part(entry, rank, place) for entry in entries]
-        return concatenate(parts, axis)
+        return concatenate(self._parts(entries, rank, place), axis)
+
+    @classmethod
+    def _parts(cls, entries: Sequence[Any], rank: int, place: int) -> list[Any]:
+        values = [_numbers_of(entry) if isinstance(entry, slice) else entry for entry in entries]
+        return [cls._part(value, rank, place) for value in together(values)]
 
     @staticmethod
-    def _part(entry: Any, rank: int, place: int) -> Any:
-        part = _axis_of_grid(entry) if isinstance(entry, slice) else asarray(entry)
+    def _part(part: Any, rank: int, place: int) -> Any:
         own = len(shape_of(part))
         part = atleast_1d(part)
         missing = rank - len(shape_of(part))

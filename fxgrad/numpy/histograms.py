@@ -198,6 +198,7 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: Any = N
     for axis, count in enumerate(counts):
         result = slice_in_dim(result, 1, count - 1, axis)
     if density:
+        result = settled(promoted_inexact(result, *edges))[0]  # two counts would make the default dtype
         result = divide(result, sum(result))
         for axis, part in enumerate(edges):
             result = divide(result, reshape(diff(part), (shape_of(part)[0] - 1, *(1,) * (width - axis - 1))))

@@ -8,38 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import axis_of, concrete, new_array, operand, promoted, refuse_out, shape_of, typed
-from fxgrad.numpy.creation import asarray, of_numbers, of_python
+from fxgrad.frontend.operands import axis_of, concrete, new_array, refuse_out, shape_of
+from fxgrad.numpy.creation import asarray, together
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, ravel
 from fxgrad.ops import joining
 from fxgrad.ops.shaping import slice_in_dim
 from fxgrad.ops.space import reshape
 from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.tracer import Tracer
-
-
-def together(values: Sequence[Any]) -> list[Any]:
-    """Each as `asarray` has it, in one dtype; Python's numbers, in lists too, give way to what else there is.
-
-    >>> import numpy as np
-    >>> together([np.ones(1), 0.1, [2]])[1:]
-    [array(0.1), array([2.])]
-    """
-    numbers = [of_python(value) for value in values]
-    if all(numbers):
-        return promoted(*map(asarray, values))
-    if not any(numbers):
-        return promoted(*map(operand, values))
-    read = [np.asarray(value) if number else operand(value) for value, number in zip(values, numbers, strict=True)]
-    avals = [aval_of(each) for each in read]
-    dtype, weak = dtypes.promote(*((aval.dtype, aval.weak or number)
-                                   for aval, number in zip(avals, numbers, strict=True)))
-    if weak and not any(aval.weak for aval in avals):
-        return promoted(*map(asarray, values))  # bools and Python's numbers
-    return [of_numbers(each, dtype) if number else typed(each, dtype, weak)
-            for each, number in zip(read, numbers, strict=True)]
 
 
 def _arrays(name: str, arrays: Any, dtype: Any) -> list[Any]:

@@ -22,6 +22,7 @@ from fxgrad.ops.families import check_kind
 from fxgrad.ops.parts import imag, real
 from fxgrad.ops.pointwise import add
 from fxgrad.ops.reductions import reduce_and
+from fxgrad.ops.space import convert
 from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.tracer import Tracer
 
@@ -47,13 +48,32 @@ def _comparable(x: Any, y: Any) -> list[Any]:
     return promoted(x, y)
 
 
-def _equality(primitive: Any) -> Function:
-    return binary(primitive, lambda x, y: apply(primitive, *_comparable(x, y)), kinds="biufcV")
+def _are_of_both_signs(x: Any, y: Any) -> bool:
+    """Whether these are integers that no integer dtype holds together: unsigned ones of 64 bits, and signed ones."""
+    kinds = {(aval.dtype.kind, aval.dtype.itemsize == 8) for aval in map(aval_of, (x, y)) if not aval.weak}
+    return ("u", True) in kinds and bool(kinds & {("i", True), ("i", False)})
+
+
+def _of_both_signs(operation: Function, x: Any, y: Any) -> Any:
+    """The comparison of integers of 64 bits with and without a sign, in which no digit is lost as in float64."""
+    unsigned = dtypes.SUPPORTED["uint64"]
+    signed, negative = (x, np.int8([-1, 0])) if aval_of(x).dtype.kind == "i" else (y, np.int8([0, -1]))
+    return select_n(less(signed, 0), operation(convert(x, unsigned), convert(y, unsigned)), operation(*negative))
+
+
+def _equality(primitive: Any, operation: Function) -> Function:
+    def general(x: Any, y: Any) -> Any:
+        if _are_of_both_signs(x, y):
+            return _of_both_signs(operation, x, y)
+        return apply(primitive, *_comparable(x, y))
+    return binary(primitive, general, kinds="biufcV")
 
 
 def _ordering(primitive: Any, of_parts: Function) -> Function:
     """The comparison; complex numbers by their real parts first, then by their imaginary parts."""
     def general(x: Any, y: Any) -> Any:
+        if _are_of_both_signs(x, y):
+            return _of_both_signs(of_parts, x, y)
         x, y = settled(_comparable(x, y))
         if not dtypes.is_complex(aval_of(x).dtype):
             return apply(primitive, x, y)
@@ -61,8 +81,8 @@ def _ordering(primitive: Any, of_parts: Function) -> Function:
     return binary(primitive, general, kinds="biufV")
 
 
-equal = _named("equal", _equality(comparison.eq_p), "Whether two elements are equal.")
-not_equal = _named("not_equal", _equality(comparison.ne_p), "Whether two elements differ.")
+equal = _named("equal", _equality(comparison.eq_p, comparison.eq), "Whether two elements are equal.")
+not_equal = _named("not_equal", _equality(comparison.ne_p, comparison.ne), "Whether two elements differ.")
 less = _named("less", _ordering(comparison.lt_p, comparison.lt), "Whether the first element is less.")
 less_equal = _named("less_equal", _ordering(comparison.le_p, comparison.le), "Whether the first is less or equal.")
 greater = _named("greater", _ordering(comparison.gt_p, comparison.gt), "Whether the first element is greater.")

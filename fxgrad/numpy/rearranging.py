@@ -21,6 +21,7 @@ from fxgrad.frontend.operands import (
     new_array,
     refuse_out,
     shape_of,
+    whole,
 )
 from fxgrad.numpy.arithmetic import minimum, remainder, subtract
 from fxgrad.numpy.creation import arange, lower_triangle
@@ -240,6 +241,7 @@ def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
     if len(shape_of(m)) < 2:
         raise ShapeError(at_user_line(f"{name}: at least two axes are needed, the shape is {shape_of(m)}"))
     rows, columns = shape_of(m)[-2:]
+    k = whole(name, k)
     mask = lower_triangle(rows, columns, k if lower else k - 1)
     zero = scalar_like(0, m)
     return select_n(mask, zero, m) if lower else select_n(mask, m, zero)

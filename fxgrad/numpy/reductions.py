@@ -25,6 +25,7 @@ from fxgrad.frontend.operands import (
 from fxgrad.frontend.ufuncs import as_bool
 from fxgrad.frontend.ufuncs import reductions as reductions_by
 from fxgrad.numpy.arithmetic import add, maximum, minimum, multiply, subtract
+from fxgrad.numpy.creation import of_numbers, of_python
 from fxgrad.numpy.logic import logical_and, logical_or
 from fxgrad.numpy.logic import where as choose
 from fxgrad.ops import reductions
@@ -110,6 +111,8 @@ def prod(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
 
 def _first(name: str, initial: Any, like: Any) -> Any:
     """The number that a reduction begins with, in the dtype of what it is combined with."""
+    if of_python(initial) and not isinstance(initial, list | tuple):
+        return of_numbers(np.asarray(initial), aval_of(like).dtype)[()]
     initial = operand(initial)
     if shape_of(initial):
         raise ShapeError(at_user_line(f"{name}: initial must be a number, and has the shape {shape_of(initial)}. "
@@ -130,6 +133,9 @@ def _extremum(name: str, operation: Callable[..., Any], pair: Any, a: Any, axis:
     shape = shape_of(a)
     axes = axes_of(name, axis, len(shape))
     if initial is not None:
+        if dtypes.is_integer(aval_of(a).dtype) and type(initial) is float and math.isinf(initial):
+            limits = np.iinfo(aval_of(a).dtype)  # the infinity of integers
+            initial = int(limits.max if initial > 0 else limits.min)
         initial = _first(name, initial, a)
     if where is not None:
         if initial is None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from fxgrad.core.sizes import holds, undecided
 from fxgrad.errors import ArgumentError, AxisError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, as_shape, axes_of, axis_of, common_shape, shape_of, sizes_of
+from fxgrad.frontend.operands import as_array, as_shape, axes_of, axis_of, common_shape, shape_of, sizes_of, whole
+from fxgrad.numpy.creation import beside
 from fxgrad.ops.shaping import rev
 from fxgrad.ops.space import broadcast_to as broadcast
 from fxgrad.ops.space import reshape as reshaped
@@ -240,7 +241,7 @@ def broadcast_arrays(*args: Any) -> list[Any]:
     >>> [array.shape for array in broadcast_arrays([1, 2], [[1], [2]])]
     [(2, 2), (2, 2)]
     """
-    arrays = [as_array(each) for each in args]
+    arrays = beside(args)
     common = common_shape("broadcast_arrays", *map(shape_of, arrays))
     return [broadcast(each, common) for each in arrays]
 
@@ -296,7 +297,7 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     first, second = (axis_of("rot90", axis, len(shape_of(m))) for axis in axes)
     if first == second:
         raise AxisError(at_user_line(f"rot90: axes {axes} must differ"))
-    turns = k % 4
+    turns = whole("rot90", k) % 4
     if turns in (0, 2):
         return rev(m, [first, second]) if turns else m
     return swapaxes(flip(m, second), first, second) if turns == 1 else flip(swapaxes(m, first, second), second)

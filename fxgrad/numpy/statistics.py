@@ -135,7 +135,7 @@ def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: flo
     x = choose(chosen, x, 0.0)  # before anything is computed of them: derivatives of what is left out may be NaNs
     centre = divide(sum(x, axes, keepdims=True), count) if mean is None else mean
     squares = choose(chosen, _squared_modulus(subtract(x, centre)), 0.0)
-    left = subtract(count, less)
+    left = subtract(convert(count, aval_of(squares).dtype), less)  # whose digits an integer would not keep
     result = divide(sum(squares, axes, keepdims=True), choose(left > 0, left, math.nan))
     if not keepdims:
         result = reshape(result, tuple(extent for at, extent in enumerate(shape_of(result)) if at not in axes))

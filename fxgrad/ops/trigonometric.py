@@ -57,8 +57,9 @@ def _hypot_xla(lax: Any, x: Any, y: Any) -> Any:
 
 
 def _share_of_leg(t: Any, out: Any, leg: Any) -> Any:
-    """The part of a tangent along the hypotenuse; at the origin, where there is no direction, 0."""
-    return mul(t, div(leg, where(eq(out, 0.0), 1.0, out)))
+    """The part of a tangent along the hypotenuse; at the origin, where there is no direction, 0, in every order."""
+    origin = eq(out, 0.0)
+    return mul(t, div(where(origin, 0.0, leg), where(origin, 1.0, out)))
 
 
 hypot_p = binary("hypot", numpy=np.hypot, xla=lambda lax, x, y: _hypot_xla(lax, *align(lax, x, y)), accepts="floating",
