@@ -11,6 +11,7 @@ from fxgrad.control.call import named_call_p
 from fxgrad.core.sources import deeper
 from fxgrad.errors import ArgumentError, at_user_line, function_name
 from fxgrad.frontend.flat import indexed_names, leaf_aval, trace_flat, transformation
+from fxgrad.frontend.operands import PYTHON_SCALARS
 from fxgrad.tracing.scopes import enter, leave
 from fxgrad.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.tracing.trace import SHARED
@@ -20,8 +21,9 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
     """`fun` shown as one call of this name in programs; derivatives and batches look inside.
 
     What they make of it is in the scope of that name (`fxgrad.named_scope`), and so is what XLA computes for it.
-    Arguments are arrays, numbers or containers of them. In the function, as under `jit`, values are not known: with
-    those of other kinds, or without a transformation around it, `fun` is called as it is, in the scope of its name.
+    Arguments are arrays, numbers or containers of them. In the function, as under `jit`, values of arrays are not
+    known, those of Python's numbers are. With arguments of other kinds, or without a transformation around it, `fun` is
+    called as it is, in the scope of its name.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> layer = fxgrad.named_call(lambda x: fnp.sin(x) * 2.0, name="layer")
@@ -39,13 +41,21 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
             with named_scope(shown):
                 return fun(*args, **kwargs)
 
+        # Python's numbers and bools stay what they are: an `if` can ask them.
+        arrays = [place for place, leaf in enumerate(leaves) if type(leaf) not in PYTHON_SCALARS]
+
         def flat(*tracers: Any) -> Any:
-            given, keywords = tree.unflatten(structure, tracers)
+            every = list(leaves)
+            for place, tracer in zip(arrays, tracers, strict=True):
+                every[place] = tracer
+            given, keywords = tree.unflatten(structure, every)
             return fun(*given, **keywords)
 
-        traced = trace_flat(flat, [aval_of(leaf) for leaf in leaves], "named_call", fun, mode=SHARED,
-                            names=indexed_names(fun, args, kwargs=kwargs))
-        outputs = bind(named_call_p, *traced.captured, *leaves, program=traced.program, name=shown)
+        names = indexed_names(fun, args, kwargs=kwargs)
+        traced = trace_flat(flat, [aval_of(leaves[place]) for place in arrays], "named_call", fun, mode=SHARED,
+                            names=lambda: [each for place, each in enumerate(names()) if place in arrays])
+        outputs = bind(named_call_p, *traced.captured, *(leaves[place] for place in arrays), program=traced.program,
+                       name=shown)
         return tree.unflatten(traced.out_tree, outputs)
     return call
 

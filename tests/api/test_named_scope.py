@@ -256,3 +256,17 @@ def test_scopes_of_jax_are_imported() -> None:
     for name in ("a", "b", "a"):
         function = imported(name)
         assert names_given_to_xla(fxgrad.jit(lambda x, f=function: f(x)), X) >= {f"{name}/inner"}
+
+
+def test_named_calls_know_the_numbers_of_python() -> None:
+    def layer(x: Any, train: bool, times: int = 2, rest: Any = None) -> Any:
+        assert train is True
+        assert times == 3
+        assert rest is None
+        return x * times if train else x
+
+    named = fxgrad.named_call(layer, name="layer")
+    program = fxgrad.make_program(lambda x: named(x, True, times=3))(np.ones(2))
+    assert [equation.params["name"] for equation in program.equations] == ["layer"]
+    assert fxgrad.jit(lambda x: named(x, True, times=3))(np.ones(2)).tolist() == [3.0, 3.0]
+    assert fxgrad.grad(lambda x: named(x, True, times=3))(2.0) == 3.0
