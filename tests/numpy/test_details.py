@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
+from fxgrad.errors import ArgumentError
 
 
 @pytest.mark.parametrize("args", [([0, 2], [1, 3, 4]), ([0, 1],), ([2], [True, False, True], [0, 1])], ids=str)
@@ -45,3 +47,65 @@ def test_triangles_by_small_letters() -> None:
     for letter in "lLuU":
         np.testing.assert_allclose(fxgrad.jit(lambda a, one=letter: np.linalg.eigvalsh(a, one))(a),
                                    np.linalg.eigvalsh(a, letter))
+
+
+def test_integers_of_64_bits_with_and_without_a_sign_compare_exactly() -> None:
+    """As in NumPy; in float64, which holds them together, 2**53 + 1 would be 2**53."""
+    unsigned, signed = np.array([2**53 + 1, 0, 5, 2**64 - 1], np.uint64), np.array([2**53, -1, 5, -1])
+    for kernel in (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal):
+        for other in (signed, signed.astype(np.int8), signed.astype(np.int32)):
+            for pair in ((unsigned, other), (other, unsigned)):
+                wanted = kernel(*pair).tolist()
+                assert getattr(fnp, kernel.__name__)(*pair).tolist() == wanted
+                assert fxgrad.vmap(kernel)(*pair).tolist() == wanted
+                assert fxgrad.make_program(kernel)(*pair)(*pair).tolist() == wanted
+
+
+def test_second_derivatives_of_hypot_at_the_origin() -> None:
+    assert fxgrad.grad(fxgrad.grad(lambda x: np.hypot(x, 0.0)))(0.0) == 0.0
+    assert fxgrad.grad(fxgrad.grad(lambda x: np.hypot(x, x)))(0.0) == 0.0
+    second = fxgrad.grad(fxgrad.grad(lambda x: np.hypot(x, 3.0)))(4.0)
+    np.testing.assert_allclose(second, 9 / 125, 1e-14)
+
+
+def test_astype_none_is_float64_on_every_path() -> None:
+    x = np.array([1, 2], np.int32)
+    results = (fnp.asarray(x).astype(None), fnp.astype(x, None), fxgrad.jit(lambda x: x.astype(None))(x),
+               fxgrad.vmap(lambda x: x.astype(None))(x))
+    assert [result.dtype.name for result in results] == ["float64"] * 4
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_letters_in_front_of_what_is_joined() -> None:
+    for joined, wanted in ((fnp.r_, np.r_), (fnp.c_, np.c_)):
+        for letter in ("r", "c"):
+            for parts in (([1, 2, 3], [4, 5, 6]), (1, 2), (np.ones((2, 2)), np.zeros((2, 2)))):
+                assert joined[(letter, *parts)].tolist() == wanted[(letter, *parts)].tolist(), (letter, parts)
+
+
+def test_what_replaces_a_number_is_not_replaced() -> None:
+    x, options = np.array([np.inf, -np.inf, np.nan]), {"nan": np.inf, "posinf": -np.inf, "neginf": np.nan}
+    for found in (fnp.nan_to_num(x, **options), fxgrad.vmap(lambda x: fnp.nan_to_num(x, **options))(x)):
+        np.testing.assert_array_equal(found, [-np.inf, np.nan, np.inf])
+
+
+def test_numbers_to_begin_with_that_the_dtype_has_not() -> None:
+    for dtype, number, message in (("int32", 1e300, "the float 1e+300 is no number of int32"),
+                                   ("uint8", 300, "the integer 300 is out of bounds for uint8"),
+                                   ("int64", np.nan, "the float nan is no number of int64")):
+        with pytest.raises(OverflowError, match=re.escape(message)):
+            fnp.max(np.ones(2, dtype), initial=number)
+    assert fnp.max(np.ones(2, int), initial=-np.inf) == 1
+
+
+def test_variances_with_nans_left_out_keep_the_digits_of_ddof() -> None:
+    x = np.array([1.0, 2.0, np.nan, 4.0])
+    assert fnp.nanvar(x, ddof=0.1) == np.nanvar(x, ddof=0.1)
+
+
+def test_integers_are_needed_for_diagonals_turns_and_decimals() -> None:
+    for call in (lambda x: fnp.tril(x, 0.5), lambda x: fnp.triu(x, 0.5), lambda x: fnp.rot90(x, 0.5),
+                 lambda x: fnp.round(x, 0.5)):
+        for path in (call, lambda x, call=call: fxgrad.make_program(call)(x)):
+            with pytest.raises(ArgumentError, match=re.escape("an integer is needed, got 0.5")):
+                path(np.ones((2, 2)))
