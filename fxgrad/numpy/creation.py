@@ -37,6 +37,7 @@ from fxgrad.frontend.operands import (
 )
 from fxgrad.numpy.arithmetic import divide, multiply, power
 from fxgrad.numpy.inspection import check_device
+from fxgrad.numpy.python_numbers import default_width, of_numbers, of_python
 from fxgrad.numpy.sizes import fractions_of, numbers_between
 from fxgrad.ops.arithmetic import mul, sub
 from fxgrad.ops.comparison import eq, ge
@@ -81,13 +82,6 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: Any = "K", n
     return reshape(result, (1,) * (ndmin - len(shape)) + shape) if len(shape) < ndmin else result
 
 
-def of_python(values: Any) -> bool:
-    """Whether what a caller gave consists of Python's numbers alone, in lists or not."""
-    if isinstance(values, list | tuple):
-        return all(map(of_python, values))
-    return type(values) in PYTHON_SCALARS
-
-
 def together(values: Sequence[Any]) -> list[Any]:
     """Each as `asarray` has it, in one dtype; Python's numbers, in lists too, give way to what else there is.
 
@@ -119,47 +113,6 @@ def beside(values: Sequence[Any]) -> list[Any]:
     """
     return [common if of_python(value) else operand(value)
             for value, common in zip(values, together(values), strict=True)] if values else []
-
-
-def of_numbers(array: Any, dtype: DType | None) -> Any:
-    """NumPy's array of Python's numbers, of `dtype` or else as wide as they are here."""
-    if dtype is None:
-        if array.dtype.kind == "O":
-            number = _beyond(array, np.iinfo(np.int64).min, np.iinfo(np.uint64).max)
-            raise OverflowError(at_user_line(f"{number} has more than 64 bits. Write it as a float, for example "
-                                             "2.0**70, or give dtype='float64'"))
-        return _default_width(array)
-    if array.dtype.kind in "iuO" and dtypes.is_integer(dtype) and array.size:
-        limits = np.iinfo(dtype)
-        if array.min() < limits.min or array.max() > limits.max:
-            number = _beyond(array, limits.min, limits.max)
-            raise OverflowError(at_user_line(f"{number} is out of bounds for {dtype.name}, which holds {limits.min} to "
-                                             f"{limits.max}. Give a wider dtype"))
-    if array.dtype.kind == "f" and dtypes.is_integer(dtype) and not np.all(fits := _fits(array, dtype)):
-        raise OverflowError(at_user_line(f"the float {array[~fits].flat[0]} is no number of {dtype.name}; give "
-                                         "a dtype that holds it"))
-    return array.astype(dtype)
-
-
-def _fits(floats: Any, dtype: DType) -> Any:
-    """Which floats are in the range of an integer dtype, whose ends float64 does not all have."""
-    limits = np.iinfo(dtype)
-    return (floats > float(limits.min) - 1) & (floats < float(limits.max) + 1) | (floats == float(limits.min))
-
-
-def _beyond(numbers: Any, least: int, greatest: int) -> str:
-    integers = (each for each in numbers.flat if isinstance(each, int | np.integer))
-    return f"the integer {next(each for each in integers if not least <= each <= greatest)}"
-
-
-def _default_width(array: Any) -> Any:
-    kind = array.dtype.kind
-    if kind == "f":
-        return array.astype(default_float())
-    if kind == "c":
-        return array.astype(dtypes.complex_dtype(default_float()))
-    narrow = array.astype(np.int32) if kind in "iu" else array
-    return narrow if kind not in "iu" or np.array_equal(narrow, array) else array
 
 
 def copy(a: Any, order: Any = None) -> Any:
@@ -303,7 +256,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
         raise ArgumentError(at_user_line(f"arange: it counts from {first} to {last} in steps of {apart}; finite "
                                          "numbers and a step that is not 0 are needed"))
     counted = np.arange(*bounds)
-    wanted = aval_of(_default_width(counted)).dtype if dtype is None else dtypes.canonical(dtype)
+    wanted = aval_of(default_width(counted)).dtype if dtype is None else dtypes.canonical(dtype)
     if is_staging() and counted.size > 16 and dtypes.is_integer(wanted):
         begin, _, stride = bounds
         result = iota(wanted, counted.shape)

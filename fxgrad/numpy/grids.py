@@ -13,11 +13,12 @@ from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, as_dtype, as_shape, concrete, shape_of, sizes_of
 from fxgrad.numpy.arithmetic import add, clip, multiply, remainder
-from fxgrad.numpy.creation import arange, asarray, linspace, meshgrid, of_python, ones, together
+from fxgrad.numpy.creation import arange, asarray, linspace, meshgrid, ones, together
 from fxgrad.numpy.finding import nonzero, split_places
 from fxgrad.numpy.joining import concatenate, stack
 from fxgrad.numpy.logic import less, where
 from fxgrad.numpy.positions import in_range
+from fxgrad.numpy.python_numbers import of_python
 from fxgrad.numpy.shaping import atleast_1d, moveaxis
 from fxgrad.ops.space import reshape
 from fxgrad.tracing.tape import aval_of

@@ -58,7 +58,8 @@ def _of_both_signs(operation: Function, x: Any, y: Any) -> Any:
     """The comparison of integers of 64 bits with and without a sign, in which no digit is lost as in float64."""
     unsigned = dtypes.SUPPORTED["uint64"]
     signed, negative = (x, (-1, 0)) if aval_of(x).dtype.kind == "i" else (y, (0, -1))
-    return select_n(less(signed, 0), operation(convert(x, unsigned), convert(y, unsigned)), operation(*map(np.int8, negative)))
+    same = operation(convert(x, unsigned), convert(y, unsigned))
+    return select_n(less(signed, 0), same, operation(*map(np.int8, negative)))
 
 
 def _equality(primitive: Any, operation: Function) -> Function:

@@ -25,9 +25,9 @@ from fxgrad.frontend.operands import (
 from fxgrad.frontend.ufuncs import as_bool
 from fxgrad.frontend.ufuncs import reductions as reductions_by
 from fxgrad.numpy.arithmetic import add, maximum, minimum, multiply, subtract
-from fxgrad.numpy.creation import of_numbers, of_python
 from fxgrad.numpy.logic import logical_and, logical_or
 from fxgrad.numpy.logic import where as choose
+from fxgrad.numpy.python_numbers import of_numbers, of_python
 from fxgrad.ops import reductions
 from fxgrad.ops.space import convert, reduce_sum, reshape
 from fxgrad.tracing.tape import aval_of
