@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from rich.console import Group
 from rich.table import Table
 
 from fxgrad import dtypes, executors, tree
@@ -75,10 +76,11 @@ class NanOrigin(Shown):
             add_row(made, ["write", self.write, ""])
         return made
 
-    def __str__(self) -> str:
-        return super().__str__() if self else f"{self.title}: no NaN"
+    def content(self) -> Table | Group | str:
+        """The table, or that there is no NaN."""
+        return self.table() if self else f"{self.title}: no NaN"
 
-    __repr__ = __str__
+    __repr__ = Shown.__str__
 
 
 def explain_nan(fun: Callable[..., Any]) -> Callable[..., NanOrigin]:

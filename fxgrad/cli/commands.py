@@ -112,7 +112,7 @@ def lint(options: Namespace, console: Console) -> int:
     if options.json:
         console.out(found.to_json(), highlight=False)
     else:
-        console.print(found if found else str(found))
+        console.print(found)
     return DIFFERENT if found else 0
 
 

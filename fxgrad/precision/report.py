@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from fxgrad import dtypes, tree
 from fxgrad.api.arguments import transformation
@@ -94,11 +96,12 @@ class PrecisionReport(Shown):
                            str(row.times)])
         return made
 
-    def __str__(self) -> str:
-        note = f"not followed: {', '.join(self.unfollowed)}\n" if self.unfollowed else ""
-        return super().__str__() + note
+    def content(self) -> Table | Group | str:
+        """The table, and which operations were not followed."""
+        return Group(self.table(), Text(f"not followed: {', '.join(self.unfollowed)}")) if self.unfollowed else \
+            self.table()
 
-    __repr__ = __str__
+    __repr__ = Shown.__str__
 
     def to_json(self) -> str:
         """The report as JSON; numbers that are not finite are strings."""

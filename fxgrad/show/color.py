@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from io import StringIO
 
-from rich.console import Console
 from rich.text import Text
 
 from fxgrad.core.program import Program, inner_first
+from fxgrad.show.consoles import file_console
 from fxgrad.show.names import own_names, quoted_name
 from fxgrad.show.roles import structure
 from fxgrad.show.sources import Sources
@@ -40,6 +40,6 @@ def names_of(program: Program) -> set[str]:
 def ansi(text: str, named: Collection[str] | None = None) -> str:
     """Program text with the escape sequences of a terminal; `named` as for `structure`."""
     file = StringIO()
-    console = Console(file=file, force_terminal=True, color_system="standard", no_color=False, legacy_windows=False)
+    console = file_console(file, force_terminal=True, color_system="standard", no_color=False, legacy_windows=False)
     console.print(highlight(text, named), soft_wrap=True, end="")
     return file.getvalue()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from fxgrad.core.program import Program
 from fxgrad.show.color import highlight, names_of
+from fxgrad.show.consoles import file_console
 from fxgrad.show.text_writer import WIDTH, program_text
 
 NARROWEST = 40
@@ -54,8 +54,8 @@ def print_program(program: Program, *, color: bool | None = None, file: Any = No
     program function(x: f64*) -> f64*:
       return x + 1.0
     """
-    console = Console(file=file, force_terminal=True if color else None,
-                      no_color=None if color is None else not color, highlight=False)
+    console = file_console(file, force_terminal=True if color else None,
+                           no_color=None if color is None else not color, highlight=False)
     if console.is_terminal:
         options = fitting(program, console.width, **options)
     console.print(render(program, color=color, **options), soft_wrap=True)

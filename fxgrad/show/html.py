@@ -34,6 +34,9 @@ DARK = {"text": "#e6edf3", "keyword": "#e6edf3", "title": "#e6edf3", "input": "#
 """Colours by role, and of what is marked."""
 LONGEST = 20_000
 """Characters of a text that is read to infer types."""
+MONOSPACED = ("margin: 0; padding: 0; font-family: ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace; "
+              "line-height: 1.3; white-space: pre; overflow-x: auto; text-align: left; background: none; color: inherit")
+"""The style of text in columns. It stands at the element: viewers of notebooks drop style sheets, or have their own."""
 BOLD = ("keyword", "title", "input", "variable", "function")
 
 CLICK = """\
@@ -67,8 +70,7 @@ STYLE = "\n".join([
     # What a notebook says of itself counts more than what the system says.
     _rule('body[data-jp-theme-light="true"] .fxgrad, body.vscode-light .fxgrad, html[theme="light"] .fxgrad', LIGHT),
     _rule('body[data-jp-theme-light="false"] .fxgrad, body.vscode-dark .fxgrad, html[theme="dark"] .fxgrad', DARK),
-    ".fxgrad { color: var(--fx-text); font-family: ui-monospace, Menlo, Consolas, monospace; font-size: 0.9em;",
-    "  line-height: 1.4; white-space: pre; overflow-x: auto; text-align: left; }",
+    ".fxgrad { color: var(--fx-text); font-size: 0.9em; }",
     *(f".fxgrad .fx-{role} {{ color: var(--fx-{role});{' font-weight: 600;' if role in BOLD else ''} }}"
       for role in LIGHT if role not in ("text", "on", "added", "removed")),
     ".fxgrad [data-v] { cursor: pointer; }",
@@ -96,7 +98,12 @@ def program_html(program: Program, **options: Any) -> str:
 def page(body: str) -> str:
     """What a notebook shows of a body: with the style, and the handler of clicks."""
     handlers = f'onclick="{escape(CLICK)}" onmouseover="{escape(HOVER)}"'
-    return f'<div class="fxgrad" {handlers}><style>\n{STYLE}\n</style>{body}</div>'
+    return f'<div class="fxgrad" {handlers}><style>\n{STYLE}\n</style>{monospaced(body)}</div>'
+
+
+def monospaced(body: str) -> str:
+    """An element in which the lines of a body, and what stands below each other in them, stay as they are."""
+    return f'<pre style="{MONOSPACED}">{body}</pre>'
 
 
 def body_html(program: Program, **options: Any) -> str:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from rich.console import Console
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
+
+from fxgrad.show.consoles import file_console
+from fxgrad.show.html import monospaced
 
 WIDTH = 110
 """Columns of the text, whatever the terminal has, so that it is the same everywhere."""
@@ -19,19 +23,27 @@ class Shown:
         """The table for rich."""
         raise NotImplementedError
 
-    def __rich__(self) -> Table:
+    def content(self) -> Table | Group | str:
+        """What is shown: the table, with a note below it or a sentence in its place where there is one."""
         return self.table()
 
+    def __rich__(self) -> Table | Group | Text:
+        content = self.content()
+        return Text(content) if isinstance(content, str) else content
+
     def __str__(self) -> str:
-        console = Console(file=io.StringIO(), width=WIDTH, color_system=None)
+        content = self.content()
+        if isinstance(content, str):
+            return content
+        console = file_console(io.StringIO(), width=WIDTH, color_system=None)
         with console.capture() as captured:
-            console.print(self.table())
+            console.print(content)
         return captured.get()
 
     def _repr_html_(self) -> str:
-        console = Console(file=io.StringIO(), record=True, width=WIDTH)
-        console.print(self.table())
-        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+        console = file_console(io.StringIO(), record=True, width=WIDTH)
+        console.print(self)
+        return monospaced(console.export_html(inline_styles=True, code_format="{code}"))
 
 
 def new_table(title: str, columns: dict[str, Any]) -> Table:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from rich.console import Group
 from rich.table import Table
 
 from fxgrad.core.program import Source
@@ -57,7 +58,8 @@ class Findings(Shown):
         return json.dumps([{"line": found.line, "kind": found.kind, "fault": found.fault, "write": found.write}
                            for found in self.findings], indent=2)
 
-    def __str__(self) -> str:
-        return super().__str__() if self.findings else f"{self.title}: nothing was found"
+    def content(self) -> Table | Group | str:
+        """The table, or that nothing was found."""
+        return self.table() if self.findings else f"{self.title}: nothing was found"
 
-    __repr__ = __str__
+    __repr__ = Shown.__str__

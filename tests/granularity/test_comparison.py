@@ -77,7 +77,7 @@ def test_how_it_is_shown() -> None:
     assert [cell.strip() for cell in lines[2].strip("┃").split("┃")] == [
         "granularity", "nodes", "equations", "time", "saved values", "saved bytes", "gradient differs by"]
     assert [line.split("│")[1].strip() for line in lines[4:7]] == ["scalar", "tensor", "fused"]
-    assert "<pre>" in found._repr_html_()
+    assert "<pre style=" in found._repr_html_()
     assert repr(found) == "<granularities of function: equations: scalar 6, tensor 2, fused 2>"
 
 

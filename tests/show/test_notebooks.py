@@ -115,10 +115,10 @@ def test_nothing_in_names_or_texts_is_markup() -> None:
         for style in STYLES:
             html = program_html(each, style=style)
             page = Page(html)
-            assert {tag for tag, _ in page.elements} <= {"div", "style", "span", "details", "summary"}
+            assert {tag for tag, _ in page.elements} <= {"div", "pre", "style", "span", "details", "summary"}
             assert lines(page.text) == lines(program_text(each, style=style))
             assert html.count("</style>") == 1
-            assert all(set(attributes) <= {"class", "data-v", "title", "open", "onclick", "onmouseover"}
+            assert all(set(attributes) <= {"class", "data-v", "title", "open", "onclick", "onmouseover", "style"}
                        for _, attributes in page.elements)
 
 
