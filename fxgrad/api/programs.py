@@ -10,7 +10,7 @@ from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.core.avals import struct_of
 from fxgrad.core.program import Program
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.calling import program_of_call, trace_call
+from fxgrad.frontend.calling import program_of_call, refuse_path, trace_call
 from fxgrad.tracebacks import boundary
 
 
@@ -21,6 +21,11 @@ def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = 
     The arguments are arrays, numbers, `ShapeDtypeStruct`s, or containers of them; only shapes and dtypes matter.
     Those at `static_argnums` are passed to `fun` as they are. Closed-over arrays become constants of the program.
     The program prints with the names of the user's variables, and calling it runs it.
+
+    Where Python's control flow asks for values, such as `if x > 0`, the program is that of the path that the values of
+    the arguments take: it says `# here x > 0: True`, and raises `ArgumentError` when it is called with arguments that
+    take another one. What is asked for is computed meanwhile. Arguments of which the type alone is given have no
+    values: then `ConcretizationError` is raised.
 
     Equal equations stand in it once, those that nothing depends on are left out, and what transformations made is
     simplified, to the same bits. With `as_recorded` all stays as it was recorded.
@@ -43,14 +48,15 @@ def program_for(what: str, fun: Callable[..., Any] | Program, specs: Sequence[An
                 ) -> Program:
     """The program of `fun` for these types, or `fun` if it is one, and there are none; for `what`, which keeps it.
 
-    Raises `ArgumentError` for types beside a program.
+    Raises `ArgumentError` for types beside a program, and `UnsupportedError` for the program of one path.
     """
     if not isinstance(fun, Program):
-        return make_program(fun)(*specs, **kwargs)
+        transformation("make_program", fun)
+        return program_of_call("make_program", fun, (*specs,), {**kwargs}, follow=False)
     if specs or kwargs:
         raise ArgumentError(at_user_line(
             f"{what}: a program has its types, and takes no further arguments; pass the function for others"))
-    return fun
+    return refuse_path(what, fun)
 
 
 @boundary

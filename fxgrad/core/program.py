@@ -176,7 +176,8 @@ class Equation:
 class Signature(NamedTuple):
     """How a program is called and shown: its name, names of inputs, and the trees of arguments and results.
 
-    `title` says what the function is made of, such as `grad(loss)`, if it is more than the name.
+    `title` says what the function is made of, such as `grad(loss)`, if it is more than the name. `path` is the way that
+    Python's control flow took for the values that the function was traced with, if it asked for any.
     """
 
     name: str
@@ -184,6 +185,19 @@ class Signature(NamedTuple):
     in_tree: Any
     out_tree: Any
     title: str = ""
+    path: Path | None = None
+
+
+class Path(NamedTuple):
+    """The values that Python's control flow asked for while a function was traced: the program holds for these alone.
+
+    `conditions` is a closed program of the same inputs, which computes them; `values` are what they were, and `places`
+    the lines of the user's that asked.
+    """
+
+    conditions: Program
+    values: tuple[Any, ...]
+    places: tuple[str, ...]
 
 
 class Program:

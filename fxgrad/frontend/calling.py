@@ -11,10 +11,10 @@ from fxgrad import tree
 from fxgrad.caches import Bounded
 from fxgrad.core.avals import PYTHON_SCALARS, Aval, plain
 from fxgrad.core.facts import Slot
-from fxgrad.core.program import Program, Signature
+from fxgrad.core.program import Path, Program, Signature
 from fxgrad.derivation.simplify import readable
 from fxgrad.derivation.sizes import argument_names, names_in, specialised
-from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
+from fxgrad.errors import ArgumentError, TreeError, UnsupportedError, at_user_line, function_name
 from fxgrad.frontend.flat import (
     Traced,
     check_leaf,
@@ -23,6 +23,7 @@ from fxgrad.frontend.flat import (
     just,
     leaf_aval,
     nth,
+    record_flat,
     refuse_repeated_effects,
     title_of,
     trace_flat,
@@ -30,7 +31,9 @@ from fxgrad.frontend.flat import (
 )
 from fxgrad.frontend.mismatches import Expected
 from fxgrad.tracing.apply import apply_program
-from fxgrad.tracing.trace import SHARED, SHOWN
+from fxgrad.tracing.followed import FollowedTape
+from fxgrad.tracing.trace import SHARED, SHOWN, new_tape, varying_here
+from fxgrad.tracing.tracer import Tracer
 
 
 def checked_program(what: str, value: Any) -> Program:
@@ -77,10 +80,25 @@ def _run(program: Program, leaves: Sequence[Any]) -> list[Any]:
         values = _typed(program, leaves)
         assert values is not None
     try:
+        _check_path(program, values)
         return plain(apply_program(program, values))
     except Exception:
         refuse_types_alone("program", values)
         raise
+
+
+def _check_path(program: Program, values: Sequence[Any]) -> None:
+    """Raises `ArgumentError` if the program is that of one path, and Python's control flow goes another with these."""
+    signature = program.signature
+    path = None if signature is None else signature.path
+    if signature is None or path is None or len(values) != len(path.conditions.inputs) - len(path.conditions.constants):
+        return
+    for found, known, place in zip(apply_program(path.conditions, values), path.values, path.places, strict=True):
+        same = found.shape == known.shape and bool(np.all(found == known))
+        if not same:
+            raise ArgumentError(at_user_line(
+                f"program: {signature.name} was traced with values for which Python's control flow goes "
+                f"another way than for these, at {place}. Trace it again with these, or call the function"))
 
 
 _AT_TYPES: Slot[Bounded] = Slot("programs at types of arguments")
@@ -116,15 +134,33 @@ def _typed(program: Program, values: Sequence[Any]) -> list[Any] | None:
 
 
 def program_of_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-                    static: Collection[int] = (), as_recorded: bool = False) -> Program:
+                    static: Collection[int] = (), as_recorded: bool = False, follow: bool = True) -> Program:
     """The closed program of a call, for the function `what`; the arguments at `static` are passed as they are.
 
-    It is made readable, but for one that is to be `as_recorded`.
+    It is made readable, but for one that is to be `as_recorded`. Where Python's control flow asks for values, it is the
+    program of the path for those of the arguments, if they have any and if that path is to be followed.
     """
-    traced, names, structure = trace_call(what, fun, args, kwargs, static)
+    tape, traced, names, structure = _recorded(what, fun, args, kwargs, static, follow)
     signature = Signature(function_name(fun), tuple(names), structure, traced.out_tree, title_of(fun))
     program = traced.program if as_recorded else readable(traced.program)
+    if tape.asked:
+        conditions = traced.program.replace(outputs=[each.var for each in tape.asked], constants=traced.captured,
+                                            signature=signature._replace(out_tree=None))
+        signature = signature._replace(path=Path(
+            conditions, tuple([each.value for each in tape.asked]), tuple([each.place for each in tape.asked])))
     return program.replace(constants=traced.captured, signature=signature)
+
+
+def refuse_path(what: str, program: Program) -> Program:
+    """`program`, for `what`, which hands it on; raises `UnsupportedError` if it holds for some values alone."""
+    signature = program.signature
+    path = None if signature is None else signature.path
+    if signature is not None and path is not None:
+        raise UnsupportedError(at_user_line(
+            f"{what}: Python's control flow asks for values in {signature.name}, at {path.places[0]}, so that "
+            "its program is that of one path, and wrong for other values. Write fxgrad.lax.cond, while_loop or "
+            "fori_loop, or fxgrad.numpy.where"))
+    return program
 
 
 def program_with_values(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -164,6 +200,13 @@ def recorded_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwa
 def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                static: Collection[int] = ()) -> tuple[Traced, list[str], Any]:
     """Traces a call without values, as `jit` does: the traced call, names of inputs, tree of the arguments."""
+    _, traced, names, structure = _recorded(what, fun, args, kwargs, static, follow=False)
+    return traced, names, structure
+
+
+def _recorded(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+              static: Collection[int], follow: bool) -> tuple[FollowedTape, Traced, list[str], Any]:
+    """As `trace_call`, with the tape; Python's control flow may go by the values of the arguments if they are known."""
     moving = [position for position in range(len(args)) if position not in static]
     leaves, structure = tree.flatten((tuple([args[position] for position in moving]), kwargs))
     names = indexed_names(fun, args, moving, kwargs)()
@@ -173,5 +216,10 @@ def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs
         given, keywords = tree.unflatten(structure, tracers)
         return fun(*with_static(args, static, given), **keywords)
 
-    traced = trace_flat(call, avals, what, fun, mode=SHOWN, names=lambda: names)
-    return traced, names, structure
+    tape = new_tape(varying_here(avals), mode=SHOWN, name=fun, input_names=lambda: names, tape_class=FollowedTape)
+    assert isinstance(tape, FollowedTape)
+    if follow and not any(isinstance(leaf, tree.ShapeDtypeStruct | Tracer) for leaf in leaves):
+        tape.follow(leaves)
+    leaves_out, out_tree = record_flat(tape, call, what, fun)
+    # What was computed to follow control flow stays in the program, with its effects: it is there to be read.
+    return tape, Traced(tape.finish(leaves_out), tape.captured, out_tree), names, structure

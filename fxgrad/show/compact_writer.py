@@ -26,9 +26,10 @@ from fxgrad.show.wrapping import wrapped
 
 
 class CompactWriter:
-    """Writes one main program with everything that it refers to."""
+    """Writes one main program with everything that it refers to; `remarks` stand below its head."""
 
-    def __init__(self, program: Program, source: bool, limit: int, width: int) -> None:
+    def __init__(self, program: Program, source: bool, limit: int, width: int, remarks: Sequence[str] = ()) -> None:
+        self._remarks = remarks
         self.main, self.shows_source, self.width = program, source, width
         self.definitions = Definitions(program, limit, width, {*call_names(), *ROLE_NAMES},
                                        lambda each: block_of(each) is not None,
@@ -62,7 +63,8 @@ class CompactWriter:
         scope = self.scopes[id(program)] = Scope(program, self.sources, {})
         inputs = scope.bindings(program.inputs[program.captured:])
         bindings = [f"captured {scope.bind(var)}: {type_text(var.aval)}" for var in program.inputs[:program.captured]]
-        body = [Statement([line]) for line in self.definitions.captured(program, bindings, scope.names)]
+        body = [Statement([f"# {remark}"]) for remark in self._remarks] if program is self.main else []
+        body += [Statement([line]) for line in self.definitions.captured(program, bindings, scope.names)]
         body += Body(self, scope, program).statements()
         types = ", ".join(type_text(atom.aval) for atom in program.outputs)
         unnamed = any(isinstance(atom, Var) and atom not in scope.names for atom in program.outputs)

@@ -16,4 +16,4 @@ def file_console(file: TextIO | None, **options: Any) -> Console:
 
     Without a file it writes where rich does by default: to the standard output, or into the notebook.
     """
-    return Console(file=file, **{} if file is None else {"force_jupyter": False}, **options)
+    return Console(file=file, force_jupyter=None if file is None else False, **options)

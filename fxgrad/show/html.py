@@ -35,7 +35,8 @@ DARK = {"text": "#e6edf3", "keyword": "#e6edf3", "title": "#e6edf3", "input": "#
 LONGEST = 20_000
 """Characters of a text that is read to infer types."""
 MONOSPACED = ("margin: 0; padding: 0; font-family: ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace; "
-              "line-height: 1.3; white-space: pre; overflow-x: auto; text-align: left; background: none; color: inherit")
+              "line-height: 1.3; white-space: pre; overflow-x: auto; text-align: left; background: none; "
+              "color: inherit")
 """The style of text in columns. It stands at the element: viewers of notebooks drop style sheets, or have their own."""
 BOLD = ("keyword", "title", "input", "variable", "function")
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from fxgrad.core.program import Program
 from fxgrad.editing.editor import Editor
-from fxgrad.frontend.calling import call_program
+from fxgrad.frontend.calling import call_program, refuse_path
 from fxgrad.show.c.writer import c_text
 from fxgrad.show.checking import checked
 from fxgrad.show.difference import Difference, difference
@@ -41,10 +41,10 @@ class Presenter:
         return difference(program, other)
 
     def python(self, program: Program, source: bool) -> str:
-        return python_text(program, source=source)
+        return python_text(refuse_path("to_python", program), source=source)
 
     def c(self, program: Program, source: bool) -> str:
-        return c_text(program, source=source)
+        return c_text(refuse_path("to_c", program), source=source)
 
     def edit(self, program: Program) -> Editor:
         return Editor(program)

@@ -16,6 +16,7 @@ from fxgrad.show.compact_writer import CompactWriter, scopes_of
 from fxgrad.show.definitions import Definitions, is_call
 from fxgrad.show.margin import COMMENT_COLUMN
 from fxgrad.show.names import is_identifier, quoted_name, variable_names
+from fxgrad.show.paths import remarks
 from fxgrad.show.scope import Scope
 from fxgrad.show.unfolding import unfold as unfold_calls
 from fxgrad.show.values import (
@@ -68,7 +69,7 @@ def program_text(program: Program, *, style: Style = "compact", source: bool = T
     shown = unfold_calls(program) if unfold else program
     if style not in _WRITERS:
         raise ValueError(f"program_text: there is no style {style!r}; there are {', '.join(map(repr, _WRITERS))}")
-    writer = _WRITERS[style](shown, source, limit, width)
+    writer = _WRITERS[style](shown, source, limit, width, remarks(shown))
     result = "\n".join(writer.lines())
     return ansi(result, names_of(shown)) if color else result
 
@@ -86,9 +87,10 @@ class _Line(NamedTuple):
 
 
 class _Writer:
-    """Writes one main program with everything that it refers to."""
+    """Writes one main program with everything that it refers to; `remarks` stand below its head."""
 
-    def __init__(self, program: Program, source: bool, limit: int, width: int) -> None:
+    def __init__(self, program: Program, source: bool, limit: int, width: int, remarks: Sequence[str] = ()) -> None:
+        self._remarks = remarks
         self._main, self._source, self._width = program, source, width
         self._definitions = Definitions(program, limit, width)
         self._sources = self._definitions.sources
@@ -117,7 +119,8 @@ class _Writer:
             title = string_text(title)
         inputs = [self._binding(names, var) for var in program.inputs[program.captured:]]
         bindings = [f"captured {self._binding(names, var)}" for var in program.inputs[:program.captured]]
-        body = [_Line([line]) for line in self._definitions.captured(program, bindings, names)]
+        body = [_Line([f"# {remark}"]) for remark in self._remarks] if program is self._main else []
+        body += [_Line([line]) for line in self._definitions.captured(program, bindings, names)]
         body += [self._equation(equation, names) for equation in program.equations]
         outputs = fill([self._atom(names, atom) for atom in program.outputs], self._width - 12) or [""]
         body.append(_Line([f"return {outputs[0]}".rstrip(), *(INDENT + line for line in outputs[1:])]))

@@ -360,14 +360,13 @@ class Tape:
         if self.values is None:
             raise self.refuse(self._unknown(tracer, use))
         self.times_forced += 1
-        value = self._run_prefix()[tracer.variable]
+        value = self.run_prefix(self.values)[tracer.variable]
         return value.tape.force(value, use) if type(value) is Tracer else np.asarray(value)
 
-    def _run_prefix(self) -> dict[Var, Any]:
-        """Evaluates, in the enclosing context, what was recorded since the last time."""
-        assert self.values is not None
+    def run_prefix(self, values: Sequence[Any]) -> dict[Var, Any]:
+        """Evaluates, in the enclosing context, what was recorded since the last time, of these inputs."""
         if self._environment is None:
-            self._environment = dict(zip(self.root.outputs, self.values, strict=True))
+            self._environment = dict(zip(self.root.outputs, values, strict=True))
         environment = self._environment
         if self._done == len(self.nodes):
             return environment
@@ -393,7 +392,7 @@ class Tape:
         """The concrete value for display, or None where there is none."""
         if self.closed or self.values is None:
             return None
-        value = self._run_prefix()[tracer.variable]
+        value = self.run_prefix(self.values)[tracer.variable]
         return value.tape.concrete_value(value) if type(value) is Tracer else value
 
     def _unknown(self, tracer: Tracer, use: str) -> errors.ConcretizationError:
