@@ -13,6 +13,8 @@ from fxgrad.api.reverse import grad
 from fxgrad.core.avals import struct_of
 from fxgrad.core.program import Equation, Program, join_scopes
 from fxgrad.errors import FxgradError
+from fxgrad.show.color import names_of
+from fxgrad.show.roles import Word, structure
 from fxgrad.show.text_writer import program_text
 
 LONGEST = 2_000
@@ -65,20 +67,48 @@ def _program(name: str, note: str, program: Program, before: Program | None) -> 
     lines = program_text(program).splitlines()
     if before is None:
         return Stage(name, note, [("", line) for line in lines], program)
-    return Stage(name, note, _compared(program_text(before).splitlines(), lines), program)
+    return Stage(name, note, _compared(before, program), program)
 
 
-def _compared(before: list[str], after: list[str]) -> list[tuple[str, str]]:
-    """The lines after, with those that went; the user's lines at the margin make no difference."""
-    one, other = ([re.sub(r"\s*# [\w.:?\[\]]+( \w+)?$", "", line) for line in lines] for lines in (before, after))
+def _compared(before: Program, after: Program) -> list[tuple[str, str]]:
+    """The lines after, with those that went; letters and the user's lines at the margin make no difference."""
+    one, other = (program_text(program).splitlines() for program in (before, after))
     found: list[tuple[str, str]] = []
-    for kind, start, end, first, last in difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
+    for kind, start, end, first, last in difflib.SequenceMatcher(
+            None, _meant(before), _meant(after), autojunk=False).get_opcodes():
         if kind == "equal":
-            found += [("", line) for line in after[first:last]]
+            found += [("", line) for line in other[first:last]]
         else:
-            found += [("-", line) for line in before[start:end]]
-            found += [("+", line) for line in after[first:last]]
+            found += [("-", line) for line in one[start:end]]
+            found += [("+", line) for line in other[first:last]]
     return found
+
+
+def _meant(program: Program) -> list[str]:
+    """The lines without comments, and with what a letter stands for in its place: programs have other letters for it."""
+    text = program_text(program)
+    stands_for: dict[tuple[int, str], str] = {}
+    end_of_text = Word(len(text) + 1, len(text) + 1, "")
+    words = iter([*structure(text, names_of(program)).words, end_of_text])
+    word, start, meant = next(words), 0, []
+    for line in text.split("\n"):
+        end, at, pieces = start + len(line), start, [""]
+        bound: list[tuple[int, str]] = []
+        while word.start < end:
+            name = text[word.start:word.end]
+            pieces.append(text[at:word.start])
+            if word.role == "letter" and word.binds:
+                bound.append((word.scope, name))
+            elif word.role == "letter":
+                pieces.append(stands_for.get((word.scope, name), name))
+            elif word.role != "comment":
+                pieces.append(name)
+            at, word = word.end, next(words)
+        meant.append("".join([*pieces, text[at:end]]).rstrip())
+        for place, key in enumerate(bound):
+            stands_for[key] = f"<{hash((meant[-1], place))}>"
+        start = end + 1
+    return meant
 
 
 def _numpy(program: Program) -> Stage:

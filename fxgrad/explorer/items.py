@@ -11,6 +11,8 @@ from fxgrad.errors import FxgradError, file_name
 from fxgrad.graphs.explanation import short
 from fxgrad.graphs.graph import Graph
 from fxgrad.graphs.nodes import Node, Operation, Subgraph
+from fxgrad.show.blocks import part_labels
+from fxgrad.show.names import called_name
 from fxgrad.transforms.forward import has_tangent
 
 TOP = -1
@@ -21,12 +23,13 @@ class Items:
 
     An item is a box: a leaf, an operation, a scope, or a region of an operation (the body of a loop, a branch). `in`
     is the item around it. An edge goes from an item, and which of its outputs, to an item; one that enters a region
-    goes to a leaf there. `outs` of an operation that holds regions say which items inside make its outputs.
+    goes to a leaf there; one from an end of a body to what begins the next step is marked "carry".
+    `outs` of an operation that holds regions say which items inside make its outputs.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.items: list[dict[str, Any]] = []
-        self.edges: list[tuple[int, int, int]] = []
+        self.edges: list[tuple[int, int, int] | tuple[int, int, int, str]] = []
         self.sources: dict[str, dict[int, str]] = {}
         self._scopes: dict[tuple[int, str], int] = {}
         self._graph = graph
@@ -72,10 +75,10 @@ class Items:
     def _add_operation(self, operation: Operation, around: int, made: dict[Node, tuple[int, int]]) -> None:
         inside = self._scope(operation, around)
         outputs = operation.outputs
-        name = ", ".join(node.name for node in outputs if node.is_named)
+        name = ", ".join(node.name for node in outputs)
         label = f"{name} = {operation.expression}" if name else operation.expression
         number = self._add(
-            **{"in": inside}, kind="op", label=label, op=operation.op, name=", ".join(node.name for node in outputs),
+            **{"in": inside}, kind="op", label=label, op=operation.op, name=name,
             type=", ".join(str(node.aval) for node in outputs), part=operation.part,
             role=outputs[0].role if outputs else "intermediate", line=self._line(operation),
             flops=operation.cost.flops, bytes=operation.cost.bytes, **self._numbers(outputs))
@@ -86,26 +89,41 @@ class Items:
             if node in made:
                 self.edges.append((*made[node], number))
         outs: list[list[int]] = [[] for _ in outputs]
-        for subgraph in operation.subgraphs:
-            self._add_region(operation, subgraph, number, made, outs)
+        for title, subgraph in zip(_titles(operation), operation.subgraphs, strict=True):
+            self._add_region(operation, subgraph, title, number, made, outs)
         if operation.subgraphs:
             self.items[number]["outs"] = outs
+            self._add_own(operation, number, made)
 
-    def _add_region(self, operation: Operation, subgraph: Subgraph, number: int, made: dict[Node, tuple[int, int]],
-                    outs: list[list[int]]) -> None:
-        many = len(operation.subgraphs) > 1
-        place = operation.subgraphs.index(subgraph)
-        times = "" if subgraph.times in (None, 1) else f" × {subgraph.times}"
-        title = f"{subgraph.role} {place}" if many else subgraph.role
-        inside = self._add(**{"in": number}, kind="region", label=title + times)
+    def _add_region(self, operation: Operation, subgraph: Subgraph, title: str, number: int,
+                    made: dict[Node, tuple[int, int]], outs: list[list[int]]) -> None:
+        region = operation.equation.regions[operation.subgraphs.index(subgraph)]
+        inside = self._add(**{"in": number}, kind="region", label=title)
         inner, leaves = self._add_graph(subgraph.graph, inside)
-        for outer, leaf in zip(subgraph.enters, leaves, strict=True):
+        for outer, leaf, link in zip(subgraph.enters, leaves, region.inputs, strict=True):
             if outer is not None and outer in made:
                 self.edges.append((*made[outer], leaf))
-        region = operation.equation.regions[place]
+            elif outer is not None:  # a number, which has no box
+                first = " at first" if link.how == "carry" else ""
+                self.items[leaf]["label"] += f" = {outer.name}{first}"
+        carried = iter([leaf for leaf, link in zip(leaves, region.inputs, strict=True) if link.how == "carry"])
         for link, node in zip(region.outputs, subgraph.graph.outputs, strict=True):
-            if 0 <= link.place < len(outs) and node in inner and inner[node][0] not in outs[link.place]:
-                outs[link.place].append(inner[node][0])
+            next_step = next(carried, None) if link.how == "carry" else None
+            if node in inner:
+                maker, at = inner[node]
+                if 0 <= link.place < len(outs) and maker not in outs[link.place]:
+                    outs[link.place].append(maker)
+                if next_step is not None:
+                    self.edges.append((maker, at, next_step, "carry"))
+
+    def _add_own(self, operation: Operation, number: int, made: dict[Node, tuple[int, int]]) -> None:
+        """Boxes for the operands that go into none of the programs, such as what chooses between branches."""
+        enters = {node for subgraph in operation.subgraphs for node in subgraph.enters}
+        for node in dict.fromkeys(operation.inputs):
+            if node not in enters and node in made:
+                leaf = self._add(**{"in": number}, kind="leaf", label=f"{_use(operation)} {node.name}",
+                                 type=str(node.aval), role="input")
+                self.edges.append((*made[node], leaf))
 
     def _scope(self, operation: Operation, around: int) -> int:
         """The item of the scope that an operation was recorded in; the backward part of a scope is one of its own."""
@@ -146,6 +164,24 @@ class Items:
         """All of it, for JSON."""
         return {"title": self._graph.title or "program", "items": self.items, "edges": self.edges,
                 "sources": self.sources}
+
+
+def _titles(operation: Operation) -> list[str]:
+    """What the frames of an operation's programs say: what each is for, the user's function, and how often it runs."""
+    labels = part_labels(operation.equation, operation.graph.program)
+    titles = []
+    for subgraph, found in zip(operation.subgraphs, labels, strict=True):
+        label = operation.op if subgraph.role in ("inline", "call") else found
+        called = called_name(subgraph.graph.program)
+        called = "" if called == label else called
+        many = "" if subgraph.times in (None, 1) else f" × {subgraph.times}"
+        titles.append(f"{label}{': ' if called else ''}{called}{many}")
+    return titles
+
+
+def _use(operation: Operation) -> str:
+    """What an operation does with an operand that goes into none of its programs."""
+    return "chooses:" if any(subgraph.role == "branch" for subgraph in operation.subgraphs) else "steps:"
 
 
 def _short(value: Any) -> str:

@@ -19,6 +19,7 @@ from fxgrad.core.regions import Link, Region
 from fxgrad.parallel.shard_map import shard_map_p
 from fxgrad.show.equality import same_parameters
 from fxgrad.show.forms import Form
+from fxgrad.show.notations import form_of
 
 Value = TypeVar("Value")
 
@@ -198,6 +199,25 @@ def block_of(equation: Equation) -> Block | None:
         if same_block(equation, fewer, rebuild):
             block = fewer
     return block if same_block(equation, block, rebuild) else None
+
+
+def part_labels(equation: Equation, around: Program) -> list[str]:
+    """What the programs of an equation of the program `around` are called: by role, or by what chooses a branch."""
+    regions: Sequence[Region] = equation.regions
+    roles = [region.role for region in regions]
+    if is_chosen_by_truth(equation, around):
+        return [*TRUTH]
+    return [f"{role} {number}" if roles.count(role) > 1 else role for number, role in enumerate(roles)]
+
+
+def is_chosen_by_truth(equation: Equation, around: Program) -> bool:
+    """Whether an equation of the program `around` has two branches between which a truth value chooses."""
+    if [region.role for region in equation.regions] != ["branch"] * len(TRUTH):
+        return False
+    chooser = equation.inputs[0]
+    maker = next((each for each in around.equations if chooser in each.outputs), None)
+    return maker is not None and form_of(maker.primitive, [each.aval for each in maker.inputs],
+                                         maker.params)[0] == CHOICE and maker.inputs[0].aval.dtype.kind == "b"
 
 
 def _parts(equation: Equation, regions: Sequence[Region], shared: Roles[int]) -> list[Part]:

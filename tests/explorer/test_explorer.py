@@ -62,7 +62,8 @@ def test_data_has_every_operation_once_in_its_scope() -> None:
     outer = [item for item in items if item["kind"] == "op" and _scopes(items, item) is not None]
     assert [item["op"] for item in outer] == [operation.op for operation in made.operations]
     assert [_scopes(items, item) for item in outer] == [operation.equation.scope for operation in made.operations]
-    assert {item["label"] for item in items if item["kind"] == "region"} >= {"body × 5", "branch 0", "branch 1"}
+    assert {item["label"] for item in items if item["kind"] == "region"} == {
+        "body: step × 5", "False", "True", "softmax", "mean"}
 
 
 def _scopes(items: list[Any], item: Any) -> str | None:
@@ -77,12 +78,92 @@ def _scopes(items: list[Any], item: Any) -> str | None:
     return "/".join(reversed(names))
 
 
+def test_the_names_in_expressions_are_those_of_boxes() -> None:
+    for graph in data_of(explore(model)(*ARGS))["graphs"]:
+        items = graph["items"]
+        missing = []
+        for item in items:
+            if item["kind"] == "op" and "in" in item:
+                around = _program_of(items, item)
+                known = {name for other in items if _program_of(items, other) == around
+                         for name in (other.get("name") or other["label"].split(" = ")[0]).split(", ")}
+                used = re.findall(r"(?<![\w.'\"])[a-z]{1,2}(?:_\d+)?(?![\w(='\"])", item["label"].partition(" = ")[2])
+                missing += [(item["label"], name) for name in used if name not in known]
+        assert not missing, missing
+
+
+def _program_of(items: list[Any], item: Any) -> int:
+    """The region that an item stands in, -1 outside of all."""
+    while item["in"] >= 0 and items[item["in"]]["kind"] != "region":
+        item = items[item["in"]]
+    return int(item["in"])
+
+
+def test_data_has_what_chooses_and_what_is_carried() -> None:
+    def rolled(c: Any, start: Any) -> Any:
+        def step(total: Any, x: Any) -> Any:
+            return total + x, total * x
+
+        def positive(x: Any) -> Any:
+            return x * 2
+
+        total, _ = fxgrad.scan(step, 0.5, c)
+        total = fxgrad.while_loop(lambda t: t < 9, lambda t: t * 2.0, 1.0) + total + start
+        chosen = fxgrad.cond(total > 0, positive, lambda x: -x, total)
+        return chosen + fxgrad.lax.switch(2, [np.sin, np.cos, np.tan], total)
+
+    graph = data_of(explore(rolled)(np.ones(3), fxgrad.ShapeDtypeStruct((), np.float64)))["graphs"][0]
+    items, edges = graph["items"], graph["edges"]
+    labels = [item["label"] for item in items]
+    assert {item["label"] for item in items if item["kind"] == "region"} == {
+        "body: step × 3", "condition", "body", "False", "True: positive", "branch 0: sin", "branch 1: cos",
+        "branch 2: tan"}
+    assert labels.count("t = 1.0 at first") == 2  # in the condition and in the body
+    carried = [(labels[edge[0]], labels[edge[2]]) for edge in edges if len(edge) > 3]
+    assert ("a = total + x", "total") in carried
+    assert len(carried) == 2
+    chooser = next(item for item in items if item["label"].startswith("chooses: "))
+    into = [edge for edge in edges if items[edge[2]] is chooser]
+    assert [items[edge[0]]["op"] for edge in into] == ["convert_element_type"]
+
+
+def test_the_film_marks_no_line_that_has_other_letters_alone() -> None:
+    def repeated(x: Any) -> Any:
+        np.cos(x)  # is gone in the next stage, so that all letters behind it are others
+        return np.sum(np.exp(np.sin(x)) * np.tanh(np.sin(np.sin(x))) * np.exp(np.sin(x)))
+
+    _, simplified = data_of(explore(repeated)(np.ones(3)))["stages"][:2]
+    gone = [text for mark, text in simplified["lines"] if mark == "-"]
+    assert any("cos(x)" in text for text in gone)
+    parts: list[Any] = []
+
+    def first(x: Any) -> Any:
+        parts[:] = [np.cos(x), np.sin(x)]
+        parts.append(parts[1] * parts[1])
+        return parts[2] + parts[2] + parts[1]
+
+    def second(x: Any) -> Any:
+        parts[:] = [np.cos(x), np.sin(x)]
+        parts.append(parts[1] * parts[0])
+        return parts[2] + parts[2] + parts[1]
+
+    recorded, simple, other = (fxgrad.make_program(function, as_recorded=function is first)(1.0)
+                               for function in (first, first, second))
+    simple = fxgrad.make_program(first)(1.0)
+    assert "b = sin(x)" in str(recorded)
+    assert "a = sin(x)" in str(simple)
+    moved = [line for line in fxgrad.explorer.film._compared(recorded, simple)[1:] if line[0]]
+    assert [(mark, re.sub(r" +#.*", "", text)) for mark, text in moved] == [("-", "  a = cos(x)")]
+    changed = fxgrad.explorer.film._compared(recorded, other)[1:]
+    assert any(mark == "+" and "b * a" in text for mark, text in changed)
+
+
 def test_data_has_values_gradients_and_lines() -> None:
     forward = data_of(explore(lambda x: np.sum(np.sin(x)))(np.array([1.0, 2.0])))["graphs"][0]
     x, sine, total = forward["items"]
     assert (x["value"], x["grad"]) == ("[1., 2.]", "[ 0.5403, -0.4161]")
     assert np.isclose(x["norm"], np.hypot(np.cos(1), np.cos(2)))
-    assert (sine["label"], sine["flops"] > 0, total["returns"]) == ("sin(x)", True, [0])
+    assert (sine["label"], sine["flops"] > 0, total["returns"]) == ("a = sin(x)", True, [0])
     file, line = sine["line"]
     assert "np.sum(np.sin(x))" in forward["sources"][file][str(line)]
 
@@ -247,6 +328,99 @@ def test_forward_and_backward_heat_and_film(opened: Opened) -> None:
     assert opened.page.locator("#text .gone").count() > 0
     assert "h: f64[5,16] = maximum(" in opened.page.locator("#text .on").first.inner_text()  # of what is selected
     opened.shot("explorer-film")
+
+
+@pytest.mark.slow
+def test_open_loops_and_branches_keep_their_lines(opened: Opened) -> None:
+    opened.ask("explorer.toggle(explorer.find('c, ys'))")
+    opened.ask("explorer.toggle(explorer.boxes().map(box => box.id).find(id => explorer.item(id).op === 'cond'))")
+    names = {box["id"]: box["name"] for box in opened.ask("explorer.boxes()")}
+    lines = [(names[line["source"]], names[line["target"]], line["carried"]) for line in opened.ask("explorer.lines()")]
+    carried = [line[:2] for line in lines if line[2]]
+    assert carried == [("c_1 = tanh(d)", "c")]
+    assert sum(target == "c" and not carries for _, target, carries in lines) == 3  # the start, and two branches
+    assert [source.partition(" = ")[2] for source, target, _ in lines if target.startswith("chooses")] == ["i32(j)"]
+
+
+@pytest.mark.slow
+def test_text_can_be_read_when_a_page_opens_and_nothing_overlaps(opened: Opened) -> None:
+    for width in (1300, 1000, 820, 700):
+        opened.page.set_viewport_size({"width": width, "height": 800})
+        opened.ask("explorer.show(0)")
+        assert 12 * opened.ask("explorer.view()")["scale"] >= 10.5
+        opened.page.select_option("#heat", "norm")
+        shapes = [opened.ask(f"(() => {{ const r = document.querySelector('{name}').getBoundingClientRect(); "
+                             "return [r.left, r.top, r.right, r.bottom]; })()")
+                  for name in ("#legend", "#hint", "canvas")]
+        for place, one in enumerate(shapes):
+            for other in shapes[place + 1:]:
+                assert (one[2] <= other[0] + 1 or other[2] <= one[0] + 1 or one[3] <= other[1] + 1
+                        or other[3] <= one[1] + 1 or other[2] == other[0]), (width, one, other)
+    assert opened.ask("document.querySelector('.scale').getAttribute('aria-label')").startswith(
+        "heat: length of the gradient, from 0 to ")
+    assert len(opened.ask("[...document.querySelectorAll('.scale em')].map(each => each.textContent)")) == 4
+
+
+@pytest.mark.slow
+def test_keys_do_what_the_mouse_does(opened: Opened) -> None:
+    page = opened.page
+    page.focus("canvas")
+    page.keyboard.press("ArrowDown")
+    way = [opened.ask("explorer.item(explorer.selected()).label")]
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
+        way.append(opened.ask("explorer.item(explorer.selected()).label"))
+    assert len({*way}) == 4
+    assert page.inner_text("#said").startswith(way[-1])
+    page.keyboard.press("ArrowUp")
+    assert opened.ask("explorer.lines().some(line => line.source === explorer.selected() && "
+                      f"explorer.item(line.target).label === {way[-1]!r})")
+    opened.ask("explorer.select(explorer.find('c, ys'), true)")
+    before = len(opened.ask("explorer.boxes()"))
+    page.focus("canvas")
+    page.keyboard.press("Enter")
+    assert len(opened.ask("explorer.boxes()")) > before
+    assert "unfolded" in page.inner_text("#said")
+    scale = opened.ask("explorer.view()")["scale"]
+    page.keyboard.press("+")
+    assert opened.ask("explorer.view()")["scale"] > scale
+    page.focus("#tabs button")
+    page.keyboard.press("ArrowRight")
+    assert page.is_visible("#film")
+    assert not page.is_visible("#node")
+    assert opened.ask("document.activeElement.textContent") == "film"
+
+
+@pytest.mark.slow
+def test_roles_are_complete(opened: Opened) -> None:
+    """What checkers of accessibility ask: roles with what belongs to them, and a name for all that takes the focus."""
+    opened.page.keyboard.press("/")
+    opened.page.keyboard.type("m")
+    problems = opened.ask("""(() => {
+      const found = [], all = (what) => [...document.querySelectorAll(what)];
+      const role = (each) => each?.getAttribute('role'), told = (each, name) => each.getAttribute('aria-' + name) || '';
+      const named = (each, name) => told(each, name).split(' ').some((id) => document.getElementById(id));
+      for (const list of all('[role=tablist]')) {
+        const tabs = [...list.children];
+        if (!tabs.length || tabs.some((tab) => role(tab) !== 'tab')) found.push(list.id + ' has no tabs');
+        if (tabs.filter((tab) => told(tab, 'selected') === 'true').length !== 1) found.push(list.id + ' selected');
+        if (tabs.filter((tab) => tab.tabIndex === 0).length !== 1) found.push(list.id + ' has several stops');
+      }
+      for (const tab of all('[role=tab]'))
+        if (role(document.getElementById(told(tab, 'controls'))) !== 'tabpanel') found.push(tab.textContent);
+      for (const panel of all('[role=tabpanel]')) if (!named(panel, 'labelledby')) found.push(panel.id);
+      for (const list of all('[role=listbox]'))
+        if (!list.children.length || [...list.children].some((each) => role(each) !== 'option')) found.push('options');
+      for (const each of all('[aria-activedescendant]')) if (!named(each, 'activedescendant')) found.push('descendant');
+      for (const each of all('button, input, select, a, [tabindex]')) {
+        const name = told(each, 'label') || each.textContent.trim() || each.closest('label')?.textContent.trim();
+        if (!name && !named(each, 'labelledby')) found.push('without a name: ' + each.outerHTML.slice(0, 80));
+        if (each.matches('a:not([href])') && role(each) !== 'link') found.push('no link');
+      }
+      return found;
+    })()""")
+    assert problems == []
+    assert opened.ask("document.querySelector('canvas').tabIndex") == 0
 
 
 @pytest.mark.bench

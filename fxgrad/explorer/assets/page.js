@@ -8,7 +8,7 @@ const canvas = byId("canvas"), pen = canvas.getContext("2d");
 const MOST_LAID_OUT = 400;  // boxes for which dagre is quick; more stand in levels
 const CHARACTER = 7.0, LONGEST_LABEL = 38, HEIGHT = 40, LEVEL = 74, GAP = 26, ROW = 60;
 const FONT = "12px ui-monospace, Menlo, Consolas, monospace", SMALL = "10.5px ui-monospace, Menlo, Consolas, monospace";
-const TOP = -1;
+const TOP = -1, READABLE = 0.9, CARRY = 6;  // READABLE: letters of 11 px; CARRY: between lines that go back
 
 // --- the graph: what folds into what ------------------------------------------------------------------------
 
@@ -99,18 +99,30 @@ function laidOut() {
     else { boxes.set(id, boxOf(item)); order.push(id); }
   }
   const seen = new Set(); lines = [];
-  for (const [from, place, to] of graph.edges) {
-    const target = shownAs(to);
+  for (const [from, place, to, kind] of graph.edges) {
+    const target = shownAs(to), carried = kind === "carry";
     if (target === null || clusters.has(target)) continue;  // an open operation: its leaves have the edges
     for (const origin of sourcesOf(from, place)) {
       const source = shownAs(origin);
       if (source === null || source === target || !boxes.has(source) || !boxes.has(target)) continue;
-      const key = source * 1e7 + target;
-      if (!seen.has(key)) { seen.add(key); lines.push({source: boxes.get(source), target: boxes.get(target), points: null}); }
+      const key = (carried ? "carry " : "") + source + " " + target;
+      if (!seen.has(key)) { seen.add(key); lines.push({source: boxes.get(source), target: boxes.get(target), points: null, carried}); }
     }
   }
   if (boxes.size <= MOST_LAID_OUT) layered(); else inLevels(order);
-  bounds();
+  bounds(); back();
+}
+
+function back() {  // what a loop carries goes back on the right of all boxes, inside of the frame of its body
+  const count = new Map();
+  for (const line of lines.filter((each) => each.carried)) {
+    const cluster = clusters.get(line.target.item.in), number = (count.get(cluster) || 0) + 1;
+    count.set(cluster, number);
+    const {source, target} = line, right = cluster ? cluster.frame[2] - CARRY * number : Math.max(source.x + source.w / 2, target.x + target.w / 2) + 2 * CARRY;
+    const below = source.y + source.h / 2, above = target.y - target.h / 2;
+    line.points = [{x: source.x, y: below}, {x: source.x, y: below + CARRY}, {x: right, y: below + CARRY},
+      {x: right, y: above - CARRY}, {x: target.x, y: above - CARRY}, {x: target.x, y: above}];
+  }
 }
 
 function clusterName(item) {
@@ -127,16 +139,17 @@ function layered() {
     const around = graph.items[id].in;
     if (clusters.has(around)) made.setParent(String(id), String(around));
   }
-  for (const line of lines) made.setEdge(String(line.source.id), String(line.target.id));
+  const ahead = lines.filter((line) => !line.carried);
+  for (const line of ahead) made.setEdge(String(line.source.id), String(line.target.id));
   dagre.layout(made);
   for (const box of boxes.values()) { const at = made.node(String(box.id)); box.x = at.x; box.y = at.y; }
-  for (const line of lines) line.points = made.edge(String(line.source.id), String(line.target.id)).points;
+  for (const line of ahead) line.points = made.edge(String(line.source.id), String(line.target.id)).points;
 }
 
 function inLevels(order) {
   const rank = new Map(order.map((id) => [id, 0]));
   const into = new Map();
-  for (const line of lines) {
+  for (const line of lines.filter((each) => !each.carried)) {
     if (!into.has(line.target.id)) into.set(line.target.id, []);
     into.get(line.target.id).push(line.source.id);
   }
@@ -163,7 +176,9 @@ function bounds() {  // of clusters, from what is in them, innermost first
       const [l, t, r, b] = box ? [box.x - box.w / 2, box.y - box.h / 2, box.x + box.w / 2, box.y + box.h / 2] : inner ? inner.frame : [Infinity, Infinity, -Infinity, -Infinity];
       left = Math.min(left, l); top = Math.min(top, t); right = Math.max(right, r); bottom = Math.max(bottom, b);
     }
-    cluster.frame = [left - 12, top - 24, right + 12, bottom + 12];
+    const carries = lines.filter((line) => line.carried && line.target.item.in === cluster.id).length;
+    const space = carries && CARRY * (carries + 1);
+    cluster.frame = [left - 12, top - 24 - 2 * (carries && CARRY), right + 12 + space, bottom + 12];
   }
 }
 
@@ -183,8 +198,11 @@ function lookOf(item) {
 
 function heatOf(item) {
   const value = item[heat];
-  if (!heat || !value || !most[heat]) return null;
-  const part = Math.log1p(value / most[heat] * 1000) / Math.log1p(1000);
+  return !heat || !value || !most[heat] ? null : heatAt(value / most[heat]);
+}
+
+function heatAt(share) {  // of the most: small ones are told apart, too
+  const part = Math.log1p(share * 1000) / Math.log1p(1000);
   return `hsl(${50 - 50 * part} ${60 + 35 * part}% ${dark() ? 18 + 22 * part : 94 - 30 * part}%)`;
 }
 const dark = () => matchMedia("(prefers-color-scheme: dark)").matches;
@@ -224,15 +242,16 @@ function drawCluster(cluster) {
 }
 
 function drawLines(seen) {
-  const plain = new Path2D(), marked = new Path2D(), heads = view.scale > 0.25;
+  const plain = new Path2D(), marked = new Path2D(), carried = new Path2D(), heads = view.scale > 0.25;
   for (const line of lines) {
     const {source, target} = line;
     if (Math.max(source.x, target.x) + 200 < seen[0] || Math.min(source.x, target.x) - 200 > seen[2] ||
         Math.max(source.y, target.y) < seen[1] || Math.min(source.y, target.y) > seen[3]) continue;
     const on = selected !== null && (source.id === selected || target.id === selected);
-    trace(on ? marked : plain, line, heads);
+    trace(on ? marked : line.carried ? carried : plain, line, heads);
   }
   pen.lineWidth = Math.max(1, 0.7 / view.scale); pen.strokeStyle = color.edge; pen.stroke(plain);
+  pen.setLineDash([5, 3]); pen.stroke(carried); pen.setLineDash([]);
   pen.lineWidth = 2; pen.strokeStyle = color.on; pen.stroke(marked);
   const item = selected !== null && graph.items[selected];
   for (const other of item ? [item.of, ...(item.cotangents || [])] : []) {
@@ -246,7 +265,8 @@ function drawLines(seen) {
 function trace(path, line, heads) {
   const points = line.points || [{x: line.source.x, y: line.source.y + line.source.h / 2}, {x: line.target.x, y: line.target.y - line.target.h / 2}];
   path.moveTo(points[0].x, points[0].y);
-  for (let at = 1; at < points.length - 1; at++) {
+  if (line.carried) for (const point of points) path.lineTo(point.x, point.y);
+  else for (let at = 1; at < points.length - 1; at++) {
     const next = points[at + 1], here = points[at];
     path.quadraticCurveTo(here.x, here.y, (here.x + next.x) / 2, (here.y + next.y) / 2);
   }
@@ -275,7 +295,7 @@ function drawBox(box) {
 
 // --- moving about ---------------------------------------------------------------------------------------------
 
-function fit() {
+function fit(least = 0) {  // into the window; what would be smaller than `least` from its beginning, so that it can be read
   let left = Infinity, top = Infinity, right = -Infinity, bottom = -Infinity;
   for (const box of boxes.values()) {
     left = Math.min(left, box.x - box.w / 2); right = Math.max(right, box.x + box.w / 2);
@@ -284,8 +304,11 @@ function fit() {
   const width = canvas.clientWidth, height = canvas.clientHeight;
   if (!isFinite(left)) { redraw(); return; }
   const whole = Math.min(1.4, (width - 40) / (right - left + 1), (height - 60) / (bottom - top + 1));
-  const scale = Math.max(0.3, whole);  // of a long graph the beginning, so that there is something to read
-  view = {scale, x: width / 2 - scale * (left + right) / 2, y: whole < 0.3 ? 30 - scale * top : height / 2 - scale * (top + bottom) / 2};
+  const scale = Math.max(least, whole);
+  const tall = scale * (bottom - top) > height - 60, wide = scale * (right - left) > width - 40;
+  const first = [...boxes.values()].reduce((one, box) => box.y < one.y ? box : one);  // of the highest
+  const middle = wide ? Math.min(Math.max(first.x, left + (width / 2 - 20) / scale), right - (width / 2 - 20) / scale) : (left + right) / 2;
+  view = {scale, x: width / 2 - scale * middle, y: tall ? 40 - scale * top : height / 2 - scale * (top + bottom) / 2};
   redraw();
 }
 
@@ -316,14 +339,14 @@ function toggle(id) {
   renew(id);
 }
 
-function enter(id) { graph.inside = id; selected = null; crumbs(); laidOut(); fit(); panel(); }
+function enter(id) { graph.inside = id; selected = null; crumbs(); laidOut(); fit(READABLE); panel(); }
 
 function renew(kept) {  // a new layout, in which the box that was clicked stays where it is
   const before = boxes.get(kept) || clusters.get(kept), old = before && corner(before);
   laidOut();
   const after = boxes.get(kept) || clusters.get(kept);
   if (old && after) { const now = corner(after); view.x += (old[0] - now[0]) * view.scale; view.y += (old[1] - now[1]) * view.scale; }
-  panel(); redraw();
+  panel(); say(); redraw();
 }
 const corner = (shape) => shape.frame ? [(shape.frame[0] + shape.frame[2]) / 2, shape.frame[1]] : [shape.x, shape.y - shape.h / 2];
 
@@ -353,14 +376,14 @@ function select(id, move) {
   if (id !== null && move) { if (shownAs(id) !== id) reveal(id); }
   selected = id;
   if (id !== null && move) centre(id);
-  panel(); markText(); redraw();
+  panel(); markText(); say(); redraw();
 }
 
 // --- the panel ------------------------------------------------------------------------------------------------
 
 function link(text, action) {
   const made = document.createElement("a");
-  made.textContent = text; made.onclick = action; made.tabIndex = 0;
+  made.textContent = text; made.onclick = action; made.tabIndex = 0; made.setAttribute("role", "link");
   made.onkeydown = (event) => { if (event.key === "Enter") action(); };
   return made;
 }
@@ -421,7 +444,22 @@ function legend() {
     swatch.style.background = color[look]; swatch.style.borderColor = color[look + "-line"];
     holder.append(swatch, text);
   }
+  if (lines.some((line) => line.carried)) { const dash = document.createElement("i"); holder.append(dash, "carried to the next step"); }
+  if (!heat) return;
+  const scale = document.createElement("div"), shares = [0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1];
+  scale.className = "scale"; scale.setAttribute("role", "img");
+  const [unit, top] = [{norm: "length of the gradient", flops: "flops", bytes: "bytes"}[heat], most[heat]];
+  scale.setAttribute("aria-label", `heat: ${unit}, from 0 to ${number(top)}`);
+  const bar = document.createElement("b");
+  bar.style.background = `linear-gradient(to right, ${shares.map((share) => `${heatAt(share)} ${100 * Math.log1p(share * 1000) / Math.log1p(1000)}%`).join(", ")})`;
+  for (const share of [0, 0.01, 0.1, 1]) {
+    const tick = document.createElement("em"); tick.textContent = number(share * top);
+    tick.style.left = `${100 * Math.log1p(share * 1000) / Math.log1p(1000)}%`; bar.append(tick);
+  }
+  scale.append(`${unit} `, bar); holder.append(scale);
 }
+const number = (value) => value === 0 ? "0" : value >= 1e6 ? value.toExponential(1) : value >= 100 ? Math.round(value).toLocaleString() : String(+value.toPrecision(2));
+
 
 // --- the film -------------------------------------------------------------------------------------------------
 
@@ -466,56 +504,117 @@ function search(text) {
   matches = wanted ? graph.items.filter((item) => item.label.toLowerCase().includes(wanted) || (item.op || "").includes(wanted) ||
     (item.name || "").toLowerCase() === wanted).slice(0, 200) : [];
   matches.sort((one, other) => exact(other, wanted) - exact(one, wanted) || regions(one.id) - regions(other.id));
-  chosen = 0; holder.hidden = !wanted;
+  chosen = 0; holder.hidden = !wanted; byId("search").setAttribute("aria-expanded", String(Boolean(wanted)));
   const shown = matches.slice(0, 30).map((item, place) => {
     const made = document.createElement("li"); made.textContent = item.label.slice(0, 60);
-    made.className = place === 0 ? "on" : ""; made.onmousedown = () => choose(place); return made;
+    made.onmousedown = () => choose(place); made.id = `found-${place}`; made.setAttribute("role", "option"); return made;
   });
-  if (wanted && !shown.length) { const none = document.createElement("li"); none.textContent = "nothing is called so"; shown.push(none); }
-  holder.replaceChildren(...shown);
+  if (wanted && !shown.length) { const none = document.createElement("li"); none.textContent = "nothing is called so"; none.setAttribute("role", "option"); shown.push(none); }
+  holder.replaceChildren(...shown); point();
+}
+function point() {
+  [...byId("found").children].forEach((entry, place) => { entry.classList.toggle("on", place === chosen); entry.setAttribute("aria-selected", String(place === chosen)); });
+  byId("search").setAttribute("aria-activedescendant", matches.length ? `found-${chosen}` : "");
 }
 const exact = (item, wanted) => (item.name || item.label).toLowerCase() === wanted ? 2 : (item.name || "").toLowerCase().startsWith(wanted) ? 1 : 0;
-function choose(place) { byId("found").hidden = true; if (matches[place]) select(matches[place].id, true); }
+function choose(place) { byId("found").hidden = true; byId("search").setAttribute("aria-expanded", "false"); if (matches[place]) select(matches[place].id, true); }
+
+// --- tabs and keys --------------------------------------------------------------------------------------------
+
+function tabs(list) {  // arrows go from tab to tab, as people who use no mouse expect
+  for (const tab of list.children) tab.setAttribute("role", "tab");
+  list.onkeydown = (event) => {
+    const all = [...list.children], place = all.indexOf(document.activeElement);
+    const next = {ArrowRight: place + 1, ArrowLeft: place - 1, Home: 0, End: all.length - 1}[event.key];
+    if (place < 0 || next === undefined) return;
+    const tab = all[(next + all.length) % all.length];
+    tab.click(); tab.focus(); event.preventDefault(); event.stopPropagation();
+  };
+}
+
+function mark(list, number) {
+  [...list.children].forEach((tab, place) => {
+    tab.classList.toggle("on", place === number); tab.tabIndex = place === number ? 0 : -1;
+    tab.setAttribute("aria-selected", String(place === number));
+    if (place === number && list.id === "graphs") byId("stage").setAttribute("aria-labelledby", tab.id);
+  });
+}
+
+function beside(direction) {  // the box that an arrow goes to: along a line up and down, else to the nearest in its row
+  const here = selected === null ? null : boxes.get(shownAs(selected));
+  const all = [...boxes.values()];
+  if (!here) return all.reduce((one, box) => !one || box.y < one.y || (box.y === one.y && box.x < one.x) ? box : one, null);
+  const near = (found) => found.reduce((one, box) => !one || Math.hypot(box.x - here.x, box.y - here.y) < Math.hypot(one.x - here.x, one.y - here.y) ? box : one, null);
+  const ahead = lines.filter((line) => !line.carried);
+  if (direction === "ArrowDown") return near(ahead.filter((line) => line.source === here).map((line) => line.target));
+  if (direction === "ArrowUp") return near(ahead.filter((line) => line.target === here).map((line) => line.source));
+  const side = direction === "ArrowRight" ? 1 : -1;
+  return near(all.filter((box) => (box.x - here.x) * side > 0 && Math.abs(box.y - here.y) < HEIGHT)) || near(all.filter((box) => (box.x - here.x) * side > 0));
+}
+
+canvas.onkeydown = (event) => {
+  const step = {ArrowUp: [0, 60], ArrowDown: [0, -60], ArrowLeft: [60, 0], ArrowRight: [-60, 0]}[event.key];
+  if (step && event.shiftKey) { view.x += step[0]; view.y += step[1]; redraw(); }
+  else if (step) { const box = beside(event.key); if (box) { select(box.id, true); } }
+  else if (event.key === "Enter" || event.key === " ") { if (selected !== null) toggle(selected); }
+  else if (event.key === "+" || event.key === "=") zoom(1.25, canvas.clientWidth / 2, canvas.clientHeight / 2);
+  else if (event.key === "-") zoom(0.8, canvas.clientWidth / 2, canvas.clientHeight / 2);
+  else return;
+  event.preventDefault();
+};
+
+function zoom(by, x, y) {  // about a point of the window
+  const scale = Math.min(4, Math.max(0.004, view.scale * by));
+  view.x = x - (x - view.x) * scale / view.scale; view.y = y - (y - view.y) * scale / view.scale; view.scale = scale; redraw();
+}
+
+function say() {  // to who does not see the boxes
+  const item = selected === null ? null : graph.items[selected];
+  byId("said").textContent = item ? `${item.label}${item.type ? ", " + item.type : ""}${folds(item) ? graph.open.has(item.id) ? ", unfolded" : ", folded" : ""}` : "";
+}
 
 // --- put together ---------------------------------------------------------------------------------------------
 
 function show(number) {
   graph = data.graphs[number];
-  [...byId("graphs").children].forEach((button, place) => button.classList.toggle("on", place === number));
+  mark(byId("graphs"), number);
   selected = null; most = {};
   for (const name of ["norm", "flops", "bytes"])
     most[name] = graph.items.reduce((top, item) => item.kind === "op" || item.kind === "leaf" ? Math.max(top, item[name] || 0) : top, 0);
-  crumbs(); laidOut(); legend(); panel(); fit();
+  crumbs(); laidOut(); legend(); panel(); fit(READABLE);
 }
 
 readColors();
 data.graphs.forEach(prepared);
 data.graphs.forEach(({name}, number) => {
-  const button = document.createElement("button"); button.textContent = name; button.onclick = () => show(number); byId("graphs").append(button);
+  const button = document.createElement("button"); button.textContent = name; button.onclick = () => show(number);
+  button.id = `graph-${number}`; button.setAttribute("aria-controls", "stage"); byId("graphs").append(button);
 });
 data.stages.forEach(({name}, number) => byId("stages").append(new Option(name, number)));
 byId("stages").onchange = (event) => showStage(+event.target.value);
 byId("back").onclick = () => showStage(stage - 1);
 byId("forward").onclick = () => showStage(stage + 1);
 byId("play").onclick = play;
-byId("fit").onclick = fit;
+byId("fit").onclick = () => fit();
 byId("unfold").onclick = () => all(true);
 byId("fold").onclick = () => all(false);
-byId("heat").onchange = (event) => { heat = event.target.value; redraw(); };
+byId("heat").onchange = (event) => { heat = event.target.value; legend(); redraw(); };
 byId("search").oninput = (event) => search(event.target.value);
-byId("search").onblur = () => { byId("found").hidden = true; };
+byId("search").onblur = () => { byId("found").hidden = true; byId("search").setAttribute("aria-expanded", "false"); };
 byId("search").onkeydown = (event) => {
   if (event.key === "Enter") choose(chosen);
   if (event.key === "ArrowDown" || event.key === "ArrowUp") {
     const entries = [...byId("found").children];
     chosen = Math.max(0, Math.min(matches.length - 1, entries.length - 1, chosen + (event.key === "ArrowDown" ? 1 : -1)));
-    entries.forEach((entry, place) => entry.classList.toggle("on", place === chosen)); event.preventDefault();
+    point(); event.preventDefault();
   }
 };
-for (const button of byId("tabs").children) button.onclick = () => {
-  for (const each of byId("tabs").children) { each.classList.toggle("on", each === button); byId(each.dataset.tab).hidden = each !== button; }
+[...byId("tabs").children].forEach((button, place) => button.onclick = () => {
+  mark(byId("tabs"), place);
+  for (const each of byId("tabs").children) byId(each.dataset.tab).hidden = each !== button;
   markText();
-};
+});
+tabs(byId("graphs")); tabs(byId("tabs"));
 let drag = null;
 canvas.onpointerdown = (event) => { drag = {x: event.clientX, y: event.clientY, moved: false}; canvas.setPointerCapture(event.pointerId); };
 canvas.onpointermove = (event) => {
@@ -529,9 +628,8 @@ canvas.onpointerup = (event) => { canvas.classList.remove("moving"); if (drag &&
 canvas.ondblclick = (event) => { const id = at(event); if (id !== null) toggle(id); };
 canvas.addEventListener("wheel", (event) => {
   event.preventDefault();
-  const place = canvas.getBoundingClientRect(), x = event.clientX - place.left, y = event.clientY - place.top;
-  const scale = Math.min(4, Math.max(0.004, view.scale * Math.exp(-event.deltaY * 0.0015)));
-  view.x = x - (x - view.x) * scale / view.scale; view.y = y - (y - view.y) * scale / view.scale; view.scale = scale; redraw();
+  const place = canvas.getBoundingClientRect();
+  zoom(Math.exp(-event.deltaY * 0.0015), event.clientX - place.left, event.clientY - place.top);
 }, {passive: false});
 addEventListener("keydown", (event) => {
   if (event.target.matches("input, select")) { if (event.key === "Escape") event.target.blur(); return; }
@@ -539,18 +637,19 @@ addEventListener("keydown", (event) => {
   if (event.key === "f") fit();
   if (event.key === "Escape") select(null);
 });
-addEventListener("resize", redraw);
+new ResizeObserver(redraw).observe(canvas);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColors(); legend(); redraw(); });
 show(0); showStage(0); draw();
 
 // What scripts and tests ask: how long it took, what is shown, and the same actions as the mouse has.
 window.explorer = {
   opened: performance.now() - started, frame: () => { draw(); return lastFrame; }, view: () => ({...view}),
-  boxes: () => [...boxes.values()].map(({id, name}) => ({id, name})), clusters: () => [...clusters.keys()],
+  boxes: () => [...boxes.values()].map(({id, name}) => ({id, name})), selected: () => selected, lines: () => lines.map(({source, target, points, carried}) =>
+    ({source: source.id, target: target.id, carried: Boolean(carried), points})), clusters: () => [...clusters.keys()],
   find: (text) => graph.items.filter((item) => item.name === text || item.label === text)  // outside of loops and calls, if it can be
     .sort((one, other) => regions(one.id) - regions(other.id))[0]?.id ?? null, select, toggle, enter, show, showStage,
   position: (id) => { const box = boxes.get(shownAs(id)); const place = canvas.getBoundingClientRect();
     return box && {x: place.left + view.x + box.x * view.scale, y: place.top + view.y + box.y * view.scale}; },
-  item: (id) => graph.items[id],
+  item: (id) => graph.items[id], beside,
 };
 })();
