@@ -52,6 +52,8 @@ def _of_call(frame: FrameType, call: ast.Call) -> Advice | None:
     function = call.func
     found = _resolved(frame, function)
     module = getattr(found, "__module__", None) or ""
+    if found is None and isinstance(function, ast.Attribute):  # a method, such as that of a distribution of SciPy's
+        module = type(_resolved(frame, function.value)).__module__
     name = getattr(found, "__name__", text(function).rsplit(".", 1)[-1])
     if module == "math":
         return _renamed(call, _MATH.get(name, f"numpy.{name}"))
@@ -81,10 +83,12 @@ def _renamed(call: ast.Call, path: str) -> Advice | None:
 def _of_scipy(call: ast.Call, function: ast.expr, module: str, name: str) -> Advice | None:
     written_path = text(function).split(".")
     parts = [part for part in [*module.split(".")[1:], *written_path[:-1]] if not part.startswith("_")]
-    for package in dict.fromkeys([*parts, "special", "linalg", "stats"]):
-        path = f"scipy.{package}.{name}"
-        if _exists(path):
-            return _renamed(call, path)
+    written_names = [".".join([*written_path[place:-1], name]) for place in range(len(written_path))]  # norm.logpdf too
+    for package in dict.fromkeys(["", *parts, "special", "linalg", "stats"]):
+        for known_as in written_names:
+            path = ".".join(filter(None, ["scipy", package, known_as.removeprefix("scipy.")]))
+            if _exists(path):
+                return _renamed(call, path)
     return Advice(text(call), "SciPy's functions do not take traced arrays, and fxgrad.scipy has none of this name. If "
                   "jax has one, write fxgrad.from_jax(f)(x)")
 
@@ -110,8 +114,10 @@ def _valued(operand: ast.expr) -> ast.expr:
 
 def _exists(path: str) -> bool:
     """Whether `fxgrad.<path>` is there."""
-    module, _, name = f"fxgrad.{path}".rpartition(".")
-    return hasattr(sys.modules.get(module), name)
+    found: Any = sys.modules["fxgrad"]
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found is not None
 
 
 def _resolved(frame: FrameType, expression: ast.expr) -> Any:

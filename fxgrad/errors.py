@@ -156,10 +156,14 @@ class ProgramSyntaxError(FxgradError, ValueError):
     """Text that does not parse as a program; the message gives line and column."""
 
 
+launchers: set[str] = set()
+"""Scripts that did nothing but start the command line: no code of the user's."""
+
+
 @cached("files of users", 4096)
 def is_users(filename: str) -> bool:
     """Whether a file is neither fxgrad's nor NumPy's nor jax's nor another library's."""
-    return not (is_own(filename) or filename.startswith(("<__array_function__", "<frozen ")) or
+    return not (is_own(filename) or filename in launchers or filename.startswith(("<__array_function__", "<frozen ")) or
                 "site-packages" in filename)
 
 

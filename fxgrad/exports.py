@@ -11,6 +11,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any, NoReturn
 
 import jax
@@ -122,8 +123,10 @@ class Exported(Shown):
         """The program as bytes, which another process reads, of the same or a later version of jax.
 
         How long jax can read them again is said at https://docs.jax.dev/en/latest/export/export.html. Raises
-        `UnsupportedError` for containers that are neither dicts, lists, tuples nor named tuples.
+        `UnsupportedError` for containers that are neither dicts, lists, tuples nor named tuples, and where flatbuffers,
+        which jax writes with, is not installed (`pip install 'fxgrad[export]'`).
         """
+        _need_flatbuffers("Exported.serialize")
         contents = {"format": FORMAT, "version": VERSION, "wide": self._wide,
                     "signature": written_signature(self._signature, "export"),
                     "takes": [*map(repr, self.in_avals)], "gives": [*map(repr, self.out_avals)]}
@@ -227,12 +230,21 @@ def _refusal(name: str, error: Exception) -> UnsupportedError:
         f"needed as a number, export for one (fxgrad.spec(4, 3)); what calls back into Python has no export{where}")
 
 
+def _need_flatbuffers(what: str) -> None:
+    if find_spec("flatbuffers") is None:
+        raise UnsupportedError(at_user_line(
+            f"{what}: jax writes and reads programs with flatbuffers, which is not installed. Write pip install "
+            "'fxgrad[export]'; fxgrad.save writes a file without it"))
+
+
 def deserialize(data: bytes, classes: Sequence[type] = ()) -> Exported:
     """The exported program that `Exported.serialize` wrote as `data`; `classes` are named tuples of your own in it.
 
     The types, trees and names are checked; the part that jax wrote is read by jax, and runs when it is called, so take
-    it from whom you trust. Raises `ProgramSyntaxError`, which says where, for bytes that were not written so.
+    it from whom you trust. Raises `ProgramSyntaxError`, which says where, for bytes that were not written so, and
+    `UnsupportedError` where flatbuffers is not installed, as `Exported.serialize` does.
     """
+    _need_flatbuffers("export.deserialize")
     with refusing_excess():
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import linecache
-import re
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from fxgrad import dtypes, executors, tree
 from fxgrad.api.arguments import transformation
 from fxgrad.api.devices import device_get
 from fxgrad.core.avals import Literal
-from fxgrad.core.program import Atom, Equation, Program, Var
+from fxgrad.core.program import Atom, Equation, Origin, Program, Source, Var
 from fxgrad.core.walk import value_of
 from fxgrad.errors import ArgumentError
 from fxgrad.frontend.calling import program_with_values
@@ -103,8 +102,12 @@ def explain_nan(fun: Callable[..., Any]) -> Callable[..., NanOrigin]:
     @transformation("explain_nan", fun)
     def explained(*args: Any, **kwargs: Any) -> NanOrigin:
         program, leaves = program_with_values("explain_nan", fun, args, kwargs)
-        return _Search(_taken_apart(program)).origin(leaves)
+        return _Search(_taken_apart(program), program).origin(leaves)
     return explained
+
+
+Place = tuple[int, int]
+"""An expression of the user's: the id of a code object, and an instruction."""
 
 
 def _taken_apart(program: Program) -> Program:
@@ -117,10 +120,11 @@ def _taken_apart(program: Program) -> Program:
 class _Search:
     """One program run once, with every value kept."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, recorded: Program) -> None:
         self._program = program
         self._values: dict[Var, Any] = {}
         self._maker: dict[Var, Equation] = {}
+        self._written = _recorded(recorded)
 
     def origin(self, leaves: Sequence[Any]) -> NanOrigin:
         """The origin of the first NaN that comes to a result."""
@@ -206,8 +210,8 @@ class _Search:
 
     def _advice(self, equation: Equation, cause: Cause, infinity: Cause | None) -> str:
         """What helps, by what the user called on the line of the operation that began it."""
-        begun, here = infinity or cause, _called(equation)
-        # What the line does not name was made by differentiation, of what the line does name.
+        begun, here = infinity or cause, self._recorded_with(equation)
+        # What was not recorded there was made by differentiation, of what was.
         derived = begun.part == "backward" or begun.operation not in here or self._is_of_slope(begun)
         late = derived and any(each.primitive in _CHOICES for each in self._program.equations)
         for called, is_slope in ((here, True), ([begun.operation], False)) if derived else (
@@ -218,6 +222,10 @@ class _Search:
                     return f"{what}{_LATE if late and is_slope else ': '}{write}{_SAFE if derived and is_slope else ''}"
         return "look at the line above with fxgrad.debug_nans(), which stops there"
 
+    def _recorded_with(self, equation: Equation) -> list[str]:
+        """What the user's code recorded in the expression that an operation is of, from the last to the first."""
+        source = equation.source
+        return [] if source is None else self._written.get((id(source.code), source.instruction), [])[::-1]
 
     def _is_of_slope(self, begun: Cause) -> bool:
         """Whether a power was made by differentiation: only such are negative where the user's own are not."""
@@ -226,22 +234,35 @@ class _Search:
             for equation in self._program.equations)
 
 
-def _called(equation: Equation) -> list[str]:
-    """What the user's expression calls or writes, in our names, from the last that is computed to the first.
+def _recorded(program: Program) -> dict[Place, list[str]]:
+    """The operations that the user's code recorded, by the expression, in order: also those that a derivative is of.
 
-    Of a derivative the program may not have the operation itself any more, but the line has its name.
+    Of a derivative the program may not have the operation itself any more, but the program before it has.
     """
-    source = equation.source
-    if source is None:
-        return []
-    first, last, start, end = source.positions
-    lines = [linecache.getline(source.filename, number) for number in range(first or 0, (last or first or 0) + 1)]
-    if not lines or start is None or end is None:
-        return []
-    lines[-1] = lines[-1].encode()[:end].decode(errors="ignore")
-    lines[0] = lines[0].encode()[start:].decode(errors="ignore")
-    words = re.findall(r"\w+(?=\()|\*\*|/", "".join(lines))
-    return [_ALIASES.get(word, word) for word in words]
+    found: dict[Place, list[str]] = {}
+    pending, seen = [program], {id(program)}
+
+    def look(each: Program, around: Source | None) -> None:
+        for var in each.inputs:
+            enter(getattr(var, "origins", ()))
+        for equation in each.equations:
+            source = equation.source or around
+            if source is not None:
+                enter(itertools.chain(*source.origins))
+                if source.part is None:  # and not made by a transformation
+                    found.setdefault((id(source.code), source.instruction), []).append(equation.primitive.name)
+            for inner in equation.programs:
+                look(inner, source)
+
+    def enter(origins: Iterable[Origin]) -> None:
+        for origin in origins:
+            if id(origin.program) not in seen:
+                seen.add(id(origin.program))
+                pending.append(origin.program)
+
+    while pending:
+        look(pending.pop(), None)
+    return found
 
 
 def _number(value: Any) -> str:
@@ -257,11 +278,6 @@ def _described(value: np.ndarray[Any, Any]) -> str:
     return f"{value.dtype.name}{list(value.shape)}" + (f" ({', '.join(parts)})" if parts else "")
 
 
-_ALIASES = {
-    "arccos": "acos", "arcsin": "asin", "arctan2": "atan2", "arctanh": "atanh", "arccosh": "acosh", "log2": "log",
-    "log10": "log", "norm": "sqrt", "std": "sqrt", "hypot": "sqrt", "power": "pow", "**": "pow", "/": "div",
-    "divide": "div", "true_divide": "div", "softmax": "exp", "eigvalsh": "eigh"}
-"""What functions of NumPy and operators are called here."""
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**"}
 _CAME_IN = ("it came in: look where it comes from, or put a number in its place before it is used, "
             "np.where(np.isnan(x), 0.0, x)")

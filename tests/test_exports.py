@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -265,3 +266,16 @@ def test_exports_that_were_written_before_are_read() -> None:
         assert int(count) == 5
         np.testing.assert_allclose(value, np.sum(np.tanh(x) ** 2), rtol=1e-14)
         np.testing.assert_allclose(state["b"], -0.2 * np.sum(np.tanh(x) / np.cosh(x) ** 2, 0), rtol=1e-12)
+
+
+def test_without_flatbuffers_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    exported = fxgrad.export(np.sin)(1.0)
+    data = exported.serialize()
+    monkeypatch.setattr("fxgrad.exports.find_spec", lambda name: None if name == "flatbuffers" else find_spec(name))
+    for call, what in ((exported.serialize, "Exported.serialize"),
+                       (lambda: fxgrad.export.deserialize(data), "export.deserialize")):
+        with pytest.raises(fxgrad.errors.UnsupportedError) as raised:
+            call()
+        assert str(raised.value).split("\n")[0] == (
+            f"{what}: jax writes and reads programs with flatbuffers, which is not installed. Write pip install "
+            "'fxgrad[export]'; fxgrad.save writes a file without it")

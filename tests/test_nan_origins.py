@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
 from typing import Any
 
@@ -98,6 +99,17 @@ def test_values(name: str) -> None:
 def test_gradients(name: str) -> None:
     function, x, operation = GRADIENTS[name]
     check(fxgrad.grad(function), x, operation)
+
+
+@pytest.mark.slow
+def test_causes_are_found_without_the_source_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a console of Python 3.11, whose lines cannot be had."""
+    cases = [VALUES[name][:2] for name in VALUES]
+    cases += [(fxgrad.grad(function), x) for function, x, _ in GRADIENTS.values()]
+    read = [fxgrad.explain_nan(function)(x).write for function, x in cases]
+    for name in ("getline", "getlines"):
+        monkeypatch.setattr(linecache, name, lambda *_, name=name: "" if name == "getline" else [])
+    assert [fxgrad.explain_nan(function)(x).write for function, x in cases] == read
 
 
 def test_what_is_said() -> None:

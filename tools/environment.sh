@@ -1,6 +1,6 @@
 # Finds or makes the virtual environment and installs fxgrad into it; sourced by tools/test and tools/demo.
 #
-# `use_environment EXTRA` leaves the interpreter to run in $python. It takes the virtual environment that is active,
+# `use_environment EXTRA` ("" for fxgrad alone) leaves the interpreter to run in $python. It takes the virtual environment that is active,
 # or else .venv, which it makes. It installs only what is missing or no longer as pyproject.toml says.
 
 if [ -t 1 ]; then bold=$'\033[1m' plain=$'\033[0m'; else bold="" plain=""; fi
@@ -17,16 +17,16 @@ use_environment() {
     is_new_enough "$python" || make_environment
   fi
   local environment=${python%/bin/python}
-  local stamp=$environment/fxgrad-pyproject.sha256 wanted missing
+  local stamp=$environment/fxgrad-pyproject.sha256 wanted missing extra=${1:+[$1]}
   wanted=$("$python" -c 'import hashlib; print(hashlib.sha256(open("pyproject.toml", "rb").read()).hexdigest())')
   missing=$(missing_packages "$1")
   if [ -n "$missing" ] || { [ -f "$stamp" ] && [ "$(cat "$stamp")" != "$wanted" ]; }; then
-    say "installing fxgrad[$1] into ${environment#"$PWD"/}, which may take a minute or two"
+    say "installing fxgrad$extra into ${environment#"$PWD"/}, which may take a minute or two"
     [ -z "$missing" ] || say "missing: ${missing//$'\n'/, }"
     "$python" -m pip --version >/dev/null 2>&1 || "$python" -m ensurepip >/dev/null 2>&1 \
       || fail "$python has no pip. Install pip there, or deactivate that environment."
-    "$python" -m pip install --quiet --disable-pip-version-check --editable ".[$1]" \
-      || fail "pip could not install fxgrad[$1]; its own message is above."
+    "$python" -m pip install --quiet --disable-pip-version-check --editable ".$extra" \
+      || fail "pip could not install fxgrad$extra; its own message is above."
   fi
   printf '%s\n' "$wanted" >"$stamp" || true  # an environment that cannot be written to needs no note of what was written
 }
@@ -98,7 +98,7 @@ def requirements(extra):
 
 if not is_here():
     print("fxgrad")
-for requirement in [*map(Requirement, project["dependencies"]), *requirements(sys.argv[1])]:
+for requirement in [*map(Requirement, project["dependencies"]), *(requirements(sys.argv[1]) if sys.argv[1] else ())]:
     if not is_met(requirement) and (requirement.marker is None or requirement.marker.evaluate()):
         print(requirement)
 PROGRAM

@@ -10,12 +10,13 @@ from typing import Any
 from rich.console import Console
 
 import fxgrad
+from fxgrad.caches import clear_caches
 from fxgrad.cli import commands
 from fxgrad.cli.arguments import CommandError
 from fxgrad.cli.exporting import FORMS
 from fxgrad.cli.exporting import export as run_export
 from fxgrad.cli.targets import TRANSFORMATIONS, raised_at
-from fxgrad.errors import FxgradError
+from fxgrad.errors import FxgradError, launchers
 
 TARGET = "MODULE:FUNCTION, FILE.py:FUNCTION, or a file with a program (its printed text, JSON, or .fxgrad)"
 EPILOG = """\
@@ -158,6 +159,10 @@ def main(argv: Sequence[str] | None = None, console: Console | None = None) -> i
 
     Mistakes are told in a sentence on the standard error, with status 2.
     """
+    caller = sys._getframe(1).f_code.co_filename
+    if caller == sys.argv[0]:  # the script `fxgrad`, whose line says nothing to who reads an error
+        launchers.add(caller)
+        clear_caches()
     options = _parser().parse_args(argv)
     settings: dict[str, Any] = {"always": {"force_terminal": True}, "never": {"no_color": True, "color_system": None}}
     shown = console or Console(highlight=False, **settings.get(options.color, {}))

@@ -29,6 +29,8 @@ class Target:
         self.function: Callable[..., Any] | None = None
         self._program: Program | None = None
         self.args: tuple[Any, ...] = ()
+        if text.endswith(".py") and ":" not in text.removeprefix(Path(text).drive):
+            raise CommandError(f"{text} is a file of Python: say which of its functions. {_functions_of(text)}")
         if is_program_file(text):
             self._program = read_program(Path(text))
             return
@@ -102,14 +104,24 @@ def find_function(text: str) -> Callable[..., Any]:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            own = [each for each, value in vars(module).items()
-                   if inspect.isfunction(value) and value.__module__ == module.__name__]
-            near = ", ".join(sorted(own)[:8])
+            near = ", ".join(_own_functions(module)[:8])
             raise CommandError(f"{place} has no {name!r}" + (f"; its functions are {near}" if near else ""))
         found = getattr(found, part)
     if not callable(found):
         raise CommandError(f"{text} is a {type(found).__name__}, where a function is needed")
     return found
+
+
+def _own_functions(module: Any) -> list[str]:
+    """The names of the functions that a module defines itself."""
+    return sorted(each for each, value in vars(module).items()
+                  if inspect.isfunction(value) and value.__module__ == module.__name__)
+
+
+def _functions_of(place: str) -> str:
+    """What to write for a file without a function."""
+    found = _own_functions(_module(place))
+    return f"Write {place}:{found[0]}; its functions are {', '.join(found[:8])}" if found else "It has none"
 
 
 def _module(place: str) -> Any:

@@ -85,7 +85,7 @@ def _compared(before: Program, after: Program) -> list[tuple[str, str]]:
 
 
 def _meant(program: Program) -> list[str]:
-    """The lines without comments, and with what a letter stands for in its place: programs have other letters for it."""
+    """The lines without comments, and with what a letter stands for in its place; letters differ between programs."""
     text = program_text(program)
     stands_for: dict[tuple[int, str], str] = {}
     end_of_text = Word(len(text) + 1, len(text) + 1, "")

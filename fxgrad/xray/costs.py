@@ -187,14 +187,14 @@ def _roofline(flops: int, moved: int, machine: tuple[float, float] | None) -> di
 
 def of_program(program: Program, machine: tuple[float, float] | None = None, by: str = "line") -> CostReport:
     """The report of a program."""
-    if by not in _KEYS:
-        raise ArgumentError(at_user_line(f"cost: by={by!r}; it is one of {', '.join(map(repr, _KEYS))}"))
+    if by not in _KINDS:
+        raise ArgumentError(at_user_line(f"cost: by={by!r}; it is one of {', '.join(map(repr, _KINDS))}"))
     signature = program.signature
     title = "a program" if signature is None else signature.title or signature.name
     sums: dict[str, list[int]] = {}
-    for equation, steps, devices in _each(program, 1, 1):
+    for equation, steps, devices, line in _each(program, 1, 1):
         found = equation.cost
-        row = sums.setdefault(_KEYS[by](equation), [0, 0, 0, 0])
+        row = sums.setdefault(line if by == "line" else str(equation.primitive), [0, 0, 0, 0])
         row[0] += steps * devices
         row[1] += steps * devices * found.flops
         row[2] += steps * devices * found.bytes
@@ -205,18 +205,18 @@ def of_program(program: Program, machine: tuple[float, float] | None = None, by:
     return CostReport(title, cost_of_program(program), fused_bytes(program), lines, machine, by)
 
 
-_KEYS: dict[str, Callable[[Equation], str]] = {
-    "line": lambda equation: "?" if equation.source is None else equation.source.place,
-    "operation": lambda equation: str(equation.primitive)}
-"""What rows are, and which one an equation belongs to."""
+_KINDS = ("line", "operation")
+"""What rows are."""
 
 
-def _each(program: Program, steps: int, devices: int) -> Iterator[tuple[Equation, int, int]]:
-    """The equations that are counted, with how often each of how many devices runs them.
+def _each(program: Program, steps: int, devices: int, around: str = "?") -> Iterator[tuple[Equation, int, int, str]]:
+    """The equations that are counted, with how often each of how many devices runs them, and their lines.
 
-    Those of calls, and of loops whose steps are known, in their place.
+    Those of calls, and of loops whose steps are known, in their place; what has no line of its own, as in functions of
+    the library, is of the line `around`.
     """
     for equation in program.equations:
+        line = around if equation.source is None else equation.source.place
         regions = equation.regions
         shared = 1
         if len(regions) == 1 and regions[0].role == "mapped":
@@ -227,9 +227,9 @@ def _each(program: Program, steps: int, devices: int) -> Iterator[tuple[Equation
                          if count is not None) == equation.cost.flops:
             for region, count in inside:
                 if count:
-                    yield from _each(region.program, steps * count, devices * shared)
+                    yield from _each(region.program, steps * count, devices * shared, line)
         else:
-            yield equation, steps, devices
+            yield equation, steps, devices, line
 
 
 def fused_bytes(program: Program) -> int:

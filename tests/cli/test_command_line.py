@@ -102,6 +102,30 @@ where mean(x: f32[5]) -> f32:
     assert "params.W: f32[3]" in run("show", "model.py:trees", "--args", '{"W": f32[3], "b": f32}').output
 
 
+def test_show_follows_the_path_of_values(run: Commands) -> None:
+    shown = run("show", "model.py:branch", "--args", "2.0", "-t", "grad")
+    assert (shown.output, shown.status) == ("""\
+program grad(branch)(x: f64*):
+  # here x > 0.0: True (model.py:18)
+  return 1.0
+""", 0)
+    for suffix in (".py", ".c", ".onnx", ".fxgrad", ".exported"):
+        refused = run("export", "model.py:branch", "--args", "2.0", "-o", f"made{suffix}")
+        assert (refused.output, refused.status) == ("", 2)
+        assert "Python's control flow asks for values in branch, at model.py:18 (in branch)" in refused.error, suffix
+
+
+def test_errors_do_not_name_the_script(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(MODEL, encoding="utf-8")
+    script = tmp_path / "fxgrad-script"
+    script.write_text("import sys\nfrom fxgrad.cli import main\nsys.exit(main())\n", encoding="utf-8")
+    found = subprocess.run([sys.executable, str(script), "show", "model.py:loss", *TYPES, "-t", "vmap"],
+                           cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.returncode == 2
+    assert found.stderr.startswith("fxgrad: vmap: ")
+    assert "fxgrad-script" not in found.stderr
+
+
 def test_programs_go_to_files_and_come_back(run: Commands, tmp_path: Path) -> None:
     assert run("show", "model.py:loss", *TYPES, "-o", "a.txt") == ("wrote a.txt\n", "", 0)
     assert run("show", "model.py:loss", *TYPES, "--style", "json", "-o", "a.json").status == 0
@@ -268,8 +292,8 @@ MISTAKES = {
     "raises": (["show", "model.py:wrong", "--args", "f32"],
                "AttributeError: 'Tracer' object has no attribute 'shape_of'\n  at model.py:14"),
     "not a program": (["python", "model.py"],
-                      ("line 1, column 1: expected 'program' at the beginning of a program, found 'import'\n"
-                      "  import numpy as np\n  ^")),
+                      ("model.py is a file of Python: say which of its functions. Write model.py:branch; its functions "
+                       "are branch, loss, on_devices, trees, wrong")),
 }
 
 

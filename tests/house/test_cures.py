@@ -37,6 +37,8 @@ BODIES = {
     "math.atan2": "return math.atan2(x[1], x[0])",
     "math.pow": "return math.pow(x[1], 3)",
     "scipy.special": "return np.sum(scipy.special.expit(x) * x)",
+    "a distribution of SciPy's": "import scipy.stats\nreturn np.sum(scipy.stats.norm.logpdf(x))",
+    "a distribution by its name": "from scipy.stats import norm\nreturn np.sum(norm.cdf(x, 0.5, 2.0))",
     "a ufunc of SciPy's": "return np.sum(expit(x) * x)",
     "scipy.linalg": "return np.sum(scipy.linalg.solve(np.eye(3) * 2.0, x))",
     "an index of NumPy's array": "table = np.arange(3.0) * 2.0\nreturn np.sum(table[np.argsort(x)] * x)",

@@ -55,6 +55,17 @@ def test_lines_of_a_loop_are_counted_by_its_steps() -> None:
     assert sum(row.flops for row in found.lines) == found.flops
 
 
+def test_functions_of_the_library_are_of_the_line_that_calls_them() -> None:
+    def called(x: Any) -> Any:
+        hidden = fxgrad.nn.softmax(np.mean(x, axis=0))
+        rows, _ = lax.scan(lambda c, row: (c + np.std(row), fxgrad.nn.logsumexp(row)), np.float32(0.0), x)
+        return rows + np.var(hidden)
+
+    for function in (called, fxgrad.grad(called)):
+        found = fxgrad.cost(function)(f32(5, 8))
+        assert {row.line.partition(":")[0] for row in found.lines} == {"test_costs.py"}, found
+
+
 def test_a_roofline_tells_what_bounds_each_line() -> None:
     def mixed(a: Any, b: Any) -> Any:
         c = a @ b
