@@ -52,8 +52,9 @@ def _of_call(frame: FrameType, call: ast.Call) -> Advice | None:
     function = call.func
     found = _resolved(frame, function)
     module = getattr(found, "__module__", None) or ""
-    if found is None and isinstance(function, ast.Attribute):  # a method, such as that of a distribution of SciPy's
-        module = type(_resolved(frame, function.value)).__module__
+    if found is None and isinstance(function, ast.Attribute):
+        distribution = type(_resolved(frame, function.value)).__module__
+        module = distribution if distribution.startswith("scipy.stats.") else module
     name = getattr(found, "__name__", text(function).rsplit(".", 1)[-1])
     if module == "math":
         return _renamed(call, _MATH.get(name, f"numpy.{name}"))

@@ -51,7 +51,7 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
     _check_axis_name(axis_name, chunk_size)
     spmd = _mesh_axes(spmd_axis_name)
 
-    @transformation("vmap", fun)
+    @transformation("vmap", fun, _mapped(in_axes))
     @boundary
     def batched(*args: Any, **kwargs: Any) -> Any:
         call = MappedCall("vmap", fun, in_axes, args, kwargs, axis_size)
@@ -66,6 +66,14 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
                      for start in starts]
         return tree.unflatten(traced.out_tree, _joined(parts, out_positions))
     return batched
+
+
+def _mapped(in_axes: Any) -> tuple[int, ...] | None:
+    """The positions of the arguments that are mapped, for titles; None where that is all of them."""
+    if not isinstance(in_axes, tuple | list):
+        return None
+    mapped = tuple([place for place, axes in enumerate(in_axes) if tree.leaves(axes)])
+    return None if len(mapped) == len(in_axes) else mapped
 
 
 def _mesh_axes(spmd_axis_name: Any) -> tuple[str, ...]:

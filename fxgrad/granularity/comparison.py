@@ -106,8 +106,9 @@ def granularities(fun: Callable[..., Any], *, limit: int = 100_000, repeat: int 
     @boundary
     def compared(*args: Any) -> Granularities:
         fused = fun if isinstance(fun, Program) else program_of_call("granularities", fun, args, {})
-        if fused.signature is not None:  # it runs at these arguments alone, for which its path holds
-            fused = fused.replace(signature=fused.signature._replace(path=None))
+        signature = fused.signature
+        if signature is not None and signature.path is not None:  # it runs where the path holds, and nowhere else
+            fused = fused.replace(signature=signature._replace(path=None))
         tensor = unfold(with_numbers("granularities", fused), calls="*")
         lists = tree.map(_elements, args)
         expected = _gradient(tensor, args)

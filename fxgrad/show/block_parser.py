@@ -36,7 +36,8 @@ def block(maker: Maker, syntax: StatementSyntax) -> tuple[Primitive, list[Atom],
             _take(maker, "", [Given(argument.name, None, argument, argument.at)], shared, inputs)
         else:
             atom = maker.plain(argument)
-            if all(part.label in TRUTH for part in syntax.parts):
+            # A truth value stands for the number that is made of it; what is a number was made of one above.
+            if all(part.label in TRUTH for part in syntax.parts) and atom.aval.dtype.kind == "b":
                 atom, = maker.meant(CHOICE, [atom], argument.at)
             lead.append(atom)
     parts = []

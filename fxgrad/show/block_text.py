@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from fxgrad.core.avals import Literal
 from fxgrad.core.program import Equation, Program, Var
-from fxgrad.show.blocks import CHOICE, INPUTS, OWN, TRUTH, Block, Roles
-from fxgrad.show.gathers import Ready
+from fxgrad.show.blocks import CHOICE, INPUTS, OWN, TRUTH, Block, Roles, is_chosen_by_truth
 from fxgrad.show.literals import shown_literal
 from fxgrad.show.names import Unique, called_name, own_names, quoted_name
 from fxgrad.show.scope import Scope, type_text
@@ -26,8 +25,9 @@ SHOWN = (*(role for role in INPUTS if role not in ("", *OWN)), "", *OWN)
 class BlockText:
     """Writes one equation that holds programs."""
 
-    def __init__(self, writer: CompactWriter, scope: Scope, equation: Equation, block: Block) -> None:
+    def __init__(self, writer: CompactWriter, scope: Scope, equation: Equation, block: Block, around: Program) -> None:
         self._writer, self._scope, self._equation, self._block = writer, scope, equation, block
+        self._by_truth = is_chosen_by_truth(equation, around)
         own = [place for part in block.parts for place in part.own.get(*OWN) if place >= 0]
         self.order = [*block.lead, *block.shared.get(*SHOWN), *own]
         self._texts: dict[int, str] = {}
@@ -38,10 +38,11 @@ class BlockText:
 
     def head(self, given: Mapping[Var, Pending]) -> str:
         """The first line, in which the values `given` stand as expressions."""
+        if self._by_truth:
+            self._labels = dict(zip("01", TRUTH, strict=True))
         for place, atom in enumerate(self._equation.inputs):
             pending = given.get(atom) if isinstance(atom, Var) else None
-            if pending is not None and place in self._block.lead and self._chooses(pending.ready):
-                self._labels = dict(zip("01", TRUTH, strict=True))
+            if pending is not None and place in self._block.lead and self._by_truth and pending.ready.form == CHOICE:
                 self._texts[place] = pending.ready.operands[0].text
                 continue
             self._texts[place] = shown_literal(atom, None, ()).text if isinstance(atom, Literal) else \
@@ -79,11 +80,6 @@ class BlockText:
                 result.append(statements[0]._replace(lines=[INDENT + label], line=None, recorded=False))
                 result += [statement.indented(2 * INDENT) for statement in statements]
         return result
-
-    def _chooses(self, ready: Ready) -> bool:
-        """Whether a value is a truth value, made an integer to choose one of two branches."""
-        return ready.form == CHOICE and ready.avals[0].dtype.kind == "b" and len(self._block.parts) == len(TRUTH) and \
-            all(part.label in ("0", "1") for part in self._block.parts)
 
     # --- operands -----------------------------------------------------------------------------------------
 

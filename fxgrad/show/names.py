@@ -202,7 +202,27 @@ def wanted_names(program: Program, sources: Sources) -> dict[Var, Name]:
             if var in returned:  # what is returned is called after the argument that it belongs to, if it can be
                 origins = sorted(origins, key=lambda origin: origin.var not in origin.program.inputs)
             _name_by_origins(var, origins, names, sources)
+    for equation in program.equations:
+        if equation.primitive.regions is not None:
+            _name_by_regions(equation, names, sources)
     return names
+
+
+def _name_by_regions(equation: Equation, names: dict[Var, Name], sources: Sources) -> None:
+    """Names what a loop or a branch gives and nothing else names: as what the last step, or each branch, returns."""
+    if equation.source is None or equation.source.part == "backward":
+        return
+    found: dict[int, set[str]] = {}
+    for region in equation.regions:
+        if region.role in ("body", "branch"):
+            inside = wanted_names(region.program, sources)
+            for atom, link in zip(region.program.outputs, region.outputs, strict=True):
+                name = inside.get(atom) if isinstance(atom, Var) and link.how in ("same", "carry") else None
+                found.setdefault(link.place, set()).add("" if name is None or name.prefix else name.base)
+    for place, called in found.items():
+        if 0 <= place < len(equation.outputs) and len(called) == 1 and "" not in called:
+            var = equation.outputs[place]
+            names.setdefault(var, Name(*called, var))
 
 
 def _name_by_origins(var: Var, origins: Sequence[Origin], names: dict[Var, Name], sources: Sources) -> None:

@@ -145,3 +145,47 @@ def test_a_function_with_a_rule_is_called_by_its_name() -> None:
 def test_lines_that_begin_with_many_names_are_broken_behind_them() -> None:
     program = fxgrad.make_program(fxgrad.vmap(fxgrad.grad(newton)))(np.ones(3))
     assert max(map(len, program_text(program, source=False).splitlines())) < 125
+
+
+def doubled(x: Any) -> Any:
+    chosen = x * 2.0
+    return chosen
+
+
+def negated(x: Any) -> Any:
+    chosen = -x
+    return chosen
+
+
+def branching(x: Any, flag: Any) -> Any:
+    def step(state: Any, entry: Any) -> Any:
+        new = fnp.tanh(state * entry)
+        return new, new
+
+    first = fnp.sum(fxgrad.lax.cond(flag, doubled, negated, x) * x)
+    return first + fnp.sum(fxgrad.lax.scan(step, x, fnp.ones((2, 3)))[0])
+
+
+def test_branches_are_false_and_true_wherever_the_truth_value_was_made() -> None:
+    """Also where it serves two operations, as in a gradient; switches have numbers."""
+    for function in (branching, fxgrad.grad(branching), fxgrad.grad(lambda x, flag: fnp.sum(
+            fxgrad.grad(branching)(x, flag) ** 2))):
+        for flag in (True, np.bool_(False)):
+            program = fxgrad.make_program(function)(np.ones(3), flag)
+            text = program_text(program, source=False)
+            assert "    False" in text
+            assert "    True" in text
+            assert "    0:" not in text
+            assert equal(parse(text), program), text
+            assert program_text(parse(text), source=False) == text
+    chosen = fxgrad.make_program(lambda x, n: fxgrad.lax.switch(n, [fnp.sin, fnp.cos], x))(1.0, 1)
+    assert "    0: return sin(x)" in program_text(chosen, source=False)
+    assert equal(parse(str(chosen)), chosen)
+
+
+def test_what_loops_and_branches_give_is_called_as_what_they_return() -> None:
+    text = program_text(fxgrad.make_program(branching)(np.ones(3), True), source=False)
+    assert "chosen: f64[3] = cond(flag, x):" in text
+    assert "new: f64[3] = scan(carry(state=x)" in text
+    other = fxgrad.make_program(lambda x: fxgrad.lax.cond(x > 0, doubled, fnp.sin, x) * 2.0)(1.0)
+    assert "chosen: " not in program_text(other, source=False).split("cond")[0]  # one branch calls it otherwise
