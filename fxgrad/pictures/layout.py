@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.pictures.clearance import Point, around, crosses, label_places, title_place
 from fxgrad.pictures.picture import Box, Picture
 
 LABEL, DETAIL, TITLE, BESIDE = 14.0, 10.5, 11.5, 11.5
@@ -33,7 +34,7 @@ SYMMETRIC: dict[str, Any] = {"coords": {"placement": "brandes_koepf", "branch_st
 """For small pictures: what is computed stands below the middle of its operands. Large ones have straight columns."""
 SMALL = 12
 
-Point = tuple[float, float]
+TITLE_HEIGHT = 19.0
 
 
 class Frame(NamedTuple):
@@ -46,7 +47,10 @@ class Frame(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where everything is, from (0, 0) on: boxes and clusters by key, the corners of lines, middles of their labels."""
+    """Where everything is, from (0, 0) on: boxes and clusters by key, the corners of lines, middles of their labels.
+
+    `titles` says for each cluster where its title begins.
+    """
 
     width: float
     height: float
@@ -54,6 +58,7 @@ class Layout(NamedTuple):
     clusters: Mapping[str, Frame]
     lines: tuple[tuple[Point, ...], ...]
     labels: tuple[Point, ...]
+    titles: Mapping[str, Point]
 
 
 def text_width(text: str, size: float) -> float:
@@ -103,9 +108,9 @@ def laid_out(picture: Picture) -> Layout:
     def inside(cluster: str) -> dict[str, Any]:
         return {"parent": numbers[cluster]} if cluster else {}
 
-    for cluster in picture.clusters:
+    for cluster in picture.clusters:  # wide enough for the title to stand beside the lines that come in at the top
         numbers[cluster.key] = graph.node(("cluster", cluster.key), height=30.0, label=cluster.title,
-                                          width=text_width(cluster.title, TITLE) + 24, **inside(cluster.parent))
+                                          width=2 * text_width(cluster.title, TITLE) + 60, **inside(cluster.parent))
     parts = {box.part for box in picture.boxes}
     for box in picture.boxes:
         width, height = box_size(box)
@@ -121,7 +126,17 @@ def laid_out(picture: Picture) -> Layout:
     more = {"effort": "fast"} if count > EFFORT_ABOVE else SYMMETRIC if count <= SMALL else {}
     if any(line.label for line in picture.lines):
         more = {**more, "spacing": {**OPTIONS["spacing"], **LABELLED}}
-    return _read(picture, graphlay.layout(graph, options={**OPTIONS, **more}))
+    layout = _read(picture, graphlay.layout(graph, options={**OPTIONS, **more}))
+    if _hits_a_box(picture, layout):  # straight lines are nicer, as long as they have room
+        layout = _read(picture, graphlay.layout(graph, options={**OPTIONS, **more, "routing": {"style": "orthogonal"}}))
+    return layout
+
+
+def _hits_a_box(picture: Picture, layout: Layout) -> bool:
+    """Whether a line goes through a box that it neither leaves nor enters."""
+    areas = {key: around((frame.x, frame.y), frame.width - 2, frame.height - 2) for key, frame in layout.boxes.items()}
+    return any(crosses(points, area) for line, points in zip(picture.lines, layout.lines, strict=True)
+               for key, area in areas.items() if key not in line.ends)
 
 
 def _read(picture: Picture, found: Any) -> Layout:
@@ -147,12 +162,19 @@ def _read(picture: Picture, found: Any) -> Layout:
 
     frames = [Frame(*at((frame.x, frame.y)), round(frame.width, 1), round(frame.height, 1)) for frame in nodes]
     moved = [tuple([at(point) for point in points]) for points in lines]
+    areas = [around((frame.x, frame.y), frame.width, frame.height) for frame in frames]
+    placed = label_places(moved, [at(point) for point in labels], [2 * width for width in wide], BESIDE * LEADING,
+                          areas[count:], right - left)
+    titles = {}
+    for cluster, area in zip(picture.clusters, areas[:count], strict=True):
+        x, y = title_place(area, text_width(cluster.title, TITLE), TITLE_HEIGHT, moved)
+        titles[cluster.key] = round(x, 1), round(y, 1)
     return Layout(round(right - left, 1), round(bottom - top, 1),
                   {box.key: frame for box, frame in zip(picture.boxes, frames[count:], strict=True)},
                   {cluster.key: frame for cluster, frame in zip(picture.clusters, frames[:count], strict=True)},
                   tuple([points[::-1] if line.is_upward else points
                          for line, points in zip(picture.lines, moved, strict=True)]),
-                  tuple([at(point) for point in labels]))
+                  tuple([(round(x, 1), round(y, 1)) for x, y in placed]), titles)
 
 
 def _is_turned(picture: Picture, columns: Sequence[float]) -> bool:

@@ -175,9 +175,9 @@ def _twins(boxes: Sequence[Box], layout: Layout) -> Iterator[str]:
 def _clusters(clusters: Sequence[Cluster], layout: Layout, palette: Mapping[str, Paint]) -> Iterator[str]:
     for cluster in clusters:
         frame = layout.clusters[cluster.key]
-        left, top = frame.x - frame.width / 2, frame.y - frame.height / 2
+        left, line = layout.titles[cluster.key]
         yield (f'<g class="fxp-cluster">{_rectangle(frame, 8, "1", palette["cluster"])}'
-               f"{_written('title', left + 9, top + 15, cluster.title, palette['cluster'].text, TITLE)}</g>")
+               f"{_written('title', left, line, cluster.title, palette['cluster'].text, TITLE)}</g>")
 
 
 def _rectangle(frame: Frame, radius: float, width: str, paint: Paint) -> str:

@@ -222,7 +222,7 @@ def _name_by_regions(equation: Equation, names: dict[Var, Name], sources: Source
     for place, called in found.items():
         if 0 <= place < len(equation.outputs) and len(called) == 1 and "" not in called:
             var = equation.outputs[place]
-            names.setdefault(var, Name(*called, var))
+            names.setdefault(var, Name(next(iter(called)), var))
 
 
 def _name_by_origins(var: Var, origins: Sequence[Origin], names: dict[Var, Name], sources: Sources) -> None:

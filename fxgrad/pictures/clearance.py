@@ -1,0 +1,122 @@
+"""Where labels and titles stand: labels on their lines, titles where no line crosses them; and lines that hit boxes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+Point = tuple[float, float]
+Area = tuple[float, float, float, float]
+"""Left, top, right and bottom."""
+FARTHEST = 20.0
+"""Pixels from a line beyond which a label does not seem to be of it."""
+STEPS = (0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.18, 0.82, 0.1, 0.9)
+"""Where along its line a label may stand: the nearer to the middle, the better."""
+TITLE_STEP = 12.0
+
+
+def distance(point: Point, line: Sequence[Point]) -> float:
+    """How far a point is from a line of straight pieces.
+
+    >>> distance((1.0, 2.0), [(0.0, 0.0), (4.0, 0.0)])
+    2.0
+    """
+    return min(_from_piece(point, *piece) for piece in itertools.pairwise(line))
+
+
+def _from_piece(point: Point, start: Point, end: Point) -> float:
+    along = end[0] - start[0], end[1] - start[1]
+    square = along[0] ** 2 + along[1] ** 2
+    part = 0.0 if not square else ((point[0] - start[0]) * along[0] + (point[1] - start[1]) * along[1]) / square
+    part = min(1.0, max(0.0, part))
+    return math.hypot(point[0] - start[0] - part * along[0], point[1] - start[1] - part * along[1])
+
+
+def crosses(line: Sequence[Point], area: Area) -> bool:
+    """Whether a line goes through an area.
+
+    >>> crosses([(0.0, 0.0), (4.0, 4.0)], (1.0, 0.0, 3.0, 2.0)), crosses([(0.0, 0.0), (4.0, 4.0)], (3.0, 0.0, 5.0, 2.0))
+    (True, False)
+    """
+    return any(_piece_crosses(*piece, area) for piece in itertools.pairwise(line))
+
+
+def _piece_crosses(start: Point, end: Point, area: Area) -> bool:
+    """Liang and Barsky (1984): the part of the piece that is inside of all four edges."""
+    begin, finish = 0.0, 1.0
+    for axis in (0, 1):
+        step = end[axis] - start[axis]
+        for way, room in ((-step, start[axis] - area[axis]), (step, area[axis + 2] - start[axis])):
+            if not way:
+                if room <= 0:
+                    return False
+            elif way < 0:
+                begin = max(begin, room / way)
+            else:
+                finish = min(finish, room / way)
+    return begin < finish
+
+
+def overlap(one: Area, other: Area) -> bool:
+    """Whether two areas have a part in common."""
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def around(middle: Point, width: float, height: float) -> Area:
+    """The area of a width and a height about a point."""
+    return middle[0] - width / 2, middle[1] - height / 2, middle[0] + width / 2, middle[1] + height / 2
+
+
+def label_places(lines: Sequence[Sequence[Point]], places: Sequence[Point], widths: Sequence[float], height: float,
+                 boxes: Sequence[Area], page: float) -> list[Point]:
+    """The middles of labels: those of `places` that are near their lines, and for the others a free one on the line.
+
+    A width of 0 is that of no label; `page` is the width of the page, which labels do not leave.
+    """
+    kept = [not width or distance(place, line) <= FARTHEST for line, place, width in
+            zip(lines, places, widths, strict=True)]
+    taken = [around(place, width, height) for place, width, keep in zip(places, widths, kept, strict=True)
+             if keep and width]
+    found = []
+    for line, place, width, keep in zip(lines, places, widths, kept, strict=True):
+        if not keep:
+            tried = [_along(line, part) for part in STEPS]
+            free = (at for at in tried if width / 2 <= at[0] <= page - width / 2 and not any(
+                overlap(around(at, width, height), other) for other in (*boxes, *taken)))
+            place = next(free, tried[0])  # noqa: PLW2901  (the place in the place of that one)
+            taken.append(around(place, width, height))
+        found.append(place)
+    return found
+
+
+def _along(line: Sequence[Point], part: float) -> Point:
+    """The point at a part of the length of a line."""
+    pieces = [*itertools.pairwise(line)]
+    lengths = [math.dist(*piece) for piece in pieces]
+    left = part * sum(lengths)
+    for (start, end), length in zip(pieces, lengths, strict=True):
+        if left <= length and length:
+            share = left / length
+            return start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share
+        left -= length
+    return line[-1]
+
+
+def title_place(frame: Area, width: float, height: float, lines: Sequence[Sequence[Point]]) -> Point:
+    """Where the text of a title begins in a frame: at the top, else at the bottom, as far left as no line crosses it.
+
+    At the top left if there is no such place.
+    """
+    left, top, _, bottom = frame
+    rows = ((top + 2, top + height - 4), (bottom - height + 5, bottom - 4))
+    free = ((x, line) for above, line in rows for x in _lefts(frame, width)
+            if not any(crosses(each, (x - 2, above, x + width + 2, line + 3)) for each in lines))
+    return next(free, (left + 9, top + height - 4))
+
+
+def _lefts(frame: Area, width: float) -> Iterator[float]:
+    left = frame[0] + 9
+    while left == frame[0] + 9 or left + width <= frame[2] - 6:
+        yield left
+        left += TITLE_STEP
