@@ -11,8 +11,6 @@ from fxgrad.errors import FxgradError, file_name
 from fxgrad.graphs.explanation import short
 from fxgrad.graphs.graph import Graph
 from fxgrad.graphs.nodes import Node, Operation, Subgraph
-from fxgrad.show.blocks import part_labels
-from fxgrad.show.names import called_name
 from fxgrad.transforms.forward import has_tangent
 
 TOP = -1
@@ -89,7 +87,7 @@ class Items:
             if node in made:
                 self.edges.append((*made[node], number))
         outs: list[list[int]] = [[] for _ in outputs]
-        for title, subgraph in zip(_titles(operation), operation.subgraphs, strict=True):
+        for title, subgraph in zip(operation.titles, operation.subgraphs, strict=True):
             self._add_region(operation, subgraph, title, number, made, outs)
         if operation.subgraphs:
             self.items[number]["outs"] = outs
@@ -164,19 +162,6 @@ class Items:
         """All of it, for JSON."""
         return {"title": self._graph.title or "program", "items": self.items, "edges": self.edges,
                 "sources": self.sources}
-
-
-def _titles(operation: Operation) -> list[str]:
-    """What the frames of an operation's programs say: what each is for, the user's function, and how often it runs."""
-    labels = part_labels(operation.equation, operation.graph.program)
-    titles = []
-    for subgraph, found in zip(operation.subgraphs, labels, strict=True):
-        label = operation.op if subgraph.role in ("inline", "call") else found
-        called = called_name(subgraph.graph.program)
-        called = "" if called == label else called
-        many = "" if subgraph.times in (None, 1) else f" × {subgraph.times}"
-        titles.append(f"{label}{': ' if called else ''}{called}{many}")
-    return titles
 
 
 def _use(operation: Operation) -> str:

@@ -10,6 +10,8 @@ from fxgrad.core.avals import Literal as Number
 from fxgrad.core.primitive import Cost
 from fxgrad.core.program import Atom, Equation, Origin, Source
 from fxgrad.core.regions import Region
+from fxgrad.show.blocks import part_labels
+from fxgrad.show.names import called_name
 from fxgrad.show.short import expression, operation_name
 
 if TYPE_CHECKING:
@@ -220,6 +222,18 @@ class Operation:
     def subgraphs(self) -> tuple[Subgraph, ...]:
         """The graphs of the programs that it holds: bodies of loops, branches, functions called."""
         return self.graph.subgraphs(self)
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What frames around its programs say: what each is for, the user's function, and how often it runs."""
+        labels = part_labels(self.equation, self.graph.program)
+        titles = []
+        for subgraph, found in zip(self.subgraphs, labels, strict=True):
+            label = self.op if subgraph.role in ("inline", "call") else found
+            called = called_name(subgraph.graph.program)
+            many = "" if subgraph.times in (None, 1) else f" × {subgraph.times}"
+            titles.append(f"{label}{f': {called}' if called not in ('', label) else ''}{many}")
+        return tuple(titles)
 
     @property
     def vjp(self) -> Callable[..., tuple[Any, ...]]:

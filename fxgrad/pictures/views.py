@@ -235,7 +235,7 @@ class _Builder:
             within, inside = f"{frame}.{number}/", frame
             if several:
                 inside = f"{frame}.{number}"
-                self.clusters.append(Cluster(inside, _region_title(subgraphs, number), frame))
+                self.clusters.append(Cluster(inside, operation.titles[number], frame))
             around, self._is_backward = self._is_backward, self._part(operation) == "backward"
             self._graph(subgraph.graph, within, inside)
             self._is_backward = around
@@ -303,19 +303,12 @@ def _frame_title(operation: Operation, subgraphs: Sequence[Subgraph]) -> str:
     return shortened(operation.op, 28) + (_times(subgraphs[0]) if len(subgraphs) == 1 else "")
 
 
-def _region_title(subgraphs: Sequence[Subgraph], number: int) -> str:
-    """`body × 3`, `branch 0`."""
-    role = subgraphs[number].role
-    several = sum(each.role == role for each in subgraphs) > 1
-    return f"{role}{f' {number}' if several else ''}{_times(subgraphs[number])}"
-
-
 def _insets(operation: Operation) -> list[tuple[str, Subgraph]]:
     """The loops and branches that an operation holds, with titles: `scan, body × 3`."""
     if all(region.role in FOLDED for region in operation.equation.regions):
         return []
-    subgraphs = operation.subgraphs
-    return [(f"{operation.name}, {_region_title(subgraphs, number)}", each) for number, each in enumerate(subgraphs)]
+    return [(f"{operation.name}, {title}", each)
+            for title, each in zip(operation.titles, operation.subgraphs, strict=True)]
 
 
 # --- highlighting ---------------------------------------------------------------------------------------------------

@@ -175,7 +175,7 @@ def test_loops_and_branches_are_frames_in_pictures_and_follow_text() -> None:
     assert [cluster.title for cluster in loop.clusters] == ["scan × 6"]
     assert sum(line.kind == "carry" for line in loop.lines) == 1
     branches = EXAMPLES["choice"].draw(style="svg").picture
-    assert [cluster.title for cluster in branches.clusters] == ["cond", "branch 0", "branch 1"]
+    assert [cluster.title for cluster in branches.clusters] == ["cond", "False", "True"]
     text = str(EXAMPLES["recurrent"].draw())
     assert "\n\nscan, body x 6:\n" in text
     assert text.isascii()
