@@ -177,7 +177,7 @@ def test_loops_and_branches_are_frames_in_pictures_and_follow_text() -> None:
     branches = EXAMPLES["choice"].draw(style="svg").picture
     assert [cluster.title for cluster in branches.clusters] == ["cond", "False", "True"]
     text = str(EXAMPLES["recurrent"].draw())
-    assert "\n\nscan, body x 6:\n" in text
+    assert "\n\nscan, body: step x 6:\n" in text
     assert text.isascii()
     folded = EXAMPLES["choice"].draw(style="svg", expand=False).picture
     assert not folded.clusters
