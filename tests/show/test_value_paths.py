@@ -27,11 +27,11 @@ def loss(x: Any) -> Any:
 
 
 LINE = loss.__code__.co_firstlineno
-HERE = [f"# here any(x > 1.0): True (test_paths.py:{LINE + 1})",
-        f"# here x[0] != 3.0: True (test_paths.py:{LINE + 1})",
-        f"# here sum(x_1) > 4.0: True, then False (test_paths.py:{LINE + 3})",
-        f"# here argmax(x_2, axis=0, index_dtype=i32): 2 (test_paths.py:{LINE + 5})",
-        f"# here x_4 > 0.0: [False, True, True] (test_paths.py:{LINE + 7})"]
+HERE = [f"# here any(x > 1.0): True (test_value_paths.py:{LINE + 1})",
+        f"# here x[0] != 3.0: True (test_value_paths.py:{LINE + 1})",
+        f"# here sum(x_1) > 4.0: True, then False (test_value_paths.py:{LINE + 3})",
+        f"# here argmax(x_2, axis=0, index_dtype=i32): 2 (test_value_paths.py:{LINE + 5})",
+        f"# here x_4 > 0.0: [False, True, True] (test_value_paths.py:{LINE + 7})"]
 x = np.array([-1.0, 1.5, 2.0])
 
 
@@ -64,7 +64,7 @@ def test_a_program_is_not_called_with_values_of_another_path() -> None:
         program(-x)
     assert str(raised.value).split("\n")[0] == (
         f"program: loss was traced with values for which Python's control flow goes another way than for these, at "
-        f"test_paths.py:{LINE + 1} (in loss). Trace it again with these, or call the function")
+        f"test_value_paths.py:{LINE + 1} (in loss). Trace it again with these, or call the function")
     assert float(grad(lambda scale: program(x * scale))(1.0)) == pytest.approx(float(grad(
         lambda scale: loss(x * scale))(1.0)))
     with pytest.raises(fxgrad.errors.ConcretizationError, match="needs the value of a traced array"):
@@ -100,7 +100,7 @@ def test_types_alone_have_no_path() -> None:
     message = (f"bool() needs the value of a traced array (bool[]) in loss, which is traced without values. It depends "
                f"on: x. Write fxgrad.numpy.where(condition, a, b) to choose between values, fxgrad.lax.cond, "
                f"while_loop or fori_loop to choose or repeat pieces of code, or make the argument static "
-               f"(static_argnums)\n  at test_paths.py:{LINE + 1} (in loss)")
+               f"(static_argnums)\n  at test_value_paths.py:{LINE + 1} (in loss)")
     for name in ("make_program", "graph", "draw", "cost", "memory", "lint", "summary"):
         with pytest.raises(fxgrad.errors.ConcretizationError) as raised:
             LOOKING[name](loss)(struct)
@@ -120,7 +120,7 @@ def test_what_ships_programs_refuses_paths() -> None:
         with pytest.raises(fxgrad.errors.UnsupportedError) as raised:
             make(program)
         assert str(raised.value).split("\n")[0] == (
-            f"{name}: Python's control flow asks for values in loss, at test_paths.py:{LINE + 1} (in loss), so that "
+            f"{name}: Python's control flow asks for values in loss, at test_value_paths.py:{LINE + 1} (in loss), so that "
             "its program is that of one path, and wrong for other values. Write fxgrad.lax.cond, while_loop or "
             "fori_loop, or fxgrad.numpy.where")
     for call in (lambda: fxgrad.save(io.BytesIO(), loss, x), lambda: fxgrad.export(loss)(x),
