@@ -120,8 +120,8 @@ def test_what_ships_programs_refuses_paths() -> None:
         with pytest.raises(fxgrad.errors.UnsupportedError) as raised:
             make(program)
         assert str(raised.value).split("\n")[0] == (
-            f"{name}: Python's control flow asks for values in loss, at test_value_paths.py:{LINE + 1} (in loss), so that "
-            "its program is that of one path, and wrong for other values. Write fxgrad.lax.cond, while_loop or "
+            f"{name}: Python's control flow asks for values in loss, at test_value_paths.py:{LINE + 1} (in loss), so "
+            "that its program is that of one path, and wrong for other values. Write fxgrad.lax.cond, while_loop or "
             "fori_loop, or fxgrad.numpy.where")
     for call in (lambda: fxgrad.save(io.BytesIO(), loss, x), lambda: fxgrad.export(loss)(x),
                  lambda: fxgrad.onnx.to_onnx(loss)(x)):
