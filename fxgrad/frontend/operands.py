@@ -189,6 +189,15 @@ def inexact_operands(*values: Any) -> list[Any]:
     return settled(promoted_inexact(*map(operand, values)))
 
 
+def mask_of(name: str, where: Any) -> Any:
+    """What a caller gave as `where`, an array of bools; raises `DTypeError` for other dtypes."""
+    where = as_array(where)
+    if (dtype := aval_of(where).dtype) != dtypes.bool_:
+        raise DTypeError(at_user_line(f"{name}: where must be an array of bools, and its dtype is {dtype.name}. "
+                                      "Write where != 0"))
+    return where
+
+
 def refuse_complex(name: str, *values: Any) -> None:
     """Raises `DTypeError` for operands of a function that complex numbers have not."""
     for value in values:
@@ -287,6 +296,8 @@ def extent(name: str, size: Any) -> int:
 
 def axis_of(name: str, axis: Any, rank: int) -> int:
     """`axis` counted from the front; raises `AxisError` if there is no such axis."""
+    if type(axis) is bool:  # which Python counts among the integers, and NumPy does not
+        raise ArgumentError(at_user_line(f"{name}: axis must be an integer, got {axis!r}"))
     try:
         number = operator.index(axis)
     except FxgradError:

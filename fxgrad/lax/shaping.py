@@ -72,7 +72,8 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
     >>> broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
-    return _broadcast_shapes("broadcast_shapes", *map(integers, shapes)) if shapes else ()
+    read = [sizes_given("broadcast_shapes", shape) for shape in shapes]
+    return _broadcast_shapes("broadcast_shapes", *read) if read else ()
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:
@@ -132,6 +133,8 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
     array = array_of("squeeze", array)
     sizes = shape_of(array)
     gone = {axis_of("squeeze", axis, len(sizes)) for axis in dimensions}
+    if len(gone) != len(dimensions):
+        raise ShapeError(at_user_line(f"squeeze: dimensions={tuple(dimensions)} names an axis twice; name each once"))
     if any(sizes[axis] != 1 for axis in gone):
         raise ShapeError(at_user_line(f"squeeze: axes {tuple(dimensions)} of an array of shape {sizes}; each must have "
                                       "size 1"))

@@ -6,7 +6,7 @@ from typing import Any
 
 from fxgrad import dtypes
 from fxgrad.core.sizes import holds, undecided
-from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.errors import DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, as_dtype, operands, promoted_inexact, settled, shape_of
 from fxgrad.numpy.arithmetic import clip, divide, maximum, multiply, subtract
 from fxgrad.numpy.elementwise import conjugate, imag, real, sqrt
@@ -53,12 +53,20 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
     """The covariance matrix of variables in the rows of `m` and `y` (in their columns unless `rowvar`).
 
     Divided by n - `ddof`, which is 1, or 0 with `bias`. `fweights` say how often each observation was made, `aweights`
-    how much it counts. Raises `ShapeError` for other shapes.
+    how much it counts. Raises `ShapeError` for other shapes, `DTypeError` for a `dtype` of integers or bools.
 
     >>> float(cov([1.0, 3.0]))
     2.0
     """
-    x = as_dtype(_variables("cov", m, y, rowvar), dtype)
+    return _covariance("cov", m, y, rowvar, bias, ddof, fweights, aweights, dtype)
+
+
+def _covariance(name: str, m: Any, y: Any, rowvar: bool, bias: bool, ddof: int | None, fweights: Any, aweights: Any,
+                dtype: Any) -> Any:
+    if dtype is not None and not dtypes.is_inexact(dtypes.canonical(dtype)):
+        raise DTypeError(at_user_line(f"{name}: dtype must be a float or complex dtype, got "
+                                      f"{dtypes.canonical(dtype).name}. Convert the result with .astype"))
+    x = as_dtype(_variables(name, m, y, rowvar), dtype)
     wanted = aval_of(x).dtype
     if wanted.itemsize == 2:
         x = as_dtype(x, dtypes.float32)
@@ -66,9 +74,9 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
     count = shape_of(x)[1]
     less = (0 if bias else 1) if ddof is None else ddof
     weights = None
-    for name, given in (("fweights", fweights), ("aweights", aweights)):
+    for which, given in (("fweights", fweights), ("aweights", aweights)):
         if given is not None:
-            each = _weights(name, given, count, own)
+            each = _weights(which, given, count, own)
             weights = each if weights is None else multiply(weights, each)
     if weights is None:
         apart, weighted, divisor = subtract(x, mean(x, 1, keepdims=True)), None, _divisor(count, less, own)
@@ -84,7 +92,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
         divisor = maximum(subtract(total, correction), 0.0)
     product = divide(matmul(apart if weighted is None else weighted, conjugate(transpose(apart))), divisor)
     if holds(*shape_of(product)):
-        undecided("cov: whether there is one variable, whose covariance is a scalar", *shape_of(product))
+        undecided(f"{name}: whether there is one variable, whose covariance is a scalar", *shape_of(product))
     return as_dtype(reshape(product, ()) if shape_of(product) == (1, 1) else product, wanted)
 
 
@@ -100,7 +108,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
     array([[1., 1.],
            [1., 1.]])
     """
-    covariance = cov(x, y, rowvar, dtype=dtype)
+    covariance = _covariance("corrcoef", x, y, rowvar, False, None, None, None, dtype)
     if not shape_of(covariance):
         return divide(covariance, covariance)
     deviations = sqrt(real(diagonal(covariance)))

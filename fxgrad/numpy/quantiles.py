@@ -10,7 +10,16 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, as_dtype, axes_of, promoted_inexact, refuse_complex, refuse_out, shape_of
+from fxgrad.frontend.operands import (
+    as_array,
+    as_dtype,
+    axes_of,
+    is_concrete,
+    promoted_inexact,
+    refuse_complex,
+    refuse_out,
+    shape_of,
+)
 from fxgrad.numpy.arithmetic import add, clip, divide, maximum, minimum, multiply, remainder, subtract
 from fxgrad.numpy.elementwise import ceil, floor, isnan
 from fxgrad.numpy.logic import equal, less, less_equal, logical_and, logical_not, logical_or, where
@@ -37,7 +46,8 @@ def quantile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_input
     Between two elements the value is interpolated (`"linear"`), or by `method` the `"lower"`, `"higher"`, `"nearest"`
     of them, their `"midpoint"`, or what the other methods of NumPy make of them (Hyndman and Fan, Sample quantiles in
     statistical packages, 1996). `weights`, with `"inverted_cdf"` only, say how often each element counts. The axes of
-    `q` come first. Raises `ShapeError` for no elements, `DTypeError` for complex ones.
+    `q` come first. Raises `ShapeError` for no elements, `DTypeError` for complex ones, `ArgumentError` for a `q`
+    that is known and does not lie from 0 to 1.
 
     >>> float(quantile([1.0, 2.0, 4.0], 0.75))
     3.0
@@ -54,7 +64,8 @@ def percentile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_inp
     >>> float(percentile([1.0, 2.0, 4.0], 75.0))
     3.0
     """
-    return quantile(a, divide(q, 100.0), axis, out, overwrite_input, method, keepdims, weights=weights)
+    fractions = divide(_within("percentile", q, 100), 100.0)
+    return quantile(a, fractions, axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
 def median(a: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
@@ -85,7 +96,8 @@ def nanpercentile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_
     >>> float(nanpercentile([1.0, float("nan"), 2.0, 4.0], 75.0))
     3.0
     """
-    return nanquantile(a, divide(q, 100.0), axis, out, overwrite_input, method, keepdims, weights=weights)
+    fractions = divide(_within("nanpercentile", q, 100), 100.0)
+    return nanquantile(a, fractions, axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
 def nanmedian(a: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False,
@@ -115,7 +127,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool
         raise ShapeError(at_user_line(f"{name}: an array of shape {shape} has no elements along axis {axis}"))
     # Places among many elements have more digits than a narrow float.
     exact = dtypes.float64 if dtype == dtypes.float64 else dtypes.float32
-    q = as_dtype(as_array(q), exact)
+    q = as_dtype(_within(name, q, 1), exact)
     ones = (1,) * len(shape_of(q))
     absent = isnan(flat)
     there = as_dtype(reshape(sum(logical_not(absent), -1), (*kept, *ones)), exact) if spare else count
@@ -139,6 +151,14 @@ def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool
     result = as_dtype(where(nothing, math.nan, result), dtype)
     result = transpose(result, [*range(last, len(shape_of(result))), *range(last)])
     return reshape(result, (*shape_of(q), *kept_shape(shape, axes))) if keepdims else result
+
+
+def _within(name: str, q: Any, most: int) -> Any:
+    """The `q` of a caller; raises `ArgumentError` where its numbers are known and do not lie from 0 to `most`."""
+    q = as_array(q)
+    if is_concrete(q) and not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= most)):
+        raise ArgumentError(at_user_line(f"{name}: q must lie from 0 to {most}, got {np.asarray(q).tolist()}"))
+    return q
 
 
 def _joined(a: Any, axes: tuple[int, ...]) -> Any:

@@ -17,6 +17,7 @@ from fxgrad.frontend.operands import (
     as_dtype,
     axes_of,
     axis_of,
+    mask_of,
     new_array,
     operand,
     refuse_out,
@@ -86,7 +87,7 @@ def sum(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims:
             return reduce_sum(a, range(len(aval.shape)))
     refuse_out("sum", out)
     if where is not None:
-        a = choose(where, a, _like(a, 0))
+        a = choose(mask_of("sum", where), a, _like(a, 0))
     if not promote_integers and dtype is None and aval_of(operand(a)).dtype.kind in "iu":
         dtype = aval_of(operand(a)).dtype
     result = _accumulate(reduce_sum, a, axis, dtype, keepdims)
@@ -102,7 +103,7 @@ def prod(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
     """
     refuse_out("prod", out)
     if where is not None:
-        a = choose(where, a, _like(a, 1))
+        a = choose(mask_of("prod", where), a, _like(a, 1))
     if not promote_integers and dtype is None and aval_of(operand(a)).dtype.kind in "iu":
         dtype = aval_of(operand(a)).dtype
     result = _accumulate(reductions.reduce_prod, a, axis, dtype, keepdims)
@@ -140,7 +141,7 @@ def _extremum(name: str, operation: Callable[..., Any], pair: Any, a: Any, axis:
     if where is not None:
         if initial is None:
             raise ArgumentError(at_user_line(f"{name}: where= needs initial=, the result where no element counts"))
-        a = choose(where, a, initial)
+        a = choose(mask_of(name, where), a, initial)
         shape = shape_of(a)
     if initial is None and 0 in [shape[at] for at in axes]:
         raise ShapeError(at_user_line(f"{name}: an array of shape {shape} has no elements along axis {axis}, and "
@@ -228,7 +229,7 @@ def _test(name: str, operation: Callable[..., Any], a: Any, axis: Axis, keepdims
           neutral: bool) -> Any:
     a = as_bool(as_array(a))
     if where is not None:
-        a = choose(where, a, np.bool_(neutral))
+        a = choose(mask_of(name, where), a, np.bool_(neutral))
     shape = shape_of(a)
     axes = axes_of(name, axis, len(shape))
     result = operation(a, axes) if axes else new_array(a, a)

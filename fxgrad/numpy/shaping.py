@@ -252,7 +252,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     >>> broadcast_shapes((3, 1), (4,))
     (3, 4)
     """
-    return common_shape("broadcast_shapes", *map(as_shape, shapes))
+    return common_shape("broadcast_shapes", *(sizes_of("broadcast_shapes", shape) for shape in shapes))
 
 
 # --- the order of elements ----------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from fxgrad.caches import cached
 from fxgrad.control.call import named
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.sizes import holds
-from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, as_dtype, axes_of, promoted_inexact, refuse_out, shape_of
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
+from fxgrad.frontend.operands import as_array, as_dtype, axes_of, mask_of, promoted_inexact, refuse_out, shape_of
 from fxgrad.numpy import reductions
 from fxgrad.numpy.arithmetic import divide, multiply, subtract
 from fxgrad.numpy.elementwise import isnan, sqrt
@@ -82,7 +82,7 @@ def mean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
     axes = axes_of("mean", axis, len(shape_of(x)))
     if where is None:
         return _narrowed(_mean(x, axes, keepdims), wanted)
-    where = broadcast_to(as_array(where), shape_of(x))
+    where = broadcast_to(mask_of("mean", where), shape_of(x))
     total = sum(choose(where, x, 0.0), axes, keepdims=keepdims)
     # Converted, since a sum over all axes is a NumPy scalar, which gives way to the dtype of the count.
     return _narrowed(divide(total, convert(sum(where, axes, keepdims=keepdims), aval_of(x).dtype)), wanted)
@@ -113,24 +113,39 @@ def _squared_modulus(x: Any) -> Any:
     return exponential.square(x)
 
 
+def _correction(ddof: float, correction: float | None) -> float:
+    if correction is None:
+        return ddof
+    if ddof != 0:
+        raise ArgumentError(at_user_line(f"var: ddof={ddof!r} and correction={correction!r} are two names for one "
+                                         "number; give one of them"))
+    return correction
+
+
 def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *,
         where: Any = None, mean: Any = None, correction: float | None = None) -> Any:
     """The variance over `axis`: the mean squared distance from the mean, over n - `ddof` elements; real.
 
     `correction` is another name for `ddof`; `mean` is the mean where it is known (with its axes kept); the other
-    arguments are those of `mean`.
+    arguments are those of `mean`. Raises `ArgumentError` where both of the names are given, and `DTypeError` for a real
+    `dtype` of complex numbers.
 
     >>> float(var([1.0, 2.0, 6.0]))
     4.666666666666667
     """
     refuse_out("var", out)
+    if dtype is not None and dtypes.is_complex(aval_of(as_array(a)).dtype) and not dtypes.is_complex(
+            dtypes.canonical(dtype)):
+        raise DTypeError(at_user_line(
+            f"var: complex numbers ({aval_of(as_array(a)).dtype.name}) cannot be computed with in "
+            f"{dtypes.canonical(dtype).name}. Leave dtype= out: the variance is real, and .astype converts it"))
     x, wanted = _widened(a, dtype, keeps_complex=True)
     wanted = dtypes.real_dtype(wanted)
     axes = axes_of("var", axis, len(shape_of(x)))
-    less = ddof if correction is None else correction
+    less = _correction(ddof, correction)
     if where is None and mean is None:
         return _narrowed(_var(x, axes, less, keepdims), wanted)
-    chosen = broadcast_to(np.bool_(True) if where is None else as_array(where), shape_of(x))
+    chosen = broadcast_to(np.bool_(True) if where is None else mask_of("var", where), shape_of(x))
     count = sum(chosen, axes, keepdims=True)
     x = choose(chosen, x, 0.0)  # before anything is computed of them: derivatives of what is left out may be NaNs
     centre = divide(sum(x, axes, keepdims=True), count) if mean is None else mean
@@ -239,6 +254,10 @@ nanargmin = _position("nanargmin", reductions.argmin, math.inf)
 nanargmin.__doc__ = """As `argmin`, with NaNs left out; -1 where there is nothing else."""
 
 
+def _both(name: str, there: Any, where: Any) -> Any:
+    return there if where is None else logical_and(there, mask_of(name, where))
+
+
 def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False,
             where: Any = None) -> Any:
     """As `mean`, with NaNs left out.
@@ -248,7 +267,7 @@ def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepd
     """
     a = as_array(a)
     there = logical_not(isnan(a))
-    return mean(a, axis, dtype, out, keepdims, where=there if where is None else logical_and(there, where))
+    return mean(a, axis, dtype, out, keepdims, where=_both("nanmean", there, where))
 
 
 def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False,
@@ -260,8 +279,7 @@ def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: 
     """
     a = as_array(a)
     there = logical_not(isnan(a))
-    return var(a, axis, dtype, out, ddof, keepdims, where=there if where is None else logical_and(there, where),
-               mean=mean)
+    return var(a, axis, dtype, out, ddof, keepdims, where=_both("nanvar", there, where), mean=mean)
 
 
 def nanstd(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False,

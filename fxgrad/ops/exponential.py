@@ -101,7 +101,7 @@ def _square_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any
     return [square(negated[0])] if negated else None
 
 
-def _check_exponent(x: Aval, *, exponent: int) -> None:
+def _check_exponent(x: Aval | np.ndarray, *, exponent: int) -> None:
     if exponent < 0 and x.dtype.kind in "iu":
         raise DTypeError(f"power: integers ({x.dtype.name}) to the negative power {exponent} are not integers; "
                          "convert first, for example x.astype('float32')")
@@ -112,6 +112,7 @@ def _integer_pow_numpy(x: Any, *, exponent: int) -> Any:
     if exponent == 2:
         return np.multiply(x, x)
     if exponent < 0:
+        _check_exponent(x, exponent=exponent)
         return np.reciprocal(_integer_pow_numpy(x, exponent=-exponent))
     result = None
     while exponent:
