@@ -30,18 +30,13 @@ from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.tracer import Tracer
 
 
-def _widened(a: Any, dtype: Any, keeps_complex: bool = False) -> tuple[Any, Any]:
-    """The array in the dtype to compute in, and the dtype of the result; narrow floats are added up in float32.
-
-    With `keeps_complex`, for real results of complex numbers, a real dtype is only that of the parts.
-    """
+def _widened(a: Any, dtype: Any) -> tuple[Any, Any]:
+    """The array in the dtype to compute in, and the dtype of the result; narrow floats are added up in float32."""
     a, = promoted_inexact(as_array(a))
     wanted = aval_of(a).dtype if dtype is None else dtypes.canonical(dtype)
     inner = dtypes.inexact_dtype(wanted)
     if inner.itemsize == 2:
         inner = dtypes.float32
-    if keeps_complex and dtypes.is_complex(aval_of(a).dtype):
-        inner = dtypes.complex_dtype(inner)
     return (a if aval_of(a).dtype == inner else as_dtype(a, inner)), wanted
 
 
@@ -134,12 +129,13 @@ def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: flo
     4.666666666666667
     """
     refuse_out("var", out)
-    if dtype is not None and dtypes.is_complex(aval_of(as_array(a)).dtype) and not dtypes.is_complex(
-            dtypes.canonical(dtype)):
-        raise DTypeError(at_user_line(
-            f"var: complex numbers ({aval_of(as_array(a)).dtype.name}) cannot be computed with in "
-            f"{dtypes.canonical(dtype).name}. Leave dtype= out: the variance is real, and .astype converts it"))
-    x, wanted = _widened(a, dtype, keeps_complex=True)
+    if dtype is not None and not dtypes.is_complex(dtypes.canonical(dtype)):
+        own = aval_of(a := as_array(a)).dtype
+        if dtypes.is_complex(own):
+            raise DTypeError(at_user_line(
+                f"var: complex numbers ({own.name}) cannot be computed with in {dtypes.canonical(dtype).name}. "
+                "Leave dtype= out: the variance is real, and .astype converts it"))
+    x, wanted = _widened(a, dtype)
     wanted = dtypes.real_dtype(wanted)
     axes = axes_of("var", axis, len(shape_of(x)))
     less = _correction(ddof, correction)
