@@ -15,7 +15,7 @@ from fxgrad.executors.silence import silenced
 from fxgrad.frontend.protocol import function_of
 from fxgrad.numpy import indexing, products
 from fxgrad.numpy.inspection import DEVICE
-from fxgrad.numpy.methods import BINARY, COMPARISONS, SYMBOLS, UNARY
+from fxgrad.numpy.methods import BINARY, COMPARISONS, METHODS, SYMBOLS, UNARY
 from fxgrad.numpy.updates import Updates
 from fxgrad.tracing.tracer import Tracer
 
@@ -161,6 +161,65 @@ def _setitem(self: Array, index: Any, value: Any) -> None:
 
 # --- methods ------------------------------------------------------------------------------------------------------
 
+_REDUCTIONS = {name: ("axis", *rest) for names, rest in {
+    "all any": ("out", "keepdims"),
+    "max min": ("out", "keepdims", "initial", "where"),
+    "mean": ("dtype", "out", "keepdims"),
+    "prod sum": ("dtype", "out", "keepdims", "initial", "where"),
+    "std var": ("dtype", "out", "ddof", "keepdims"),
+}.items() for name in names.split()}
+"""Methods for whose `where` and `initial` None means nothing in jax, and an object in NumPy, by their positions."""
+
+_OPTIONS_OF_JAX: dict[str, dict[str, Any]] = {
+    "argsort": {"descending": False},
+    "astype": {"device": None},
+    "compress": {"size": None, "fill_value": 0},
+    "dot": {"precision": None, "preferred_element_type": None},
+    "nonzero": {"size": None, "fill_value": None},
+    "prod": {"promote_integers": True},
+    "repeat": {"total_repeat_length": None},
+    "searchsorted": {"method": "scan"},
+    "std": {"correction": None},
+    "sum": {"promote_integers": True},
+    "take": {"unique_indices": False, "indices_are_sorted": False, "fill_value": None},
+    "var": {"correction": None},
+}
+"""Options that jax's arrays and traced ones take, and NumPy's do not, with their defaults."""
+
+
+def _reduction(name: str, positions: tuple[str, ...]) -> Function:
+    """NumPy's method, for which `where=None` and `initial=None` are as if they were not given."""
+    own = getattr(np.ndarray, name)
+
+    def method(self: Array, *args: Any, **options: Any) -> Any:
+        if len(args) > 3 or "where" in options or "initial" in options:
+            options |= zip(positions, args, strict=False)
+            args = args[len(positions):]  # which are too many, as NumPy says
+            for option in ("where", "initial"):
+                if options.get(option, self) is None:
+                    del options[option]
+        return own(self, *args, **options)
+    method.__name__, method.__doc__ = name, own.__doc__
+    return method
+
+
+def _with_options_of_jax(name: str, own: Function, defaults: dict[str, Any]) -> Function:
+    """NumPy's method; with an option that only jax's arrays have, the one that traced arrays have."""
+    function = METHODS[name]
+
+    def method(self: Array, *args: Any, **options: Any) -> Any:
+        for option in options.keys() & defaults.keys():
+            if options[option] is defaults[option]:
+                del options[option]
+        return own(self, *args, **options) if defaults.keys().isdisjoint(options) else function(self, *args, **options)
+    method.__name__, method.__doc__ = name, own.__doc__
+    return method
+
+
+def _ptp(self: Array, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    """The greatest element minus the least, which NumPy's arrays no longer have as a method."""
+    return METHODS["ptp"](self, axis, out, keepdims)
+
 
 def _dot(self: Array, b: Any, out: Any = None) -> Any:
     """The product with `b`, which may be traced."""
@@ -202,10 +261,15 @@ def _hash(self: Array) -> int:
 
 def attach() -> None:
     """Gives `Array` its methods."""
-    for name, member in {"__getitem__": _getitem, "__setitem__": _setitem, "dot": _dot, "devices": _devices,
-                         "block_until_ready": _block_until_ready, "at": property(_at), "__format__": _format,
-                         "__round__": _round, "__hash__": _hash, "__array_wrap__": _array_wrap}.items():
+    for name, member in {"__getitem__": _getitem, "__setitem__": _setitem, "dot": _dot, "ptp": _ptp,
+                         "devices": _devices, "block_until_ready": _block_until_ready, "at": property(_at),
+                         "__format__": _format, "__round__": _round, "__hash__": _hash,
+                         "__array_wrap__": _array_wrap}.items():
         setattr(Array, name, member)
+    for name, positions in _REDUCTIONS.items():
+        setattr(Array, name, _reduction(name, positions))
+    for name, defaults in _OPTIONS_OF_JAX.items():
+        setattr(Array, name, _with_options_of_jax(name, getattr(Array, name), defaults))
     for name, function in (BINARY | COMPARISONS).items():
         operator = _operator(name, function)
         setattr(Array, f"__{name}__", operator)

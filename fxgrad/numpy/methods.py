@@ -73,7 +73,15 @@ _METHODS: dict[str, Function] = {
     "swapaxes": shaping.swapaxes, "take": rearranging.take, "var": statistics.var,
 }
 
-_WIDENED_METHODS = {name: WIDENED[name] for name in ("cumprod", "cumsum", "prod", "sum", "trace")}
+
+def _compress(self: Any, condition: Any, axis: int | None = None, **options: Any) -> Any:
+    """The entries along `axis` where a vector `condition` is true."""
+    return editing.compress(condition, self, axis, **options)
+
+
+METHODS = {**_METHODS, "compress": _compress,
+           **{name: WIDENED[name] for name in ("cumprod", "cumsum", "prod", "sum", "trace")}}
+"""Methods that are functions of `fxgrad.numpy` with the array as their first argument."""
 
 
 def _reflected(function: Function) -> Function:
@@ -147,7 +155,7 @@ def attach() -> None:
     members |= {f"__{name}__": _comparison(function) for name, function in COMPARISONS.items()}
     members |= {name: property(function) for name, function in _PROPERTIES.items()}
     members |= {name: replayed(function, views=view if name in VIEWS else None)
-                for name, function in {**_METHODS, **_WIDENED_METHODS}.items()}
+                for name, function in METHODS.items()}
     members |= inplace.changing_methods()
     members |= {
         "__getitem__": replayed(indexing.getitem, views=item), "__iter__": _iterate, "__contains__": _contains,
@@ -155,7 +163,7 @@ def attach() -> None:
         "__array_namespace__": _array_namespace, "to_device": _to_device,
         "reshape": replayed(_reshape, views=view), "transpose": replayed(_transpose, views=view),
         "block_until_ready": lambda self: self,
-        "compress": lambda self, condition, axis=None: editing.compress(condition, self, axis),
+        "compress": METHODS["compress"],
         "copy": lambda self, order="C": self.__copy__(),
         "sort": inplace.sorting(members["sort"]),
     }
