@@ -33,6 +33,10 @@ def operand(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple):
         return from_nested(value)
+    kind: Any
+    for kind in (int, float, complex):  # of a class derived from it, as a member of an IntEnum is
+        if isinstance(value, kind):
+            return kind(value)
     if isinstance(value, memoryview | bytearray):
         return np.asarray(value)
     if hasattr(value, "__jax_array__"):

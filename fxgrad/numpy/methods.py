@@ -79,8 +79,8 @@ def _compress(self: Any, condition: Any, axis: int | None = None, **options: Any
     return editing.compress(condition, self, axis, **options)
 
 
-METHODS = {**_METHODS, "compress": _compress,
-           **{name: WIDENED[name] for name in ("cumprod", "cumsum", "prod", "sum", "trace")}}
+METHODS: dict[str, Function] = {**_METHODS, "compress": _compress,
+                                **{name: WIDENED[name] for name in ("cumprod", "cumsum", "prod", "sum", "trace")}}
 """Methods that are functions of `fxgrad.numpy` with the array as their first argument."""
 
 

@@ -40,7 +40,11 @@ def defaults(of: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 def methods() -> list[str]:
     """The names of the methods that compute, of those that both jax's arrays and traced ones have."""
     found: list[str] = []
-    vmap(lambda x: (found.extend(name for name in dir(x) if not name.startswith("_")), x)[1])(X)
+
+    def look(x: Any) -> Any:
+        found.extend(name for name in dir(x) if not name.startswith("_"))
+        return x
+    vmap(look)(X)
     own = jnp.asarray(X)
     return [name for name in found if name not in ("to_device", "sort", "item", "tolist") and inspect.ismethod(
         getattr(type(own), name, None) and getattr(own, name))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 import re
 import threading
@@ -138,3 +139,22 @@ def test_numbers_are_numpys() -> None:
     for name in ("sinc", "trunc", "nansum"):
         assert isinstance(getattr(fnp, name)(1.5), np.generic), name
     assert isinstance(fnp.remainder(1.5, 2.0), np.generic)
+
+
+def test_numbers_of_derived_classes() -> None:
+    """They are what the numbers are: members of an IntEnum, and of classes derived from Python's numbers."""
+    members = enum.IntEnum("members", {"NONE": 0, "THREE": 3, "FOUR": 4})
+    derived = [type("Derived", (kind,), {}) for kind in (int, float, complex)]
+    functions: list[Callable[[Any, Any], Any]] = [
+        lambda x, number: x * number, lambda x, number: number - x, lambda x, number: x ** number,
+        lambda x, number: fnp.asarray(number) + x, np.multiply, lambda x, number: np.where(x > 1, x, number)]
+    x, wrong = np.arange(1, 4, dtype=np.float32), []
+    for number in (*members, derived[0](7), derived[0](8), derived[1](0.1), derived[1](2.5), derived[2](0.5j)):
+        plain = number.__class__.__mro__[-2](number) if number.__class__ in derived else int(number)
+        for index, function in enumerate(functions):
+            for transform in (vmap, jit, vmap):
+                found, wanted = (transform(lambda x, number=each, function=function: function(x, number))(x)
+                                 for each in (number, plain))
+                if found.dtype != wanted.dtype or found.tolist() != wanted.tolist():
+                    wrong.append(f"function {index}, {number!r}: {found}, {wanted} is expected")
+    assert not wrong, "\n".join(wrong)
