@@ -78,6 +78,7 @@ from fxgrad.derivation.simplify import simplify
 from fxgrad.interop import from_jax, import_jaxpr, to_jax
 from fxgrad.lax import associative_scan, cond, fori_loop, map, scan, switch, while_loop  # noqa: A004  (jax's name)
 from fxgrad.ops.space import instantiate
+from fxgrad.pytorch_names import of_module as _of_module
 from fxgrad.sharding import NamedSharding, P, set_mesh
 from fxgrad.show import parse, unfold
 from fxgrad.tracing.tape import bind
@@ -158,7 +159,7 @@ def __getattr__(name: str) -> _Any:
     if name in _LATER_MODULES:
         return _import_module(f"fxgrad.{name}")
     if name not in _LATER:
-        raise AttributeError(f"module 'fxgrad' has no attribute {name!r}")
+        return _of_module("fxgrad")(name)
     found = globals()[name] = getattr(_import_module(f"fxgrad.{_LATER[name]}"), name)
     return found
 

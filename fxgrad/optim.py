@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from fxgrad import tree
 from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.pytorch_names import of_module
 
 Parameters = Any
 
@@ -117,6 +118,9 @@ def _adam(what: str, rate: float, beta1: float, beta2: float, epsilon: float, we
 
 def _decayed(gradients: Parameters, params: Parameters, weight_decay: float) -> Parameters:
     return tree.map(lambda g, p: g + weight_decay * p, gradients, params) if weight_decay else gradients
+
+
+__getattr__ = of_module(__name__)
 
 
 def _check(what: str, **settings: float) -> None:

@@ -40,6 +40,7 @@ from fxgrad.nn.layers import (
     lstm_cell,
     rms_norm,
 )
+from fxgrad.pytorch_names import of_module as _of_module
 
 __all__ = [
     "batch_norm", "celu", "conv2d", "dot_product_attention", "dropout", "elu", "gelu", "glu", "group_norm", "gru_cell",
@@ -48,6 +49,9 @@ __all__ = [
     "relu6", "rms_norm", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus", "sparse_plus",
     "sparse_sigmoid", "squareplus", "standardize", "swish", "tanh",
 ]
+
+
+__getattr__ = _of_module(__name__)
 
 
 def __dir__() -> list[str]:

@@ -100,6 +100,7 @@ from fxgrad.numpy.types import (
 from fxgrad.numpy.updates import at
 from fxgrad.numpy.inspection import __array_namespace_info__
 from fxgrad.frontend.ufuncs import Elementwise as ufunc  # noqa: N813
+from fxgrad.pytorch_names import of_module as _of_module
 # isort: on
 
 __array_api_version__ = "2024.12"
@@ -148,6 +149,9 @@ __all__ = [
     "unique_inverse", "unique_values", "unpackbits", "unravel_index", "unsignedinteger", "unstack", "unwrap",
     "vander", "var", "vdot", "vecdot", "vecmat", "vectorize", "vsplit", "vstack", "where", "zeros", "zeros_like",
 ]
+
+
+__getattr__ = _of_module(__name__)
 
 
 def __dir__() -> list[str]:

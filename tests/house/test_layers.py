@@ -16,8 +16,8 @@ FILES = sorted((ROOT / "fxgrad").rglob("*.py"))
 # From the ground up. A module imports from its own layer and those below. A name stands for the module or package of
 # that name and all that is in it.
 LAYERS = [
-    ["caches", "shared_state", "timing", "units", "errors", "written", "advice", "tracebacks", "config", "dtypes",
-     "tree", "tree_util"],
+    ["caches", "shared_state", "timing", "units", "errors", "written", "advice", "pytorch_names", "tracebacks",
+     "config", "dtypes", "tree", "tree_util"],
     ["core"],
     ["tracing"],
     ["derivation"],
