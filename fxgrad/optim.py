@@ -1,12 +1,19 @@
-"""Reference optimisers: stochastic gradient descent, Adam and AdamW, as pairs of pure functions on containers."""
+"""Reference optimisers, pairs of pure functions on containers that keep the dtypes of parameters; clipping."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fxgrad import tree
 from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.numpy.creation import astype
+from fxgrad.numpy.elementwise import expm1, sign, sqrt, square
+from fxgrad.numpy.logic import where
+from fxgrad.numpy.reductions import sum as sum_of
 from fxgrad.pytorch_names import of_module
 
 Parameters = Any
@@ -30,7 +37,7 @@ class Moments(NamedTuple):
     second: Parameters
 
 
-def sgd(rate: float, momentum: float = 0.0, *, nesterov: bool = False, weight_decay: float = 0.0) -> Optimizer:
+def sgd(rate: Any, momentum: float = 0.0, *, nesterov: bool = False, weight_decay: float = 0.0) -> Optimizer:
     """Stochastic gradient descent, v ← momentum · v + g, p ← p - rate · v, with Nesterov's look-ahead on request.
 
     `weight_decay` times the parameter is added to its gradient. The state is the container of the v, or None without
@@ -52,20 +59,21 @@ def sgd(rate: float, momentum: float = 0.0, *, nesterov: bool = False, weight_de
         _match("sgd", gradients, params)
         gradients = _decayed(gradients, params, weight_decay)
         if not momentum:
-            return tree.map(lambda p, g: p - rate * g, params, gradients), None
-        velocity = tree.map(lambda v, g: momentum * v + g, state, gradients)
-        steps = tree.map(lambda g, v: g + momentum * v, gradients, velocity) if nesterov else velocity
-        return tree.map(lambda p, v: p - rate * v, params, steps), velocity
+            return tree.map(lambda p, g: p - _as(rate, p) * g, params, gradients), None
+        velocity = tree.map(lambda v, g: _as(momentum, v) * v + g, state, gradients)
+        steps = tree.map(lambda g, v: g + _as(momentum, v) * v, gradients, velocity) if nesterov else velocity
+        return tree.map(lambda p, v: p - _as(rate, p) * v, params, steps), velocity
 
     return Optimizer((lambda params: tree.map(lambda p: 0 * p, params)) if momentum else (lambda _: None), update)
 
 
-def adam(rate: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, *,
+def adam(rate: Any = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, *,
          weight_decay: float = 0.0) -> Optimizer:
     """Adam (Kingma and Ba, 2015, algorithm 1): steps by the average gradient over the root of the average square.
 
     m ← β₁ m + (1 - β₁) g, s ← β₂ s + (1 - β₂) g², p ← p - rate · (m / (1 - β₁ᵗ)) / (√(s / (1 - β₂ᵗ)) + ε), after t
-    updates. `weight_decay` times the parameter is added to its gradient. Raises as `sgd` does.
+    updates. `weight_decay` times the parameter is added to its gradient. The rate is a number, which may be traced, or
+    a function of the number of updates before. Parameters keep their dtypes. Raises as `sgd` does.
 
     >>> import fxgrad
     >>> optimizer = fxgrad.optim.adam(0.1)
@@ -76,7 +84,7 @@ def adam(rate: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: 
     return _adam("adam", rate, beta1, beta2, epsilon, weight_decay, decoupled=False)
 
 
-def adamw(rate: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, *,
+def adamw(rate: Any = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, *,
           weight_decay: float = 1e-2) -> Optimizer:
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019): p shrinks by rate · weight_decay · p besides.
 
@@ -91,7 +99,7 @@ def adamw(rate: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon:
     return _adam("adamw", rate, beta1, beta2, epsilon, weight_decay, decoupled=True)
 
 
-def _adam(what: str, rate: float, beta1: float, beta2: float, epsilon: float, weight_decay: float, decoupled: bool,
+def _adam(what: str, rate: Any, beta1: float, beta2: float, epsilon: float, weight_decay: float, decoupled: bool,
           ) -> Optimizer:
     _check(what, rate=rate, beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
 
@@ -103,13 +111,14 @@ def _adam(what: str, rate: float, beta1: float, beta2: float, epsilon: float, we
         if not decoupled:
             gradients = _decayed(gradients, params, weight_decay)
         count = state.count + 1
-        first = tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state.first, gradients)
-        second = tree.map(lambda s, g: beta2 * s + (1 - beta2) * g * g, state.second, gradients)
-        bias1, bias2 = 1 - beta1 ** count, 1 - beta2 ** count
-        shrink = 1 - rate * weight_decay if decoupled else 1.0
+        first = _averages(beta1, state.first, gradients)
+        second = _averages(beta2, state.second, tree.map(lambda g: g * g, gradients))
+        now = _now(rate, state.count)
+        shrink = 1 - now * weight_decay if decoupled else 1.0
 
         def step(p: Any, m: Any, s: Any) -> Any:
-            return shrink * p - rate * (m / bias1) / ((s / bias2) ** 0.5 + epsilon)
+            m, s = m / _as(_bias(beta1, count, p), p), s / _as(_bias(beta2, count, p), p)
+            return _as(shrink, p) * p - _as(now, p) * m / (s ** _as(0.5, p) + _as(epsilon, p))
 
         return tree.map(step, params, first, second), Moments(count, first, second)
 
@@ -117,7 +126,92 @@ def _adam(what: str, rate: float, beta1: float, beta2: float, epsilon: float, we
 
 
 def _decayed(gradients: Parameters, params: Parameters, weight_decay: float) -> Parameters:
-    return tree.map(lambda g, p: g + weight_decay * p, gradients, params) if weight_decay else gradients
+    return tree.map(lambda g, p: g + _as(weight_decay, p) * p, gradients, params) if weight_decay else gradients
+
+
+def _averages(beta: float, averages: Parameters, values: Parameters) -> Parameters:
+    return tree.map(lambda m, g: _as(beta, m) * m + _as(1 - beta, m) * g, averages, values)
+
+
+def _now(rate: Any, count: Any) -> Any:
+    """The learning rate of the update after `count` others."""
+    return rate(count) if callable(rate) else rate
+
+
+def _bias(beta: float, count: Any, parameter: Any) -> Any:
+    """1 - beta ** count with all its digits, which the difference loses in float32."""
+    if isinstance(count, int):
+        return -math.expm1(count * math.log(beta)) if beta else 1.0
+    dtype = "float64" if getattr(parameter, "dtype", None) == np.float64 else "float32"
+    return -expm1(astype(count, dtype) * np.dtype(dtype).type(math.log(beta))) if beta else 1.0
+
+
+def _as(number: Any, array: Any) -> Any:
+    """A number in the dtype of an array, so that it does not change that dtype; beside Python's numbers as it is."""
+    if not hasattr(array, "dtype"):
+        return number
+    if isinstance(number, int | float):
+        return array.dtype.type(number)
+    return astype(number, array.dtype)
+
+
+def rmsprop(rate: Any = 1e-2, decay: float = 0.99, epsilon: float = 1e-8) -> Optimizer:
+    """RMSprop (Hinton, 2012): s ← decay · s + (1 - decay) g², p ← p - rate · g / (√s + ε), as PyTorch has it.
+
+    The rate is as that of `adam`. The state is `Moments`, its first average None. Raises as `sgd` does.
+
+    >>> import fxgrad
+    >>> optimizer = fxgrad.optim.rmsprop(0.1, 0.75)
+    >>> params, _ = optimizer.update(3.0, optimizer.init(2.0), 2.0)
+    >>> round(params, 6)
+    1.8
+    """
+    _check("rmsprop", rate=rate, decay=decay, epsilon=epsilon)
+
+    def update(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
+        _match("rmsprop", gradients, params)
+        second, now = _averages(decay, state.second, tree.map(lambda g: g * g, gradients)), _now(rate, state.count)
+        params = tree.map(lambda p, g, s: p - _as(now, p) * g / (s ** _as(0.5, p) + _as(epsilon, p)),
+                          params, gradients, second)
+        return params, Moments(state.count + 1, None, second)
+
+    return Optimizer(lambda params: Moments(0, None, tree.map(lambda p: 0 * p, params)), update)
+
+
+def lion(rate: Any = 1e-4, beta1: float = 0.9, beta2: float = 0.99, *, weight_decay: float = 0.0) -> Optimizer:
+    """Lion (Chen et al., 2023): steps of one size, by the sign of an average of gradients.
+
+    p ← p - rate · (sign(β₁ m + (1 - β₁) g) + weight_decay · p), m ← β₂ m + (1 - β₂) g. The rate is as that of `adam`.
+    The state is `Moments`, its second average None. Raises as `sgd` does.
+
+    >>> import fxgrad, numpy as np
+    >>> optimizer = fxgrad.optim.lion(0.25)
+    >>> params = np.array([2.0, 1.0])
+    >>> optimizer.update(np.array([3.0, -1.0]), optimizer.init(params), params)[0]
+    array([1.75, 1.25])
+    """
+    _check("lion", rate=rate, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
+
+    def update(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
+        _match("lion", gradients, params)
+        now, mixed = _now(rate, state.count), _averages(beta1, state.first, gradients)
+        params = tree.map(lambda p, c: p - _as(now, p) * (sign(c) + _as(weight_decay, p) * p), params, mixed)
+        return params, Moments(state.count + 1, _averages(beta2, state.first, gradients), None)
+
+    return Optimizer(lambda params: Moments(0, tree.map(lambda p: 0 * p, params), None), update)
+
+
+def clip_by_global_norm(gradients: Parameters, limit: Any) -> Parameters:
+    """The gradients, all divided by one number where the root of the sum of all their squares is above `limit`.
+
+    >>> import fxgrad, numpy as np
+    >>> fxgrad.optim.clip_by_global_norm([np.array([3.0]), np.array([4.0])], 1.0)
+    [array([0.6]), array([0.8])]
+    """
+    total: Any = sum(sum_of(square(g)) for g in tree.leaves(gradients))
+    norm = sqrt(total)
+    factor = limit / where(norm > limit, norm, limit)
+    return tree.map(lambda g: g * _as(factor, g), gradients)
 
 
 __getattr__ = of_module(__name__)
@@ -126,7 +220,7 @@ __getattr__ = of_module(__name__)
 def _check(what: str, **settings: float) -> None:
     for name, value in settings.items():
         most = 1.0 if name in ("beta1", "beta2") else float("inf")
-        if not 0 <= value < most:
+        if isinstance(value, int | float) and not 0 <= value < most:  # and neither traced nor a function of the count
             raise ArgumentError(at_user_line(
                 f"{what}: {name} is {value}, where a number from 0{' to below 1' if most == 1 else ' on'} is needed"))
 

@@ -102,6 +102,66 @@ def test_steps_are_traced_and_scanned(name: str) -> None:
     assert losses[-1] < losses[0]
 
 
+def decaying(count):
+    return 0.05 / (1 + count)
+
+
+OF_DTYPES: dict[str, tuple[optim.Optimizer, Any]] = {
+    "sgd": (optim.sgd(0.1, 0.9), optax.sgd(0.1, 0.9)), "adam": (optim.adam(0.05), optax.adam(0.05)),
+    "adamw, scheduled": (optim.adamw(decaying), optax.adamw(decaying, weight_decay=1e-2)),
+    "rmsprop": (optim.rmsprop(0.05, 0.9), optax.rmsprop(0.05, 0.9, eps_in_sqrt=False)),
+    "lion": (optim.lion(0.05, weight_decay=0.1), optax.lion(0.05, weight_decay=0.1)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_parameters_keep_their_dtype_and_steps_are_optaxs(dtype: str) -> None:
+    wrong = []
+    with jax.enable_x64(True):
+        start = np.asarray(jax.numpy.asarray([0.5, -1.5, 2.0], dtype))
+        gradients = [np.asarray(jax.numpy.asarray([1.0, -0.5, 0.25 * k - 0.6], dtype)) for k in range(5)]
+        for name, (own, other) in OF_DTYPES.items():
+            theirs, their_state = jax.numpy.asarray(start), other.init(jax.numpy.asarray(start))
+            for gradient in gradients:
+                updates, their_state = other.update(jax.numpy.asarray(gradient), their_state, theirs)
+                theirs = optax.apply_updates(theirs, updates)
+            for way, update in {"plain": own.update, "jitted": fxgrad.jit(own.update)}.items():
+                for restored in (False, True):
+                    params, state = start, own.init(start)
+                    for gradient in gradients:
+                        if restored:
+                            state = fxgrad.tree.map(np.asarray, state)
+                        params, state = update(gradient, state, params)
+                    near = np.allclose(np.asarray(params, np.float64), np.asarray(theirs, np.float64),
+                                       rtol={"float32": 2e-5, "bfloat16": 3e-2, "float64": 1e-7}[dtype])
+                    if params.dtype != start.dtype or not near:
+                        wrong.append((name, way, restored, params, theirs))
+    assert not wrong
+
+
+def test_a_traced_rate_is_taken() -> None:
+    params, gradient = np.ones(3, np.float32), np.ones(3, np.float32)
+    for make in (optim.sgd, optim.adam, optim.adamw, optim.rmsprop, optim.lion):
+        def after(rate: Any, make: Any = make) -> Any:
+            optimizer = make(rate)
+            return optimizer.update(gradient, optimizer.init(params), params)[0]
+        for way in (fxgrad.jit(after), lambda rate, after=after: fxgrad.vmap(after)(np.array([rate, 1.0]))[0]):
+            assert way(0.25).dtype == np.float32
+            np.testing.assert_allclose(way(0.25), after(0.25), rtol=1e-6)
+
+
+def test_gradients_are_clipped_as_optax_does() -> None:
+    gradients = {"a": np.float32([3.0, 4.0]), "b": np.float32([12.0])}
+    for limit in (6.5, 20.0):
+        expected, _ = optax.clip_by_global_norm(limit).update(gradients, optax.EmptyState())
+        for clip in (optim.clip_by_global_norm, fxgrad.jit(optim.clip_by_global_norm)):
+            for name, value in clip(gradients, limit).items():
+                assert value.dtype == np.float32
+                np.testing.assert_allclose(value, expected[name], rtol=1e-6)
+    zeros = optim.clip_by_global_norm([np.zeros(2)], 1.0)
+    np.testing.assert_array_equal(zeros[0], np.zeros(2))
+
+
 def test_a_step_is_differentiated() -> None:
     def after(start):
         params, _ = optim.sgd(0.1, 0.9).update(fxgrad.grad(lambda w: w ** 2)(start), 0.0, start)
