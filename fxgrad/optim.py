@@ -1,4 +1,4 @@
-"""Reference optimisers, pairs of pure functions on containers that keep the dtypes of parameters; clipping."""
+"""Reference optimisers, pairs of pure functions that keep the dtypes of parameters; clipping and schedules of rates."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 
 from fxgrad import tree
 from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.numpy.arithmetic import clip, divide, power
 from fxgrad.numpy.creation import astype
-from fxgrad.numpy.elementwise import expm1, sign, sqrt, square
+from fxgrad.numpy.elementwise import cos, expm1, sign, sqrt, square
 from fxgrad.numpy.logic import where
 from fxgrad.numpy.reductions import sum as sum_of
 from fxgrad.pytorch_names import of_module
@@ -41,7 +42,8 @@ def sgd(rate: Any, momentum: float = 0.0, *, nesterov: bool = False, weight_deca
     """Stochastic gradient descent, v ← momentum · v + g, p ← p - rate · v, with Nesterov's look-ahead on request.
 
     `weight_decay` times the parameter is added to its gradient. The state is the container of the v, or None without
-    momentum. The formulas are those of PyTorch's SGD (Sutskever et al., 2013, with the rate outside of v).
+    momentum; with a rate that is a function of the number of updates before, a pair of that number and the container.
+    The formulas are those of PyTorch's SGD (Sutskever et al., 2013, with the rate outside of v).
 
     Raises `ArgumentError` for a rate, momentum or weight decay that is negative, or Nesterov's form without momentum.
 
@@ -51,6 +53,8 @@ def sgd(rate: Any, momentum: float = 0.0, *, nesterov: bool = False, weight_deca
     >>> optimizer.update({"w": 1.0}, optimizer.init(params), params)
     ({'w': 1.9}, None)
     """
+    if callable(rate):
+        return _scheduled(lambda now: sgd(now, momentum, nesterov=nesterov, weight_decay=weight_decay), rate)
     _check("sgd", rate=rate, momentum=momentum, weight_decay=weight_decay)
     if nesterov and not momentum:
         raise ArgumentError(at_user_line("sgd: nesterov=True needs a momentum, such as momentum=0.9"))
@@ -123,6 +127,16 @@ def _adam(what: str, rate: Any, beta1: float, beta2: float, epsilon: float, weig
         return tree.map(step, params, first, second), Moments(count, first, second)
 
     return Optimizer(init, update)
+
+
+def _scheduled(make: Callable[[Any], Optimizer], rate: Callable[[Any], Any]) -> Optimizer:
+    """An optimiser whose state counts the updates, of those that `make` makes for one rate."""
+    def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
+        count, inner = state
+        params, inner = make(rate(count)).update(gradients, inner, params)
+        return params, (count + 1, inner)
+
+    return Optimizer(lambda params: (0, make(0.0).init(params)), update)
 
 
 def _decayed(gradients: Parameters, params: Parameters, weight_decay: float) -> Parameters:
@@ -212,6 +226,51 @@ def clip_by_global_norm(gradients: Parameters, limit: Any) -> Parameters:
     norm = sqrt(total)
     factor = limit / where(norm > limit, norm, limit)
     return tree.map(lambda g: g * _as(factor, g), gradients)
+
+
+def linear_schedule(first: float, last: float, steps: int) -> Callable[[Any], Any]:
+    """The rate as a function of the number of updates: from `first` in a line to `last` after `steps`, then `last`.
+
+    >>> import fxgrad
+    >>> rate = fxgrad.optim.linear_schedule(1.0, 0.0, 4)
+    >>> [float(rate(count)) for count in (0, 1, 4, 9)]
+    [1.0, 0.75, 0.0, 0.0]
+    """
+    return lambda count: first + (last - first) * _progress(count, steps)
+
+
+def exponential_decay(first: float, steps: int, factor: float) -> Callable[[Any], Any]:
+    """The rate as a function of the number of updates: `first`, times `factor` for each `steps` updates, smoothly.
+
+    >>> import fxgrad
+    >>> rate = fxgrad.optim.exponential_decay(1.0, 2, 0.25)
+    >>> [float(rate(count)) for count in (0, 1, 2)]
+    [1.0, 0.5, 0.25]
+    """
+    return lambda count: first * power(factor, divide(count, steps))
+
+
+def cosine_decay(first: float, steps: int, *, warmup: int = 0, last: float = 0.0) -> Callable[[Any], Any]:
+    """The rate as a function of the number of updates: half a cosine from `first` to `last`, reached after `steps`.
+
+    In the first `warmup` of these steps the rate grows in a line from 0 to `first`. Loshchilov and Hutter, 2017.
+
+    >>> import fxgrad
+    >>> rate = fxgrad.optim.cosine_decay(1.0, 6, warmup=2)
+    >>> [round(float(rate(count)), 4) for count in (0, 1, 2, 4, 6)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+    def rate(count: Any) -> Any:
+        fallen = 0.5 - 0.5 * cos(math.pi * _progress(count - warmup, steps - warmup))
+        risen = first * _progress(count, warmup) if warmup else first
+        return where(count < warmup, risen, first + (last - first) * fallen)
+
+    return rate
+
+
+def _progress(count: Any, steps: int) -> Any:
+    """The part of the steps that is done, from 0 to 1."""
+    return clip(divide(count, steps), 0.0, 1.0)
 
 
 __getattr__ = of_module(__name__)

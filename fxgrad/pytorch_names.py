@@ -72,6 +72,9 @@ SENTENCES: dict[str, str] = {
     "Parameter": "Parameters are arrays in a container: write params = {'w': w}, and fxgrad.grad(loss)(params)",
     "functional": "The functions are in fxgrad.nn itself, such as fxgrad.nn.relu(x)",
     "SGD": _OPTIMIZER.format("sgd"), "Adam": _OPTIMIZER.format("adam"), "AdamW": _OPTIMIZER.format("adamw"),
+    "RMSprop": _OPTIMIZER.format("rmsprop"),
+    "clip_grad_norm_": "Write gradients = fxgrad.optim.clip_by_global_norm(gradients, limit)",
+    "CosineAnnealingLR": "Write fxgrad.optim.adam(fxgrad.optim.cosine_decay(rate, steps))",
     "compile": "Write fxgrad.jit(f)",
 }
 

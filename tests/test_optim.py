@@ -108,6 +108,7 @@ def decaying(count):
 
 OF_DTYPES: dict[str, tuple[optim.Optimizer, Any]] = {
     "sgd": (optim.sgd(0.1, 0.9), optax.sgd(0.1, 0.9)), "adam": (optim.adam(0.05), optax.adam(0.05)),
+    "sgd, scheduled": (optim.sgd(decaying, 0.9), optax.sgd(decaying, 0.9)),
     "adamw, scheduled": (optim.adamw(decaying), optax.adamw(decaying, weight_decay=1e-2)),
     "rmsprop": (optim.rmsprop(0.05, 0.9), optax.rmsprop(0.05, 0.9, eps_in_sqrt=False)),
     "lion": (optim.lion(0.05, weight_decay=0.1), optax.lion(0.05, weight_decay=0.1)),
@@ -139,6 +140,29 @@ def test_parameters_keep_their_dtype_and_steps_are_optaxs(dtype: str) -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_steps_in_a_loop_and_mapped_are_those_outside(dtype: str) -> None:
+    start = np.asarray(jax.numpy.asarray([0.5, -1.5, 2.0], "float32")).astype(jax.numpy.dtype(dtype))
+    gradient = start * start.dtype.type(0.5)
+    wrong = []
+    for name, (own, _) in OF_DTYPES.items():
+        params, state = start, own.init(start)
+        counted = fxgrad.tree.map(np.asarray, state)
+        for _ in range(5):
+            params, state = own.update(gradient, state, params)
+        (last, _), _ = fxgrad.scan(lambda carry, _, own=own: (own.update(gradient, carry[1], carry[0]), None),
+                                   (start, counted), None, length=5)
+        rows = fxgrad.tree.map(lambda leaf: np.stack([leaf, leaf]), (start, counted))
+        for _ in range(5):
+            rows = fxgrad.vmap(lambda p, s, own=own: own.update(gradient, s, p))(*rows)
+        for way, found in (("scan", last), ("vmap", rows[0][1])):
+            near = np.allclose(np.asarray(found, np.float64), np.asarray(params, np.float64),
+                               rtol={"float32": 2e-6, "bfloat16": 2e-2, "float64": 1e-12}[dtype])
+            if found.dtype != start.dtype or not near:
+                wrong.append((name, way, found, params))
+    assert not wrong
+
+
 def test_a_traced_rate_is_taken() -> None:
     params, gradient = np.ones(3, np.float32), np.ones(3, np.float32)
     for make in (optim.sgd, optim.adam, optim.adamw, optim.rmsprop, optim.lion):
@@ -160,6 +184,17 @@ def test_gradients_are_clipped_as_optax_does() -> None:
                 np.testing.assert_allclose(value, expected[name], rtol=1e-6)
     zeros = optim.clip_by_global_norm([np.zeros(2)], 1.0)
     np.testing.assert_array_equal(zeros[0], np.zeros(2))
+
+
+def test_schedules_are_optaxs() -> None:
+    pairs = [(optim.linear_schedule(0.3, 0.1, 7), optax.linear_schedule(0.3, 0.1, 7)),
+             (optim.exponential_decay(0.3, 7, 0.5), optax.exponential_decay(0.3, 7, 0.5)),
+             (optim.cosine_decay(0.3, 7, last=0.03), optax.cosine_decay_schedule(0.3, 7, 0.1)),
+             (optim.cosine_decay(0.3, 9, warmup=3), optax.warmup_cosine_decay_schedule(0.0, 0.3, 3, 9))]
+    for own, other in pairs:
+        expected = [float(other(count)) for count in range(12)]
+        for way in (own, fxgrad.jit(own), lambda count, own=own: fxgrad.vmap(own)(np.array([count]))[0]):
+            np.testing.assert_allclose([float(way(count)) for count in range(12)], expected, rtol=1e-5, atol=1e-7)
 
 
 def test_a_step_is_differentiated() -> None:
