@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from fxgrad.errors import at_user_line
+
+_Class = TypeVar("_Class", bound=type[Any])
 
 _IN_PLACE = "Arrays do not change: write x = {} and use the new array"
 _HERE = "Arrays need no mark: fxgrad.grad(f, argnums=0) says what is differentiated"
@@ -79,9 +81,27 @@ SENTENCES: dict[str, str] = {
 }
 
 
-def of_arrays(self: Any, name: str) -> Any:
-    """The `__getattr__` of the classes of arrays: asked for what they do not have."""
-    raise _missing(f"{type(self).__name__!r} object", name)
+class _Absent:
+    """An attribute that says what to write; a `__getattr__` would make all other attributes slower."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        raise _missing(f"{owner.__name__!r} object", self.name)
+
+
+def answering(arrays: _Class) -> _Class:
+    """The class of arrays, with an answer to each name that it does not have; `dir` does not list those."""
+    for name in SENTENCES:
+        if not hasattr(arrays, name):
+            setattr(arrays, name, _Absent(name))
+    listed = arrays.__dir__
+
+    def names(self: Any) -> list[str]:
+        return [name for name in listed(self) if not isinstance(vars(arrays).get(name), _Absent)]
+    arrays.__dir__ = names  # type: ignore[method-assign,assignment]
+    return arrays
 
 
 def of_module(module: str) -> Callable[[str], Any]:

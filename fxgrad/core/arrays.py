@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.pytorch_names import of_arrays
+from fxgrad.pytorch_names import answering
 
 
+@answering
 class Array(np.ndarray):
     """NumPy's array with what code in jax's idiom expects: traced indices, `x.at[i]`, jax's promotion, no changes.
 
@@ -32,8 +33,6 @@ class Array(np.ndarray):
     >>> fnp.arange(3) / np.float32([1.0, 2.0, 4.0])
     array([0. , 0.5, 0.5], dtype=float32)
     """
-
-    __getattr__ = of_arrays
 
     def __repr__(self) -> str:
         return repr(np.asarray(self))

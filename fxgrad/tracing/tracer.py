@@ -17,13 +17,14 @@ from fxgrad.core.avals import Aval, Shape, array_aval, check_dtype
 from fxgrad.core.program import Var
 from fxgrad.core.symbolic import Linear
 from fxgrad.dtypes import DType
-from fxgrad.pytorch_names import of_arrays
+from fxgrad.pytorch_names import answering
 from fxgrad.written import Assignment, item_assignment, running_call, written
 
 if TYPE_CHECKING:
     from fxgrad.tracing.tape import Tape
 
 
+@answering
 class Tracer:
     """An array whose operations are recorded: it has a shape and a dtype, and behaves as an `ndarray`.
 
@@ -39,8 +40,6 @@ class Tracer:
     variable: Var
     viewed: Tracer | None
     """What this would be a view of in NumPy, None for a copy; unset where that makes no difference."""
-
-    __getattr__ = of_arrays
 
     def __init__(self, tape: Tape, variable: Var) -> None:
         self.tape, self.variable = tape, variable
