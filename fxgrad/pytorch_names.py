@@ -96,11 +96,11 @@ def answering(arrays: _Class) -> _Class:
     for name in SENTENCES:
         if not hasattr(arrays, name):
             setattr(arrays, name, _Absent(name))
-    listed = arrays.__dir__
+    listed: Any = arrays.__dir__
 
     def names(self: Any) -> list[str]:
         return [name for name in listed(self) if not isinstance(vars(arrays).get(name), _Absent)]
-    arrays.__dir__ = names  # type: ignore[method-assign,assignment]
+    arrays.__dir__ = names  # type: ignore[assignment]
     return arrays
 
 
