@@ -58,6 +58,8 @@ def operator(symbol: str, function: Function) -> Function:
         if not aval.shape:  # NumPy's scalars never change: the name gets another
             if _is_array_of_callers(self):
                 raise _refusal(self, symbol, "argument")
+            if _is_view_of_array(self):
+                raise _refusal(self, symbol, "view")
             return function(self, other)
         count = _references(self)
         why = _seen(self, count)
@@ -100,6 +102,16 @@ def _is_array_of_callers(tracer: Tracer) -> bool:
         return False
     return any(var is tracer.variable and type(value) is np.ndarray
                for var, value in zip(tape.root.outputs, tape.values, strict=True))
+
+
+def _is_view_of_array(tracer: Tracer) -> bool:
+    """Whether a 0-d tracer stands for an array of shape () that shares the memory of one with axes: `y[0, ...]`."""
+    viewed = getattr(tracer, "viewed", None)
+    while type(viewed) is Tracer:
+        if viewed.variable.aval.shape:
+            return True
+        viewed = getattr(viewed, "viewed", None)
+    return False
 
 
 _KINDS = "buifc"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -38,8 +39,32 @@ _recalling: set[Function] = set()
 reductions: dict[Elementwise, Function] = {}
 """Those of which all elements along an axis can be combined, with the function that does it: `add.reduce` is `sum`."""
 
-reflections: dict[Function, Function] = {}
-"""The functions of two operands with their operands exchanged, of which the first is traced."""
+_operators: dict[Function, Callable[[Function], tuple[Function, Function]]] = {}
+"""What makes operators of functions of two operands, from what takes the operands that are none of ours."""
+
+
+def operators(name: str, function: Function) -> tuple[Function, Function]:
+    """The operator of a traced array and the reflected one, which gets the traced array first.
+
+    Where the class of the other operand has a reflected operator of its own, and is no array and no number, that one
+    computes, as Python's data model and jax have it.
+    """
+    def with_others(x: Any, y: Any) -> Any:
+        try:
+            return function(x, y)
+        except ArgumentError:
+            if type(x) is Tracer and has_reflected(name, y):
+                return NotImplemented
+            raise
+
+    make = _operators.get(function)
+    return (with_others, lambda self, other: function(other, self)) if make is None else make(with_others)
+
+
+def has_reflected(name: str, other: Any) -> bool:
+    """Whether the class of an operand, which is not one of Python's own, has the reflected operator of this name."""
+    kind = type(other)
+    return kind is not Tracer and kind.__module__ != "builtins" and hasattr(kind, f"__r{name}__")
 
 
 class Elementwise:
@@ -158,7 +183,8 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                 return bind(primitive, number, y)[0]
         return rest(operand(x), operand(y))
 
-    recalled, reflections[recalled] = recalled_binary(primitive, typed)
+    recalled, _ = recalled_binary(primitive, typed)
+    _operators[recalled] = functools.partial(recalled_binary, primitive, typed)
     _recalling.add(recalled)
     return recalled
 

@@ -12,7 +12,7 @@ VIEWS = frozenset([
     "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "diag",
     "diagonal", "dsplit", "expand_dims", "flip", "fliplr", "flipud", "hsplit", "imag", "matrix_transpose",
     "moveaxis", "permute_dims", "ravel", "real", "reshape", "rollaxis", "rot90", "split", "squeeze",
-    "swapaxes", "transpose", "unstack", "view", "vsplit",
+    "swapaxes", "transpose", "trim_zeros", "unstack", "view", "vsplit",
 ])
 """Functions and methods whose results may be views of an argument."""
 
@@ -29,6 +29,11 @@ def view(result: Any, args: tuple[Any, ...]) -> Any:
         owners = [arg if type(arg) is Tracer else array for arg in (*args, *[array] * len(result))]
         return type(result)([_noted(part, owner) for part, owner in zip(result, owners, strict=False)])
     return result
+
+
+def view_of_real(result: Any, args: tuple[Any, ...]) -> Any:
+    """The result of the method `conj`, which in NumPy is the array itself where that is real."""
+    return view(result, args) if result.dtype.kind != "c" else result
 
 
 def item(result: Any, args: tuple[Any, ...]) -> Any:

@@ -13,6 +13,7 @@ from fxgrad.core.arrays import ARRAYS, Array, WeakArray, weakened
 from fxgrad.errors import MutationError, at_user_line
 from fxgrad.executors.silence import silenced
 from fxgrad.frontend.protocol import function_of
+from fxgrad.frontend.ufuncs import has_reflected
 from fxgrad.numpy import indexing, products
 from fxgrad.numpy.inspection import DEVICE
 from fxgrad.numpy.methods import BINARY, COMPARISONS, METHODS, SYMBOLS, UNARY
@@ -61,7 +62,7 @@ def _operator(name: str, function: Function) -> Function:
                 return function(self, other)
         if isinstance(other, np.ndarray) and kind not in _OURS:
             return NotImplemented  # a masked array knows better; what it leaves to NumPy comes back reflected
-        return _promoted(function, own, self, other)
+        return _promoted(function, own, self, other, name)
     return method
 
 
@@ -73,7 +74,7 @@ def _reflected_operator(name: str, function: Function) -> Function:
     def method(self: Any, other: Any) -> Any:
         if _fits(self, other, type(other), numbers):
             return _by_numpy(quick, self, other, type(other))
-        return _promoted(lambda self, other: function(other, self), own, self, other)
+        return _promoted(lambda self, other: function(other, self), own, self, other, "")
     return method
 
 
@@ -94,9 +95,14 @@ def _by_numpy(own: Function, self: Any, other: Any, kind: Any) -> Any:
     return result
 
 
-def _promoted(function: Function, own: Function, self: Any, other: Any) -> Any:
-    """The operands promoted as in jax; the result can be written to where one of them can."""
+def _promoted(function: Function, own: Function, self: Any, other: Any, name: str) -> Any:
+    """The operands promoted as in jax; the result can be written to where one of them can.
+
+    Where the class of the other one has the reflected operator of this name, and is no array, it is asked.
+    """
     if not _is_promoted(self, other):
+        if not hasattr(other, "__array__") and has_reflected(name, other):
+            return NotImplemented
         return own(self, other)
     result = function(self, other)
     if not (self.flags.writeable or (isinstance(other, np.ndarray) and other.flags.writeable)):
@@ -283,9 +289,9 @@ def attach() -> None:
 def _attach_to_weak() -> None:
     """Gives `WeakArray` the operators that say what gives way, and its views, which give way as it does."""
     for name, function in (BINARY | COMPARISONS).items():
-        setattr(WeakArray, f"__{name}__", _weak_operator(f"__{name}__", function))
+        setattr(WeakArray, f"__{name}__", _weak_operator(f"__{name}__", function, name))
         if name in BINARY:
-            setattr(WeakArray, f"__r{name}__", _weak_operator(f"__r{name}__", lambda x, y, of=function: of(y, x)))
+            setattr(WeakArray, f"__r{name}__", _weak_operator(f"__r{name}__", lambda x, y, of=function: of(y, x), ""))
         if name in SYMBOLS:
             setattr(WeakArray, f"__i{name}__", getattr(WeakArray, f"__{name}__"))
     for name, unary in UNARY.items():
@@ -295,9 +301,9 @@ def _attach_to_weak() -> None:
     WeakArray.T = property(_weak_view(np.ndarray.transpose))  # type: ignore[assignment]
 
 
-def _weak_operator(name: str, function: Function) -> Function:
-    own = getattr(np.ndarray, name)
-    return lambda self, other: _promoted(function, own, self, other)
+def _weak_operator(method: str, function: Function, name: str) -> Function:
+    own = getattr(np.ndarray, method)
+    return lambda self, other: _promoted(function, own, self, other, name)
 
 
 def _weak_view(method: Function) -> Function:

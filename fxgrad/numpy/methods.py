@@ -10,8 +10,8 @@ from typing import Any
 
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.frontend import inplace
-from fxgrad.frontend.ufuncs import reflections
-from fxgrad.frontend.views import VIEWS, item, view
+from fxgrad.frontend.ufuncs import operators
+from fxgrad.frontend.views import VIEWS, item, view, view_of_real
 from fxgrad.numpy import (
     arithmetic,
     bits,
@@ -84,10 +84,6 @@ METHODS: dict[str, Function] = {**_METHODS, "compress": _compress,
 """Methods that are functions of `fxgrad.numpy` with the array as their first argument."""
 
 
-def _reflected(function: Function) -> Function:
-    return reflections.get(function, lambda self, other: function(other, self))
-
-
 def _comparison(function: Function) -> Function:
     """The operator; against None and strings Python's own answer stands."""
     def method(self: Any, other: Any) -> Any:
@@ -109,8 +105,22 @@ def _transpose(self: Any, *axes: Any) -> Any:
 def _iterate(self: Any) -> Iterator[Any]:
     if not self.shape:
         raise TypeError(at_user_line("iteration over a traced scalar (a 0-d array)"))
-    rows = unstack(self, 0)
-    return iter(view(rows, (self,)) if len(self.shape) > 1 else rows)
+    return _rows(self)
+
+
+def _rows(array: Any) -> Iterator[Any]:
+    """The rows; in NumPy those to come see a change of the array, so it is held as long as there are some."""
+    rows = unstack(array, 0)
+    yield from view(rows, (array,)) if len(array.shape) > 1 else rows
+
+
+def _astype(self: Any, dtype: Any, *args: Any, copy: bool = True, **options: Any) -> Any:
+    """The array converted; with `copy=False` NumPy's is the array itself where that has the dtype already."""
+    result = _converted(self, dtype, *args, **options)
+    return result if copy or result.dtype != self.dtype else view(result, (self,))
+
+
+_converted = replayed(creation.astype)
 
 
 def _contains(self: Any, value: Any) -> bool:
@@ -149,9 +159,10 @@ _PROPERTIES: dict[str, Function] = {
 
 def attach() -> None:
     """Gives `Tracer` the operators, methods and properties of arrays."""
-    members: dict[str, Any] = {f"__{name}__": function for name, function in (BINARY | UNARY).items()}
-    members |= {f"__i{name}__": inplace.operator(symbol, BINARY[name]) for name, symbol in SYMBOLS.items()}
-    members |= {f"__r{name}__": _reflected(function) for name, function in BINARY.items()}
+    members: dict[str, Any] = {f"__{name}__": function for name, function in UNARY.items()}
+    for name, function in BINARY.items():
+        members[f"__{name}__"], members[f"__r{name}__"] = operators(name, function)
+    members |= {f"__i{name}__": inplace.operator(symbol, members[f"__{name}__"]) for name, symbol in SYMBOLS.items()}
     members |= {f"__{name}__": _comparison(function) for name, function in COMPARISONS.items()}
     members |= {name: property(function) for name, function in _PROPERTIES.items()}
     members |= {name: replayed(function, views=view if name in VIEWS else None)
@@ -163,7 +174,8 @@ def attach() -> None:
         "__array_namespace__": _array_namespace, "to_device": _to_device,
         "reshape": replayed(_reshape, views=view), "transpose": replayed(_transpose, views=view),
         "block_until_ready": lambda self: self,
-        "compress": METHODS["compress"],
+        "astype": _astype, "compress": METHODS["compress"],
+        **{name: replayed(METHODS[name], views=view_of_real) for name in ("conj", "conjugate")},
         "copy": lambda self, order="C": self.__copy__(),
         "sort": inplace.sorting(members["sort"]),
     }

@@ -43,14 +43,14 @@ def recalled_unary(primitive: Primitive, function: Unary) -> Unary:
     return recalled
 
 
-def recalled_binary(primitive: Primitive, function: Binary) -> tuple[Binary, Binary]:
+def recalled_binary(primitive: Primitive, function: Binary, others: Binary | None = None) -> tuple[Binary, Binary]:
     """`function`, which applies `primitive` to its operands, with what it did before looked up; and the same reflected.
 
     If one operand is a tracer and the other an array or a number, what it does must follow from their types, but for
     the value of a number, which is at most converted and captured. The reflected function gets the right operand first,
-    which is a tracer.
+    which is a tracer. `others` takes operands that are no traced arrays, arrays or numbers; by default `function` does.
     """
-    with_others = replayed(function, captures=True)
+    with_others = replayed(function, captures=True) if others is None else others
 
     def recalled(x: Any, y: Any) -> Any:
         x_type, y_type = type(x), type(y)

@@ -84,6 +84,26 @@ VARIANTS: dict[str, Variant] = {
     "argument of an inner function that has a name": Variant(
         "def doubled(h):\n    h *= 2.0\n    return h\ny = x + 1.0\nz = doubled(y)\nreturn np.sum(y)", True, True),
     "an array of NumPy's": Variant("y = np.ones((3, 3))\ny *= x\nreturn np.sum(y * y)", True),
+    "array under an iteration": Variant("y = x[0] * 1.0\nfor v in y:\n    y *= v\nreturn np.sum(y)", True, True),
+    "array under enumerate": Variant("y = x[0] * 1.0\nfor i, v in enumerate(y):\n    y *= v\nreturn np.sum(y)", True,
+                                     True),
+    "array under zip": Variant("y = x[0] * 1.0\nfor a, v in zip(x[0], y):\n    y += v\nreturn np.sum(y)", True, True),
+    "array under map": Variant("y = x[0] * 1.0\nfor v in map(np.sin, y):\n    y += v\nreturn np.sum(y)", True, True),
+    "array under an iterator": Variant("y = x[0] * 1.0\nrest = iter(y)\nnext(rest)\ny *= 2.0\nreturn next(rest)", True,
+                                       True),
+    "array after its iteration": Variant("y = x[0] * 1.0\nt = 0.0\nfor v in y:\n    t += v\ny += t\nreturn np.sum(y)",
+                                         False),
+    "array after a break": Variant("y = x[0] * 1.0\nfor v in y:\n    break\ny += v\nreturn np.sum(y)", False),
+    "element as an array": Variant("y = x * 1.0\ns = y[0, 0, ...]\ns += 10.0\nreturn np.sum(y)", True, True),
+    "squeezed element": Variant("y = x * 1.0\ns = y[:1, :1].squeeze()\ns += 10.0\nreturn np.sum(y)", True, True),
+    "element as a number": Variant("y = x * 1.0\ns = y[0, 0]\ns += 10.0\nreturn np.sum(y * s)", False),
+    "conjugate of a real array": Variant("y = x * 1.0\nz = y.conj()\ny += 10.0\nreturn np.sum(z)", True, True),
+    "conjugate of a complex array": Variant("y = x * 1j\nz = y.conj()\ny += 10.0\nreturn np.sum(z.imag)", False),
+    "conjugate by a ufunc": Variant("y = x * 1.0\nz = np.conj(y)\ny += 10.0\nreturn np.sum(z)", False),
+    "astype without a copy": Variant("y = x * 1.0\nz = y.astype(float, copy=False)\ny += 10.0\nreturn np.sum(z)", True,
+                                     True),
+    "astype to another dtype": Variant(
+        "y = x * 1.0\nz = y.astype('f4', copy=False)\ny += 10.0\nreturn np.sum(y + z * 0)", False),
     # Methods and functions.
     "sort": Variant("y = x[0] * 1.0\ny.sort()\nreturn np.sum(y * x)", True),
     "sort along an axis": Variant("y = x * 1.0\ny.sort(axis=0)\nreturn np.sum(y * x)", True),
@@ -135,7 +155,8 @@ def test_variant(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fresh", "all operators", "copy", "in a loop", "scalars", "row", "second name",
-                                                 "argument",
+                                  "argument", "array under zip", "array after its iteration", "element as an array",
+                                  "conjugate of a real array", "astype without a copy",
                                   "named row", "sort", "put", "element of NumPy's array"])
 def test_jit_and_vmap(name: str) -> None:
     variant = VARIANTS[name]
