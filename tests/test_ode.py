@@ -151,6 +151,7 @@ FAILING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjoint", ["discrete", "continuous"])
 def test_gradients_of_what_is_nan_are_nan(adjoint: str) -> None:
     for name, failing in FAILING.items():

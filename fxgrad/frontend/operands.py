@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from fxgrad import config, dtypes
-from fxgrad.core.arrays import ARRAYS, Integer, made, scalar, weakened
+from fxgrad.core.arrays import ARRAYS, WEAK_CLASSES, Integer, handed, made, scalar, weakened
 from fxgrad.core.avals import PYTHON_SCALARS, Aval, Literal, Shape
 from fxgrad.core.primitive import Primitive, infer
 from fxgrad.core.sizes import Size, index_of
@@ -184,13 +184,20 @@ def settled(values: Sequence[Any]) -> list[Any]:
 
 
 def common_operands(*values: Any) -> list[Any]:
-    """What a caller gave as arrays of one dtype, to which Python's numbers give way."""
-    return settled(promoted(*map(operand, values)))
+    """What a caller gave as arrays of one dtype, to which Python's numbers give way, in operators too."""
+    return [*map(_with_operators, settled(promoted(*map(operand, values))))]
 
 
 def inexact_operands(*values: Any) -> list[Any]:
-    """What a caller gave as arrays of one inexact dtype, to which Python's numbers give way."""
-    return settled(promoted_inexact(*map(operand, values)))
+    """What a caller gave as arrays of one inexact dtype, to which Python's numbers give way, in operators too."""
+    return [*map(_with_operators, settled(promoted_inexact(*map(operand, values))))]
+
+
+def _with_operators(value: Any) -> Any:
+    """NumPy's array or scalar as an `Array`, whose operators promote as here; numbers that give way as they are."""
+    if isinstance(value, np.generic) and type(value) not in WEAK_CLASSES:
+        return made(value)
+    return handed(value)
 
 
 def mask_of(name: str, where: Any) -> Any:

@@ -255,6 +255,8 @@ def along_paths(call: Call, args: list[Any], options: dict[str, Any], found: lis
         program = fxgrad.make_program(of_arrays)(*arrays)
     except fxgrad.errors.FxgradError:
         return None, ""  # what depends on values
+    if program.signature is not None and program.signature.path:
+        return None, ""  # right for these values alone
     if problem := difference(leaves(program(*arrays)), found, 16):
         return None, f"traced {problem}"
     batched = leaves(vmap(program)(*(np.stack([each, each]) for each in arrays)))

@@ -133,7 +133,8 @@ def test_debug_value() -> None:
 
 @pytest.mark.parametrize("transformed", [
     jit(branching), vmap(branching), jit(grad(branching)), vmap(grad(branching)), grad(jit(branching)),
-    lambda x: fxgrad.make_program(branching)(x), lambda x: fxgrad.eval_shape(branching, x),
+    lambda x: fxgrad.make_program(branching)(fxgrad.ShapeDtypeStruct(x.shape, x.dtype)),
+    lambda x: fxgrad.eval_shape(branching, x),
 ])
 def test_refused_where_values_are_not_known(transformed) -> None:
     with pytest.raises(ConcretizationError, match=r"bool\(\) needs the value of a traced array"):
