@@ -291,7 +291,7 @@ class _JittedFunction:
             results_for(call.leaves) if facts.is_wide and not self._shardings else None))
 
     def _general_plan(self, executables: Executables, call: JittedCall) -> Plan:
-        """The same, for all calls of which no one looks at the arguments, unless some may give way."""
+        """The same, for all calls whose key does not say what the arguments are."""
         executables.looks = executables.looks or holds_wide(call.leaves)
         arguments = converted if executables.looks or any_to_convert(call.leaves) else None
         return Plan(executables.called, True, arguments, None if self._shardings else executables.outputs.results)

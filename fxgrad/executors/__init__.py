@@ -25,7 +25,7 @@ from fxgrad.tracing.tracer import Tracer, aval_of, leaked
 
 _FREQUENT = frozenset({np.ndarray, float, np.float64})
 _SCALARS = frozenset({np.float64, np.complex128, np.bool_})
-"""Classes of results that are as weak as they can be."""
+"""Classes of results that need no other class: NumPy's own scalars of these dtypes are weak already, or never are."""
 _WEAK = (PYTHON_SCALARS - {bool}) | WEAK_CLASSES
 
 
@@ -36,7 +36,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     `Integer`s and `WeakArray`s.
     """
     of_arrays, of_jax, has_weak = not args, False, "weak" in params and params["weak"]
-    is_settled = False  # by an operand that no result of a single array gives way beside
+    is_settled = False  # whether an operand is a strong float array: then a single output is strong, too
     for arg in args:
         kind = type(arg)
         if kind is np.ndarray or kind is Array:
