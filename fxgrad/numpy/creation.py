@@ -300,7 +300,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     if dtypes.is_integer(wanted):
         numbers = floor(numbers)
     weak = dtype is None and aval_of(low).weak
-    result = move_axis(convert(numbers, wanted, weak), 0, axis_of("linspace", axis, rank + 1))
+    result = _as_at_once(move_axis(convert(numbers, wanted, weak), 0, axis_of("linspace", axis, rank + 1)))
     if not retstep:
         return result
     return result, mul(sub(high, low), 1 / gaps) if gaps > 0 else constant(shape_of(low), math.nan, inner)
@@ -319,6 +319,12 @@ def _bounds(dtype: Any, *bounds: Any) -> list[Any]:
     return [as_dtype(array, dtypes.inexact_dtype(common)) for array in arrays]
 
 
+def _as_at_once(array: Any) -> Any:
+    """An array made of traced numbers of Python's, no longer weak and as wide as an array of them is by default."""
+    aval = aval_of(array)
+    return convert(array, default_width(np.empty(0, aval.dtype)).dtype) if aval.weak else array
+
+
 def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
              axis: int = 0) -> Any:
     """Powers of `base` whose exponents are evenly spaced from `start` to `stop`.
@@ -327,7 +333,9 @@ def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: 
     array([  1.,  10., 100.], dtype=float32)
     """
     start, stop, base = _bounds(dtype, start, stop, base)
-    return as_dtype(power(base, linspace(start, stop, num, endpoint, axis=axis)), dtype)
+    aval = aval_of(start)
+    exponents = linspace(start, stop, num, endpoint, dtype=aval.dtype, axis=axis)
+    return _as_at_once(as_dtype(power(base, convert(exponents, aval.dtype, aval.weak)), dtype))
 
 
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
@@ -346,7 +354,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
         place = axis_of("geomspace", axis, len(shape) + 1)
         start, ratio = (reshape(broadcast_to(each, shape), (*shape[:place], 1, *shape[place:]))
                         for each in (start, ratio))
-    return as_dtype(multiply(start, power(ratio, exponents)), dtype)
+    return _as_at_once(as_dtype(multiply(start, power(ratio, exponents)), dtype))
 
 
 # --- patterns -----------------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ singular_points.enter((Point((1.0,), INF, INF),), trigonometric.atanh_p)
 singular_points.enter((Point((1.0,), INF, -INF),), trigonometric.acosh_p)
 singular_points.enter((Point((0.0, 0.0), 0.0, 0.0, 0, PAIR), Point((0.0, 0.0), 0.0, 0.0, 1, PAIR)),
                       trigonometric.atan2_p)
-singular_points.enter((Point((0.0, 0.0), 0.0, 1.0, 0, "the length of a vector: " + LEAST),), trigonometric.hypot_p)
+singular_points.enter((Point((0.0, 0.0), 0.0, 0.0, 0, "the length of a vector: " + LEAST),), trigonometric.hypot_p)
 singular_points.enter((Point((0.0,), 0.0, 0.0, because=LEAST),), parts.abs_p)
 singular_points.enter((Point((1.0, 1.0), 0.5, 0.0, because="one half for each of two that are equal"),),
                       arithmetic.max_p, arithmetic.min_p)

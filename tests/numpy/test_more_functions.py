@@ -97,7 +97,7 @@ DIFFERENTIABLE: list[tuple[Any, ...]] = [
     ("corrcoef", A, {}),
     ("compress", np.array([True, False, True]), A, 1, {"size": 2}),
     ("interp", X, np.sort(Y), Y, {"left": "extrapolate"}),
-    ("histogram", X, 3, {"weights": X}), ("place", A, A > 0, Y, {"inplace": False}), ("kaiser", 5, np.float64(2.0), {}),
+    ("histogram", X, 3, {"weights": X}), ("place", A, A > 0, Y, {"inplace": False}), ("kaiser", 5, np.array(2.0), {}),
 ]
 
 
