@@ -224,9 +224,9 @@ def tangent_leaf(what: str, value: Any, aval: Aval, where: Callable[[], str], ki
                  whole: bool = False) -> Any:
     """A tangent or cotangent given by the user, as a value of the type of its primal, or a `Zero`.
 
-    Python scalars take on the dtype; arrays must have it, and the shape; if the primal is a Python number, any of its
-    kind will do. For an integer primal only float0 or a zero-like value is meaningful, and it becomes a `Zero`, unless
-    `whole` says that integers are numbers too.
+    Python's numbers take on the dtype, but complex ones that of no real primal; arrays must have it, and the shape; if
+    the primal is a Python number, any of its kind will do. For an integer primal only float0 or a zero-like value is
+    meaningful, and it becomes a `Zero`, unless `whole` says that integers are numbers too.
     """
     if aval.dtype.kind == "b" or not (whole or dtypes.is_inexact(aval.dtype)):
         shape = getattr(value, "shape", aval.shape)
@@ -235,11 +235,13 @@ def tangent_leaf(what: str, value: Any, aval: Aval, where: Callable[[], str], ki
                 f"{what}: the {kind} of {where()} has the shape {shape}, and the primal is {aval.strong()}, which has "
                 f"no {kind} but zero. Write np.zeros({aval.shape}, fxgrad.dtypes.float0)"))
         return Zero(aval)
-    if type(value) in PYTHON_SCALARS and not aval.shape:
+    loses_a_part = isinstance(value, complex | np.complexfloating) and not dtypes.is_complex(aval.dtype)
+    if type(value) in PYTHON_SCALARS and not aval.shape and not loses_a_part:
         return np.asarray(value, aval.dtype)[()]
     given = check_leaf(value, what, where)
-    gives_way = given.weak or (aval.weak and dtypes.is_inexact(given.dtype)
-                               and dtypes.is_complex(given.dtype) == dtypes.is_complex(aval.dtype))
+    gives_way = (given.weak and not loses_a_part) or (
+        aval.weak and dtypes.is_inexact(given.dtype)
+        and dtypes.is_complex(given.dtype) == dtypes.is_complex(aval.dtype))
     if given.shape != aval.shape or (given.dtype != aval.dtype and not gives_way):
         raise ArgumentError(at_user_line(
             f"{what}: the {kind} of {where()} is {given.strong()}, and the primal is {aval.strong()}; "

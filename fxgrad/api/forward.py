@@ -121,7 +121,7 @@ class Linearized:
     def __call__(self, *tangents: Any) -> Any:
         """The tangent of the output; raises `TreeError` or `ArgumentError` unless `tangents` are like the primals."""
         leaves = match_trees("linearize", "the primals", self._in_tree, "the tangents", tangents)
-        given = [tangent_leaf("linearize", leaf, aval, just(f"tangent {index}"))
+        given = [tangent_leaf("linearize", leaf, aval, just(f"leaf {index} of the arguments"))
                  for index, (leaf, aval) in enumerate(zip(leaves, self._avals, strict=True))]
         present = [value for value in given if type(value) is not Zero]
         results = iter(plain(apply_program(self._split.linear, [*self._residuals, *present])))

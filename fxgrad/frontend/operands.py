@@ -305,16 +305,21 @@ def extent(name: str, size: Any) -> int:
     return number
 
 
-def axis_of(name: str, axis: Any, rank: int) -> int:
-    """`axis` counted from the front; raises `AxisError` if there is no such axis."""
+def axis_number(name: str, axis: Any) -> int:
+    """An axis that a caller gave; raises `ArgumentError` for what is no integer, bools among it."""
     if type(axis) is bool:  # which Python counts among the integers, and NumPy does not
         raise ArgumentError(at_user_line(f"{name}: axis must be an integer, got {axis!r}"))
     try:
-        number = operator.index(axis)
+        return operator.index(axis)
     except FxgradError:
         raise
     except TypeError:
         raise ArgumentError(at_user_line(f"{name}: axis must be an integer, got {axis!r}")) from None
+
+
+def axis_of(name: str, axis: Any, rank: int) -> int:
+    """`axis` counted from the front; raises `AxisError` if there is no such axis."""
+    number = axis_number(name, axis)
     if not -rank <= number < rank:
         allowed = f"an axis from {-rank} to {rank - 1} is needed" if rank else "a scalar has no axes"
         raise AxisError(at_user_line(f"{name}: axis {number} of an array with {rank} axes; {allowed}"))

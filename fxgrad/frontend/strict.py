@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,10 +11,9 @@ from fxgrad import dtypes
 from fxgrad.core.arrays import Integer
 from fxgrad.core.avals import Shape
 from fxgrad.core.primitive import Primitive, infer
-from fxgrad.core.sizes import index_of
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, shape_of, sizes_of
+from fxgrad.frontend.operands import as_array, axis_number, shape_of, sizes_of, whole
 from fxgrad.ops.space import convert
 from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.tracing.tracer import Tracer
@@ -98,21 +96,24 @@ def check(primitive: Primitive, *values: Any, **params: Any) -> None:
 
 def axis_of(name: str, axis: Any, rank: int, count: int | None = None) -> int:
     """An axis that may be counted from the end, as one from the front, of `count` (by default `rank`) axes."""
-    number, count = operator.index(axis), rank if count is None else count
+    number, count = axis_number(name, axis), rank if count is None else count
     if not -count <= number < count:
         raise ShapeError(at_user_line(f"{name}: axis {number} of an array with {rank} axes; an axis from {-count} to "
                                       f"{count - 1} is needed"))
     return number % count
 
 
-def integers(values: Any) -> Shape:
-    """A sequence of whole numbers as a tuple."""
-    return tuple(map(index_of, values))
+def integers(name: str, values: Any) -> Shape:
+    """A sequence of whole numbers as a tuple; raises `ArgumentError` for anything else."""
+    try:
+        return tuple(whole(name, entry) for entry in values)
+    except TypeError:
+        raise ArgumentError(at_user_line(f"{name}: a sequence of integers is needed, got {values!r}")) from None
 
 
 def sizes(name: str, values: Any) -> Shape:
     """The sizes of a new array; raises `ShapeError` for negative ones."""
-    return sizes_of(name, integers(values))
+    return sizes_of(name, integers(name, values))
 
 
 def wanted_dtype(dtype: Any) -> DType | None:

@@ -9,9 +9,8 @@ from jax.extend.core import ClosedJaxpr
 
 from fxgrad import lax
 from fxgrad.errors import UnsupportedError
-from fxgrad.frontend.strict import integers
 from fxgrad.interop.importing import Rule, imports, inlined
-from fxgrad.interop.matching import parameters
+from fxgrad.interop.matching import integers, parameters
 from fxgrad.ops import dynamic
 from fxgrad.ops.space import convert
 from fxgrad.tracing.tape import aval_of

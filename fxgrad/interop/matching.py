@@ -7,7 +7,9 @@ from typing import Any
 
 import jax
 
+from fxgrad.core.avals import Shape
 from fxgrad.core.primitive import Primitive
+from fxgrad.core.sizes import index_of
 from fxgrad.errors import UnsupportedError
 from fxgrad.interop.importing import imports, inlined
 from fxgrad.ops.products import precision_name
@@ -24,6 +26,11 @@ def parameters(equation: Any, *names: str, ignored: Sequence[str] = ()) -> list[
         if value is not None and name not in names and name not in ignored and not _is_anywhere(value):
             raise UnsupportedError(f"{equation.primitive.name}: {name}={value!r} has no counterpart")
     return [equation.params.get(name) for name in names]
+
+
+def integers(values: Any) -> Shape:
+    """The integers of a parameter, sizes with names among them, as a tuple."""
+    return tuple(map(index_of, values))
 
 
 def _is_anywhere(value: Any) -> bool:

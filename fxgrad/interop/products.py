@@ -7,9 +7,8 @@ from typing import Any
 import jax
 
 from fxgrad import dtypes, lax
-from fxgrad.frontend.strict import integers
 from fxgrad.interop.importing import imports
-from fxgrad.interop.matching import parameters, precision_of
+from fxgrad.interop.matching import integers, parameters, precision_of
 from fxgrad.ops.fft import fft
 from fxgrad.tracing.tape import aval_of
 

@@ -8,9 +8,8 @@ import jax
 
 from fxgrad.core.primitive import registry
 from fxgrad.errors import UnsupportedError
-from fxgrad.frontend.strict import integers
 from fxgrad.interop.importing import imports
-from fxgrad.interop.matching import parameters, same
+from fxgrad.interop.matching import integers, parameters, same
 from fxgrad.ops import random
 from fxgrad.ops.samplers import random_gamma
 from fxgrad.tracing.tape import bind

@@ -9,9 +9,8 @@ from jax.extend.core import ClosedJaxpr
 
 from fxgrad import dtypes, lax
 from fxgrad.core.primitive import Primitive
-from fxgrad.frontend.strict import integers
 from fxgrad.interop.importing import Rule, imports
-from fxgrad.interop.matching import of_scalars, parameters
+from fxgrad.interop.matching import integers, of_scalars, parameters
 from fxgrad.ops import cumulative, pool, reductions, space
 from fxgrad.ops.ordering import sort
 from fxgrad.ops.topk import top_k

@@ -8,9 +8,8 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSha
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Literal
-from fxgrad.frontend.strict import integers
 from fxgrad.interop.importing import aval_of_jax, imports
-from fxgrad.interop.matching import parameters
+from fxgrad.interop.matching import integers, parameters
 from fxgrad.ops import joining, shaping, space
 from fxgrad.ops.creation import iota
 from fxgrad.parallel.meshes import jax_mesh, mesh_shape

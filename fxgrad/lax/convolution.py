@@ -12,7 +12,8 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, shape_of
+from fxgrad.frontend.operands import as_array, shape_of, whole
+from fxgrad.frontend.strict import integers
 from fxgrad.ops.convolution import ConvDimensionNumbers, Geometry, convolve, dilated, window_counts
 from fxgrad.ops.pool import window_pads
 from fxgrad.ops.products import dot_general
@@ -55,15 +56,16 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padd
     lhs, rhs = as_array(lhs), as_array(rhs)
     numbers = conv_dimension_numbers(shape_of(lhs), shape_of(rhs), dimension_numbers)
     ones = (1,) * (len(shape_of(lhs)) - 2)
-    base = ones if lhs_dilation is None else tuple(map(operator.index, lhs_dilation))
-    holes = ones if rhs_dilation is None else tuple(map(operator.index, rhs_dilation))
-    strides = tuple(map(operator.index, window_strides))
+    base = ones if lhs_dilation is None else integers("conv_general_dilated", lhs_dilation)
+    holes = ones if rhs_dilation is None else integers("conv_general_dilated", rhs_dilation)
+    strides = integers("conv_general_dilated", window_strides)
     if isinstance(padding, str) and any(entry != 1 for entry in base):
         raise ArgumentError(at_user_line(f"conv_general_dilated: padding {padding!r} of an image with lhs_dilation "
                                          f"{base}; give pairs of numbers, or call conv_transpose"))
     pads = _pads(padding, numbers, shape_of(lhs), shape_of(rhs), strides, holes)
     return convolve(lhs, rhs, Geometry(strides, pads, base, holes, (*numbers,),
-                                       operator.index(feature_group_count), operator.index(batch_group_count)),
+                                       whole("conv_general_dilated", feature_group_count),
+                                       whole("conv_general_dilated", batch_group_count)),
                     _precision(precision), _dtype(preferred_element_type))
 
 
@@ -137,7 +139,7 @@ def conv_transpose(lhs: Any, rhs: Any, strides: Sequence[int], padding: Padding,
     >>> conv_transpose(np.ones((1, 2, 1)), np.arange(1.0, 4.0).reshape(3, 1, 1), (2,), "VALID")[0, :, 0]
     array([3., 2., 4., 2., 1.])
     """
-    lhs, rhs = as_array(lhs), as_array(rhs)
+    lhs, rhs, strides = as_array(lhs), as_array(rhs), integers("conv_transpose", strides)
     rank = len(shape_of(lhs))
     if dimension_numbers is None:
         if rank not in _CHANNELS_LAST:
@@ -191,7 +193,7 @@ def conv_general_dilated_patches(lhs: Any, filter_shape: Sequence[int], window_s
             [1., 2., 3.]]])
     """
     lhs = as_array(lhs)
-    shape, window = shape_of(lhs), tuple(filter_shape)
+    shape, window = shape_of(lhs), integers("conv_general_dilated_patches", filter_shape)
     numbers = conv_dimension_numbers(shape, (1, 1, *window), dimension_numbers)
     features, places = shape[numbers.lhs_spec[1]], prod(window)
     # One kernel for each place, which is 1 there.
@@ -217,6 +219,7 @@ def conv_general_dilated_local(lhs: Any, rhs: Any, window_strides: Sequence[int]
     array([[[1., 2., 4.]]])
     """
     lhs, rhs = as_array(lhs), as_array(rhs)
+    filter_shape = integers("conv_general_dilated_local", filter_shape)
     numbers = conv_dimension_numbers(shape_of(lhs), (1, 1, *filter_shape), dimension_numbers)
     patches = conv_general_dilated_patches(lhs, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation,
                                            numbers, precision)
@@ -240,6 +243,7 @@ def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
     >>> conv_dimension_numbers((1, 8, 3), (5, 3, 2), ("NHC", "HIO", "NHC"))
     ConvDimensionNumbers(lhs_spec=(0, 2, 1), rhs_spec=(2, 1, 0), out_spec=(0, 2, 1))
     """
+    lhs_shape, rhs_shape = (integers("conv_dimension_numbers", each) for each in (lhs_shape, rhs_shape))
     if hasattr(dimension_numbers, "lhs_spec"):
         return ConvDimensionNumbers(*(tuple(spec) for spec in dimension_numbers))
     rank = len(lhs_shape)
@@ -283,7 +287,8 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
     >>> padtype_to_pads((5, 4), (3, 2), (1, 2), "SAME")
     [(1, 1), (0, 0)]
     """
-    return list(window_pads(in_shape, window_shape, window_strides, getattr(padding, "name", padding)))
+    sizes, window, strides = (integers("padtype_to_pads", each) for each in (in_shape, window_shape, window_strides))
+    return list(window_pads(sizes, window, strides, getattr(padding, "name", padding)))
 
 
 def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides: Sequence[int], pads: Any,
@@ -293,10 +298,11 @@ def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides
     >>> conv_shape_tuple((2, 3, 8), (4, 3, 3), (2,), "VALID")
     (2, 4, 3)
     """
+    lhs, rhs, strides = (integers("conv_shape_tuple", each) for each in (lhs_shape, rhs_shape, strides))
     ones = (1,) * len(strides)
-    pairs = window_pads(lhs_shape[2:], rhs_shape[2:], strides, pads)
-    counts = window_counts(lhs_shape[2:], rhs_shape[2:], strides, pairs, ones, ones)
-    return (lhs_shape[0] // batch_group_count, rhs_shape[0], *counts)
+    pairs = window_pads(lhs[2:], rhs[2:], strides, pads)
+    counts = window_counts(lhs[2:], rhs[2:], strides, pairs, ones, ones)
+    return (lhs[0] // whole("conv_shape_tuple", batch_group_count), rhs[0], *counts)
 
 
 def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
@@ -328,6 +334,7 @@ def conv_transpose_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int
 def _placed(shape: Any, lhs: Sequence[int], rhs: Sequence[int], strides: Sequence[int], padding: Any,
             dimension_numbers: Any) -> Shape:
     """`shape` of arrays in another order of axes, brought into the order of the result."""
+    lhs, rhs, strides = (integers("the shape of a convolution", each) for each in (lhs, rhs, strides))
     lhs_spec, rhs_spec, out_spec = conv_general_permutations(dimension_numbers)
     sizes = shape([lhs[axis] for axis in lhs_spec], [rhs[axis] for axis in rhs_spec], strides, padding)
     return tuple(sizes[place] for place in inverse_permutation(out_spec))

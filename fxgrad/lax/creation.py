@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +9,8 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.dtypes import DType
-from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.frontend.operands import constant
+from fxgrad.errors import DTypeError, ShapeError, at_user_line
+from fxgrad.frontend.operands import constant, whole
 from fxgrad.frontend.strict import array_of, check, integers, refuse, sizes
 from fxgrad.ops import creation
 from fxgrad.ops.space import broadcast_to, convert
@@ -39,7 +38,7 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
     """
     refuse("broadcasted_iota", out_sharding=out_sharding)
     settings: dict[str, Any] = {"dtype": dtypes.canonical(dtype), "shape": sizes("broadcasted_iota", shape),
-                                "dimension": operator.index(dimension)}
+                                "dimension": whole("broadcasted_iota", dimension)}
     check(creation.iota_p, **settings)
     return creation.iota(**settings)
 
@@ -56,6 +55,9 @@ def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, sharding: 
         raise ShapeError(at_user_line(f"full: fill_value has shape {aval.shape}; a scalar is needed"))
     wanted = (_default(aval.dtype) if aval.weak else aval.dtype) if dtype is None else \
         dtypes.canonical(dtype)
+    if type(fill_value) is complex and not dtypes.is_complex(wanted):
+        raise DTypeError(at_user_line(f"full: fill_value={fill_value!r} is no number of {wanted.name}; give a complex "
+                                      "dtype, or fill_value.real"))
     return broadcast_to(convert(value, wanted), sizes("full", shape))
 
 
@@ -86,7 +88,7 @@ def empty(shape: Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
     (2,)
     """
     refuse("empty", out_sharding=out_sharding)
-    return constant(integers(shape), 0, dtypes.canonical(dtype))
+    return constant(integers("empty", shape), 0, dtypes.canonical(dtype))
 
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Any:
@@ -130,7 +132,7 @@ def shape_as_value(shape: Sequence[int]) -> Any:
     >>> shape_as_value((2, 3))
     array([2, 3], dtype=int32)
     """
-    return np.array(integers(shape), np.int32)
+    return np.array(integers("shape_as_value", shape), np.int32)
 
 
 def stage(x: Any, /) -> Any:

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import enum
-import operator
 from collections.abc import Callable
 from typing import Any
 
 from fxgrad import dtypes
 from fxgrad.core.primitive import Primitive
+from fxgrad.frontend.operands import whole
 from fxgrad.frontend.strict import applied, array_of, documented, refuse
 from fxgrad.ops import arithmetic, comparison, exponential, parts, trigonometric
 from fxgrad.ops.parts import reduce_precision_p, round_p
@@ -183,7 +183,7 @@ def integer_pow(x: Any, y: int) -> Any:
     >>> float(integer_pow(2.0, -1))
     0.5
     """
-    return applied("integer_pow", exponential.integer_pow_p, x, exponent=operator.index(y))
+    return applied("integer_pow", exponential.integer_pow_p, x, exponent=whole("integer_pow", y))
 
 
 def reciprocal(x: Any) -> Any:
@@ -201,7 +201,7 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
     >>> float(reduce_precision(1.3, 5, 2))
     1.25
     """
-    return applied("reduce_precision", reduce_precision_p, operand, exponent_bits=operator.index(exponent_bits),
-                   mantissa_bits=operator.index(mantissa_bits))
+    exponent, mantissa = whole("reduce_precision", exponent_bits), whole("reduce_precision", mantissa_bits)
+    return applied("reduce_precision", reduce_precision_p, operand, exponent_bits=exponent, mantissa_bits=mantissa)
 
 

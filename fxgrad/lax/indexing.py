@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import enum
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad import dtypes, tree
 from fxgrad.core.avals import Shape
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import is_concrete, shape_of
+from fxgrad.frontend.operands import is_concrete, shape_of, whole
 from fxgrad.frontend.strict import array_of, axis_of, check, integers, of_one_dtype
 from fxgrad.lax.combinations import combination, of_elements
 from fxgrad.lax.loops import fori_loop
@@ -68,8 +67,9 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int], 
     """
     operand = array_of("dynamic_slice", operand)
     starts = _starts("dynamic_slice", start_indices, shape_of(operand), allow_negative_indices)
-    check(dynamic.dynamic_slice_p, operand, *starts, slice_sizes=integers(slice_sizes))
-    return dynamic.dynamic_slice(operand, starts, integers(slice_sizes))
+    sizes = integers("dynamic_slice", slice_sizes)
+    check(dynamic.dynamic_slice_p, operand, *starts, slice_sizes=sizes)
+    return dynamic.dynamic_slice(operand, starts, sizes)
 
 
 def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0, *,
@@ -84,7 +84,7 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
     sizes = list(shape_of(operand))
     axis = axis_of("dynamic_slice_in_dim", axis, len(sizes))
     starts = _along(start_index, axis, len(sizes))
-    sizes[axis] = operator.index(slice_size)
+    sizes[axis] = whole("dynamic_slice_in_dim", slice_size)
     return dynamic_slice(operand, starts, sizes, allow_negative_indices=allow_negative_indices)
 
 
@@ -236,11 +236,12 @@ def gather(operand: Any, start_indices: Any, dimension_numbers: Any, slice_sizes
     array([3., 1.])
     """
     operand, indices = array_of("gather", operand), array_of("gather", start_indices)
-    windows = Windows(*map(integers, _fields(GatherDimensionNumbers, dimension_numbers)))
+    windows = Windows(*[integers("gather", field) for field in _fields(GatherDimensionNumbers, dimension_numbers)])
+    sizes = integers("gather", slice_sizes)
     settings = {"mode": _mode("gather", mode, "clip"), "fill_value": fill_value,
                 "promises": _promises(indices_are_sorted, unique_indices)}
-    check(indexing.gather_p, operand, indices, slice_sizes=integers(slice_sizes), **windows._asdict(), **settings)
-    return indexing.gather(operand, indices, windows, integers(slice_sizes), **settings)
+    check(indexing.gather_p, operand, indices, slice_sizes=sizes, **windows._asdict(), **settings)
+    return indexing.gather(operand, indices, windows, sizes, **settings)
 
 
 def _fields(kind: Any, numbers: Any) -> list[Any]:
@@ -259,7 +260,7 @@ def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
            [3, 4]])
     """
     src = array_of("index_take", src)
-    shape, axes = shape_of(src), integers(axes)
+    shape, axes = shape_of(src), integers("index_take", axes)
     columns = []
     for positions, axis in zip(of_one_dtype("index_take", *idxs), axes, strict=True):
         check_kind("index_take (positions)", "integer", aval_of(positions))
@@ -288,7 +289,8 @@ def _scatter(name: str, combine: str, doc: str) -> Callable[..., Any]:
         operand, updates = of_one_dtype(name, operand, updates)
         return indexing.scatter(
             operand, array_of(name, scatter_indices), updates,
-            Windows(*map(integers, _fields(ScatterDimensionNumbers, dimension_numbers))), combine=combine,
+            Windows(*[integers(name, field) for field in _fields(ScatterDimensionNumbers, dimension_numbers)]),
+            combine=combine,
             mode=_mode(name, mode, "fill"), promises=_promises(indices_are_sorted, unique_indices))
     function.__name__ = function.__qualname__ = name
     first, *example = doc.split("\n")
@@ -343,7 +345,7 @@ def scatter_apply(operand: Any, scatter_indices: Any, func: Callable[[Any], Any]
     """
     operand = array_of("scatter_apply", operand)
     aval = aval_of(operand)
-    once = full(integers(update_shape), 1, dtypes.int32)
+    once = full(integers("scatter_apply", update_shape), 1, dtypes.int32)
     counts = scatter_add(full(aval.shape, 0, dtypes.int32), scatter_indices, once, dimension_numbers,
                          indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode)
     program, captured = combination("scatter_apply", func, [aval], tree.structure(0), operands=1)

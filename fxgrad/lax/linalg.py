@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fxgrad.errors import UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, shape_of
+from fxgrad.frontend.operands import as_array, shape_of, whole
 from fxgrad.numpy.linalg.operands import check, from_triangle, symmetrized
 from fxgrad.ops import eigen, factorizations, matrices, reduced_forms, triangular
 from fxgrad.ops.arithmetic import mul
@@ -124,7 +124,8 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
     >>> lu_pivots_to_permutation(np.array([1, 1], np.int32), 3)
     array([1, 0, 2], dtype=int32)
     """
-    return factorizations.lu_pivots_to_permutation(as_array(pivots), permutation_size)
+    return factorizations.lu_pivots_to_permutation(
+        as_array(pivots), whole("lu_pivots_to_permutation", permutation_size))
 
 
 def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Any:

@@ -53,7 +53,8 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = Non
     refuse("dot_general", out_sharding=out_sharding)
     lhs, rhs = promoted(array_of("dot_general", lhs), array_of("dot_general", rhs))
     (left, right), (left_batch, right_batch) = dimension_numbers
-    numbers = (integers(left), integers(right)), (integers(left_batch), integers(right_batch))
+    pairs = [integers("dot_general", axes) for axes in (left, right, left_batch, right_batch)]
+    numbers = (pairs[0], pairs[1]), (pairs[2], pairs[3])
     return dot_room.dot_general(lhs, rhs, numbers, precision, wanted_dtype(preferred_element_type))
 
 
@@ -160,4 +161,4 @@ def fft(x: Any, fft_type: Any, fft_lengths: Sequence[int]) -> Any:
     dtype = dtypes.inexact_dtype(aval_of(x).dtype)
     # rfft of complex numbers is refused by the operation
     x = convert(x, dtype if kind == "rfft" else dtypes.complex_dtype(dtype))
-    return fft_room.fft(x, kind, integers(fft_lengths))
+    return fft_room.fft(x, kind, integers("fft", fft_lengths))

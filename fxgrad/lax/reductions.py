@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -11,7 +10,7 @@ from fxgrad import dtypes, tree
 from fxgrad.core.avals import Shape
 from fxgrad.core.primitive import Primitive
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import shape_of
+from fxgrad.frontend.operands import axis_number, shape_of, whole
 from fxgrad.frontend.strict import array_of, axis_of, check, documented, integers, of_one_dtype, refuse
 from fxgrad.lax.combinations import combination, of_elements, only_primitive
 from fxgrad.ops import cumulative, space
@@ -44,7 +43,7 @@ def _reduction(primitive: Primitive, operation: Function, doc: str) -> Function:
 
 
 def _reduced(primitive: Primitive, operation: Function, operand: Any, axes: Sequence[int]) -> Any:
-    operand, axes = array_of(primitive.name, operand), integers(axes)
+    operand, axes = array_of(primitive.name, operand), integers(primitive.name, axes)
     check(primitive, operand, axes=axes)
     return operation(operand, axes)
 
@@ -120,7 +119,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
                                          "equal structure with at least one leaf are needed"))
     pairs = [of_one_dtype("reduce", leaf, init) for leaf, init in zip(leaves, inits, strict=True)]
     arrays, starts = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    shape, axes = shape_of(arrays[0]), integers(dimensions)
+    shape, axes = shape_of(arrays[0]), integers("reduce", dimensions)
     if any(shape_of(array) != shape for array in arrays) or any(shape_of(start) for start in starts):
         raise ShapeError(at_user_line(f"reduce: operands of shapes {', '.join(str(shape_of(x)) for x in arrays)} and "
                                       f"initial values of shapes {', '.join(str(shape_of(x)) for x in starts)}; "
@@ -161,7 +160,8 @@ def _halved(program: Any, captured: Sequence[Any], arrays: Sequence[Any], axes: 
 
 
 def _position(primitive: Primitive, operation: Function, operand: Any, axis: int, index_dtype: Any) -> Any:
-    operand, axis, dtype = array_of(primitive.name, operand), operator.index(axis), dtypes.canonical(index_dtype)
+    operand, axis = array_of(primitive.name, operand), axis_number(primitive.name, axis)
+    dtype = dtypes.canonical(index_dtype)
     check(primitive, operand, axis=axis, index_dtype=dtype)
     return operation(operand, axis, dtype)
 
@@ -191,7 +191,7 @@ def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
 
 def _running(primitive: Primitive, operation: Function, doc: str) -> Function:
     def function(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-        operand, axis = array_of(primitive.name, operand), operator.index(axis)
+        operand, axis = array_of(primitive.name, operand), axis_number(primitive.name, axis)
         check(primitive, operand, axis=axis, reverse=bool(reverse))
         return operation(operand, axis, bool(reverse))
     return documented(function, primitive.name, doc,
@@ -237,8 +237,9 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     if not arrays:
         raise ArgumentError(at_user_line("sort: no arrays; at least one is needed"))
     dimension = axis_of("sort", dimension, len(shape_of(arrays[0])))
-    check(sort_room.sort_p, *arrays, dimension=dimension, num_keys=operator.index(num_keys))
-    results = sort_room.sort(arrays, dimension, operator.index(num_keys))
+    num_keys = whole("sort", num_keys)
+    check(sort_room.sort_p, *arrays, dimension=dimension, num_keys=num_keys)
+    results = sort_room.sort(arrays, dimension, num_keys)
     return tuple(results) if several else results[0]
 
 

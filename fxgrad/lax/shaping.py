@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import builtins
-import operator
 from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 from fxgrad.core.avals import Shape
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
-from fxgrad.frontend.operands import shape_of
+from fxgrad.frontend.operands import axis_number, shape_of, whole
 from fxgrad.frontend.strict import array_of, axis_of, check, integers, of_one_dtype, refuse
 from fxgrad.frontend.strict import sizes as sizes_given
 from fxgrad.ops import joining, shaping, space
@@ -50,7 +49,7 @@ def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: S
     """
     refuse("broadcast_in_dim", out_sharding=out_sharding)
     wanted = sizes_given("broadcast_in_dim", shape)
-    return _in_dim(array_of("broadcast_in_dim", operand), wanted, integers(broadcast_dimensions))
+    return _in_dim(array_of("broadcast_in_dim", operand), wanted, integers("broadcast_in_dim", broadcast_dimensions))
 
 
 _in_dim = shaping.broadcast_in_dim
@@ -84,7 +83,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
     (1, 3)
     """
     x = array_of("broadcast_to_rank", x)
-    return space.reshape(x, (1,) * (operator.index(rank) - len(shape_of(x))) + shape_of(x))
+    return space.reshape(x, (1,) * (whole("broadcast_to_rank", rank) - len(shape_of(x))) + shape_of(x))
 
 
 # --- layout -------------------------------------------------------------------------------------------------------
@@ -103,8 +102,8 @@ def reshape(operand: Any, new_sizes: Sequence[int], dimensions: Sequence[int] | 
     """
     refuse("reshape", out_sharding=out_sharding)
     operand = array_of("reshape", operand)
-    operand = operand if dimensions is None else space.transpose(operand, integers(dimensions))
-    return space.reshape(operand, integers(new_sizes))
+    operand = operand if dimensions is None else space.transpose(operand, integers("reshape", dimensions))
+    return space.reshape(operand, integers("reshape", new_sizes))
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
@@ -116,7 +115,8 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
     """
     operand = array_of("collapse", operand)
     sizes = shape_of(operand)
-    begin, end, _ = builtins.slice(start_dimension, stop_dimension).indices(len(sizes))
+    begin, end, _ = builtins.slice(*(end if end is None else axis_number("collapse", end)
+                                    for end in (start_dimension, stop_dimension))).indices(len(sizes))
     if begin >= end:
         raise ShapeError(at_user_line(f"collapse: axes from {start_dimension} to {stop_dimension} of an array of shape "
                                       f"{sizes}; at least one axis is needed"))
@@ -131,7 +131,7 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
     (3,)
     """
     array = array_of("squeeze", array)
-    sizes = shape_of(array)
+    sizes, dimensions = shape_of(array), integers("squeeze", dimensions)
     gone = {axis_of("squeeze", axis, len(sizes)) for axis in dimensions}
     if len(gone) != len(dimensions):
         raise ShapeError(at_user_line(f"squeeze: dimensions={tuple(dimensions)} names an axis twice; name each once"))
@@ -149,6 +149,7 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
     (1, 3, 1)
     """
     array = array_of("expand_dims", array)
+    dimensions = integers("expand_dims", dimensions)
     rank = len(shape_of(array)) + len(dimensions)
     new = {axis_of("expand_dims", axis, rank) for axis in dimensions}
     if len(new) != len(dimensions):
@@ -165,7 +166,7 @@ def transpose(operand: Any, permutation: Sequence[int]) -> Any:
     >>> transpose(np.ones((2, 3)), (1, 0)).shape
     (3, 2)
     """
-    operand, order = array_of("transpose", operand), integers(permutation)
+    operand, order = array_of("transpose", operand), integers("transpose", permutation)
     if len(order) != len(shape_of(operand)):
         raise ShapeError(at_user_line(f"transpose: permutation {order} for an array of shape {shape_of(operand)}; name "
                                       "each axis once"))
@@ -179,7 +180,7 @@ def rev(operand: Any, dimensions: Sequence[int]) -> Any:
     >>> rev(np.arange(3), (0,))
     array([2, 1, 0])
     """
-    operand, axes = array_of("rev", operand), integers(dimensions)
+    operand, axes = array_of("rev", operand), integers("rev", dimensions)
     check(shaping.rev_p, operand, dimensions=axes)
     return shaping.rev(operand, axes)
 
@@ -191,7 +192,7 @@ def tile(operand: Any, reps: Sequence[int]) -> Any:
     >>> tile(np.arange(2), (2,))
     array([0, 1, 0, 1])
     """
-    operand, counts = array_of("tile", operand), integers(reps)
+    operand, counts = array_of("tile", operand), integers("tile", reps)
     check(shaping.tile_p, operand, reps=counts)
     return shaping.tile(operand, counts)
 
@@ -206,7 +207,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     array([0., 1., 0., 2.])
     """
     operand, padding_value = of_one_dtype("pad", operand, padding_value)
-    config: Any = tuple(map(integers, padding_config))
+    config: Any = tuple(integers("pad", entries) for entries in padding_config)
     check(shaping.pad_p, operand, padding_value, padding_config=config)
     return shaping.pad(operand, padding_value, config)
 
@@ -224,8 +225,9 @@ def slice(operand: Any, start_indices: Sequence[int], limit_indices: Sequence[in
     >>> slice(np.arange(6), (1,), (6,), (2,))
     array([1, 3, 5])
     """
-    operand, starts, limits = array_of("slice", operand), integers(start_indices), integers(limit_indices)
-    steps = (1,) * len(starts) if strides is None else integers(strides)
+    operand = array_of("slice", operand)
+    starts, limits = integers("slice", start_indices), integers("slice", limit_indices)
+    steps = (1,) * len(starts) if strides is None else integers("slice", strides)
     check(shaping.slice_p, operand, start_indices=starts, limit_indices=limits, strides=steps)
     return slice_of(operand, starts, limits, steps)
 
@@ -242,8 +244,8 @@ def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None,
     sizes = shape_of(operand)
     axis = axis_of("slice_in_dim", axis, len(sizes))
     size = sizes[axis]
-    begin = 0 if start_index is None else operator.index(start_index)
-    end = size if limit_index is None else operator.index(limit_index)
+    begin = 0 if start_index is None else whole("slice_in_dim", start_index)
+    end = size if limit_index is None else whole("slice_in_dim", limit_index)
     starts, limits, strides = [0] * len(sizes), list(sizes), [1] * len(sizes)
     starts[axis], limits[axis], strides[axis] = begin + size * (begin < 0), end + size * (end < 0), stride
     return slice(operand, starts, limits, strides)
@@ -258,7 +260,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     >>> index_in_dim(np.array([1.0, 2.0]), -1)
     array([2.])
     """
-    operand, index = array_of("index_in_dim", operand), operator.index(index)
+    operand, index = array_of("index_in_dim", operand), whole("index_in_dim", index)
     sizes = shape_of(operand)
     axis = axis_of("index_in_dim", axis, len(sizes))
     if not -sizes[axis] <= index < sizes[axis]:
@@ -277,7 +279,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     [array([0]), array([1, 2])]
     """
     operand = array_of("split", operand)
-    lengths, axis = integers(sizes), axis_of("split", axis, len(shape_of(operand)))
+    lengths, axis = integers("split", sizes), axis_of("split", axis, len(shape_of(operand)))
     check(joining.split_p, operand, sizes=lengths, axis=axis)
     return joining.split(operand, lengths, axis)
 
@@ -303,7 +305,7 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Any:
     >>> concatenate([np.zeros(1), np.ones(2)], 0)
     array([0., 1., 1.])
     """
-    read, dimension = _several("concatenate", operands), operator.index(dimension)
+    read, dimension = _several("concatenate", operands), whole("concatenate", dimension)
     check(joining.concatenate_p, *read, dimension=dimension)
     return joining.concatenate(read, dimension)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +12,8 @@ from fxgrad import tree
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.program import Program
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, axis_of, is_concrete, shape_of
+from fxgrad.frontend.operands import as_array, axis_of, is_concrete, shape_of, whole
+from fxgrad.frontend.strict import integers
 from fxgrad.lax.combinations import combination, of_elements, only_primitive
 from fxgrad.ops import topk
 from fxgrad.ops.arithmetic import max_p, min_p, neg
@@ -89,7 +89,7 @@ def _windows(shape: Shape, window: Sequence[int], strides: Sequence[int] | None,
              base: Sequence[int] | None, holes: Sequence[int] | None) -> Sliding:
     ones = (1,) * len(window)
     sizes, steps, base, holes = (
-        ones if entries is None else tuple(map(operator.index, entries)) for entries in (window, strides, base, holes))
+        ones if entries is None else integers("reduce_window", entries) for entries in (window, strides, base, holes))
     if not isinstance(padding, str) or len({len(shape), len(sizes), len(steps), len(holes)}) == 1:
         pads = window_pads(shape, list(map(dilated, sizes, holes)), steps, padding)
     else:
@@ -130,8 +130,10 @@ def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: S
     >>> reduce_window_shape_tuple((5, 4), (2, 2), (1, 2), [(0, 0), (1, 1)])
     (4, 3)
     """
-    ones = (1,) * len(window_dimensions)
-    return window_counts(operand_shape, window_dimensions, window_strides, tuple(padding), base_dilation or ones,
+    sizes, window, strides = (integers("reduce_window_shape_tuple", entries)
+                              for entries in (operand_shape, window_dimensions, window_strides))
+    ones = (1,) * len(window)
+    return window_counts(sizes, window, strides, tuple(padding), base_dilation or ones,
                          window_dilation or ones)
 
 
@@ -148,7 +150,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
     (array([3., 2.]), array([0, 2], dtype=int32))
     """
     x = as_array(operand)
-    values, places = topk.top_k(x, operator.index(k), axis_of("top_k", axis, len(shape_of(x))))
+    values, places = topk.top_k(x, whole("top_k", k), axis_of("top_k", axis, len(shape_of(x))))
     return values, places
 
 
@@ -178,7 +180,7 @@ def approx_min_k(operand: Any, k: int, reduction_dimension: int = -1, recall_tar
 
 
 def _approximated(name: str, operand: Any, recall: float, size: int, aggregate_to_topk: bool) -> Any:
-    if not 0 < recall <= 1 or size < -1:
+    if not 0 < recall <= 1 or whole(name, size) < -1:
         raise ArgumentError(at_user_line(f"{name}: recall_target={recall!r}, reduction_input_size_override={size!r}; a "
                                          "number above 0 and up to 1, and a size (or -1) are needed"))
     if not aggregate_to_topk:

@@ -37,7 +37,7 @@ from fxgrad.frontend.operands import (
 )
 from fxgrad.numpy.arithmetic import divide, multiply, power
 from fxgrad.numpy.inspection import check_device
-from fxgrad.numpy.python_numbers import default_width, of_numbers, of_python
+from fxgrad.numpy.python_numbers import as_at_once, default_width, of_numbers, of_python
 from fxgrad.numpy.sizes import fractions_of, numbers_between
 from fxgrad.ops.arithmetic import mul, sub
 from fxgrad.ops.comparison import eq, ge
@@ -66,6 +66,7 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     if of_python(a):
         return of_numbers(np.asarray(a), None if dtype is None else dtypes.canonical(dtype))
     array = operand(a)
+    aval_of(array)  # raises for strings and objects
     if copy and type(array) in ARRAYS:
         array = array.copy()
     return as_dtype(array, dtype)
@@ -78,8 +79,8 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: Any = "K", n
     (1, 2)
     """
     result = asarray(object, dtype, order, copy=copy)
-    shape = shape_of(result)
-    return reshape(result, (1,) * (ndmin - len(shape)) + shape) if len(shape) < ndmin else result
+    shape, least = shape_of(result), whole("array", ndmin)
+    return reshape(result, (1,) * (least - len(shape)) + shape) if len(shape) < least else result
 
 
 def together(values: Sequence[Any]) -> list[Any]:
@@ -300,7 +301,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     if dtypes.is_integer(wanted):
         numbers = floor(numbers)
     weak = dtype is None and aval_of(low).weak
-    result = _as_at_once(move_axis(convert(numbers, wanted, weak), 0, axis_of("linspace", axis, rank + 1)))
+    result = as_at_once(move_axis(convert(numbers, wanted, weak), 0, axis_of("linspace", axis, rank + 1)))
     if not retstep:
         return result
     return result, mul(sub(high, low), 1 / gaps) if gaps > 0 else constant(shape_of(low), math.nan, inner)
@@ -319,12 +320,6 @@ def _bounds(dtype: Any, *bounds: Any) -> list[Any]:
     return [as_dtype(array, dtypes.inexact_dtype(common)) for array in arrays]
 
 
-def _as_at_once(array: Any) -> Any:
-    """An array made of traced numbers of Python's, no longer weak and as wide as an array of them is by default."""
-    aval = aval_of(array)
-    return convert(array, default_width(np.empty(0, aval.dtype)).dtype) if aval.weak else array
-
-
 def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
              axis: int = 0) -> Any:
     """Powers of `base` whose exponents are evenly spaced from `start` to `stop`.
@@ -335,7 +330,7 @@ def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: 
     start, stop, base = _bounds(dtype, start, stop, base)
     aval = aval_of(start)
     exponents = linspace(start, stop, num, endpoint, dtype=aval.dtype, axis=axis)
-    return _as_at_once(as_dtype(power(base, convert(exponents, aval.dtype, aval.weak)), dtype))
+    return as_at_once(as_dtype(power(base, convert(exponents, aval.dtype, aval.weak)), dtype))
 
 
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
@@ -354,7 +349,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
         place = axis_of("geomspace", axis, len(shape) + 1)
         start, ratio = (reshape(broadcast_to(each, shape), (*shape[:place], 1, *shape[place:]))
                         for each in (start, ratio))
-    return _as_at_once(as_dtype(multiply(start, power(ratio, exponents)), dtype))
+    return as_at_once(as_dtype(multiply(start, power(ratio, exponents)), dtype))
 
 
 # --- patterns -----------------------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import (
     as_array,
+    axes_of,
+    axis_number,
     axis_of,
     common_shape,
     concrete,
@@ -21,6 +23,7 @@ from fxgrad.frontend.operands import (
     refuse_out,
     shape_of,
 )
+from fxgrad.frontend.strict import integers
 from fxgrad.numpy.arithmetic import add, subtract
 from fxgrad.numpy.creation import array, asarray, together
 from fxgrad.numpy.finding import size_of, true_places
@@ -323,7 +326,7 @@ def resize(a: Any, new_shape: Any) -> Any:
            [3, 1]])
     """
     flat = ravel(a)
-    shape = tuple(new_shape) if isinstance(new_shape, Sequence) else (operator.index(new_shape),)
+    shape = integers("resize", new_shape if isinstance(new_shape, Sequence) else (new_shape,))
     if any(size < 0 for size in shape):
         raise ShapeError(at_user_line(f"resize: shape {shape} has a negative size"))
     size, count = math.prod(shape), shape_of(flat)[0]
@@ -346,8 +349,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = N
     known = concrete(filt, "np.trim_zeros, whose result has a size that depends on the values")
     places = np.nonzero(known)
     rank = known.ndim
-    axes = range(rank) if axis is None else [axis_of("trim_zeros", each, rank) for each in
-                                             (axis if isinstance(axis, Sequence) else [axis])]
+    axes = axes_of("trim_zeros", axis, rank)
     index = [slice(None)] * rank
     for at in axes:
         first, last = (int(places[at].min()), int(places[at].max()) + 1) if places[at].size else (0, 0)
@@ -365,7 +367,8 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
     a = as_array(a)
     rank = len(shape_of(a))
     at = axis_of("rollaxis", axis, rank)
-    begin = rank if start == rank else axis_of("rollaxis", start, rank)
+    begin = axis_number("rollaxis", start)
+    begin = rank if begin == rank else axis_of("rollaxis", begin, rank)
     return move_axis(a, at, begin - (at < begin))
 
 

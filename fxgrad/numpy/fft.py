@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, AxisError, DTypeError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, axis_of, default_float, inexact_operands, shape_of
+from fxgrad.frontend.operands import as_array, axis_of, default_float, inexact_operands, shape_of, whole
+from fxgrad.frontend.strict import integers
 from fxgrad.numpy.arithmetic import divide
 from fxgrad.numpy.creation import arange
 from fxgrad.numpy.joining import concatenate
@@ -48,9 +48,11 @@ def _many(name: str, kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> 
         raise ArgumentError(at_user_line(f"{name}: norm={norm!r}; it is one of 'backward', 'ortho', 'forward'"))
     a = _as_operand(name, kind, a)
     rank = len(shape_of(a))
+    if s is not None and not isinstance(s, Sequence):
+        raise ArgumentError(at_user_line(f"{name}: s={s!r}; a sequence of sizes is needed, one for each axis"))
     if axes is None:
         axes = range(rank) if s is None else range(rank - len(s), rank)
-    places = [axis_of(name, axis, rank) for axis in axes]
+    places = [axis_of(name, axis, rank) for axis in integers(name, axes)]
     if s is not None and len(s) != len(places):
         raise ArgumentError(at_user_line(f"{name}: {len(s)} sizes for {len(places)} axes; one for each is needed"))
     if len(set(places)) != len(places):
@@ -59,7 +61,7 @@ def _many(name: str, kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> 
         return a
     lengths = [shape_of(a)[place] for place in places]
     if s is not None:
-        lengths = [length if each is None else operator.index(each) for each, length in zip(s, lengths, strict=True)]
+        lengths = [length if each is None else whole(name, each) for each, length in zip(s, lengths, strict=True)]
     elif kind == "irfft":
         lengths[-1] = max(2 * (lengths[-1] - 1), 0)
     if any(length < 1 for length in lengths):
@@ -205,7 +207,7 @@ def irfftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = 
 
 
 def _plane(name: str, axes: Sequence[int]) -> Sequence[int]:
-    if len(axes) != 2:
+    if len(integers(name, axes)) != 2:
         raise ArgumentError(at_user_line(f"{name}: axes={tuple(axes)!r}; two are needed. {name[:-1]}n takes others"))
     return axes
 
@@ -254,10 +256,7 @@ def irfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1
 
 
 def _points(name: str, n: Any) -> int:
-    try:
-        count = operator.index(n)
-    except TypeError:
-        raise ArgumentError(at_user_line(f"{name}: n must be an integer, got {n!r}")) from None
+    count = whole(name, n)
     if not count:
         raise ArgumentError(at_user_line(f"{name}: n must not be 0"))
     return count

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, concrete, constant, is_concrete, shape_of
+from fxgrad.frontend.operands import as_array, concrete, constant, is_concrete, shape_of, whole
 from fxgrad.frontend.ufuncs import as_bool
 from fxgrad.ops import comparison, cumulative
 from fxgrad.ops.arithmetic import div, rem, sub
@@ -49,7 +48,7 @@ def size_of(name: str, size: Any) -> int | None:
     """A `size=` that a caller gave; raises `ArgumentError` if it is negative."""
     if size is None:
         return None
-    number = operator.index(size)
+    number = whole(name, size)
     if number < 0:
         raise ArgumentError(at_user_line(f"{name}: size={number}; a number from 0 on is needed"))
     return number

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, as_dtype, as_shape, concrete, shape_of, sizes_of
+from fxgrad.frontend.operands import as_array, as_dtype, as_shape, concrete, shape_of, sizes_of, whole
 from fxgrad.numpy.arithmetic import add, clip, multiply, remainder
 from fxgrad.numpy.creation import arange, asarray, linspace, meshgrid, ones, together
 from fxgrad.numpy.finding import nonzero, split_places
@@ -77,7 +76,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     >>> diag_indices(2)
     (array([0, 1], dtype=int32), array([0, 1], dtype=int32))
     """
-    size, rank = operator.index(n), operator.index(ndim)
+    size, rank = whole("diag_indices", n), whole("diag_indices", ndim)
     if size < 0 or rank < 0:
         raise ArgumentError(at_user_line(f"diag_indices: n={size} and ndim={rank}; numbers from 0 on are needed"))
     return (np.arange(size, dtype=np.int32),) * rank
@@ -106,8 +105,9 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0, *, size: int
     return rows, columns
 
 
-def _triangle(n: int, m: int | None, k: int, lower: bool) -> tuple[Any, Any]:
-    below = np.tri(operator.index(n), operator.index(n if m is None else m), operator.index(k) - (not lower), bool)
+def _triangle(name: str, n: int, m: int | None, k: int, lower: bool) -> tuple[Any, Any]:
+    height, width, diagonal = (whole(name, number) for number in (n, n if m is None else m, k))
+    below = np.tri(height, width, diagonal - (not lower), bool)
     rows, columns = np.nonzero(below if lower else ~below)
     return rows.astype(np.int32), columns.astype(np.int32)
 
@@ -118,7 +118,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     >>> tril_indices(2)
     (array([0, 1, 1], dtype=int32), array([0, 0, 1], dtype=int32))
     """
-    return _triangle(n, m, k, lower=True)
+    return _triangle("tril_indices", n, m, k, lower=True)
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
@@ -127,7 +127,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     >>> triu_indices(2)
     (array([0, 0, 1], dtype=int32), array([0, 1, 1], dtype=int32))
     """
-    return _triangle(n, m, k, lower=False)
+    return _triangle("triu_indices", n, m, k, lower=False)
 
 
 def _matrix_shape(name: str, arr: Any) -> tuple[int, ...]:

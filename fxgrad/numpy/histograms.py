@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from fxgrad.frontend.operands import (
     refuse_complex,
     settled,
     shape_of,
+    whole,
 )
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
 from fxgrad.numpy.creation import linspace
@@ -53,6 +53,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     if aval_of(x).dtype.kind not in "iub":
         raise DTypeError(at_user_line(f"bincount: integers are needed, got {aval_of(x).dtype.name}; convert with "
                                       "x.astype(int)"))
+    minlength = whole("bincount", minlength)
     weights = constant(shape_of(x), 1, dtypes.int32) if weights is None else as_array(weights)
     if shape_of(weights) != shape_of(x):
         raise ShapeError(at_user_line(f"bincount: weights of shape {shape_of(weights)} for a vector of shape "
@@ -61,7 +62,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
         known = concrete(x, "np.bincount, whose result has a size that depends on the values (or give length=),")
         count = int(known.max()) + 1 if known.size else 0
         length = count if count > minlength else minlength
-    return _added(maximum(convert(x, dtypes.int32), 0), weights, operator.index(length))
+    return _added(maximum(convert(x, dtypes.int32), 0), weights, whole("bincount", length))
 
 
 def _added(places: Any, weights: Any, length: int) -> Any:
@@ -116,7 +117,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
         raise ArgumentError(at_user_line(f"histogram: bins={bins!r}; a number of bins, or their edges, is needed"))
     if _is_edges(bins):
         return convert(as_array(bins), aval_of(a).dtype)
-    count = operator.index(bins)
+    count = whole("histogram", bins)
     if count < 1:
         raise ArgumentError(at_user_line(f"histogram: bins={count}; a number from 1 on is needed"))
     dtype = aval_of(a).dtype

@@ -117,7 +117,8 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     >>> append([1, 2], 3)
     array([1, 2, 3], dtype=int32)
     """
-    return concatenate([ravel(each) for each in together([arr, values])] if axis is None else [arr, values], axis or 0)
+    return concatenate([ravel(each) for each in together([arr, values])] if axis is None else [arr, values],
+                       0 if axis is None else axis)
 
 
 # --- taking apart -------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import PYTHON_SCALARS
-from fxgrad.frontend.operands import as_array, common_type, operand, wide_dtype
+from fxgrad.frontend.operands import as_array, common_type, operand, whole, wide_dtype
 from fxgrad.numpy.arithmetic import multiply
 from fxgrad.numpy.calculus import convolve, correlate, diff, gradient
 from fxgrad.numpy.creation import meshgrid, zeros_like
@@ -132,7 +131,7 @@ def _polyder(p: Any, m: int = 1) -> Any:
     p = as_array(p)
     if aval_of(p).dtype.kind not in "iu":
         return polyder(p, m)
-    for _ in range(operator.index(m)):
+    for _ in range(whole("polyder", m)):
         degree = aval_of(p).shape[0] - 1
         p = multiply.function(p[:-1], np.arange(degree, 0, -1))
     return p

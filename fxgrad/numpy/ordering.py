@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +22,7 @@ from fxgrad.frontend.operands import (
     refuse_out,
     settled,
     shape_of,
+    whole,
 )
 from fxgrad.numpy.arithmetic import subtract
 from fxgrad.numpy.elementwise import isnan
@@ -124,7 +124,7 @@ def argpartition(a: Any, kth: int, axis: int | None = -1) -> Any:
 
 
 def _check_place(name: str, kth: Any, extent: int) -> None:
-    place = operator.index(kth)
+    place = whole(name, kth)
     if not -extent <= place < extent:
         raise IndexingError(at_user_line(f"{name}: kth={place} for an axis of size {extent}; in range are {-extent} to "
                                          f"{extent - 1}" if extent else f"{name}: the axis has no elements"))
@@ -282,6 +282,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     >>> diff([1, 4, 9])
     array([3, 5])
     """
+    n = whole("diff", n)
     if n < 0:
         raise ArgumentError(at_user_line(f"diff: n={n}; the number of differences must not be negative"))
     at = axis_of("diff", axis, len(shape_of(as_array(a))))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, as_dtype, is_concrete, operand, shape_of
+from fxgrad.frontend.operands import as_array, as_dtype, is_concrete, operand, shape_of, whole
 from fxgrad.numpy import reductions
 from fxgrad.numpy.applying import apply_along_axis
 from fxgrad.numpy.creation import linspace
@@ -46,7 +46,7 @@ def pad(array: Any, pad_width: Any, mode: str | Callable[..., Any] = "constant",
     """
     array = as_array(array)
     rank = len(shape_of(array))
-    widths = _pairs("pad_width", pad_width, rank)
+    widths = [(whole("pad", low), whole("pad", high)) for low, high in _pairs("pad_width", pad_width, rank)]
     if any(width < 0 for pair in widths for width in pair):
         raise ShapeError(at_user_line(f"pad: pad_width {pad_width!r} has negative entries; cut off with a slice"))
     if callable(mode):
@@ -133,7 +133,7 @@ def _constant(array: Any, widths: list[tuple[int, int]], values: Any) -> Any:
     dtype = aval_of(array).dtype
     rank = len(widths)
     if not isinstance(values, Sequence | np.ndarray) or not np.ndim(values):
-        return padded(array, _scalar(values, dtype), [(int(low), int(high), 0) for low, high in widths])
+        return padded(array, _scalar(values, dtype), [(low, high, 0) for low, high in widths])
     for axis, (pair, ends) in enumerate(zip(widths, _pairs("constant_values", values, rank), strict=True)):
         for low, high, value in ((int(pair[0]), 0, ends[0]), (0, int(pair[1]), ends[1])):
             config = [(low, high, 0) if at == axis else (0, 0, 0) for at in range(rank)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from fxgrad.frontend.operands import (
     promoted_inexact,
     settled,
     shape_of,
+    whole,
 )
 from fxgrad.numpy import linalg
 from fxgrad.numpy.arithmetic import add, divide, multiply, subtract
@@ -57,7 +57,7 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     >>> polyval([1.0, 0.0, 2.0], [2.0, 3.0])
     array([ 6., 11.])
     """
-    del unroll  # there is no loop to unroll
+    whole("polyval", unroll)  # there is no loop to unroll
     p, x = settled(promoted(*operands(p, x)))
     if not shape_of(p):
         raise ShapeError(at_user_line("polyval: coefficients are a vector, a number came; write [p]"))
@@ -176,7 +176,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 
 
 def _order(name: str, m: Any) -> int:
-    order = operator.index(m)
+    order = whole(name, m)
     if order < 0:
         raise ArgumentError(at_user_line(f"{name}: m={order}; a number from 0 on is needed"))
     return order
@@ -247,7 +247,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     x = as_array(x)
     if len(shape_of(x)) != 1:
         raise ShapeError(at_user_line(f"vander: a vector is needed, the shape is {shape_of(x)}"))
-    count = shape_of(x)[0] if N is None else operator.index(N)
+    count = shape_of(x)[0] if N is None else whole("vander", N)
     if count < 0:
         raise ArgumentError(at_user_line(f"vander: N={count}; a number from 0 on is needed"))
     x = as_dtype(x, np.int32) if aval_of(x).dtype == dtypes.bool_ else x

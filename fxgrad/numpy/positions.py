@@ -23,6 +23,9 @@ def in_range(name: str, indices: Any, extent: int, axis: int) -> Any:
     indices = np.asarray(indices)
     if not indices.size:
         return indices
+    if indices.dtype.kind not in "iu":
+        raise DTypeError(at_user_line(f"{name}: indices are integers, got {indices.dtype.name}; convert with "
+                                      ".astype(int)"))
     low, high = indices.min(), indices.max()
     if holds(extent):  # the program looks at them when it runs
         for index in (int(low), int(high)):

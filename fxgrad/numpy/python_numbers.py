@@ -8,8 +8,10 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.dtypes import DType
-from fxgrad.errors import at_user_line
+from fxgrad.errors import DTypeError, at_user_line
 from fxgrad.frontend.operands import PYTHON_SCALARS, default_float
+from fxgrad.ops.space import convert
+from fxgrad.tracing.tape import aval_of
 
 
 def of_python(values: Any) -> bool:
@@ -36,6 +38,9 @@ def of_numbers(array: Any, dtype: DType | None) -> Any:
     if array.dtype.kind == "f" and dtypes.is_integer(dtype) and not np.all(fits := _fits(array, dtype)):
         raise OverflowError(at_user_line(f"the float {array[~fits].flat[0]} is no number of {dtype.name}; give "
                                          "a dtype that holds it"))
+    if array.dtype.kind == "c" and not dtypes.is_complex(dtype):
+        raise DTypeError(at_user_line(f"complex numbers of Python's are none of {dtype.name}; take the real parts, or "
+                                      "give a complex dtype"))
     return array.astype(dtype)
 
 
@@ -59,3 +64,9 @@ def default_width(array: Any) -> Any:
         return array.astype(dtypes.complex_dtype(default_float()))
     narrow = array.astype(np.int32) if kind in "iu" else array
     return narrow if kind not in "iu" or np.array_equal(narrow, array) else array
+
+
+def as_at_once(array: Any) -> Any:
+    """An array made of traced numbers of Python's, no longer weak and as wide as an array of them is by default."""
+    aval = aval_of(array)
+    return convert(array, default_width(np.empty(0, aval.dtype)).dtype) if aval.weak else array

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from fxgrad.core.sizes import holds, index_of
+from fxgrad.core.sizes import holds
 from fxgrad.errors import AxisError, ShapeError, at_user_line
 from fxgrad.frontend.operands import (
     as_array,
@@ -73,7 +72,7 @@ def _rolled(a: Any, shift: Any, axis: int) -> Any:
     if type(shift) is Tracer:
         places = remainder(subtract(arange(extent), shift), extent)
         return take_along_one(a, places, axis, "promise_in_bounds", promises=("unique",))
-    first = -index_of(shift) % extent
+    first = -whole("roll", shift) % extent
     if not holds(first) and not first:
         return a
     return concatenate([slice_in_dim(a, first, extent, axis), slice_in_dim(a, 0, first, axis)], axis)
@@ -176,7 +175,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     >>> diagonal([[1, 2], [3, 4]])
     array([1, 4])
     """
-    a, offset = as_array(a), operator.index(offset)
+    a, offset = as_array(a), whole("diagonal", offset)
     rank = len(shape_of(a))
     first, second = (axis_of("diagonal", axis, rank) for axis in (axis1, axis2))
     if first == second:
@@ -208,6 +207,7 @@ def diag(v: Any, k: int = 0) -> Any:
     if rank != 1:
         raise ShapeError(at_user_line(f"diag: a vector or a matrix is needed, the shape is {shape_of(v)}"))
     count, = shape_of(v)
+    k = whole("diag", k)
     extent = count + abs(k)
     if not count:
         return constant((extent, extent), 0, aval_of(v).dtype)

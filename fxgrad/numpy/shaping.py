@@ -9,6 +9,7 @@ from typing import Any
 from fxgrad.core.sizes import holds, undecided
 from fxgrad.errors import ArgumentError, AxisError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, as_shape, axes_of, axis_of, common_shape, shape_of, sizes_of, whole
+from fxgrad.frontend.strict import integers
 from fxgrad.numpy.creation import beside
 from fxgrad.ops.shaping import rev
 from fxgrad.ops.space import broadcast_to as broadcast
@@ -168,7 +169,7 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
     rank = len(shape_of(a))
     if axes is None:
         return transposed(a, range(rank)[::-1])
-    order = [axis_of("transpose", axis, rank) for axis in axes]
+    order = [axis_of("transpose", axis, rank) for axis in integers("transpose", axes)]
     if sorted(order) != [*range(rank)]:
         raise AxisError(at_user_line(f"transpose: axes {tuple(axes)} of an array with {rank} axes; each must be named "
                                      "once"))
@@ -294,9 +295,10 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
            [1]])
     """
     m = as_array(m)
-    first, second = (axis_of("rot90", axis, len(shape_of(m))) for axis in axes)
-    if first == second:
-        raise AxisError(at_user_line(f"rot90: axes {axes} must differ"))
+    plane = [axis_of("rot90", axis, len(shape_of(m))) for axis in integers("rot90", axes)]
+    if len(plane) != 2 or plane[0] == plane[1]:
+        raise AxisError(at_user_line(f"rot90: axes {axes}; two that differ are needed"))
+    first, second = plane
     turns = whole("rot90", k) % 4
     if turns in (0, 2):
         return rev(m, [first, second]) if turns else m

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -109,6 +109,9 @@ def _squared_modulus(x: Any) -> Any:
 
 
 def _correction(ddof: float, correction: float | None) -> float:
+    name, given = ("ddof", ddof) if correction is None else ("correction", correction)
+    if isinstance(given, str | complex | Sequence):
+        raise ArgumentError(at_user_line(f"var: {name} must be a real number, got {given!r}"))
     if correction is None:
         return ddof
     if ddof != 0:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
 
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.operands import as_array, default_float, promoted_inexact
+from fxgrad.frontend.operands import as_array, default_float, promoted_inexact, whole
 from fxgrad.numpy.arithmetic import divide, multiply
 from fxgrad.numpy.numbers import i0
 from fxgrad.tracing.tape import aval_of
@@ -17,7 +16,7 @@ from fxgrad.tracing.tape import aval_of
 
 def _places(name: str, M: Any) -> tuple[int, Any]:
     """How many points there are, and where they stand between 0 and 1."""
-    size = operator.index(M)
+    size = whole(name, M)
     if size < 0:
         raise ArgumentError(at_user_line(f"{name}: M={size}; a number from 0 on is needed"))
     return size, np.arange(size) / max(size - 1, 1)

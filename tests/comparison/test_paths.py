@@ -40,8 +40,8 @@ UNSORTED = {"searchsorted", "digitize"}
 """Functions of sorted values: what is drawn is not sorted any more as uint8."""
 
 OF_NUMBERS = {
-    "append", "array", "asarray", "block", "broadcast_arrays", "choose", "column_stack", "concatenate", "copy", "dstack", "full", "hstack",
-    "meshgrid", "stack", "vstack", "vectorize", "frompyfunc"}
+    "append", "array", "asarray", "block", "broadcast_arrays", "choose", "column_stack", "concatenate", "copy",
+    "dstack", "full", "hstack", "meshgrid", "stack", "vstack", "vectorize", "frompyfunc"}
 """Functions that make arrays of Python's numbers, in the default width; traced numbers stay weak, of 64 bits."""
 
 

@@ -108,6 +108,23 @@ def test_calls_of_numpy_are_refused_while_tracing() -> None:
         assert "test_wrong_calls.py:" in found
 
 
+def test_complex_tangents_of_real_primals_are_refused() -> None:
+    """An integer of Python's is taken for the float that it equals; jax wants 1.0 written."""
+    def square(x: Any) -> Any:
+        return x * x
+    where = ("c128[], and the primal is f64[]; shape and dtype must be equal. Write t.astype(x.dtype), or "
+             "np.broadcast_to(t, x.shape)")
+    for tangent in (1j, np.complex128(1j)):
+        for called, what in ((lambda t: fxgrad.jvp(square, (1.0,), (t,)), "jvp: the tangent of x"),
+                             (fxgrad.linearize(square, 1.0)[1], "linearize: the tangent of leaf 0 of the arguments"),
+                             (fxgrad.vjp(square, 1.0)[1], "vjp: the cotangent of output")):
+            found = _refusal(called, tangent)
+            assert found is not None
+            assert found.split("\n")[0] == f"{what} is {where}"
+            assert "test_wrong_calls.py:" in found
+    assert fxgrad.linearize(square, 1.0)[1](1) == fxgrad.jvp(square, (1.0,), (1,))[1] == 2.0
+
+
 def test_what_numpy_takes_stays_taken() -> None:
     x = fxgrad.jit(lambda x: fnp.std(x, ddof=0, correction=1))(MATRIX)
     np.testing.assert_allclose(x, np.std(MATRIX, correction=1))

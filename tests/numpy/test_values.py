@@ -359,8 +359,8 @@ MESSAGES: list[tuple[Function, str]] = [
     (lambda x: fxgrad.lax.while_loop(lambda c: 3.0 - c, lambda c: c + 1, np.float32(0)),
      "while_loop: function must return a bool, got f32[]. Compare it, for example with != 0"),
     (lambda x: fxgrad.linearize(fnp.sum, np.arange(3))[1](np.ones((7, 2))),
-     ("linearize: the tangent of tangent 0 has the shape (7, 2), and the primal is i64[3], which has no tangent but "
-      "zero. Write np.zeros((3,), fxgrad.dtypes.float0)")),
+     ("linearize: the tangent of leaf 0 of the arguments has the shape (7, 2), and the primal is i64[3], which has "
+      "no tangent but zero. Write np.zeros((3,), fxgrad.dtypes.float0)")),
 ]
 
 

@@ -36,6 +36,8 @@ def norm(x: Any, ord: Any = None, axis: int | Sequence[int] | None = None, keepd
     """
     x, = promoted_inexact(as_array(x))
     axes = axes_of("norm", axis, len(shape_of(x)))
+    if axis is not None and not axes:
+        raise ArgumentError(at_user_line("norm: axis=() names no axis; a vector norm has one and a matrix norm two"))
     if ord is None:
         return _kept(_euclidean(x, axes), x, axes, keepdims)
     if len(axes) == 1:
@@ -66,8 +68,8 @@ def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdim
     """
     x, = promoted_inexact(as_array(x))
     axes = axes_of("vector_norm", axis, len(shape_of(x)))
-    if isinstance(ord, str):
-        raise ArgumentError(at_user_line(f"norm: ord={ord!r} is no order of a vector norm; give a number"))
+    if not isinstance(ord, int | float | np.number) or isinstance(ord, np.complexfloating):
+        raise ArgumentError(at_user_line(f"norm: ord={ord!r} is no order of a vector norm; give a real number"))
     if ord == 2:
         result = _euclidean(x, axes)
     elif ord == 0:
@@ -84,6 +86,9 @@ def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdim
 
 
 def _matrix(x: Any, ord: Any, rows: int, columns: int) -> Any:
+    if not isinstance(ord, str | int | float | np.number):
+        raise ArgumentError(at_user_line(f"norm: ord={ord!r} of matrices; it is one of 'fro', 'nuc', 1, -1, 2, -2, "
+                                         "inf, -inf"))
     if ord in ("fro", "f"):
         return _euclidean(x, (rows, columns))
     if ord in ("nuc", 2, -2):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fxgrad import dtypes
 from fxgrad.core.sizes import holds
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, common_shape, concrete, inexact_operands, new_array, shape_of
+from fxgrad.frontend.operands import as_array, common_shape, concrete, inexact_operands, new_array, shape_of, whole
 from fxgrad.numpy.creation import eye, zeros
 from fxgrad.numpy.elementwise import log
 from fxgrad.numpy.linalg.decompositions import qr, svdvals
@@ -230,7 +229,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     >>> shape_of(tensorinv(eye(6).reshape(2, 3, 6)))
     (6, 2, 3)
     """
-    a, count = as_array(a), operator.index(ind)
+    a, count = as_array(a), whole("tensorinv", ind)
     shape = shape_of(a)
     size = math.prod(shape[:count])
     if count < 1 or size != math.prod(shape[count:]):
@@ -248,10 +247,7 @@ def matrix_power(a: Any, n: int) -> Any:
     array([[1., 3.],
            [0., 1.]])
     """
-    try:
-        count = operator.index(n)
-    except TypeError:
-        raise ArgumentError(at_user_line(f"matrix_power: n must be an integer, got {n!r}")) from None
+    count = whole("matrix_power", n)
     a = as_array(a)
     shape = shape_of(a)
     if len(shape) < 2 or shape[-1] != shape[-2]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.operands import common_shape, inexact_operands, shape_of
+from fxgrad.frontend.operands import common_shape, inexact_operands, shape_of, whole
 from fxgrad.numpy.linalg.operands import check, matrices
 from fxgrad.ops import matrix_functions
 from fxgrad.ops.space import broadcast_to
@@ -22,7 +22,7 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
            [0., 1.]])
     """
     A, = matrices("expm", A, square=True)
-    return matrix_functions.expm(A, max_squarings)
+    return matrix_functions.expm(A, whole("expm", max_squarings))
 
 
 def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
@@ -46,7 +46,7 @@ def sqrtm(A: Any, blocksize: int = 1) -> Any:
     array([[2., 0.],
            [0., 3.]])
     """
-    if blocksize > 1:
+    if whole("sqrtm", blocksize) > 1:
         raise ArgumentError(at_user_line(f"sqrtm: blocksize={blocksize!r}; only 1 is supported"))
     A, = matrices("sqrtm", A, square=True)
     return matrix_functions.sqrtm(A)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from fxgrad.frontend.operands import (
     promoted,
     promoted_inexact,
     shape_of,
+    whole,
 )
 from fxgrad.numpy.arithmetic import divide, subtract
 from fxgrad.numpy.creation import array, asarray
@@ -59,7 +59,7 @@ def _joined(*parts: Any) -> Any:
 
 
 def _size(name: str, n: Any, least: int = 1) -> int:
-    count = operator.index(n)
+    count = whole(name, n)
     if count < least:
         raise ArgumentError(at_user_line(f"{name}: n={count}; at least {least} is needed"))
     return count

@@ -8,7 +8,7 @@ from typing import Any
 
 from fxgrad import dtypes
 from fxgrad.errors import UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, promoted_inexact, refuse_complex
+from fxgrad.frontend.operands import as_array, promoted_inexact, refuse_complex, whole
 from fxgrad.frontend.ufuncs import Elementwise, composite
 from fxgrad.ops import gamma as gamma_room
 from fxgrad.ops import integrals, special
@@ -77,7 +77,7 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
     >>> round(float(log_ndtr(-50.0)), 3)
     -1254.831
     """
-    del series_order
+    whole("log_ndtr", series_order)
     refuse_complex("log_ndtr", x)
     return _log_ndtr_of(x)
 
