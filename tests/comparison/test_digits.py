@@ -48,6 +48,12 @@ UNLIKE_NUMPY = {
 """Calls whose results differ from NumPy's by more than rounding, and why."""
 
 
+@pytest.fixture(autouse=True)
+def _types_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of programs that other tests write and read again: here their types are checked."""
+    monkeypatch.setattr(fxgrad.config, "check_level", 1)
+
+
 class Place(NamedTuple):
     """Where a number stands: at a position among the arguments, within a list there, or under a name."""
 
