@@ -1,4 +1,4 @@
-"""A plugin that writes down how much of each tolerance of the suite is used, and in which dtype: for `tools/tolerances`."""
+"""A plugin that writes down how much of each tolerance is used, and in which dtype: for `tools/tolerances`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def pytest_configure() -> None:
     """Puts a note before each comparison."""
     allclose, mismatch = np.testing.assert_allclose, fxgrad.testing.numbers.mismatch
 
-    def noted_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 0.0, *args: Any, **options: Any) -> None:
+    def noted_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 0.0, *args: Any,
+                       **options: Any) -> None:
         _note(actual, desired, rtol, atol)
         allclose(actual, desired, rtol, atol, *args, **options)
 
