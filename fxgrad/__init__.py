@@ -61,6 +61,7 @@ from fxgrad.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev, value_a
 from fxgrad.api.lowering import stablehlo
 from fxgrad.api.naming import named_call, named_scope
 from fxgrad.api.nans import debug_infs, debug_nans
+from fxgrad.api.passes import fwd_and_bwd
 from fxgrad.api.policies import policy_report
 from fxgrad.api.programs import eval_shape, make_program
 from fxgrad.api.residuals import checkpoint, checkpoint_name, print_saved_residuals, saved_residuals, stop_gradient
@@ -125,9 +126,9 @@ __all__ = [
     "debug_nans", "default_backend", "default_dtype", "device_count", "device_get", "device_put", "devices",
     "disable_jit", "distributions", "draw", "dtypes", "errors", "eval_shape", "executors", "explain",
     "explain_backward", "explain_nan", "explaining", "explore", "export", "extract", "flatten_util", "float0",
-    "fold", "fori_loop", "from_jax", "grad", "gradients_on_nodes", "granularities", "graph", "hessian", "hvp",
-    "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp",
-    "lax", "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices", "loss_scaling",
+    "fold", "fori_loop", "from_jax", "fwd_and_bwd", "grad", "gradients_on_nodes", "granularities", "graph", "hessian",
+    "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit",
+    "jvp", "lax", "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices", "loss_scaling",
     "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
     "make_jaxpr", "make_mesh", "make_program", "map", "memory", "named_call", "named_scope", "nn", "numpy",
     "odeint", "onnx", "optim", "parse", "path_costs", "paths", "pmap", "policy_report", "precision_report",

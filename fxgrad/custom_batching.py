@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad import tree
+from fxgrad.api.custom_calls import WithRule, positional
 from fxgrad.control.mapped_rule import custom_vmap_p
 from fxgrad.errors import ArgumentError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.frontend.flat import Traced, check_leaf, just, trace_flat, transformation
@@ -17,12 +18,13 @@ from fxgrad.tracing.trace import SHARED
 __all__ = ["custom_vmap", "sequential_vmap"]
 
 
-class custom_vmap:  # noqa: N801  (jax's name)
+class custom_vmap(WithRule):  # noqa: N801  (jax's name)
     """A function with a rule for `vmap`; `f.def_vmap(rule)` defines it, and without a rule the function is batched.
 
     `rule(axis_size, in_batched, *args)` gets arguments whose batch axes, where `in_batched` (a list with a container of
     bools for each argument) says that there are any, come first, and returns the output and a container like it of
-    bools: which parts have a batch axis, in front. Derivatives are those of the function, not of the rule.
+    bools: which parts have a batch axis, in front. Arguments given by keyword are passed to it by position. Derivatives
+    are those of the function, and under `vmap` those of the rule.
 
     >>> import numpy as np, fxgrad, fxgrad.numpy as fnp
     >>> @fxgrad.custom_batching.custom_vmap
@@ -51,8 +53,7 @@ class custom_vmap:  # noqa: N801  (jax's name)
     @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the function."""
-        if kwargs:
-            raise ArgumentError(at_user_line(f"custom_vmap: {function_name(self.fun)} takes its arguments by position"))
+        args = positional(self.fun, args, kwargs)
         leaves, structure = tree.flatten(args)
         for leaf in leaves:
             check_leaf(leaf, "custom_vmap", just(f"an argument of {function_name(self.fun)}"))

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, Self
 
 from fxgrad import dtypes, tree
 from fxgrad.api.arguments import transformation
-from fxgrad.api.custom_calls import Call, arity, nondiff_positions
+from fxgrad.api.custom_arguments import CustomVJPPrimal
+from fxgrad.api.custom_calls import Call, WithRule, arity, nondiff_positions
 from fxgrad.control.custom import Flat, custom_jvp_p, custom_vjp_p
 from fxgrad.core.avals import Aval
 from fxgrad.core.symbolic import Zero
@@ -103,7 +104,7 @@ def _checked(value: Any, aval: Aval, who: str, what: str) -> Any:
     return convert(value, aval.dtype, aval.weak) if given != aval else value
 
 
-class _WithRule:
+class _Differentiated(WithRule):
     """What functions with a custom derivative share: the function, and which arguments rules receive as they are."""
 
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
@@ -134,7 +135,7 @@ class _WithRule:
         return self if instance is None else bind_instance(self, instance)
 
 
-class custom_jvp(_WithRule):  # noqa: N801  (a decorator, named as in jax)
+class custom_jvp(_Differentiated):  # noqa: N801  (a decorator, named as in jax)
     """A function whose forward derivative its author gives; reverse mode follows by transposition.
 
     `defjvp(rule)`: `rule(*nondiff_args, primals, tangents)` returns `(output, output tangent)`, both
@@ -265,7 +266,7 @@ class _UserJvp(_CapturedInputs):
                 *self.flat_output("jvp rule", result[1], "the output tangent")], None
 
 
-class custom_vjp(_WithRule):  # noqa: N801  (a decorator, named as in jax)
+class custom_vjp(_Differentiated):  # noqa: N801  (a decorator, named as in jax)
     """A function whose reverse derivative its author gives.
 
     `defvjp(forward, backward)`: `forward(*args)` returns `(output, residuals)`, residuals being any container of
@@ -292,8 +293,8 @@ class custom_vjp(_WithRule):  # noqa: N801  (a decorator, named as in jax)
 
         With `symbolic_zeros` the forward pass gets each array as a `fxgrad.custom_derivatives.CustomVJPPrimal`, whose
         `perturbed` says whether its derivative is asked for, and the backward pass gets `SymbolicZero` objects for
-        cotangents that are known to be zero. `optimize_remat` is jax's, and nothing is to be done for it here: under
-        `checkpoint` the forward pass runs again only for what the backward pass needs.
+        cotangents that are known to be zero. `optimize_remat` is jax's and has no effect: under `checkpoint` the
+        forward pass runs again only for what the backward pass needs, and the output is always that of `forward`.
         """
         del optimize_remat
         self.forward, self.backward, self.symbolic_zeros = forward, backward, symbolic_zeros
@@ -309,40 +310,6 @@ class custom_vjp(_WithRule):  # noqa: N801  (a decorator, named as in jax)
         rule = _UserVjp.of(call, traced, self)
         outputs = bind(custom_vjp_p, *traced.captured, *leaves, program=traced.program, rule=rule)
         return tree.unflatten(traced.out_tree, outputs)
-
-
-class CustomVJPPrimal:
-    """An array as the forward pass of a `custom_vjp` with `symbolic_zeros` gets it.
-
-    >>> import fxgrad, fxgrad.numpy as fnp
-    >>> @fxgrad.custom_vjp
-    ... def product(x, y):
-    ...     return x * y
-    >>> def forward(x, y):
-    ...     return x.value * y.value, (y.value if x.perturbed else None, x.value if y.perturbed else None)
-    >>> def backward(residuals, cotangent):
-    ...     return tuple(None if other is None else cotangent * other for other in residuals)
-    >>> product.defvjp(forward, backward, symbolic_zeros=True)
-    >>> float(fxgrad.grad(product)(2.0, 3.0))
-    3.0
-    """
-
-    __slots__ = ("perturbed", "value")
-
-    def __init__(self, value: Any, perturbed: bool) -> None:
-        self.value, self.perturbed = value, perturbed
-
-    def __repr__(self) -> str:
-        return f"CustomVJPPrimal(value={self.value!r}, perturbed={self.perturbed})"
-
-
-def custom_vjp_primal_tree_values(primals: Any) -> Any:
-    """A container of `CustomVJPPrimal`s with their values in their places.
-
-    >>> custom_vjp_primal_tree_values((CustomVJPPrimal(2.0, True), {"y": CustomVJPPrimal(3.0, False)}))
-    (2.0, {'y': 3.0})
-    """
-    return tree.map(lambda primal: primal.value, primals)
 
 
 class _UserVjp(_CapturedInputs):
@@ -401,14 +368,24 @@ class _UserVjp(_CapturedInputs):
         return found, None
 
     def _argument_cotangents(self, given: Any, argument: Any) -> list[Any]:
+        """The leaves of a cotangent, of which None stands for as many as `argument` has there."""
         leaves, structure = tree.flatten(argument)
-        if given is None:
-            return [None] * len(leaves)
         values, actual = tree.flatten(given, is_leaf=tree.is_none)
-        if len(values) != len(leaves):
+        counts = _leaf_counts(actual, argument) or [1] * len(leaves)
+        if len(values) != len(counts) or any(count != 1 for value, count in zip(values, counts, strict=True)
+                                             if value is not None):
             raise TreeError(at_user_line(
                 f"the backward pass of {self.name} must return a cotangent like the argument ({structure}), and it "
                 f"returned {actual}"))
+        repeated = [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
         return [None if value is None else _checked(value, leaf, f"the backward pass of {self.name}",
                                                     "a cotangent")
-                for value, leaf in zip(values, leaves, strict=True)]
+                for value, leaf in zip(repeated, leaves, strict=True)]
+
+
+def _leaf_counts(structure: Any, container: Any) -> list[int] | None:
+    """How many leaves `container` has in the place of each leaf of `structure`; None if it has other containers."""
+    try:
+        return [len(tree.leaves(part)) for part in structure.flatten_up_to(container)]
+    except ValueError:
+        return None

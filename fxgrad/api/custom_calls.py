@@ -28,7 +28,7 @@ class Call:
     def __init__(self, what: str, function: Callable[..., Any], nondiff: Sequence[int], args: tuple[Any, ...],
                  kwargs: dict[str, Any], arity: int | None) -> None:
         self.what, self.function = what, function
-        self.args = args if len(args) == arity and not kwargs else _positional(function, args, kwargs)
+        self.args = args if len(args) == arity and not kwargs else positional(function, args, kwargs)
         self.static: set[int] | frozenset[int] = _NONE if not nondiff else {
             number % len(self.args) for number in nondiff if -len(self.args) <= number < len(self.args)}
         dynamic = [*self.args] if not nondiff else [
@@ -80,20 +80,38 @@ class Call:
 _NONE: frozenset[int] = frozenset()
 
 
-def _positional(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Keyword arguments and defaults as positional ones, since rules receive positional arguments."""
+def positional(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Keyword arguments and defaults as positional ones, since rules receive positional arguments.
+
+    Those that can be given by keyword only keep their defaults, of which rules do not hear.
+    """
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
     except ValueError:
         return args
     except TypeError as error:
         raise ArgumentError(at_user_line(f"{function_name(function)}: {error}")) from None
-    bound.apply_defaults()
     if bound.kwargs:
         raise ArgumentError(at_user_line(
-            f"{function_name(function)} has a custom derivative and was called with keyword-only arguments "
+            f"{function_name(function)} has a custom rule and was called with keyword-only arguments "
             f"({', '.join(bound.kwargs)}), which rules cannot receive. Pass them by position"))
+    bound.apply_defaults()
     return bound.args
+
+
+_RULES = {"defjvp", "defjvps", "defvjp", "def_vmap"}
+
+
+class WithRule:
+    """Methods that define a rule of another kind are those of the function, if that has such a rule."""
+
+    fun: Callable[..., Any]
+
+    def __getattr__(self, name: str) -> Any:
+        fun = self.__dict__.get("fun")
+        if name in _RULES and isinstance(fun, WithRule):
+            return getattr(fun, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def arity(function: Callable[..., Any]) -> int | None:

@@ -251,16 +251,17 @@ class BatchedVjpRule(ByValue):
     def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
         """As the rule's; cotangents of inputs that are not batched are summed over the batch."""
         rule, size, axes, avals, axis_name = self._key
-        count = len(residuals)
+        count, marks = len(residuals), are_moving(cotangents)
+        types = [_one(value.aval if type(value) is Zero else aval_of(value), 0) for value in cotangents]
 
         def one(*values: Any) -> list[Any]:
-            given = rule.backward(structure, values[:count], values[count:])
+            given = rule.backward(structure, values[:count], spread(types, marks, values[count:]))
             return [instantiate(Zero(aval) if cotangent is None else cotangent
                             if type(cotangent) is Zero else summed_to(cotangent, aval))
                     for cotangent, aval in zip(given, avals, strict=True)]
 
-        results = _apply_batched(one, size, [*residuals, *map(instantiate, cotangents)],
-                                 [0] * (count + len(cotangents)), axis_name)
+        arriving = [*residuals, *present(cotangents)]
+        results = _apply_batched(one, size, arriving, [0] * len(arriving), axis_name)
         return [reduce_sum(put_axis(result, size, 0), (0,)) if axis is None else put_axis(result, size, axis)
                 for result, axis in zip(results, axes, strict=True)]
 

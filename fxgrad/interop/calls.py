@@ -15,7 +15,7 @@ from fxgrad.core.arrays import Integer
 from fxgrad.core.avals import Aval, varying_of_jax
 from fxgrad.core.symbolic import Zero
 from fxgrad.errors import FxgradError, UnsupportedError, at_user_line
-from fxgrad.interop.importing import Imported, aval_of_jax, imported
+from fxgrad.interop.importing import Imported, aval_of_jax, imported, is_jax_tracer
 from fxgrad.interop.manual import example, traced_within
 from fxgrad.interop.settings import Settings
 from fxgrad.ops.space import instantiate
@@ -165,6 +165,7 @@ class JaxCall:
         try:
             with self.settings.scope():
                 found = imported(traced_within(axes_in_scope(), mesh_in_scope(), function, avals))
+            jax.lax.optimization_barrier([*filter(is_jax_tracer, found.constants)])  # raises for those that leaked
         except (NotImplementedError, ValueError) as error:
             if isinstance(error, FxgradError):
                 raise
@@ -173,6 +174,12 @@ class JaxCall:
                 f"{self.name} is computed by jax, which has no rule for what is asked of it ({what}): "
                 f"{str(error).split(chr(10))[0].rstrip('.')}. Give the function that calls it a rule, with "
                 "fxgrad.custom_vjp or custom_jvp, or with those of jax")) from None
+        except jax.errors.UnexpectedTracerError:
+            raise UnsupportedError(at_user_line(
+                f"a rule of {self.name}, an imported function of jax's, uses a traced array that is no argument of "
+                f"{self.name}, and what was traced has returned by the time the rule runs. Make that array an argument "
+                f"of {self.name}; or import a function that closes over its value: from_jax(lambda x: f(x, a))(x) in "
+                "the place of from_jax(f)(x, a)")) from None
         if not found.holds_once:
             self._derived[key] = found
         return found

@@ -56,7 +56,6 @@ MODULES: dict[str, Counterpart] = {
         "enable_checks": "`FXGRAD_CHECK` and `fxgrad.config.update(\"check_level\", 1)`",
         "enable_x64": "arrays keep their dtype; `fxgrad.default_dtype` chooses that of new ones",
         "ensure_compile_time_eval": "what does not depend on a traced array is computed at once",
-        "fwd_and_bwd": "`vjp` gives a pullback that jit can return",
         "numpy_dtype_promotion": "the rules of promotion are one",
     }),
     "jax.tree": Counterpart("fxgrad.tree"),
@@ -64,8 +63,7 @@ MODULES: dict[str, Counterpart] = {
     "jax.flatten_util": Counterpart("fxgrad.flatten_util"),
     "jax.custom_batching": Counterpart("fxgrad.custom_batching"),
     "jax.custom_derivatives": Counterpart("fxgrad.custom_derivatives", "", {
-        "linear_call": "`linear_transpose` transposes by the rules of the operations",
-        "zero_from_primal": "`numpy.zeros_like`"}),
+        "linear_call": "`linear_transpose` transposes by the rules of the operations"}),
     "jax.debug": Counterpart("fxgrad.debug", "", {
         **_each("DebugEffect OrderedDebugEffect", _MAKERS),
         **_each("inspect_array_sharding visualize_array_sharding visualize_sharding", _DEVICES),

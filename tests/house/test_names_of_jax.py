@@ -314,8 +314,9 @@ def test_custom_vmap_checks_its_rule() -> None:
     with pytest.raises(errors.ShapeError, match=r"returned f64\[2\], where float64 of shape \(3,\) is needed"):
         vmap(function)(X)
     function.def_vmap(lambda size, batched, x: (x, True))
-    with pytest.raises(errors.ArgumentError, match="takes its arguments by position"):
-        function(x=X)
+    keyword_only = fxgrad.custom_batching.custom_vmap(lambda x, *, y=1.0: x * y)
+    with pytest.raises(errors.ArgumentError, match="has a custom rule and was called with keyword-only arguments"):
+        keyword_only(X, y=2.0)
 
 
 def test_sequential_vmap_as_jax() -> None:

@@ -1,0 +1,257 @@
+"""Custom rules under transformations: batch rules with derivatives, symbolic zeros, arguments as in jax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.custom_batching
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad import checkpoint, errors, from_jax, grad, hessian, jit, jvp, linearize, value_and_grad, vmap
+
+X, Y = np.array([0.3, 1.0, 2.0]), np.array([1.5, 0.5, -2.0])
+
+
+def product(x: Any, y: Any) -> Any:
+    return fnp.sin(x) * y + 0.25 * x * x
+
+
+def ten_products(x: Any, y: Any) -> Any:
+    return 10 * product(x, y)
+
+
+def with_batch_rule(name: str) -> Callable[..., Any]:
+    """`product`, whose batch rule computes `ten_products`, so that one sees which of them a derivative is of."""
+    function = fxgrad.custom_batching.custom_vmap(product)
+    function.def_vmap(lambda size, batched, x, y: (ten_products(x, y), batched[0] or batched[1]))
+    return {"plain": lambda: function, "in jit": lambda: jit(function), "in checkpoint": lambda: checkpoint(function),
+            "called": lambda: lambda x, y: function(y=y, x=x)}[name]()
+
+
+MAPPED: dict[str, Callable[[Any], Any]] = {
+    "value": lambda f: vmap(f)(X, Y),
+    "jvp": lambda f: vmap(lambda x, y: jvp(f, (x, y), (y, x)))(X, Y),
+    "jvp in one": lambda f: vmap(lambda x, y: jvp(lambda x: f(x, y), (x,), (1.0,)))(X, Y),
+    "batched tangents alone": lambda f: vmap(lambda t: jvp(f, (0.5, 2.0), (t, 1.0)))(X),
+    "batched primals alone": lambda f: vmap(lambda x: jvp(f, (x, 2.0), (0.5, 1.0)))(X),
+    "jvp of vmap": lambda f: jvp(vmap(f), (X, Y), (Y, X)),
+    "jvp of jvp": lambda f: vmap(lambda x, y: jvp(lambda x: jvp(lambda x: f(x, y), (x,), (y,))[1], (x,), (x,)))(X, Y),
+    "linearize": lambda f: vmap(lambda x, y: linearize(f, x, y)[1](y, x))(X, Y),
+    "grad": lambda f: vmap(grad(f, argnums=(0, 1)))(X, Y),
+    "value and grad": lambda f: vmap(value_and_grad(f))(X, Y),
+    "grad with one mapped": lambda f: vmap(grad(f, argnums=(0, 1)), (0, None))(X, 2.0),
+    "grad of vmap": lambda f: grad(lambda x, y: fnp.sum(fnp.cos(vmap(f)(x, y))), argnums=(0, 1))(X, Y),
+    "hessian": lambda f: vmap(hessian(f, argnums=(0, 1)))(X, Y),
+    "grad of grad": lambda f: vmap(grad(grad(f)))(X, Y),
+    "vmap of vmap": lambda f: vmap(vmap(grad(f), (0, None)), (None, 0))(X, Y),
+    "jit": lambda f: jit(vmap(grad(f, argnums=(0, 1))))(X, Y),
+}
+
+
+def assert_equal(ours: Any, expected: Any, tolerance: float = 1e-12) -> None:
+    theirs, structure = jax.tree.flatten(expected)
+    given, mine = jax.tree.flatten(ours)
+    assert mine == structure
+    for one, other in zip(given, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["plain", "in jit", "in checkpoint", "called"])
+def test_all_batches_of_derivatives_are_derivatives_of_the_batch_rule(how: str) -> None:
+    function = with_batch_rule(how)
+    for case in MAPPED.values():
+        assert_equal(case(function), case(ten_products), 1e-6 if how == "in jit" else 1e-12)
+    assert_equal(grad(function)(0.5, 2.0), grad(product)(0.5, 2.0))  # nothing is mapped
+
+
+def test_batches_of_derivatives_are_derivatives_of_the_batch_rule() -> None:
+    function = with_batch_rule("plain")
+    for name in ("jvp", "batched tangents alone", "grad", "grad with one mapped"):
+        assert_equal(MAPPED[name](function), MAPPED[name](ten_products))
+
+
+def test_jvp_of_custom_vmap_as_jax() -> None:
+    def of(m: Any, sin: Any) -> Any:
+        function = m.custom_batching.custom_vmap(sin)
+        function.def_vmap(lambda size, batched, x: (10 * sin(x), batched[0]))
+        x = np.array([0.3, 1.0, 2.0], np.float32)
+        return [m.vmap(lambda x: m.jvp(function, (x,), (x,)))(x), m.jvp(m.vmap(function), (x,), (x,))]
+    assert_equal(of(fxgrad, fnp.sin), of(jax, jnp.sin), 1e-6)
+
+
+def test_batch_rules_of_derivatives_refuse_captured_batches() -> None:
+    function = fxgrad.custom_batching.custom_vmap(lambda x: x * 2.0)
+    function.def_vmap(lambda size, batched, x: (x * 2.0, batched[0]))
+
+    def closing(z: Any) -> Any:
+        inner = fxgrad.custom_batching.custom_vmap(lambda x: x * z)
+        inner.def_vmap(lambda size, batched, x: (x, batched[0]))
+        return grad(inner)(1.0)
+    assert_equal(vmap(lambda x: grad(function)(x) * x)(X), 2 * X)
+    with pytest.raises(errors.ArgumentError, match="closes over an array that is mapped, of which its rule"):
+        vmap(closing)(X)
+
+
+def test_rules_with_symbolic_zeros_get_them_under_every_transformation() -> None:
+    def seen_by(m: Any, ones: Any, zero: type) -> list[Any]:
+        seen: list[Any] = []
+
+        @m.custom_vjp
+        def f(x: Any, y: Any) -> Any:
+            return x * y, x + y
+
+        def forward(x: Any, y: Any) -> Any:
+            seen.append((x.perturbed, y.perturbed))
+            return f(x.value, y.value), (x.value, y.value)
+
+        def backward(kept: Any, g: Any) -> Any:
+            seen.append([isinstance(one, zero) for one in g])
+            return kept[1] * g[0], kept[0] * g[0]
+        f.defvjp(forward, backward, symbolic_zeros=True)
+
+        def loss(x: Any, y: Any) -> Any:
+            return f(x, y)[0].sum()
+        m.grad(loss)(ones[0], ones[0])
+        m.vmap(m.grad(loss))(ones, ones)
+        m.grad(lambda x, y: m.vmap(loss)(x, y).sum())(ones, ones)
+        m.grad(lambda x, y: m.vmap(loss, (0, None))(x, y).sum(), argnums=(0, 1))(ones, ones[0])
+        m.vmap(m.vmap(m.grad(loss)))(ones[None], ones[None])
+        return seen
+    ours = seen_by(fxgrad, fnp.ones(3), fxgrad.custom_derivatives.SymbolicZero)
+    assert ours == seen_by(jax, jnp.ones(3), jax.custom_derivatives.SymbolicZero)
+    assert [False, True] in ours
+
+
+COTANGENTS: dict[str, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    # the argument, the function, and the cotangent that the rule returns
+    "None beside": ((3.0, None), lambda p: p[0], lambda g: (g, None)),
+    "None within": ((None, (3.0, None)), lambda p: p[1][0], lambda g: (None, (g, None))),
+    "None in a dict": ({"a": 3.0, "b": None}, lambda p: p["a"], lambda g: {"a": g, "b": None}),
+    "None for a leaf": ((3.0, 4.0), lambda p: p[0], lambda g: (g, None)),
+    "None for a branch": ({"a": 3.0, "b": (1.0, [2.0])}, lambda p: p["a"], lambda g: {"a": g, "b": None}),
+    "None for all": ({"a": 3.0}, lambda p: p["a"], lambda g: None),
+    "None for an empty branch": ((3.0, ()), lambda p: p[0], lambda g: (g, None)),
+}
+
+
+def test_backward_passes_may_return_none_as_in_jax() -> None:
+    def cotangents(m: Any) -> list[Any]:
+        found = []
+        for argument, function, cotangent in COTANGENTS.values():
+            ruled = m.custom_vjp(function)
+            ruled.defvjp(lambda p, function=function: (function(p), None),
+                         lambda kept, g, cotangent=cotangent: (cotangent(g),))
+            found += [m.grad(ruled)(argument), m.jit(m.grad(ruled))(argument)]
+        return found
+    assert_equal(cotangents(fxgrad), cotangents(jax))
+    ruled = fxgrad.custom_vjp(lambda p: p[0])
+    ruled.defvjp(lambda p: (p[0], None), lambda kept, g: ((g, g, None),))
+    with pytest.raises(errors.TreeError) as caught:
+        grad(ruled)((1.0, 2.0))
+    assert str(caught.value).startswith(
+        "the backward pass of function must return a cotangent like the argument (PyTreeDef((*, *))), and it returned "
+        "PyTreeDef((*, *, *))")
+    ruled.defvjp(lambda p: (p[0], None), lambda kept, g: (g,))  # one array for a container of two
+    with pytest.raises(errors.TreeError):
+        grad(ruled)((1.0, 2.0))
+
+
+def test_functions_with_bound_keywords_may_have_rules() -> None:
+    def results(m: Any) -> list[Any]:
+        def f(x: Any, c: Any) -> Any:
+            return x * c
+        forward = m.custom_jvp(partial(f, c=0.5))
+        forward.defjvp(lambda primals, tangents: (forward(*primals), 7 * tangents[0]))
+        parts = m.custom_jvp(partial(f, c=0.5))
+        parts.defjvps(lambda tangent, output, x: 8 * tangent)
+        reverse = m.custom_vjp(partial(f, c=0.5))
+        reverse.defvjp(lambda x: (reverse(x), None), lambda kept, g: (9 * g,))
+        return [each for g in (forward, parts, reverse) for each in (
+            g(2.0), m.grad(g)(2.0), m.jit(g)(2.0), m.vmap(m.grad(g))(np.ones(2, np.float32)))]
+    assert_equal(results(fxgrad), results(jax))
+    bound = fxgrad.custom_jvp(partial(lambda x, c: x * c, c=0.5))
+    bound.defjvp(lambda primals, tangents: (primals[0], tangents[0]))
+    with pytest.raises(errors.ArgumentError) as caught:
+        bound(1.0, c=2.0)
+    assert str(caught.value).startswith(
+        "partial has a custom rule and was called with keyword-only arguments (c), which rules cannot receive. Pass "
+        "them by position")
+
+
+def test_custom_vmap_takes_keywords_as_in_jax() -> None:
+    def results(m: Any) -> list[Any]:
+        @m.custom_batching.custom_vmap
+        def f(x: Any, y: Any = 2.0) -> Any:
+            return x * y
+        f.def_vmap(lambda size, batched, x, y: (x * y * 10, batched[0] or batched[1]))
+        x = np.arange(3, dtype=np.float32)
+        return [f(2.0, y=3.0), m.vmap(lambda x: f(x, y=x))(x), m.vmap(f)(x), m.vmap(lambda x: f(y=x, x=3.0))(x)]
+    assert_equal(results(fxgrad), results(jax))
+
+
+def test_methods_that_define_rules_reach_the_function_inside() -> None:
+    def results(m: Any, sin: Any) -> list[Any]:
+        @m.custom_jvp
+        @m.custom_batching.custom_vmap
+        def f(x: Any) -> Any:
+            return sin(x)
+        f.defjvp(lambda primals, tangents: (f(*primals), 3 * tangents[0]))
+        f.def_vmap(lambda size, batched, x: (sin(x) + 100, batched[0]))
+
+        @m.custom_batching.custom_vmap
+        @m.custom_vjp
+        def g(x: Any) -> Any:
+            return sin(x)
+        g.defvjp(lambda x: (sin(x), x), lambda x, cotangent: (cotangent * x * 5,))
+        x = np.arange(3, dtype=np.float32)
+        return [m.vmap(f)(x), m.grad(f)(1.0), m.jvp(m.vmap(f), (x,), (x,)), m.jit(g.fun)(1.0), m.grad(g.fun)(1.0)]
+    assert_equal(results(fxgrad, fnp.sin), results(jax, jnp.sin), 1e-6)
+    with pytest.raises(AttributeError, match="'custom_jvp' object has no attribute 'def_vmap'"):
+        fxgrad.custom_jvp(np.sin).def_vmap  # noqa: B018
+
+
+def test_zeros_of_primals() -> None:
+    zeros = fxgrad.custom_derivatives.zero_from_primal
+    given = {"x": np.ones((2, 3), np.float32), "n": np.arange(3), "a": (1.0, True)}
+    for ours, theirs in zip(jax.tree.leaves(zeros(given)),
+                            jax.tree.leaves(jax.custom_derivatives.zero_from_primal(given)), strict=True):
+        assert (ours.shape, ours.dtype == jax.dtypes.float0) == (theirs.shape, theirs.dtype == jax.dtypes.float0)
+    symbolic = zeros(given, symbolic_zeros=True)
+    assert symbolic["x"].shape == (2, 3)
+    assert type(symbolic["a"][0]) is fxgrad.custom_derivatives.SymbolicZero
+    with pytest.raises(errors.ArgumentError, match="zero_from_primal"):
+        zeros("text")
+
+
+def test_imported_rules_that_close_over_traced_arrays_say_what_to_write() -> None:
+    def scaled(kind: str) -> Callable[..., Any]:
+        def function(x: Any, a: Any) -> Any:
+            def inner(y: Any) -> Any:
+                return y * a
+            if kind == "vjp":
+                reverse = jax.custom_vjp(inner)
+                reverse.defvjp(lambda y: (inner(y), y), lambda kept, g: (g * a * 2,))
+                return reverse(x)
+            forward = jax.custom_jvp(inner)
+            forward.defjvp(lambda primals, tangents: (inner(*primals), tangents[0] * a * 2))
+            return forward(x)
+        return function
+    for kind in ("vjp", "jvp"):
+        function = scaled(kind)
+        assert float(from_jax(function)(2.0, 3.0)) == 6.0
+        for call in (grad(from_jax(function)), jit(grad(from_jax(function)))):
+            with pytest.raises(errors.UnsupportedError) as caught:
+                call(2.0, 3.0)
+            message = str(caught.value)
+            assert message.startswith("a rule of inner, an imported function of jax's, uses a traced array that is no "
+                                      "argument of inner, and what was traced has returned by the time the rule runs. ")
+            assert "from_jax(lambda x: f(x, a))(x) in the place of from_jax(f)(x, a)" in message
+        assert float(grad(from_jax(lambda x, function=function: function(x, 3.0)))(2.0)) == 6.0
