@@ -148,11 +148,40 @@ class JaxCall:
         found = iter(moved([*others(inputs, linear), *self._inexact([*map(instantiate, cotangents)])]))
         return [next(found) if marked else None for marked in linear]
 
-    def batch(self, size: int, values: Sequence[Any], axes: Sequence[int | None], name: str | None) -> list[Any]:
-        """The outputs for a batch, which is along their first axis; `name` is what collectives call it."""
+    def batch(self, size: int, values: Sequence[Any], axes: Sequence[int | None], name: str | None,
+              ) -> tuple[list[Any], list[int | None]]:
+        """The outputs for a batch, which is along their first axis, and that axis; `name` is what collectives call it.
+
+        An output that jax's rule has the same for all entries stays without the axis, so that a branch on it stays one.
+        """
         avals = [batch_aval(aval, size, axis) for aval, axis in zip(self.in_avals, axes, strict=True)]
-        mapped: Any = jax.vmap(lambda *given: self.function(*given), tuple(axes), axis_name=name, axis_size=size)
-        return self._import(("batch", size, tuple(axes), name), mapped, avals)(values)
+        key = "batch", size, tuple(axes), name
+        out_axes = self._trees.get(_here(key))
+        if out_axes is None:
+            out_axes = self._trees[_here(key)] = self._batched_outputs(avals, *key[1:])
+        return self._import(key, self._mapped(*key[1:], out_axes), avals)(values), [*out_axes]
+
+    def _mapped(self, size: int, axes: tuple[int | None, ...], name: str | None, out_axes: Sequence[int | None],
+                part: slice = slice(None)) -> Callable[..., Any]:
+        return jax.vmap(lambda *given: self.function(*given)[part], axes, [*out_axes[part]], axis_name=name,
+                        axis_size=size)
+
+    def _batched_outputs(self, avals: Sequence[Aval], size: int, axes: tuple[int | None, ...], name: str | None,
+                         ) -> list[int | None]:
+        """For each output the batch axis, or None where jax hands it out without one, which it does if it has none."""
+        nowhere: list[int | None] = [None] * len(self.out_avals)
+
+        def is_the_same(part: slice) -> bool:
+            try:
+                with self.settings.scope():
+                    mapped = self._mapped(size, axes, name, nowhere, part)
+                    traced_within(axes_in_scope(), mesh_in_scope(), mapped, avals)
+            except (NotImplementedError, ValueError):
+                return False
+            return True
+        if is_the_same(slice(None)):
+            return nowhere
+        return [None if len(nowhere) > 1 and is_the_same(slice(at, at + 1)) else 0 for at in range(len(nowhere))]
 
     # --- the means ------------------------------------------------------------------------------------------
 

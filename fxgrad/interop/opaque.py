@@ -41,9 +41,9 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, call: JaxCall) -> li
     return call.transpose(cotangents, inputs)
 
 
-def _batch(size: int, values: list[Any], axes: list[int | None], *, call: JaxCall) -> tuple[list[Any], list[int]]:
-    outputs = call.batch(size, values, axes, batched_axis.get())
-    return outputs, [0] * len(outputs)
+def _batch(size: int, values: list[Any], axes: list[int | None], *, call: JaxCall,
+           ) -> tuple[list[Any], list[int | None]]:
+    return call.batch(size, values, axes, batched_axis.get())
 
 
 def _cost(*avals: Aval, call: JaxCall) -> Cost:

@@ -111,3 +111,69 @@ def test_effects_stay_as_often_as_written() -> None:
         assert float(program(np.float32(1.0))) == 2.0
         jax.effects_barrier()
         assert seen == expected
+
+
+def any_of_batch(name: str, also: bool) -> Any:
+    """A primitive that asks whether any entry of any batch is true: its batch rule has one answer for all entries.
+
+    With `also` its second output is a batch as its input is.
+    """
+    made: Any = Primitive(name)
+    made.multiple_results = True
+    made.def_impl(jax.jit(lambda x: [x.any(), ~x][:1 + also]))
+    made.def_abstract_eval(lambda aval: [jax.core.ShapedArray((), aval.dtype), aval][:1 + also])
+    mlir.register_lowering(made, mlir.lower_fun(lambda x: [x.any(), ~x][:1 + also], multiple_results=True))
+    batching.primitive_batchers[made] = lambda values, axes: (made.bind(*values), [None, *axes][:1 + also])
+    return made
+
+
+@pytest.mark.parametrize("also", [False, True])
+def test_what_jaxs_batch_rule_has_once_stays_once(also: bool) -> None:
+    any_p = any_of_batch(f"any_of_batch_{also}", also)
+    ran: list[bool] = []
+
+    def remember(x: Any) -> Any:
+        ran.append(True)
+        return x
+
+    def function(x: Any) -> Any:
+        found, *others = any_p.bind(x > 5)
+        factor = jnp.where(others[0], 2.0, 3.0) if also else 2.0
+        return factor * jax.lax.cond(
+            found, lambda x: jax.pure_callback(remember, x, x, vmap_method="sequential"), lambda x: x, x)
+
+    imported = fxgrad.from_jax(function)
+    x = np.float32([1, 2, 3])
+    for mapped, given in ((fxgrad.vmap(imported), x), (fxgrad.jit(fxgrad.vmap(imported)), x),
+                          (fxgrad.vmap(fxgrad.vmap(imported)), x[None])):
+        np.testing.assert_allclose(mapped(given), jax.vmap(function)(x).reshape(given.shape), rtol=1e-6)
+    assert not ran  # a branch that no entry takes, taken for none
+    program = fxgrad.make_program(fxgrad.vmap(imported))(x)
+    assert [aval.shape for equation in program.equations if str(equation.primitive) == "jax_call"
+            for aval in (var.aval for var in equation.outputs)] == [(), (3,)][:1 + also]
+    np.testing.assert_allclose(fxgrad.vmap(imported)(x + 4), jax.vmap(function)(x + 4), rtol=1e-6)
+    assert ran
+
+
+@pytest.mark.slow
+def test_checks_of_equinox_raise_where_a_condition_holds_alone() -> None:
+    equinox = pytest.importorskip("equinox")
+    checked = fxgrad.from_jax(lambda x: 2 * equinox.error_if(x, x > 5, "too large"))
+    x = np.float32([1, 2, 3])
+    for call in (fxgrad.vmap(checked), fxgrad.jit(fxgrad.vmap(checked))):
+        np.testing.assert_allclose(call(x), 2 * x)
+    np.testing.assert_allclose(fxgrad.vmap(fxgrad.grad(checked))(x), [2, 2, 2])
+    with pytest.raises(Exception, match="too large"):
+        fxgrad.vmap(checked)(x + 3)
+
+
+@pytest.mark.long
+def test_solvers_of_diffrax_are_batched() -> None:
+    diffrax = pytest.importorskip("diffrax")
+
+    def solve(y: Any) -> Any:
+        return diffrax.diffeqsolve(diffrax.ODETerm(lambda t, y, args: -y), diffrax.Tsit5(), 0.0, 1.0, 0.1, y).ys[0]
+    y = np.float32([1, 2, 3])
+    imported = fxgrad.from_jax(solve)
+    np.testing.assert_allclose(fxgrad.vmap(imported)(y), jax.vmap(solve)(y), rtol=1e-6)
+    np.testing.assert_allclose(fxgrad.vmap(fxgrad.grad(imported))(y), jax.vmap(jax.grad(solve))(y), rtol=1e-5)
