@@ -15,6 +15,7 @@ from fxgrad.core.avals import keys_to_jax, to_numpy
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.executors.xla import x64
 from fxgrad.frontend.flat import spread_over
+from fxgrad.parallel.meshes import is_partial
 from fxgrad.parallel.shardings import Placement, device_put_p, placement_of, shown
 from fxgrad.tracing.tape import bind
 from fxgrad.tracing.tracer import Tracer
@@ -152,10 +153,13 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
     results = []
     with x64():
         for leaf, to, at in zip(leaves, devices, sources, strict=True):
-            if isinstance(to, NamedSharding | PartitionSpec):
+            value = keys_to_jax(leaf)
+            if type(leaf) is not Tracer and is_partial(getattr(to, "spec", to)):
+                value = jax.numpy.asarray(value)  # jax cuts nothing else so
+            elif isinstance(to, NamedSharding | PartitionSpec):
                 placement_of("device_put", to, np.shape(leaf))
             results.append(_put_by_program(leaf, to, at) if type(leaf) is Tracer else jax.device_put(
-                keys_to_jax(leaf), to, src=at, donate=donate, may_alias=may_alias))
+                value, to, src=at, donate=donate, may_alias=may_alias))
     return tree.unflatten(structure, results)
 
 

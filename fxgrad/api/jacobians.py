@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from fxgrad import dtypes, tree
 from fxgrad.api.arguments import (
     Argnums,
@@ -18,6 +20,7 @@ from fxgrad.api.arguments import (
 )
 from fxgrad.api.forward import jvp_of
 from fxgrad.api.reverse import grad, trace_differentiated
+from fxgrad.control.groups import chosen
 from fxgrad.core.avals import Aval, plain
 from fxgrad.core.program import Program
 from fxgrad.core.symbolic import Zero
@@ -33,7 +36,7 @@ from fxgrad.tracing.apply import apply_equations
 from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.trace import WRITTEN, trace
 from fxgrad.transforms.batch import Batch, Batched, put_axis
-from fxgrad.transforms.forward import spread
+from fxgrad.transforms.forward import has_tangent, spread
 from fxgrad.transforms.linearize import linearize_in_place, pull_back
 
 Mode = Literal["auto", "forward", "reverse"]
@@ -57,16 +60,18 @@ def jacfwd(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False,
 
 
 def jacrev(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-           chunk_size: int | None = None) -> Callable[..., Any]:
+           allow_int: bool = False, *, chunk_size: int | None = None) -> Callable[..., Any]:
     """The function that computes the Jacobian of `fun`, one row at a time by reverse mode; as `jacfwd` otherwise.
 
-    Use it where there are fewer outputs than inputs.
+    Use it where there are fewer outputs than inputs. With `allow_int` blocks of integer arguments are zeros of dtype
+    float0.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.jacrev(lambda x: np.sum(x ** 2))(np.array([1.0, 2.0]))
     array([2., 4.])
     """
-    return _jacobian_of("jacrev", fun, argnums, has_aux, holomorphic, chunk_size, "reverse", with_value=False)
+    return _jacobian_of("jacrev", fun, argnums, has_aux, holomorphic, chunk_size, "reverse", with_value=False,
+                        allow_int=allow_int)
 
 
 def jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
@@ -106,7 +111,7 @@ def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
     array([[0., 1.],
            [1., 0.]])
     """
-    first = jacrev(fun, argnums, has_aux, holomorphic, chunk_size)
+    first = jacrev(fun, argnums, has_aux, holomorphic, chunk_size=chunk_size)
     second = jacfwd(first, argnums, has_aux, holomorphic, chunk_size)
     return transformation("hessian", fun, argnums)(second)
 
@@ -126,7 +131,8 @@ def hvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 
 
 def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
-                 chunk_size: int | None, mode: Mode, with_value: bool) -> Callable[..., Any]:
+                 chunk_size: int | None, mode: Mode, with_value: bool, allow_int: bool | None = None,
+                 ) -> Callable[..., Any]:
     if mode not in ("auto", "forward", "reverse"):
         raise ArgumentError(at_user_line(f'{what}: mode={mode!r}; it must be "auto", "forward" or "reverse"'))
     check_chunk_size(what, chunk_size)
@@ -136,13 +142,14 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
     def jacobian_function(*args: Any, **kwargs: Any) -> Any:
         selected = select(what, fun, argnums, args)
         avals = leaf_avals(what, selected)
-        check_differentiable(what, selected, avals, holomorphic=holomorphic)
+        check_differentiable(what, selected, avals, holomorphic=holomorphic, allow_int=allow_int)
         traced, aux = trace_differentiated(what, fun, has_aux, args, kwargs, selected, avals)
         main = traced.out_tree.num_leaves
         _check_outputs(what, fun, avals, traced.program.out_avals[:main], holomorphic)
-        derived = _jacobian_program(traced, main, mode, chunk_size)
+        moving = [has_tangent(aval) for aval in avals]
+        derived = _jacobian_program(traced, main, mode, chunk_size, moving)
         values = derived([*traced.captured, *selected.leaves])
-        return _assemble(traced, selected, aux, values, main, with_value)
+        return _assemble(traced, selected, aux, values, main, with_value, moving)
     return jacobian_function
 
 
@@ -163,13 +170,14 @@ def _check_outputs(what: str, fun: Any, inputs: Sequence[Aval], outputs: Sequenc
             "separate arrays"))
 
 
-def _jacobian_program(traced: Traced, main: int, mode: Mode, chunk_size: int | None) -> Derived:
-    """The program inputs -> (outputs, Jacobian blocks in row order: for each output, one for each input)."""
+def _jacobian_program(traced: Traced, main: int, mode: Mode, chunk_size: int | None, moving: Sequence[bool],
+                      ) -> Derived:
+    """The program inputs -> (outputs, Jacobian blocks in row order: for each output, one for each `moving` input)."""
     program = traced.program
-    inputs, outputs = program.in_avals[program.captured:], program.out_avals[:main]
+    inputs, outputs = chosen(program.in_avals[program.captured:], moving), program.out_avals[:main]
     if mode == "auto":
         mode = "forward" if _total(inputs) <= _total(outputs) else "reverse"
-    wrt = traced.wrt()
+    wrt = traced.wrt(moving)
     columns = mode == "forward"
 
     def build(*primals: Any) -> tuple[list[Any], None]:
@@ -195,7 +203,7 @@ def _jacobian_program(traced: Traced, main: int, mode: Mode, chunk_size: int | N
         stacked = _in_chunks(push if columns else pull, sources, targets, chunk_size)
         return [*values, *_blocks(stacked, inputs, outputs, columns)], None
 
-    return derive(program, ("jacobian", mode, main, chunk_size), build, program.in_avals)
+    return derive(program, ("jacobian", mode, main, chunk_size, *moving), build, program.in_avals)
 
 
 def _total(avals: Sequence[Aval]) -> int:
@@ -274,9 +282,11 @@ def _range(avals: Sequence[Aval], index: int) -> tuple[int, int]:
 
 
 def _assemble(traced: Traced, selected: Selected, aux: Aux | None, values: list[Any], main: int, with_value: bool,
-              ) -> Any:
+              moving: Sequence[bool]) -> Any:
     values, count, width = plain(values), len(traced.program.outputs), len(selected.leaves)
-    blocks = values[count:]
+    found, inputs = iter(values[count:]), traced.program.in_avals[traced.program.captured:]
+    blocks = [next(found) if moves else np.zeros((*output.shape, *aval.shape), dtypes.float0)
+              for output in traced.program.out_avals[:main] for aval, moves in zip(inputs, moving, strict=True)]
     rows = [selected.rebuild(blocks[index * width:(index + 1) * width]) for index in range(main)]
     matrix = tree.unflatten(traced.out_tree, rows)
     if not with_value:

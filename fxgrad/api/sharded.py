@@ -17,7 +17,7 @@ from fxgrad.errors import ArgumentError, ShapeError, TreeError, at_user_line, fu
 from fxgrad.frontend.flat import check_leaf, indexed_names, just, trace_flat
 from fxgrad.ops.varying import pvary
 from fxgrad.parallel.layouts import Layout
-from fxgrad.parallel.meshes import MeshShape, Spec, mesh_shape, names_in, partition_of, spec_of
+from fxgrad.parallel.meshes import MeshShape, Spec, mesh_shape, names_in, partition_of, refuse_partial, spec_of
 from fxgrad.parallel.shard_map import bind_shard_map
 from fxgrad.tracebacks import boundary
 from fxgrad.tracing.tape import aval_of
@@ -95,7 +95,10 @@ def _mesh_of(mesh: Any) -> MeshShape:
         around = mesh_in_scope()
         if around is not None:
             return around.shape  # type: ignore[no-any-return]
-        mesh = jax.sharding.get_mesh()
+        try:
+            mesh = jax.sharding.get_mesh()
+        except ValueError:  # jax is tracing (`jit(f).trace`), and does not hand out devices then
+            mesh = jax.sharding.get_abstract_mesh()
         if mesh.empty:
             mesh = jax.sharding.get_abstract_mesh()
         if mesh.empty:
@@ -199,6 +202,7 @@ def _spread(argument: str, specs: Specs, container: Any) -> list[Any]:
 def _checked_spec(argument: str, partition: Any, aval: Aval, what: str, shape: MeshShape,
                   manual: Sequence[str]) -> Spec:
     """The names in a spec; raises `ArgumentError` unless it fits the rank of the array and the mesh."""
+    refuse_partial("shard_map", partition, what)
     said = f"shard_map: {argument} has {partition} for {what}"
     if len(partition) > aval.ndim:
         raise ArgumentError(at_user_line(

@@ -90,8 +90,8 @@ class _DerivedRule:
         """Without what rules inside of the function closed over."""
         if any(batched[:self._captured]):
             raise ArgumentError(at_user_line(
-                f"custom_vmap: a custom rule within {self.name} closes over an array that is mapped, of which the batch "
-                "rule is not told. Make it an argument"))
+                f"custom_vmap: a custom rule within {self.name} closes over an array that is mapped, of which the "
+                "batch rule is not told. Make it an argument"))
         return values[self._captured:], batched[self._captured:]
 
     def _recorded(self, size: int, avals: Sequence[Aval], batched: Sequence[bool]) -> tuple[Program, list[Any]]:
@@ -104,7 +104,7 @@ class _DerivedRule:
 
 
 class _DualRule(_DerivedRule):
-    """The rule of (primals, tangents that `wrt` marks) -> (outputs, tangents that `wanted` marks), or the latter."""
+    """The rule of (primals, tangents in `wrt`) -> (outputs, tangents in `wanted`), or of the latter alone."""
 
     def __init__(self, rule: BatchRule, wrt: Marks, wanted: Marks, captured: int, separate: bool) -> None:
         super().__init__(rule, captured)

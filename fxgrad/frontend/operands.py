@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from array import array as buffer
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -37,7 +38,7 @@ def operand(value: Any) -> Any:
     for kind in (int, float, complex):  # of a class derived from it, as a member of an IntEnum is
         if isinstance(value, kind):
             return kind(value)
-    if isinstance(value, memoryview | bytearray):
+    if isinstance(value, memoryview | bytearray | buffer):
         return np.asarray(value)
     if hasattr(value, "__jax_array__"):
         return operand(value.__jax_array__())

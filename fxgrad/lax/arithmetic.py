@@ -17,6 +17,7 @@ from fxgrad.ops.choose import select_n as choose_from
 from fxgrad.ops.families import check_kind
 from fxgrad.ops.parts import complex_p, nextafter_p
 from fxgrad.ops.pointwise import add_p
+from fxgrad.ops.random import equal_keys
 from fxgrad.ops.space import convert
 from fxgrad.tracing.tape import aval_of
 
@@ -32,7 +33,13 @@ Function = Callable[..., Any]
 def _binary(name: str, primitive: Primitive, doc: str) -> Function:
     def function(x: Any, y: Any) -> Any:
         return applied(name, primitive, x, y)
-    return documented(function, name, doc, "Dtypes and shapes must be equal, or one operand a number or a scalar.")
+
+    def equality(x: Any, y: Any) -> Any:
+        if dtypes.is_key(aval_of(x).dtype) and dtypes.is_key(aval_of(y).dtype):
+            return equal_keys(x, y) if primitive is comparison.eq_p else comparison.not_(equal_keys(x, y))
+        return function(x, y)
+    chosen = equality if primitive in (comparison.eq_p, comparison.ne_p) else function
+    return documented(chosen, name, doc, "Dtypes and shapes must be equal, or one operand a number or a scalar.")
 
 
 # --- two operands -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fxgrad import dtypes, tree
 from fxgrad.core.avals import Shape
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
 from fxgrad.frontend.operands import is_concrete, shape_of, whole
 from fxgrad.frontend.strict import array_of, axis_of, check, integers, of_one_dtype
 from fxgrad.lax.combinations import combination, of_elements
@@ -41,6 +41,11 @@ def _starts(name: str, given: Any, shape: Shape, allow_negative: bool | Sequence
         raise ShapeError(at_user_line(f"{name}: {len(starts)} start indices for an array of shape {shape}; one is "
                                       "needed for each axis"))
     allowed = [allow_negative] * len(starts) if isinstance(allow_negative, bool) else list(allow_negative)
+    for axis, (start, size, may_be_negative) in enumerate(zip(starts, shape, allowed, strict=True)):
+        if not may_be_negative and isinstance(start, int) and start < 0:
+            raise IndexingError(at_user_line(
+                f"{name}: index {start} is out of range for axis {axis} of size {size} with "
+                f"allow_negative_indices=False; in range are 0 to {size - 1}"))
     return [_from_front(start, size) if may_be_negative else start
             for start, size, may_be_negative in zip(of_one_dtype(name, *starts) if starts else [], shape, allowed,
                                                     strict=True)]

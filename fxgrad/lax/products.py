@@ -158,6 +158,8 @@ def fft(x: Any, fft_type: Any, fft_lengths: Sequence[int]) -> Any:
     if name is None:
         raise ArgumentError(at_user_line(f"fft: fft_type={fft_type!r}; an FftType or its name is needed"))
     kind, x = name.lower(), array_of("fft", x)
+    if not len(fft_lengths):
+        return x
     dtype = dtypes.inexact_dtype(aval_of(x).dtype)
     # rfft of complex numbers is refused by the operation
     x = convert(x, dtype if kind == "rfft" else dtypes.complex_dtype(dtype))

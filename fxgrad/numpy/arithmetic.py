@@ -26,11 +26,11 @@ from fxgrad.numpy.elementwise import isnan, sign_bit, without_bool
 from fxgrad.ops import arithmetic, exponential, parts, trigonometric
 from fxgrad.ops.arithmetic import div, mul, rem, stop_gradient, sub
 from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import and_, and_p, eq, gt, lt, ne, or_p
+from fxgrad.ops.comparison import and_, and_p, eq, gt, lt, ne, or_, or_p
 from fxgrad.ops.pointwise import add as add_
 from fxgrad.ops.pointwise import add_p, scalar_like
 from fxgrad.ops.space import convert
-from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.tape import aval_of, bind
 
 
 def _named(name: str, function: Any, doc: str) -> Elementwise:
@@ -201,8 +201,15 @@ hypot = _named("hypot", binary(trigonometric.hypot_p, _hypot, kinds="f"),
 
 
 def _logaddexp(x: Any, y: Any) -> Any:
-    refuse_complex("logaddexp", x)
-    return exponential.logaddexp(x, y)
+    if not dtypes.is_complex(aval_of(x).dtype):
+        return exponential.logaddexp(x, y)
+    first = or_(lt(parts.real(x), parts.real(y)), isnan(y))
+    greater, less = where(first, y, x), where(first, x, y)
+    apart = where(eq(parts.real(greater), -math.inf), less, sub(less, greater))  # of two zeros, the sum is zero
+    total = add_(greater, exponential.log1p(exponential.exp(apart)))
+    angle = parts.imag(total)
+    turn = scalar_like(2 * math.pi, angle)
+    return bind(parts.complex_p, parts.real(total), sub(angle, mul(turn, parts.round(div(angle, turn)))))[0]
 
 
 def _logaddexp2(x: Any, y: Any) -> Any:

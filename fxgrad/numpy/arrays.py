@@ -12,6 +12,7 @@ from fxgrad import dtypes
 from fxgrad.core.arrays import ARRAYS, Array, WeakArray, weakened
 from fxgrad.errors import MutationError, at_user_line
 from fxgrad.executors.silence import silenced
+from fxgrad.frontend.operands import operand
 from fxgrad.frontend.protocol import function_of
 from fxgrad.frontend.ufuncs import has_reflected
 from fxgrad.numpy import indexing, products
@@ -100,6 +101,9 @@ def _promoted(function: Function, own: Function, self: Any, other: Any, name: st
 
     Where the class of the other one has the reflected operator of this name, and is no array, it is asked.
     """
+    if not isinstance(other, np.ndarray) and type(other) is not Tracer and hasattr(other, "__jax_array__") and \
+            not isinstance(other, jax.Array):
+        other = operand(other)
     if not _is_promoted(self, other):
         if not hasattr(other, "__array__") and has_reflected(name, other):
             return NotImplemented

@@ -367,11 +367,11 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: 
            [0., 1.]], dtype=float32)
     """
     check_device("eye", device)
-    shape, k = (extent("eye", N), extent("eye", N if M is None else M)), whole("eye", k)
+    shape, number = (extent("eye", N), extent("eye", N if M is None else M)), diagonal_number("eye", k)
     wanted = _dtype_or_default(dtype)
-    if is_staging():
-        return convert(eq(add(_count(shape, 0), k), _count(shape, 1)), wanted)
-    return np.eye(*shape, k).astype(wanted)
+    if is_staging() or type(number) is Tracer:
+        return convert(eq(add(_count(shape, 0), number), _count(shape, 1)), wanted)
+    return np.eye(*shape, number).astype(wanted)
 
 
 def identity(n: int, dtype: Any = None) -> Any:
@@ -383,10 +383,19 @@ def identity(n: int, dtype: Any = None) -> Any:
     return eye(n, dtype=dtype)
 
 
-def lower_triangle(rows: int, columns: int, k: int) -> Any:
+def diagonal_number(name: str, k: Any) -> Any:
+    """The number of a diagonal that a caller gave, which may be traced."""
+    if isinstance(k, Tracer) and not k.shape and k.dtype.kind in "iu":
+        return convert(k, dtypes.int32)
+    return whole(name, k)
+
+
+def lower_triangle(rows: int, columns: int, k: Any) -> Any:
     """A matrix of bools: whether an element is on or below the `k`-th diagonal."""
     shape = rows, columns
-    return ge(add(_count(shape, 0), k), _count(shape, 1)) if is_staging() else np.tri(rows, columns, k, dtype=bool)
+    if is_staging() or type(k) is Tracer:
+        return ge(add(_count(shape, 0), k), _count(shape, 1))
+    return np.tri(rows, columns, k, dtype=bool)
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
@@ -397,7 +406,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
            [1., 1.]], dtype=float32)
     """
     rows, columns = extent("tri", N), extent("tri", N if M is None else M)
-    return convert(lower_triangle(rows, columns, whole("tri", k)), _dtype_or_default(dtype))
+    return convert(lower_triangle(rows, columns, diagonal_number("tri", k)), _dtype_or_default(dtype))
 
 
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:

@@ -110,12 +110,12 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         raise ArgumentError(at_user_line(f"choose: numbers of choices must be integers, got {aval_of(a).dtype.name}"))
     if mode not in ("raise", "clip", "wrap"):
         raise ArgumentError(at_user_line(f"choose: mode must be 'raise', 'clip' or 'wrap', got {mode!r}"))
-    number = convert(a, dtypes.int32)
     if mode == "raise":
-        known = concrete(number, "choose with mode='raise', for which you can write 'clip' or 'wrap',")
+        known = concrete(a, "choose with mode='raise', for which you can write 'clip' or 'wrap',")
         if known.size and (known.min() < 0 or known.max() >= count):
             raise IndexingError(at_user_line(f"choose: numbers from {known.min()} to {known.max()} of {count} choices; "
                                              f"in range are 0 to {count - 1}"))
+    number = convert(a, dtypes.int32)
     if mode == "wrap":
         number = rem(sub(rem(number, scalar_like(count, number)), scalar_like(-count, number)),
                      scalar_like(count, number))

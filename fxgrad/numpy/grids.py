@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,9 +11,10 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, as_dtype, as_shape, concrete, shape_of, sizes_of, whole
-from fxgrad.numpy.arithmetic import add, clip, multiply, remainder
+from fxgrad.numpy.arithmetic import add, clip, floor_divide, maximum, multiply, remainder, subtract
 from fxgrad.numpy.creation import arange, asarray, linspace, meshgrid, ones, together
 from fxgrad.numpy.finding import nonzero, split_places
+from fxgrad.numpy.indexing import getitem
 from fxgrad.numpy.joining import concatenate, stack
 from fxgrad.numpy.logic import less, where
 from fxgrad.numpy.positions import in_range
@@ -21,6 +22,7 @@ from fxgrad.numpy.python_numbers import of_python
 from fxgrad.numpy.shaping import atleast_1d, moveaxis
 from fxgrad.ops.space import reshape
 from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.tracer import Tracer
 
 
 def ix_(*args: Any) -> tuple[Any, ...]:
@@ -200,7 +202,7 @@ def _held(name: str, positions: Any, extent: int, axis: int, mode: str) -> Any:
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """Positions in the flattened array as positions along each axis; those out of range are moved to the nearest end.
 
-    Negative positions count from the end.
+    Negative positions count from the end. The sizes in `shape` may be traced.
 
     >>> [int(place) for place in unravel_index(5, (2, 3))]
     [1, 2]
@@ -208,11 +210,31 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     places = asarray(indices)
     if aval_of(places).dtype.kind not in "iu":
         raise DTypeError(at_user_line(f"unravel_index: positions must be integers, got {aval_of(places).dtype.name}"))
-    sizes = as_shape(shape)
-    total = math.prod(sizes)
+    sizes = _sizes(shape)
+    total = functools.reduce(multiply, sizes, 1)
     if aval_of(places).dtype.kind == "i":
         places = where(less(places, 0), add(places, total), places)
+    if not isinstance(total, int):
+        return _unravelled(clip(places, 0, maximum(subtract(total, 1), 0)), sizes)
     return tuple(split_places(clip(places, 0, max(total - 1, 0)), sizes))
+
+
+def _sizes(shape: Any) -> tuple[Any, ...]:
+    """The sizes in a shape, some of which may be traced."""
+    entries = shape
+    if type(shape) is Tracer and shape.ndim == 1:
+        entries = [getitem(shape, at) for at in range(shape.shape[0])]
+    if isinstance(entries, list | tuple) and any(type(entry) is Tracer for entry in entries):
+        return tuple(entries)
+    return as_shape(shape)
+
+
+def _unravelled(places: Any, sizes: Sequence[Any]) -> tuple[Any, ...]:
+    found = []
+    for size in reversed(sizes):
+        found.append(remainder(places, size))
+        places = floor_divide(places, size)
+    return tuple(found[::-1])
 
 
 # --- written as an index ------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from fxgrad.ops.comparison import and_, eq, le, or_, shift_right_arithmetic_p, s
 from fxgrad.ops.families import check_kind
 from fxgrad.ops.parts import imag, real
 from fxgrad.ops.pointwise import add
+from fxgrad.ops.random import equal_keys
 from fxgrad.ops.reductions import reduce_and
 from fxgrad.ops.space import convert
 from fxgrad.tracing.tape import aval_of
@@ -66,8 +67,10 @@ def _equality(primitive: Any, operation: Function) -> Function:
     def general(x: Any, y: Any) -> Any:
         if _are_of_both_signs(x, y):
             return _of_both_signs(operation, x, y)
+        if _are_keys(x, y):
+            return equal_keys(x, y) if primitive is comparison.eq_p else comparison.not_(equal_keys(x, y))
         return apply(primitive, *_comparable(x, y))
-    return binary(primitive, general, kinds="biufcV")
+    return binary(primitive, general, kinds="biufc")
 
 
 def _ordering(primitive: Any, of_parts: Function) -> Function:
@@ -189,7 +192,10 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     >>> isclose([1.0, 2.0], [1.0, 2.1])
     array([ True, False])
     """
-    a, b = settled(promoted(*operands(a, b)))
+    a, b = operands(a, b)
+    if _are_keys(a, b):
+        return equal(a, b)
+    a, b = settled(promoted(a, b))
     dtype = aval_of(a).dtype
     if dtype == dtypes.bool_:
         return eq(a, b)
@@ -199,6 +205,10 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     near = and_(le(absolute(subtract(a, b)), bound), and_(isfinite(a), isfinite(b)))
     near = or_(near, eq(a, b))
     return or_(near, and_(isnan(a), isnan(b))) if equal_nan else near
+
+
+def _are_keys(*values: Any) -> bool:
+    return all(dtypes.is_key(aval_of(value).dtype) for value in values)
 
 
 def _all(x: Any) -> Any:
@@ -224,7 +234,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     if shape_of(a) != shape_of(b):
         return np.bool_(False)
     same = equal(a, b)
-    return _all(or_(same, and_(isnan(a), isnan(b))) if equal_nan else same)
+    return _all(or_(same, and_(isnan(a), isnan(b))) if equal_nan and not _are_keys(a, b) else same)
 
 
 def array_equiv(a1: Any, a2: Any) -> Any:

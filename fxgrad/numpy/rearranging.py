@@ -23,7 +23,7 @@ from fxgrad.frontend.operands import (
     whole,
 )
 from fxgrad.numpy.arithmetic import minimum, remainder, subtract
-from fxgrad.numpy.creation import arange, lower_triangle
+from fxgrad.numpy.creation import arange, diagonal_number, lower_triangle
 from fxgrad.numpy.ordering import cumsum, searchsorted
 from fxgrad.numpy.positions import addressed, take_along_one
 from fxgrad.numpy.reductions import sum
@@ -31,7 +31,7 @@ from fxgrad.numpy.shaping import ravel
 from fxgrad.ops.choose import select_n
 from fxgrad.ops.indexing import take_along
 from fxgrad.ops.joining import concatenate
-from fxgrad.ops.pointwise import scalar_like
+from fxgrad.ops.pointwise import add, scalar_like
 from fxgrad.ops.shaping import pad, slice_in_dim
 from fxgrad.ops.shaping import tile as tiled
 from fxgrad.ops.space import broadcast_to, reshape, transpose
@@ -241,8 +241,8 @@ def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
     if len(shape_of(m)) < 2:
         raise ShapeError(at_user_line(f"{name}: at least two axes are needed, the shape is {shape_of(m)}"))
     rows, columns = shape_of(m)[-2:]
-    k = whole(name, k)
-    mask = lower_triangle(rows, columns, k if lower else k - 1)
+    k = diagonal_number(name, k)
+    mask = lower_triangle(rows, columns, k if lower else add(k, -1) if isinstance(k, Tracer) else k - 1)
     zero = scalar_like(0, m)
     return select_n(mask, zero, m) if lower else select_n(mask, m, zero)
 

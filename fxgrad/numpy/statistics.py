@@ -15,13 +15,23 @@ from fxgrad.control.call import named
 from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.sizes import holds
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, as_dtype, axes_of, mask_of, promoted_inexact, refuse_out, shape_of
+from fxgrad.frontend.operands import (
+    as_array,
+    as_dtype,
+    axes_of,
+    axis_of,
+    mask_of,
+    promoted_inexact,
+    refuse_out,
+    shape_of,
+)
 from fxgrad.numpy import reductions
 from fxgrad.numpy.arithmetic import divide, multiply, subtract
 from fxgrad.numpy.elementwise import isnan, sqrt
 from fxgrad.numpy.logic import greater, logical_and, logical_not
 from fxgrad.numpy.logic import where as choose
 from fxgrad.numpy.reductions import Axis, kept_shape, sum
+from fxgrad.numpy.shaping import transpose
 from fxgrad.ops import exponential, parts
 from fxgrad.ops.arithmetic import div, mul, sub
 from fxgrad.ops.creation import size_in
@@ -169,7 +179,7 @@ def std(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: flo
 def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
     """The mean over `axis`, each element counting by its weight; with `returned` also the sum of the weights.
 
-    `weights` has the shape of `a`, or is a vector along `axis`. Raises `ShapeError` for other shapes.
+    `weights` has the shape of `a`, or of the axes in `axis`, in their order. Raises `ShapeError` for other shapes.
 
     >>> float(average([1.0, 2.0], weights=[3.0, 1.0]))
     1.25
@@ -186,11 +196,13 @@ def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
                         np.full(shape_of(result), count, aval_of(result).dtype))
     weights = as_array(weights)
     if shape_of(weights) != shape:
-        if len(axes) != 1 or shape_of(weights) != (shape[axes[0]],):
+        order = [axis_of("average", at, len(shape)) for at in (axis if isinstance(axis, Sequence) else axes)]
+        if axis is None or shape_of(weights) != tuple(shape[at] for at in order):
             raise ShapeError(at_user_line(f"average: weights of shape {shape_of(weights)} for an array of shape "
-                                          f"{shape} along axis {axis}; the same shape, or a vector along one axis, is "
+                                          f"{shape} along axis {axis}; the same shape, or that of the axes, is "
                                           "needed"))
-        weights = reshape(weights, tuple(extent if at in axes else 1 for at, extent in enumerate(shape)))
+        weights = reshape(transpose(weights, sorted(range(len(order)), key=order.__getitem__)),
+                          tuple(extent if at in axes else 1 for at, extent in enumerate(shape)))
     a, weights = promoted_inexact(a, weights)
     weights = broadcast_to(weights, shape)
     total = sum(weights, axis, keepdims=keepdims)

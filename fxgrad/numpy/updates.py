@@ -17,6 +17,7 @@ from fxgrad.frontend.operands import as_array, common_type, is_concrete, new_arr
 from fxgrad.numpy.arithmetic import add, divide, maximum, minimum, multiply, power, subtract
 from fxgrad.numpy.indexing import Plan, apply_basic, basic_shape, gather_form, getitem, planned
 from fxgrad.numpy.logic import where
+from fxgrad.numpy.positions import without_negatives
 from fxgrad.ops.comparison import gt
 from fxgrad.ops.families import broadcast_shapes
 from fxgrad.ops.indexing import Windows, scatter
@@ -53,7 +54,8 @@ class Place:
     Values broadcast to the shape of `x[index]` and take the dtype of `x`. Where an element is addressed more than once,
     `add`, `multiply`, `min`, `max` combine all values, and `set` keeps one of them. `mode` is that of `take`, for index
     arrays that are traced: by default out of range is an error (under `jit` such values are dropped); `"drop"` drops
-    them always. `unique_indices=True` promises that no element is addressed twice, for faster code.
+    them always. With `wrap_negative_indices=False` negative indices are out of range, too. `unique_indices=True`
+    promises that no element is addressed twice, for faster code.
     """
 
     __slots__ = ("_array", "_index")
@@ -62,10 +64,11 @@ class Place:
         self._array, self._index = array, index
 
     def get(self, *, mode: str | None = None, fill_value: Any = None, indices_are_sorted: bool = False,
-            unique_indices: bool = False) -> Any:
+            unique_indices: bool = False, wrap_negative_indices: bool = True) -> Any:
         """`x[index]`, with a choice of `mode`."""
         del indices_are_sorted, unique_indices  # promises that reading gains nothing from
-        return getitem(self._array, self._index, mode, fill_value)
+        index = self._index if wrap_negative_indices else without_negatives(self._index, mode)
+        return getitem(self._array, index, mode, fill_value)
 
     def set(self, values: Any, **options: Any) -> Any:
         """A copy with `values` there."""
@@ -112,6 +115,8 @@ class Place:
         differ.
         """
         array, index, mode = self._array, self._index, options.get("mode")
+        if not options.pop("wrap_negative_indices", True):
+            index = without_negatives(index, mode)
 
         def applied(x: Any) -> Any:
             return update(x, index, "set", function(getitem(x, index, mode)), **options)
@@ -160,9 +165,11 @@ def at(x: Any) -> Updates:
 
 
 def update(x: Any, index: Any, combine: str, values: Any, *, mode: str | None = None,
-           unique_indices: bool = False, indices_are_sorted: bool = False) -> Any:
+           unique_indices: bool = False, indices_are_sorted: bool = False, wrap_negative_indices: bool = True) -> Any:
     """`x` with `values` combined into `x[index]`; see `Place` for the arguments."""
     x = as_array(x)
+    if not wrap_negative_indices:
+        index = without_negatives(index, mode)
     if _is_unknown_mask(index) and not shape_of(operand(values)):
         return _update_masked(x, index, combine, _as_values(operand(values), aval_of(x)))
     plan = planned(shape_of(x), index, mode)

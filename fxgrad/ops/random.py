@@ -20,10 +20,12 @@ from fxgrad.core.sizes import Size
 from fxgrad.dtypes import DType, key_dtype
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 from fxgrad.ops import xla_kernels
+from fxgrad.ops.comparison import eq
 from fxgrad.ops.families import broadcast_shapes, check_kind
 from fxgrad.ops.pointwise import align, align_batch
+from fxgrad.ops.reductions import reduce_and
 from fxgrad.ops.space import move_axis
-from fxgrad.tracing.tape import bind
+from fxgrad.tracing.tape import aval_of, bind
 
 WORDS = "threefry2x32"
 """The name of the one field of the key dtype."""
@@ -176,6 +178,12 @@ random_bits_p = _of_keys("random_bits", _bits_result, numpy=_bits_numpy,
                          xla=lambda keys, *, shape, bit_width: xla_kernels.bits(keys, shape, _BITS[bit_width]))
 random_unwrap_p = _of_keys("random_unwrap", lambda: ((2,), np.dtype(np.uint32)), xla=xla_kernels.unwrap, flops=0,
                            numpy=lambda keys: np.array(np.asarray(keys)[WORDS]))
+def equal_keys(x: Any, y: Any) -> Any:
+    """Whether two keys are equal, by their words: NumPy's ufuncs take no keys."""
+    same = eq(*(bind(random_unwrap_p, keys)[0] for keys in (x, y)))
+    return reduce_and(same, (aval_of(same).ndim - 1,))
+
+
 random_clone_p = _of_keys("random_clone", lambda: ((), key_dtype), xla=xla_kernels.clone, flops=0,
                           numpy=lambda keys: np.array(keys)[()])
 """The same keys; to the check of reuse they are new ones."""

@@ -114,6 +114,19 @@ def names_of(entry: Any) -> tuple[str, ...]:
     return () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
 
 
+def is_partial(partition: Any) -> bool:
+    """Whether a `PartitionSpec` says that sums over mesh axes are not taken yet, or whose derivatives are not."""
+    return bool(getattr(partition, "unreduced", None) or getattr(partition, "reduced", None))
+
+
+def refuse_partial(what: str, partition: Any, name: str) -> None:
+    """Raises `UnsupportedError` for a `PartitionSpec` of sums that are not taken yet."""
+    if is_partial(partition):
+        raise UnsupportedError(at_user_line(
+            f"{what}: {partition!r} says that {name} is not summed over a mesh axis yet, which programs of fxgrad do "
+            "not track; device_put of arrays that are not traced takes it. Sum inside shard_map, with fxgrad.lax.psum"))
+
+
 def partition_of(spec: Sequence[tuple[str, ...] | None]) -> Any:
     """The `PartitionSpec` that `spec` tells of; None stands for an axis that is left to XLA.
 

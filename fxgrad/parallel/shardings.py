@@ -20,7 +20,15 @@ from fxgrad.derivation.consultation import spmd_names
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.ops.families import linear_unary
 from fxgrad.ops.snippets import Snippet, snippets
-from fxgrad.parallel.meshes import MeshShape, check_cut_of_map, jax_mesh, mesh_shape, names_of, partition_of
+from fxgrad.parallel.meshes import (
+    MeshShape,
+    check_cut_of_map,
+    jax_mesh,
+    mesh_shape,
+    names_of,
+    partition_of,
+    refuse_partial,
+)
 from fxgrad.tracing.tape import bind
 from fxgrad.tracing.trace import mesh_in_scope
 
@@ -75,6 +83,7 @@ def _kind(sharding: Any) -> str | None:
 
 
 def _partition(what: str, partition: Any, shape: Sequence[int] | None, name: str) -> Partition:
+    refuse_partial(what, partition, name)
     entries = [None if entry is PartitionSpec.UNCONSTRAINED else names_of(entry) for entry in partition]
     if shape is None:
         return tuple(entries)

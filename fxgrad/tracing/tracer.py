@@ -116,7 +116,9 @@ class Tracer:
         raise _refusal(self, "complex(x)", "Leave out complex(): x itself can be used in arithmetic")
 
     def item(self, *_: Any) -> Any:
-        """Refused: the result would be cut off from the derivative."""
+        """The value of a bool or an integer, where it is known; refused of a float, which has a derivative."""
+        if self.size == 1 and self.dtype.kind in "biu":
+            return self.tape.force(self, "x.item()").item()
         raise _refusal(self, "x.item()", "Leave out .item(): a 0-d x itself can be used in arithmetic")
 
     def tolist(self) -> Any:

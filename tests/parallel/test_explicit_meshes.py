@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, get_abstract_mesh
@@ -12,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad import lax
+from fxgrad import errors, lax
 
 RANDOM = np.random.default_rng(0)
 A, B = RANDOM.normal(size=(2, 8, 8)).astype("float32")
@@ -155,3 +156,40 @@ def test_in_a_trace_of_jaxs_types_say_how_arrays_lie(mesh: Any) -> None:
     assert lies_on(mesh, product(x, y))
     with pytest.raises(Exception, match=r"[Cc]ontracting dimensions"):
         jax.jit(lambda a, b: product(a, b))(x, y)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_stages_of_maps_under_a_mesh_that_is_set(kind: AxisType) -> None:
+    """jax traces them then, and hands out no devices while it does."""
+    x = np.arange(4, dtype=np.float32)
+
+    def doubled(a: Any) -> Any:
+        return fxgrad.shard_map(lambda a: a * 2, in_specs=P("x"), out_specs=P("x"))(a)
+
+    def slope(a: Any) -> Any:
+        return fxgrad.grad(lambda a: np.sum(doubled(a)))(a)
+
+    with jax.set_mesh(jax.make_mesh((2,), ("x",), axis_types=(kind,))):
+        for stage in (lambda jitted: jitted.lower(x).compile()(x), lambda jitted: jitted.trace(x).lower().compile()(x),
+                      lambda jitted: jitted(x)):
+            np.testing.assert_array_equal(stage(fxgrad.jit(doubled)), 2 * x)
+        np.testing.assert_array_equal(fxgrad.jit(slope).lower(x).compile()(x), [2, 2, 2, 2])
+
+
+def test_sums_that_are_not_taken_yet_are_for_arrays_with_values() -> None:
+    x, partial = np.arange(4, dtype=np.float32), P(unreduced={"x"})
+    mesh = jax.make_mesh((2,), ("x",), axis_types=(AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        expected = jax.device_put(jnp.asarray(x), partial).sharding
+        for to in (partial, NamedSharding(mesh, partial)):
+            for value in (x, jnp.asarray(x), fnp.asarray(x)):
+                assert fxgrad.device_put(value, to).sharding == expected
+        refused: dict[str, Any] = {
+            "device_put": fxgrad.jit(lambda x: fxgrad.device_put(x, partial)),
+            "with_sharding_constraint": fxgrad.jit(lambda x: lax.with_sharding_constraint(x, partial)),
+            "shard_map": fxgrad.shard_map(lambda x: x, in_specs=partial, out_specs=P())}
+        for name, function in refused.items():
+            with pytest.raises(errors.UnsupportedError) as caught:
+                function(x)
+            assert str(caught.value).startswith(f"{name}: P(unreduced={{'x'}}) says that ")
+            assert "is not summed over a mesh axis yet, which programs of fxgrad do not track; " in str(caught.value)
