@@ -48,9 +48,9 @@ def same(primitive: Primitive, *names: str) -> None:
 
 
 def precision_of(value: Any) -> Any:
-    """A precision of jax's, or a pair of them, as ours; raises `UnsupportedError` for algorithms of products."""
+    """A precision of jax's, or a pair of them, as ours; raises `UnsupportedError` for algorithms without a name."""
     pair = value if isinstance(value, tuple) else (value,)
-    if any(each is not None and not isinstance(each, jax.lax.Precision) for each in pair):
+    if any(each is not None and not isinstance(each, jax.lax.Precision | jax.lax.DotAlgorithmPreset) for each in pair):
         raise UnsupportedError(f"precision {value!r} has no counterpart")
     return precision_name(value)
 

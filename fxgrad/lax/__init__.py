@@ -147,6 +147,7 @@ from fxgrad.lax.indexing import (
 )
 from fxgrad.lax.loops import fori_loop, map, scan, while_loop
 from fxgrad.lax.products import (
+    DotAlgorithmPreset,
     DotDimensionNumbers,
     FftType,
     Precision,
@@ -221,7 +222,8 @@ from fxgrad.lax.special import (
 from fxgrad.lax.windows import approx_max_k, approx_min_k, reduce_window, reduce_window_shape_tuple, top_k
 
 __all__ = [
-    "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "DotDimensionNumbers", "FftType",
+    "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "DotAlgorithmPreset",
+    "DotDimensionNumbers", "FftType",
     "GatherDimensionNumbers", "GatherScatterMode", "Precision", "PrecisionLike", "RoundingMethod",
     "ScatterDimensionNumbers", "abs", "acos", "acosh", "add", "all_gather", "all_to_all", "approx_max_k",
     "approx_min_k", "argmax", "argmin", "asin", "asinh", "associative_scan", "atan", "atan2", "atanh", "axis_index",
@@ -258,8 +260,7 @@ _TOKENS = "it orders effects, which programs do not have"
 ABSENT = {
     **dict.fromkeys(("log2", "one_minus_square", "polynomial", "psum_scatter_start"), "jax has it since 0.11 or 0.12"),
     "AccuracyMode": "`accuracy=` of elementwise functions must be None",
-    "DotAlgorithm": "products are as exact as `Precision` says; no algorithm is chosen",
-    "DotAlgorithmPreset": "products are as exact as `Precision` says; no algorithm is chosen",
+    "DotAlgorithm": "`DotAlgorithmPreset` names the algorithms that devices have",
     "RaggedDotDimensionNumbers": "it belongs to ragged_dot_general",
     "RandomAlgorithm": "it belongs to rng_bit_generator",
     "Tolerance": "`accuracy=` of elementwise functions must be None",

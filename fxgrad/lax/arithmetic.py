@@ -35,7 +35,8 @@ def _binary(name: str, primitive: Primitive, doc: str) -> Function:
         return applied(name, primitive, x, y)
 
     def equality(x: Any, y: Any) -> Any:
-        if dtypes.is_key(aval_of(x).dtype) and dtypes.is_key(aval_of(y).dtype):
+        if getattr(getattr(x, "dtype", None), "kind", "") == "V" and dtypes.is_key(x.dtype) and \
+                dtypes.is_key(aval_of(y).dtype):
             return equal_keys(x, y) if primitive is comparison.eq_p else comparison.not_(equal_keys(x, y))
         return function(x, y)
     chosen = equality if primitive in (comparison.eq_p, comparison.ne_p) else function

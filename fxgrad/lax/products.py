@@ -16,8 +16,8 @@ from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.space import broadcast_to, convert, reshape
 from fxgrad.tracing.tape import aval_of
 
-__all__ = ["DotDimensionNumbers", "FftType", "Precision", "PrecisionLike", "batch_matmul", "dot", "dot_general", "fft",
-           "scaled_dot"]
+__all__ = ["DotAlgorithmPreset", "DotDimensionNumbers", "FftType", "Precision", "PrecisionLike", "batch_matmul", "dot",
+           "dot_general", "fft", "scaled_dot"]
 
 DotDimensionNumbers = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
 """((contracted axes of the left operand, of the right one), (batch axes of the left one, of the right one))."""
@@ -33,6 +33,34 @@ class Precision(enum.Enum):
     DEFAULT = 0
     HIGH = 1
     HIGHEST = 2
+
+
+class DotAlgorithmPreset(enum.Enum):
+    """By which algorithm XLA multiplies, in the place of a precision: dtypes of the operands and of sums, and passes.
+
+    Which there are depends on the device; jax refuses others. Un-jitted, NumPy multiplies in the dtype of the operands.
+
+    >>> import numpy as np
+    >>> float(dot(np.ones(2, np.float32), np.ones(2, np.float32), precision=DotAlgorithmPreset.F32_F32_F32))
+    2.0
+    """
+
+    DEFAULT = 0
+    ANY_F8_ANY_F8_F32 = 1
+    ANY_F8_ANY_F8_F32_FAST_ACCUM = 2
+    ANY_F8_ANY_F8_ANY = 3
+    ANY_F8_ANY_F8_ANY_FAST_ACCUM = 4
+    F16_F16_F16 = 5
+    F16_F16_F32 = 6
+    BF16_BF16_BF16 = 7
+    BF16_BF16_F32 = 8
+    BF16_BF16_F32_X3 = 9
+    BF16_BF16_F32_X6 = 10
+    BF16_BF16_F32_X9 = 11
+    TF32_TF32_F32 = 12
+    TF32_TF32_F32_X3 = 13
+    F32_F32_F32 = 14
+    F64_F64_F64 = 15
 
 
 PrecisionLike = None | str | Precision | tuple[str, str] | tuple[Precision, Precision]

@@ -72,13 +72,14 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     return as_dtype(array, dtype)
 
 
-def array(object: Any, dtype: Any = None, copy: bool = True, order: Any = "K", ndmin: int = 0) -> Any:
+def array(object: Any, dtype: Any = None, copy: bool = True, order: Any = "K", ndmin: int = 0, *, device: Any = None,
+          ) -> Any:
     """As `asarray`, but NumPy arrays are copied, and axes of size 1 are put in front for at least `ndmin` axes.
 
     >>> array([1, 2], ndmin=2).shape
     (1, 2)
     """
-    result = asarray(object, dtype, order, copy=copy)
+    result = asarray(object, dtype, order, copy=copy, device=device)
     shape, least = shape_of(result), whole("array", ndmin)
     return reshape(result, (1,) * (least - len(shape)) + shape) if len(shape) < least else result
 

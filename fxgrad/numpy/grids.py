@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -211,7 +212,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     if aval_of(places).dtype.kind not in "iu":
         raise DTypeError(at_user_line(f"unravel_index: positions must be integers, got {aval_of(places).dtype.name}"))
     sizes = _sizes(shape)
-    total = functools.reduce(multiply, sizes, 1)
+    total = functools.reduce(operator.mul, sizes, 1)
     if aval_of(places).dtype.kind == "i":
         places = where(less(places, 0), add(places, total), places)
     if not isinstance(total, int):

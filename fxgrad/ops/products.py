@@ -15,7 +15,7 @@ from fxgrad.core.primitive import ArrayKernel, Cost, Primitive, register, total_
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.dtypes import DType
-from fxgrad.errors import ShapeError
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.families import check_same_dtype, is_linear, rank_of
 from fxgrad.ops.pointwise import sum_of_parts
@@ -231,10 +231,20 @@ def _dot_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | Non
 
 
 def precision_name(precision: Any) -> Any:
-    """A precision, or a pair of them, as strings: the names of `lax.Precision`, ours or jax's, in small letters."""
-    if isinstance(precision, tuple | list):
+    """A precision, or a pair of them, as strings: the names of `lax.Precision`, ours or jax's, in small letters.
+
+    Those of `lax.DotAlgorithmPreset` stay as they are. Raises `ArgumentError` for anything else.
+    """
+    if precision is None or isinstance(precision, str):
+        return precision
+    if isinstance(precision, tuple | list) and not hasattr(precision, "_fields"):
         return tuple(map(precision_name, precision))
-    return precision if precision is None or isinstance(precision, str) else precision.name.lower()
+    name = getattr(precision, "name", None)
+    if name is None:
+        raise ArgumentError(at_user_line(
+            f"precision={precision!r}: a Precision or a DotAlgorithmPreset is needed, such as "
+            "fxgrad.lax.Precision.HIGHEST, or a name of theirs"))
+    return name if "_" in name else name.lower()
 
 
 def dot_general(x: Any, y: Any, dimension_numbers: Any, precision: str | None = None,

@@ -168,3 +168,29 @@ def test_jacobians_in_integers() -> None:
                                   expected[0]["x"])
     with pytest.raises(errors.DTypeError, match="pass allow_int=True"):
         fxgrad.jacrev(function, argnums=1)(*arguments)
+
+
+def test_algorithms_of_products() -> None:
+    """On a CPU some of them, by XLA; as jax's names, as ours and as text, with derivatives and imported."""
+    names = "F32_F32_F32", "BF16_BF16_F32", "BF16_BF16_F32_X3", "F64_F64_F64"
+    for name in names:
+        algorithm, theirs = fxgrad.lax.DotAlgorithmPreset[name], jax.lax.DotAlgorithmPreset[name]
+
+        def ours(x: Any, precision: Any = algorithm) -> Any:
+            return fxgrad.lax.dot(x, x.T, precision=precision)
+
+        def jaxs(x: Any, precision: Any = theirs) -> Any:
+            return jax.lax.dot(x, x.T, precision=precision)
+        expected = jax.jit(jaxs)(A / 7)
+        for function in (ours, lambda x, f=ours, p=theirs: f(x, p), lambda x, f=ours, p=name: f(x, p),
+                         fxgrad.from_jax(jaxs), lambda x, p=algorithm: fnp.matmul(x, x.T, precision=p)):
+            found = jit(function)(A / 7)
+            np.testing.assert_array_equal(found, expected)
+            assert found.dtype == expected.dtype
+        np.testing.assert_allclose(ours(A / 7), expected, rtol=2e-2)
+        assert "precision" in str(fxgrad.make_program(ours)(A).equations[-1].params)
+    assert {each.name for each in fxgrad.lax.DotAlgorithmPreset} == {each.name for each in jax.lax.DotAlgorithmPreset}
+    np.testing.assert_allclose(jit(grad(lambda x: np.sum(fxgrad.lax.dot(x, x.T, precision="F32_F32_F32"))))(A),
+                               grad(lambda x: np.sum(x @ x.T))(A), rtol=1e-6)
+    with pytest.raises(errors.ArgumentError, match="a Precision or a DotAlgorithmPreset is needed"):
+        fxgrad.lax.dot(A, A.T, precision=jax.lax.DotAlgorithm(np.float32, np.float32, np.float32))

@@ -191,8 +191,8 @@ def test_messages() -> None:
     assert message(fnp.argmax, empty, axis=0, error=ShapeError) == (
         "argmax: an array of shape (0, 3) has no elements to choose from")
     assert message(fnp.average, x, weights=np.ones(2), error=ShapeError) == (
-        "average: weights of shape (2,) for an array of shape (2, 3) along axis None; the same shape, or a vector "
-        "along one axis, is needed")
+        "average: weights of shape (2,) for an array of shape (2, 3) along axis None; the same shape, or that of "
+        "the axes, is needed")
     assert message(fnp.quantile, x, 0.5, method="best", error=ArgumentError) == (
         "quantile: method must be one of linear, interpolated_inverted_cdf, hazen, weibull, median_unbiased, "
         "normal_unbiased, lower, higher, midpoint, nearest, inverted_cdf, averaged_inverted_cdf, closest_observation, "
