@@ -12,7 +12,6 @@ from fxgrad import tree
 from fxgrad.api.arguments import static_positions, transformation
 from fxgrad.budgets.operation import within_budget_p
 from fxgrad.control.checkpoint import checkpoint_p
-from fxgrad.core.arrays import as_scalar
 from fxgrad.core.avals import Aval
 from fxgrad.core.program import Equation, Program, Source, Var
 from fxgrad.errors import ArgumentError, at_user_line, function_name
@@ -88,11 +87,8 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
         moving = [position for position in range(len(args)) if position not in static]
         dynamic = [args[position] for position in moving]
         leaves, structure = tree.flatten((dynamic, kwargs))
-        if any(leaf_aval(leaf) is None for leaf in leaves):
+        if any(leaf_aval(leaf) is None for leaf in leaves) or innermost_for(leaves) is None:
             return fun(*args, **kwargs)
-        if innermost_for(leaves) is None:
-            given, keywords = tree.unflatten(structure, [*map(as_scalar, leaves)])
-            return fun(*with_static(args, static, given), **keywords)
 
         def call(*tracers: Any) -> Any:
             given, keywords = tree.unflatten(structure, tracers)

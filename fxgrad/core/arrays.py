@@ -99,11 +99,6 @@ def weakened(value: Any) -> Any:
     return array
 
 
-def as_scalar(value: Any) -> Any:
-    """One of Python's numbers with the attributes of an array; anything else as it is."""
-    return weakened(np.asarray(value)) if type(value) in (int, float, complex) else value
-
-
 _NUMBERS = {np.dtype(np.int64): Integer, np.dtype(np.float64): np.float64, np.dtype(np.complex128): np.complex128}
 
 ARRAYS = frozenset({np.ndarray, Array})

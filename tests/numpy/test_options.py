@@ -83,8 +83,6 @@ CASES: dict[str, Callable[[Any], Any]] = {
             lambda x, y: x ** y, lambda x, y: x % y)],
     "operands that hold a traced array": lambda e: e.m.jit(lambda x: (
         x + Holder(x), x * Holder(A[1]), x @ Holder(x), x == Holder(x), x < Holder(x)))(A[0]),
-    "checkpointed numbers": lambda e: [e.m.checkpoint(lambda x, n: x.sum() + n.astype("float32"))(3.0, 2),
-                                       e.m.checkpoint(lambda x: x.real)(2j)],
 }
 
 
