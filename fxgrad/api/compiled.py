@@ -227,7 +227,7 @@ class _JittedFunction:
             return self._run(args, kwargs)
         if isinstance(error, failures.AT_RUN_TIME):
             raise self._at_run_time(error, args, kwargs) from None
-        self._static.explain(args, kwargs)
+        self._static.explain(args, kwargs, error)
         key = self._key(executables, args, kwargs)
         plan = executables.plans.find(key)
         if plan is not None and plan.arguments is None and not key.is_full and any_to_convert(

@@ -113,9 +113,25 @@ class StaticArguments:
             if key in self.names:
                 _check_hashable(name, key, value)
 
-    def explain(self, args: Args, kwargs: Kwargs) -> None:
-        """Raises our own message where jax refuses a static or a dynamic argument."""
+    def _check_comparable(self, args: Args, kwargs: Kwargs, error: BaseException | None) -> None:
+        """Raises `ArgumentError` for a static argument that could not be compared with that of an earlier call."""
+        compared = _compared(error)
+        if compared is None:
+            return
+        roots = parameter_names(self._fun, len(args))
+        static = [(roots[position], args[position]) for position in sorted(self.positions(len(args)))]
+        for where, value in (*static, *((key, value) for key, value in kwargs.items() if key in self.names)):
+            if type(value) is type(compared):
+                raise ArgumentError(at_user_line(
+                    f"jit: the static argument {where} of {function_name(self._fun)} is a {type(value).__name__}, whose "
+                    f"__eq__ raised {type(error).__name__}: {error}. Static arguments are keys of the compile cache, "
+                    "compared with those of earlier calls: have __eq__ return a bool, or pass arrays as dynamic "
+                    "arguments")) from None
+
+    def explain(self, args: Args, kwargs: Kwargs, error: BaseException | None = None) -> None:
+        """Raises our own message where jax refuses a static or a dynamic argument, or a comparison ended in `error`."""
         self.check_hashable(args, kwargs)
+        self._check_comparable(args, kwargs, error)
         name, roots = function_name(self._fun), parameter_names(self._fun, len(args))
         for leaf, where in zip(self.split(args, kwargs).leaves, self.leaf_names(args, kwargs), strict=True):
             if type(leaf) is Tracer:
@@ -127,6 +143,16 @@ class StaticArguments:
                     f"jit: {where} of {name} is a {type(leaf).__name__}, where an array or a number is needed. "
                     f"Make the argument static: jit({name}, static_argnames={roots[0] if not roots else where!r})",
                 )) from None
+
+
+def _compared(error: BaseException | None) -> Any:
+    """The object whose `__eq__` raised `error`, if one did."""
+    traceback, found = None if error is None else error.__traceback__, None
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_name == "__eq__":
+            found = traceback.tb_frame.f_locals.get("self")
+        traceback = traceback.tb_next
+    return found
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:

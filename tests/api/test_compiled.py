@@ -349,3 +349,30 @@ def test_keys_of_which_the_type_alone_is_known_are_lowered() -> None:
     keys = fxgrad.jit(fxgrad.vmap(lambda key: fxgrad.random.normal(key, (2,)))).lower(fxgrad.ShapeDtypeStruct(
         (4,), of_type.dtype))
     assert "4x2xui32" in keys.as_text()
+
+
+def test_static_arguments_that_cannot_be_compared_are_named() -> None:
+    """As those of a dataclass that holds arrays, of which `==` has no truth value."""
+    class Settings:
+        def __init__(self, weights: Any) -> None:
+            self.weights = weights
+
+        def __eq__(self, other: object) -> bool:
+            return bool(self.weights == other.weights)  # type: ignore[attr-defined]
+
+        def __hash__(self) -> int:
+            return 1
+
+    def f(x: Any, settings: Any, *, by: Any = None) -> Any:
+        return x * 1
+    by_position, by_name = jit(f, static_argnums=1), jit(f, static_argnames=("settings", "by"))
+    for name, call in (("settings", lambda: by_position(1.0, Settings(np.ones(2)))),
+                       ("by", lambda: by_name(1.0, None, by=Settings(np.ones(2))))):
+        assert float(call()) == 1.0
+        with pytest.raises(fxgrad.errors.ArgumentError) as caught:
+            call()
+        assert str(caught.value).startswith(
+            f"jit: the static argument {name} of f is a Settings, whose __eq__ raised ValueError: The truth value of "
+            "an array with more than one element is ambiguous. Use a.any() or a.all(). Static arguments are keys of "
+            "the compile cache, compared with those of earlier calls: have __eq__ return a bool, or pass arrays as "
+            "dynamic arguments")
