@@ -26,7 +26,7 @@ import orbax.checkpoint as ocp
 import fxgrad
 from fxgrad import NamedSharding, P
 
-FEATURES, HIDDEN, ROWS = 12, 16, 8
+FEATURES, HIDDEN, ROWS = 16, 16, 8  # what one to sixteen devices divide, rows up to eight
 OPTIMISER = optax.adam(1e-2)
 
 # How the weights and the rows of a batch lie along the one axis of the mesh, and what XLA adds for that:

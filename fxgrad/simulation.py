@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from rich.table import Table
 
 from fxgrad.analyses.cost import cost
@@ -108,7 +109,8 @@ def simulate(fun: Callable[..., Any], *, machine: Machine = H100) -> Callable[..
     that are not there, `fxgrad.ShapeDtypeStruct` for arrays. The model is that of Hockney (1994): a message of b
     bytes takes `latency + b / bandwidth` seconds. A collective sends the bytes of `fxgrad.traffic`, in 2 log n rounds
     for an all-reduce, log n for a gather or a scatter, n - 1 for an all-to-all and one for a permutation, on the link
-    inside of nodes if its devices are neighbours in one, and else on that between nodes. Work is the flops of
+    inside of nodes if those that speak with each other are in one, and else on that between nodes; nodes are runs of
+    `per_node` devices of the mesh, row by row. Work is the flops of
     `fxgrad.cost` at the speed of the machine, masked steps of pipelines included; memory is that of one
     device in the model of XLA that `fxgrad.memory` has. What it does not know: kernels, memory bandwidth, stragglers.
 
@@ -186,12 +188,21 @@ def _pieces(program: Program) -> dict[Var, float]:
 
 
 def _exchange(transfer: Transfer, mesh: MeshShape, machine: Machine) -> Exchange:
-    """How long collectives take: devices of an axis are neighbours in a node if all axes from it on fit into one."""
-    first = min(mesh.names.index(name) for name in transfer.axes)
-    is_inside = math.prod(mesh.sizes[first:]) <= machine.per_node
+    """How long collectives take, on the link that the slowest of the groups of devices wait for."""
+    is_inside = _are_inside(transfer, mesh, machine.per_node)
     link = machine.inside if is_inside else machine.between
     once = rounds(transfer.kind, transfer.size) * link.latency + transfer.sent / transfer.times / link.bandwidth
     return Exchange(transfer, "inside" if is_inside else "between", transfer.times * once)
+
+
+def _are_inside(transfer: Transfer, mesh: MeshShape, per_node: int) -> bool:
+    """Whether all devices that speak with each other are in one node, of which each has so many, row by row."""
+    own = [mesh.names.index(name) for name in transfer.axes]
+    others = [axis for axis in range(len(mesh.sizes)) if axis not in own]
+    nodes = np.arange(math.prod(mesh.sizes)).reshape(mesh.sizes) // per_node
+    nodes = nodes.transpose(*others, *own).reshape(-1, mesh.size(transfer.axes))
+    groups = transfer.groups or [(*range(nodes.shape[1]),)]
+    return all(bool((nodes[:, group] == nodes[:, group[:1]]).all()) for group in groups)
 
 
 def rounds(kind: Kind, size: int) -> int:

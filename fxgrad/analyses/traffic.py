@@ -21,7 +21,8 @@ speaks: Analysis[Kind] = Analysis(
 class Transfer(NamedTuple):
     """Collectives of one kind, over the same axes, of as many bytes each.
 
-    `size` devices speak with each other, `times` times, and each gives `bytes` bytes every time.
+    `size` devices speak with each other, `times` times, and each gives `bytes` bytes every time. `groups` are the
+    positions along the axes of those that speak with each other, of a permutation its pairs; all do where it is empty.
 
     >>> Transfer("all-reduce", ("data",), 8, 1, 1000).sent
     1750
@@ -32,6 +33,7 @@ class Transfer(NamedTuple):
     size: int
     times: int
     bytes: int
+    groups: tuple[tuple[int, ...], ...] = ()
 
     @property
     def sent(self) -> int:
@@ -112,11 +114,14 @@ def _own(equation: Equation) -> Transfer | None:
         return None
     axes, sizes = (_tuple(equation.params[key]) for key in ("axis_name", "axis_size"))
     groups = equation.params.get("axis_index_groups")
-    size = len(groups[0]) if groups else math.prod(sizes)
-    if kind == "permute" and all(source == target for source, target in equation.params["perm"]):
-        return None
+    size = max(map(len, groups)) if groups else math.prod(sizes)
+    if kind == "permute":
+        groups = [(source, target) for source, target in equation.params["perm"] if source != target]
+        if not groups:
+            return None
     operand = sum(atom.aval.nbytes for atom in equation.inputs)
-    return Transfer(kind, axes, size, 1, operand) if bytes_sent(kind, size, operand) else None
+    found = Transfer(kind, axes, size, 1, operand, tuple(map(tuple, groups or ())))
+    return found if found.sent else None
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:

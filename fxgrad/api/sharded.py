@@ -34,11 +34,12 @@ def shard_map(f: Callable[..., Any] | None = None, /, *, out_specs: Specs, in_sp
 
     `in_specs` says how arguments are cut into pieces: a `PartitionSpec`, which names for each axis of an array the mesh
     axes that cut it, or a container of them that is a prefix of that of the arguments; axes that a spec does not name
-    are whole on every device, and so are mesh axes that it does not name: all their devices have the same. Without it
-    the arguments are cut as they lie (`jax.Array`s with a `NamedSharding`; others are whole). `out_specs` says in the
-    same way how the results are put together. In `f` the collectives of `fxgrad.lax` speak over the axes of the mesh.
-    `mesh` is jax's `Mesh`, or an `AbstractMesh`, by default that of `jax.set_mesh`. `axis_names` are the mesh axes that
-    `f` is mapped over, all if it is empty; the others are left to the compiler.
+    are whole on every device, and so are mesh axes that it does not name: all their devices have the same. None in a
+    container is `P()`: all devices have the whole of what stands there. Without `in_specs` the arguments are cut as
+    they lie (`jax.Array`s with a `NamedSharding`; others are whole). `out_specs` says in the same way how the results
+    are put together. In `f` the collectives of `fxgrad.lax` speak over the axes of the mesh. `mesh` is jax's `Mesh`, or
+    an `AbstractMesh`, whose devices are those that the arguments lie on, by default that of `jax.set_mesh`.
+    `axis_names` are the mesh axes that `f` is mapped over, all if it is empty; the others are left to the compiler.
 
     With NumPy's arrays and without `jit` it runs on NumPy, whatever devices there are: all pieces at once. With jax's
     arrays, or under `jit`, XLA runs it on the devices.
@@ -146,7 +147,8 @@ class _Call:
                 raise ArgumentError(at_user_line(
                     f"shard_map: in_specs has {len(in_specs)} entries, and {function_name(fun)} was called with "
                     f"{len(args)} arguments; one spec for each is needed, or one for all"))
-            partitions = _spread("in_specs", in_specs, args)
+            partitions = [partition_of(()) if partition is None else partition
+                          for partition in _spread("in_specs", in_specs, args, PartitionSpec | None)]
         self.specs = [_checked_spec("in_specs", partition, aval, f"the argument {name}", shape, manual)
                       for partition, aval, name in zip(partitions, self.avals, self.names, strict=True)]
         for aval, spec, name in zip(self.avals, self.specs, self.names, strict=True):
@@ -180,8 +182,8 @@ def _is_partition(value: Any) -> bool:
     return value is None or isinstance(value, PartitionSpec)
 
 
-def _spread(argument: str, specs: Specs, container: Any) -> list[Any]:
-    """The spec of every leaf of a container, from specs that are a prefix of it."""
+def _spread(argument: str, specs: Specs, container: Any, kinds: Any = PartitionSpec) -> list[Any]:
+    """The spec of every leaf of a container, one of `kinds`, from specs that are a prefix of it."""
     try:
         spread = jax.tree_util.tree_map(lambda spec, part: [spec] * len(jax.tree_util.tree_leaves(part)), specs,
                                         container, is_leaf=_is_partition)
@@ -192,7 +194,7 @@ def _spread(argument: str, specs: Specs, container: Any) -> list[Any]:
             "a container of the same structure")) from None
     found = jax.tree_util.tree_leaves(spread, is_leaf=_is_partition)
     for leaf in found:
-        if not isinstance(leaf, PartitionSpec):
+        if not isinstance(leaf, kinds):
             raise ArgumentError(at_user_line(
                 f"shard_map: {argument} holds {leaf!r}, where a PartitionSpec is needed, such as P('data'), or P() for "
                 "what is the same on all devices"))

@@ -17,6 +17,9 @@ AT_RUN_TIME = jax.errors.JaxRuntimeError, FloatingPointError
 _EXHAUSTED = "RESOURCE_EXHAUSTED"
 _INVALID = "invalid value (nan) encountered in ", "invalid value (inf) encountered in "
 
+_OF_PIECES = "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"
+"""Calls that are left in a compiled program if it is one for a single device, and arrays are to be cut."""
+
 _raised: deque[BaseException] = deque(maxlen=4)  # few: each keeps the frames that it came through
 """What callbacks raised lately, since XLA hands on the text of an error alone."""
 
@@ -31,12 +34,18 @@ def note_raised(error: BaseException, what: str, line: str) -> None:
 def told(error: BaseException) -> BaseException:
     """What is to be raised in the place of `error`, which a compiled program or its compilation ended with.
 
-    That is what the user's callback raised, if one did; for a NaN or an infinity, what un-jitted code would say; and
-    otherwise the error itself, with the user's line that it is about as a note.
+    That is what the user's callback raised, if one did; for a NaN or an infinity, what un-jitted code would say; for a
+    mesh without devices, what to write; and otherwise the error itself, with the user's line that it is about as a
+    note.
     """
     if isinstance(error, errors.FxgradError):
         return error
     if isinstance(error, jax.errors.JaxRuntimeError):
+        if any(call in str(error) for call in _OF_PIECES):
+            return errors.UnsupportedError(errors.at_user_line(
+                "shard_map: its mesh has no devices (jax.sharding.AbstractMesh), and no array that it computes with "
+                "lies on any. Make the mesh with fxgrad.make_mesh, call within jax.set_mesh(mesh), or pass arrays of "
+                "NumPy and leave out jit, which needs none"))
         return _of_callback(str(error)) or error
     place = emitted_place(error.__traceback__)
     if isinstance(error, FloatingPointError) and place:

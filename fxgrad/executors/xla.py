@@ -22,7 +22,7 @@ from fxgrad.core.program import Equation, Program, Var, subprograms
 from fxgrad.core.told import param_key, told
 from fxgrad.core.walk import value_of, walk
 from fxgrad.derivation.consultation import Consultation, consulting, still_hold
-from fxgrad.executors import explicit
+from fxgrad.executors import explicit, failures
 from fxgrad.executors.lines import Lines
 from fxgrad.executors.ordinary_first import Attempt, attempt_of
 from fxgrad.ops.strong import is_finite_xla
@@ -265,6 +265,8 @@ def _computed(program: Program, key: tuple[Any, ...], emission: explicit.Emissio
     except explicit.ExplicitAxes:
         known = program.memo[key] = _compiled(emission, foreseen=True)
         return known[0](*inputs)
+    except jax.errors.JaxRuntimeError as error:
+        raise failures.told(error) from None
 
 
 def _compiled(emission: explicit.Emission, *, foreseen: bool) -> tuple[Callable[..., list[Any]], list[Consultation]]:

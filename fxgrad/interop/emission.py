@@ -36,7 +36,8 @@ def applied(program: Program, values: Sequence[Any], linear: bool = False) -> li
         given = [as_varying(jnp.asarray(keys_to_jax(value), None if dtypes.is_key(aval.dtype) else aval.dtype), aval)
                  for value, aval in zip(values, program.in_avals, strict=True)]
         if linear and not _is_plain(program):
-            outputs: list[Any] = linear_p.bind(*given, program=program)
+            places = jax.make_jaxpr(lambda *values: emit(program, values))(*given) if _places(program) else None
+            outputs: list[Any] = linear_p.bind(*given, program=program, places=places)
             return outputs
         return _exported(program)(*given)
 
@@ -98,21 +99,24 @@ def _zero(aval: Aval) -> Any:
 # --- linear programs that jax does not transpose as fxgrad does ------------------------------------------------------
 
 linear_p: Any = Primitive("fxgrad_linear")
-"""A linear program as one operation of jax's: derivatives, transposes and batches are those that fxgrad has for it."""
+"""A linear program as one operation of jax's: derivatives, transposes and batches are those that fxgrad has for it.
+
+Where the program says on which devices it runs, `places` is what it is lowered to: there jax looks for meshes.
+"""
 linear_p.multiple_results = True
 
 
-def _abstract(*_: Any, program: Program) -> list[Any]:
+def _abstract(*_: Any, program: Program, **__: Any) -> list[Any]:
     structs = map(struct_for_jax, program.out_avals)
     return [type_in_jax(aval.strong()) if aval.vma else jax.core.ShapedArray(struct.shape, struct.dtype)
             for struct, aval in zip(structs, program.out_avals, strict=True)]
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program) -> tuple[list[Any], list[Any]]:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, **_: Any) -> tuple[list[Any], list[Any]]:
     return differentiated(program, primals, tangents, [type(tangent) is not ad.Zero for tangent in tangents])
 
 
-def _transpose(cotangents: Sequence[Any], *inputs: Any, program: Program) -> list[Any]:
+def _transpose(cotangents: Sequence[Any], *inputs: Any, program: Program, **_: Any) -> list[Any]:
     linear = tuple(map(ad.is_undefined_primal, inputs))
     with within_mesh():
         back = transposed(program, linear)
@@ -123,7 +127,8 @@ def _transpose(cotangents: Sequence[Any], *inputs: Any, program: Program) -> lis
     return [next(found) if marked else None for marked in linear]
 
 
-def _batch(values: Sequence[Any], axes: Sequence[int | None], *, program: Program) -> tuple[list[Any], list[int]]:
+def _batch(values: Sequence[Any], axes: Sequence[int | None], *, program: Program, **_: Any,
+           ) -> tuple[list[Any], list[int]]:
     size = next(value.shape[axis] for value, axis in zip(values, axes, strict=True) if axis is not None)
     with within_mesh():
         batch = batched_program(program, size, tuple(axes))
@@ -131,9 +136,16 @@ def _batch(values: Sequence[Any], axes: Sequence[int | None], *, program: Progra
     return outputs, [0] * len(outputs)
 
 
-linear_p.def_impl(lambda *values, program: computed(program, values))
+@fact
+def _places(program: Program) -> bool:
+    """Whether some operation of `program` has a parameter that says on which devices it runs."""
+    return any("mesh" in equation.params or any(map(_places, equation.programs)) for equation in program.equations)
+
+
+linear_p.def_impl(lambda *values, program, **_: computed(program, values))
 linear_p.def_abstract_eval(_abstract)
-mlir.register_lowering(linear_p, mlir.lower_fun(lambda *values, program: emit(program, values), multiple_results=True))
+mlir.register_lowering(linear_p, mlir.lower_fun(
+    lambda *values, program, **_: emit(program, values), multiple_results=True))
 ad.primitive_jvps[linear_p] = _jvp
 ad.primitive_transposes[linear_p] = _transpose
 batching.primitive_batchers[linear_p] = _batch

@@ -18,11 +18,12 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     """The arrays of the container `x` themselves, which XLA places as `shardings` say.
 
     Those are one sharding of jax's, or a container of them that is a prefix of `x`; a `PartitionSpec` alone is one on
-    the mesh that `jax.set_mesh` has set. Cotangents lie as the arrays do; an axis that `vmap` adds is left to XLA, or
-    is cut along its `spmd_axis_name`. NumPy's arrays lie nowhere, and stay what they are.
+    the mesh of the `shard_map` around, or that `jax.set_mesh` has set. Cotangents lie as the arrays do; an axis that
+    `vmap` adds is left to XLA, or is cut along its `spmd_axis_name`. NumPy's arrays lie nowhere, and stay what they
+    are.
 
-    Raises `ArgumentError` for shardings that are none, and axes that the mesh does not have; `ShapeError` for sizes
-    that do not divide, and more entries than axes.
+    Raises `ArgumentError` for shardings that are none, and axes that the mesh does not have; `ShapeError` for more
+    entries than axes, and un-jitted for sizes that do not divide. Within a program XLA pads such pieces.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> from fxgrad.sharding import NamedSharding, PartitionSpec

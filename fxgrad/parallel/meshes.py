@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
 
 from fxgrad.caches import cached
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 
 Spec = tuple[tuple[str, ...], ...]
 """For each axis of an array the mesh axes that it is cut along, the first of them in the largest pieces."""
@@ -155,21 +155,18 @@ def over_mesh(function: Callable[..., tuple[Any, ...]], shape: MeshShape, in_spe
               out_specs: Sequence[Spec], axis_names: Sequence[str]) -> Callable[..., tuple[Any, ...]]:
     """jax's `shard_map` of a function of jax's arrays; what varies is known to us and not checked again.
 
-    Raises `UnsupportedError` for a mesh without devices, unless jax is told of one of the same axes
-    (`jax.set_mesh`).
+    A mesh without devices has those of the mesh that jax is told of (`jax.set_mesh`), if it has the same axes, and else
+    those that the arguments of the compiled program lie on.
     """
     def mapped(*values: Any) -> tuple[Any, ...]:
         context = jax.sharding.get_abstract_mesh()
         inside = any(kind is AxisType.Manual for kind in context.axis_types)  # of another one, whose mesh it has
         known = (tuple(context.axis_names), tuple(context.axis_sizes)) == (shape.names, shape.sizes)
-        if shape.devices is None and not known:
-            raise UnsupportedError(at_user_line(
-                f"shard_map: the mesh {shape} has no devices, and the program was to run on them. Make the mesh with "
-                "fxgrad.make_mesh, or pass arrays of NumPy and leave out jit, which needs none"))
-        call = jax.shard_map(function, mesh=None if inside or shape.devices is None else jax_mesh(shape),
+        around = inside or (shape.devices is None and known)
+        call = jax.shard_map(function, mesh=None if around else jax_mesh(shape),
                              in_specs=tuple(map(partition_of, in_specs)), out_specs=tuple(map(partition_of, out_specs)),
                              axis_names=frozenset(axis_names), check_vma=False)
-        if inside or context.empty or shape.devices is None:
+        if around or context.empty or shape.devices is None:
             return call(*values)
         with jax.sharding.use_abstract_mesh(jax_mesh(shape).abstract_mesh):  # whose axes are of the type Auto
             return call(*values)

@@ -31,6 +31,7 @@ from fxgrad.parallel.meshes import (
 )
 from fxgrad.tracing.tape import bind
 from fxgrad.tracing.trace import mesh_in_scope
+from fxgrad.tracing.tracer import Tracer
 
 Partition = tuple[tuple[str, ...] | None, ...]
 """For each axis of an array the mesh axes that it is cut along; None where that is left to XLA."""
@@ -50,12 +51,13 @@ class Placement(NamedTuple):
 # --- from jax's shardings, and back --------------------------------------------------------------------------------
 
 
-def placement_of(what: str, sharding: Any, shape: Sequence[int] | None = None, name: str = "the array") -> Placement:
+def placement_of(what: str, sharding: Any, shape: Sequence[int] | None = None, name: str = "the array", *,
+                 even: bool = True) -> Placement:
     """The placement that a sharding of jax's gives an array of `shape`; messages call it `name`, and the call `what`.
 
     Raises `ArgumentError` for what is no sharding, for axes that the mesh does not have and for one named twice, and
-    `ShapeError` where it does not fit `shape`: too many axes, or sizes that do not divide. Without a `shape` nothing
-    is asked of the array.
+    `ShapeError` where it does not fit `shape`: too many axes, or, if pieces are to be `even`, sizes that do not divide.
+    Without a `shape` nothing is asked of the array.
     """
     if isinstance(sharding, NamedSharding):
         mesh, partition = mesh_shape(what, sharding.mesh), sharding.spec
@@ -71,7 +73,7 @@ def placement_of(what: str, sharding: Any, shape: Sequence[int] | None = None, n
             f"{what}: the sharding of {name} is a {type(sharding).__name__} ({sharding!r}), where a NamedSharding is "
             "needed, or a PartitionSpec within jax.set_mesh(mesh): NamedSharding(mesh, PartitionSpec('x', None))"))
     _check_axes(what, partition, mesh)
-    if shape is not None and found.spec is not None:
+    if even and shape is not None and found.spec is not None:
         _check_sizes(what, partition, found.spec, mesh, shape, name)
     return found
 
@@ -95,7 +97,10 @@ def _partition(what: str, partition: Any, shape: Sequence[int] | None, name: str
 
 
 def _mesh_that_is_set(what: str, partition: Any) -> MeshShape:
-    mesh = get_abstract_mesh()
+    around, mesh = mesh_in_scope(), get_abstract_mesh()
+    if around is not None:
+        found: MeshShape = around.shape
+        return found
     if mesh.empty:
         raise ArgumentError(at_user_line(
             f"{what}: {shown(partition)} names axes of a mesh, and none is set. Write NamedSharding(mesh, "
@@ -173,8 +178,6 @@ def _abstract(x: Aval, *, spec: Partition | None, mesh: MeshShape | None, memory
     if mesh is not None and spec is not None:
         partition = partition_of(spec)
         _check_axes("a sharding", partition, mesh)
-        if mesh.names:
-            _check_sizes("a sharding", partition, spec, mesh, x.shape, "an array")
     return [x]
 
 
@@ -214,7 +217,10 @@ sharding_constraint_p: Primitive = linear_unary(
 
 
 def constrained(what: str, x: Any, sharding: Any, shape: Sequence[int], name: str = "the array") -> Any:
-    """`x`, held to a sharding of jax's. Raises as `placement_of`, and `ArgumentError` for axes of a `shard_map`."""
+    """`x`, held to a sharding of jax's. Raises as `placement_of`, and `ArgumentError` for axes of a `shard_map`.
+
+    Within a program XLA pads pieces of other sizes, or leaves the axis whole; an array cannot lie so.
+    """
     mesh = mesh_in_scope()
     mapped = [] if mesh is None else [axis for axis in _names(sharding) if axis in mesh.names]
     if mapped:
@@ -222,7 +228,9 @@ def constrained(what: str, x: Any, sharding: Any, shape: Sequence[int], name: st
             f"{what}: {shown(sharding)} names {mapped[0]!r}, and the function runs on each of the devices along that "
             "axis, with its piece of the arrays (shard_map). Leave the name out here, or leave the axis out of "
             "axis_names there"))
-    return bind(sharding_constraint_p, x, **placement_of(what, sharding, shape, name)._asdict())[0]
+    is_traced = isinstance(x, Tracer | jax.core.Tracer)
+    placement = placement_of(what, sharding, shape, name, even=not is_traced)
+    return bind(sharding_constraint_p, x, **placement._asdict())[0]
 
 
 def _names(sharding: Any) -> list[str]:
@@ -243,6 +251,8 @@ def _put(x: Any, placement: Placement) -> Any:
 
 def _put_abstract(x: Aval, *, spec: Partition | None, mesh: MeshShape | None, memory_kind: str | None,
                   src: Placement | None) -> list[Aval]:
+    if mesh is not None and mesh.names and spec is not None and len(spec) == x.ndim:
+        _check_sizes("a sharding", partition_of(spec), spec, mesh, x.shape, "an array")
     return _abstract(x, spec=spec, mesh=mesh, memory_kind=memory_kind)
 
 

@@ -125,6 +125,15 @@ def alone() -> list[float]:
     return losses
 
 
+@pytest.mark.slow
+def test_one_process_trains_on_all_its_devices_in_three_ways() -> None:
+    """As the page says to start it, on eight virtual devices."""
+    pytest.importorskip("orbax.checkpoint")
+    module, expected = example("processes"), alone()
+    for way in module.WAYS:
+        np.testing.assert_allclose(module.train(way, len(expected)), expected, rtol=1e-12)
+
+
 def state_lies_on_another_mesh(folder: Path) -> None:
     """What two processes saved in halves of rows, eight devices have in eighths of columns, of 64 bits."""
     module = example("processes")

@@ -47,11 +47,8 @@ def check_slopes(found: Any) -> None:
 def test_with_numpy_it_needs_no_devices() -> None:
     sharded = fxgrad.shard_map(loss, mesh=ABSTRACT, **SPECS)
     check_slopes(fxgrad.grad(sharded, (0, 1))(W, X))
-    with pytest.raises(errors.UnsupportedError, match="the mesh data: 4 x model: 2 has no devices") as caught:
+    with pytest.raises(errors.UnsupportedError, match=r"shard_map: its mesh has no devices \(jax.sharding.Abstract"):
         fxgrad.jit(sharded)(W, X)
-    assert str(caught.value).startswith(
-        "shard_map: the mesh data: 4 x model: 2 has no devices, and the program was to run on them. Make the mesh with "
-        "fxgrad.make_mesh, or pass arrays of NumPy and leave out jit, which needs none\n  at test_sharded_calls.py:")
 
 
 @pytest.mark.slow
@@ -114,7 +111,7 @@ def test_what_is_none_has_none_for_its_spec() -> None:
     found, none = f({"x": X, "n": None})
     np.testing.assert_array_equal(found, X)
     assert none is None
-    with pytest.raises(errors.ArgumentError, match="in_specs holds None, where a PartitionSpec is needed"):
+    with pytest.raises(errors.ArgumentError, match="out_specs holds None, where a PartitionSpec is needed"):
         f({"x": X, "n": X})
 
 

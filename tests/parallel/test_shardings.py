@@ -317,7 +317,7 @@ ODD = np.ones((6, 8))
     (lambda: fxgrad.grad(lambda x: fxgrad.jit(identity, in_shardings=at("x"))(x).sum())(ODD), errors.ShapeError,
      ("jit of identity: P('x') cuts axis 0 of x, whose shape is (6, 8), along the mesh axes 'x' (4) into 4 "
       "pieces, and 6 is not divisible by 4. Pad the axis to 8, or leave it whole with None in its place")),
-    (lambda: fxgrad.jit(lambda x: lax.with_sharding_constraint({"h": x}, at("x")))(ODD), errors.ShapeError,
+    (lambda: lax.with_sharding_constraint({"h": ODD}, at("x")), errors.ShapeError,
      ("with_sharding_constraint: P('x') cuts axis 0 of x.h, whose shape is (6, 8), along the mesh axes 'x' (4) "
       "into 4 pieces, and 6 is not divisible by 4. Pad the axis to 8, or leave it whole with None in its place")),
     (lambda: lax.with_sharding_constraint(A, at("x", None, "y")), errors.ShapeError,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -52,6 +53,27 @@ def test_a_step_by_hand() -> None:
 def test_axes_that_fit_into_a_node_use_its_links(mesh: dict[str, int], axis: str, link: str) -> None:
     found = mean_of_products(AbstractMesh(tuple(mesh.values()), tuple(mesh)), axis)
     assert [each.link for each in found.exchanges] == [link]
+
+
+@pytest.mark.parametrize(("mesh", "collective", "link"), [
+    ({"a": 16}, lambda x: lax.psum(x, "a", axis_index_groups=[[*range(8)], [*range(8, 16)]]), "inside"),
+    ({"a": 16}, lambda x: lax.psum(x, "a", axis_index_groups=[[*range(0, 16, 2)], [*range(1, 16, 2)]]), "between"),
+    ({"a": 16}, lambda x: lax.psum(x, "a", axis_index_groups=[[0], [*range(1, 8)], [*range(8, 16)]]), "inside"),
+    ({"a": 4, "b": 4}, lambda x: lax.psum(x, "a", axis_index_groups=[[0, 1], [2, 3]]), "inside"),
+    ({"a": 4, "b": 4}, lambda x: lax.psum(x, "a", axis_index_groups=[[0, 2], [1, 3]]), "between"),
+    ({"a": 16}, lambda x: lax.ppermute(x, "a", [(k, k ^ 1) for k in range(16)]), "inside"),
+    ({"a": 16}, lambda x: lax.ppermute(x, "a", [(k, (k + 1) % 16) for k in range(16)]), "between"),
+    ({"a": 2, "b": 8}, lambda x: lax.ppermute(x, "b", [(0, 7), (3, 3)]), "inside"),
+    ({"a": 3, "b": 6}, lambda x: lax.psum(x, "b"), "between"),  # the second row is in two nodes
+    ({"a": 2, "b": 2, "c": 4}, lambda x: lax.psum(x, ("c", "b")), "inside"),
+    ({"a": 2, "b": 2, "c": 4}, lambda x: lax.psum(x, ("c", "a")), "between")])
+def test_groups_use_the_links_of_a_node_that_has_them(mesh: dict[str, int], collective: Any, link: str) -> None:
+    """By who speaks with whom: groups, pairs, and rows of the mesh; the largest of unequal groups counts."""
+    mapped = fxgrad.shard_map(collective, mesh=AbstractMesh(tuple(mesh.values()), tuple(mesh)), in_specs=P(),
+                              out_specs=P(), check_vma=False)
+    found, = fxgrad.simulate(mapped, machine=MACHINE)(fxgrad.ShapeDtypeStruct((16,), np.float32)).exchanges
+    assert found.link == link
+    assert found.transfer.sent > 0
 
 
 def test_it_prints_as_a_table() -> None:
