@@ -20,6 +20,7 @@ from fxgrad.parallel.shard_map import shard_map_p
 from fxgrad.show.equality import same_parameters
 from fxgrad.show.forms import Form
 from fxgrad.show.notations import form_of
+from fxgrad.show.parameters import ordered
 
 Value = TypeVar("Value")
 
@@ -193,7 +194,8 @@ def block_of(equation: Equation) -> Block | None:
     linked = {link.place for region in regions for link in region.inputs}
     lead = [place for place in range(len(equation.inputs)) if place not in linked]
     holding = {region.at[0] for region in regions}
-    block = Block(lead, shared, parts, {name: value for name, value in equation.params.items() if name not in holding})
+    block = Block(lead, shared, parts, {name: value for name, value in ordered(
+        equation.primitive, equation.params).items() if name not in holding})
     for name in [*block.params]:  # those that follow from the others are left out
         fewer = block._replace(params={key: value for key, value in block.params.items() if key != name})
         if same_block(equation, fewer, rebuild):

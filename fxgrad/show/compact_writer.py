@@ -20,8 +20,9 @@ from fxgrad.show.forms import Form, Shown, is_word
 from fxgrad.show.margin import COMMENT_COLUMN, Line, Margin
 from fxgrad.show.names import RESERVED, is_identifier
 from fxgrad.show.notations import Written, call_names, form_of, meaning
+from fxgrad.show.parameters import optional_parameters, ordered
 from fxgrad.show.scope import Scope, type_text
-from fxgrad.show.values import INDENT, array_lines, optional_parameters, string_text, value_lines
+from fxgrad.show.values import INDENT, array_lines, string_text, value_lines
 from fxgrad.show.wrapping import wrapped
 
 
@@ -137,12 +138,13 @@ class CompactWriter:
         straight = tuple(range(len(equation.inputs)))
         name = equation.primitive.name
         if is_applied(equation):
-            rest = tuple((key, value) for key, value in equation.params.items() if key != "program")
+            rest = tuple((key, value) for key, value in ordered(equation.primitive, equation.params).items()
+                         if key != "program")
             label = self.definitions.label(equation.params["program"])[0]
             return Form("call", f"{name}({label})", len(straight), (), rest), straight
         if not is_call(equation):
             left_out = optional_parameters(equation.primitive)
-            given = tuple((key, value) for key, value in equation.params.items()
+            given = tuple((key, value) for key, value in ordered(equation.primitive, equation.params).items()
                           if value is not None or key not in left_out)
             form = Form("call", name, len(straight), (), given)
             read = meaning(form, [atom.aval for atom in equation.inputs], {name: equation.primitive})

@@ -21,8 +21,9 @@ from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.show.equality import equal
 from fxgrad.show.html import page
 from fxgrad.show.names import quoted_name, variable_names
+from fxgrad.show.parameters import optional_parameters, ordered
 from fxgrad.show.sources import Sources
-from fxgrad.show.values import INDENT, array_lines, is_opaque, literal_text, optional_parameters, value_lines
+from fxgrad.show.values import INDENT, array_lines, is_opaque, literal_text, value_lines
 from fxgrad.tracing.tracer import Tracer
 
 MARKS = {"same": " ", "removed": "-", "added": "+"}
@@ -191,7 +192,8 @@ class _Aligned:
     def _shallow(equation: Equation) -> Any:
         """What an equation does, whatever it does it to; programs that it holds are compared apart."""
         params = tuple((name, _text(value), id(value) if is_opaque(value) else 0)
-                       for name, value in equation.params.items() if not _holds_programs(value))
+                       for name, value in ordered(equation.primitive, equation.params).items()
+                       if not _holds_programs(value))
         return equation.primitive, params, tuple(atom.aval for atom in (*equation.inputs, *equation.outputs))
 
     # --- lines ------------------------------------------------------------------------------------------------
@@ -277,8 +279,8 @@ class _Aligned:
         outputs = ", ".join(f"{quoted_name(self._names[number][var])}: {var.aval}" for var in equation.outputs)
         left_out = optional_parameters(equation.primitive)
         arguments = [self._atom(number, atom) for atom in equation.inputs]
-        arguments += [f"{name}={_text(value)}"
-                      for name, value in equation.params.items() if value is not None or name not in left_out]
+        arguments += [f"{name}={_text(value)}" for name, value in ordered(equation.primitive, equation.params).items()
+                      if value is not None or name not in left_out]
         return f"{outputs or '()'} = {equation.primitive.name}({', '.join(arguments)})"
 
     def _atom(self, number: int, atom: Atom) -> str:

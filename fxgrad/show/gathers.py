@@ -19,6 +19,7 @@ from fxgrad.ops.joining import stack_p
 from fxgrad.ops.space import reshape_p
 from fxgrad.show.forms import Entry, Form, Shown, Span
 from fxgrad.show.notations import defaults
+from fxgrad.show.parameters import ordered
 
 _FULL = Span()
 _REST = {"fill_value", "mode", "promises"}
@@ -40,7 +41,7 @@ class Ready(NamedTuple):
 def indices_key(primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any]) -> Hashable:
     """What equal equations have in common that may make an array of indices; None of all others."""
     if (primitive is reshape_p or primitive is stack_p) and atoms and atoms[0].aval.dtype.kind in "iu":
-        return primitive, *param_key(primitive, params), *atoms
+        return primitive, *param_key(primitive, ordered(primitive, params)), *atoms
     return None
 
 

@@ -21,6 +21,7 @@ from fxgrad.core.sizes import Size
 from fxgrad.errors import UnsupportedError
 from fxgrad.show.json_reader import FORMAT, VERSION, from_json
 from fxgrad.show.names import variable_names
+from fxgrad.show.parameters import ordered
 from fxgrad.show.sources import Sources
 from fxgrad.show.values import is_named_tuple, number_text, opaque_name
 from fxgrad.tracing.tracer import Tracer
@@ -76,7 +77,7 @@ class _Writer:
             "primitive": equation.primitive.name,
             "inputs": [_atom(names, atom) for atom in equation.inputs],
             "params": {key: self._value(value, f"the parameter {key} of {equation.primitive}")
-                       for key, value in equation.params.items()},
+                       for key, value in ordered(equation.primitive, equation.params).items()},
             "outputs": [[names[var], repr(var.aval)] for var in equation.outputs],
         }
 

@@ -16,7 +16,7 @@ from fxgrad.core.sizes import holds
 from fxgrad.errors import ConcretizationError
 from fxgrad.show.equality import same_parameters
 from fxgrad.show.forms import Form, Span, is_word
-from fxgrad.show.values import optional_parameters
+from fxgrad.show.parameters import optional_parameters, ordered
 
 Params = dict[str, Any]
 Order = tuple[int, ...]
@@ -92,6 +92,7 @@ def _left_out(primitive: Primitive, avals: Sequence[Aval], given: Params) -> Par
 
 def form_of(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Written:
     """How an operation is written that holds no programs: the first form that is read back as the same."""
+    params = ordered(primitive, params)
     primitives = registry if primitive in library else {primitive.name: primitive}
     for form, order in _proposed(primitive, avals, params):
         read = _meaning(form, [avals[place] for place in order], primitives) if _says_all(form) else None

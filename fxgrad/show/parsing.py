@@ -16,6 +16,7 @@ from fxgrad.core.primitive import Primitive, output_types
 from fxgrad.core.program import Atom, Equation, Program, Signature, Var
 from fxgrad.errors import FxgradError, ProgramError
 from fxgrad.show.names import NAMES
+from fxgrad.show.parameters import optional_parameters
 from fxgrad.show.syntax import (
     Binding,
     Constant,
@@ -29,7 +30,7 @@ from fxgrad.show.syntax import (
 )
 from fxgrad.show.text_reader import converted
 from fxgrad.show.tokens import Text
-from fxgrad.show.values import ValueClasses, is_named_tuple, optional_parameters
+from fxgrad.show.values import ValueClasses, is_named_tuple
 from fxgrad.tracing.provenance import CALLED, Called
 
 MOST_BYTES = 2 ** 28

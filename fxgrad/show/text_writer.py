@@ -16,6 +16,7 @@ from fxgrad.show.compact_writer import CompactWriter, scopes_of
 from fxgrad.show.definitions import Definitions, is_call
 from fxgrad.show.margin import COMMENT_COLUMN
 from fxgrad.show.names import is_identifier, quoted_name, variable_names
+from fxgrad.show.parameters import optional_parameters, ordered
 from fxgrad.show.paths import remarks
 from fxgrad.show.scope import Scope
 from fxgrad.show.unfolding import unfold as unfold_calls
@@ -25,7 +26,6 @@ from fxgrad.show.values import (
     fill,
     labelled,
     literal_text,
-    optional_parameters,
     string_text,
     value_lines,
 )
@@ -139,7 +139,8 @@ class _Writer:
             arguments = [] if called_as == defined_as else [[f"name={string_text(called_as)}"]]
         else:
             left_out = optional_parameters(equation.primitive)
-            arguments = [labelled(key, value_lines(value, self._nested)) for key, value in equation.params.items()
+            arguments = [labelled(key, value_lines(value, self._nested))
+                         for key, value in ordered(equation.primitive, equation.params).items()
                          if value is not None or key not in left_out]
         comment = self._sources.comment(equation.source) if self._source and equation.source is not None else ""
         return _Line(self._broken(f"{outputs} = {callee}", operands, arguments), comment)

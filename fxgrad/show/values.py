@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import inspect
 import itertools
 import json
 import math
@@ -18,7 +17,6 @@ from fxgrad import dtypes
 from fxgrad.caches import cached
 from fxgrad.core.arrays import Integer
 from fxgrad.core.avals import PYTHON_AVALS, Aval, Literal
-from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program
 from fxgrad.core.sizes import Size
 from fxgrad.dtypes import DType
@@ -200,17 +198,6 @@ def is_opaque(value: Any) -> bool:
 def dtype_text(dtype: DType) -> str:
     """The short name of a dtype of ours; `float0` and foreign ones as objects without a text."""
     return dtypes.short_name(dtype) if dtype.name in dtypes.SUPPORTED or dtypes.is_key(dtype) else f"<{dtype.name}>"
-
-
-@cached("optional parameters", 1024)
-def optional_parameters(primitive: Primitive) -> tuple[str, ...]:
-    """The parameters that texts leave out where they are None: those whose type in the abstract rule allows it."""
-    try:
-        parameters = inspect.signature(primitive.abstract).parameters.values()
-    except (TypeError, ValueError):
-        return ()
-    return tuple(parameter.name for parameter in parameters
-                 if parameter.kind is parameter.KEYWORD_ONLY and "None" in str(parameter.annotation))
 
 
 def labelled(name: str, lines: list[str]) -> list[str]:

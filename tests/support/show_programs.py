@@ -58,7 +58,7 @@ keep_p = user_primitive("keep", lambda *avals, **params: list(avals))
 """Returns its inputs, and takes parameters of every kind."""
 effect_p = user_primitive("effect", lambda *avals, **params: [])
 choose_p = user_primitive("choose", lambda *avals, branches: branches[0].out_avals)
-repeat_p = user_primitive("repeat", lambda *avals, body, length: list(avals))
+repeat_p = user_primitive("repeat", lambda *avals, length, body: list(avals))
 USER = [keep_p, effect_p, choose_p, repeat_p]
 CLASSES = [Mode, Numbers]
 

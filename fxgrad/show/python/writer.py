@@ -26,6 +26,7 @@ from fxgrad.ops.snippets import Snippet, snippet_of
 from fxgrad.ops.space import broadcast_to_p, convert_element_type_p
 from fxgrad.parallel.shard_map import without_devices
 from fxgrad.show.names import Unique, variable_names
+from fxgrad.show.parameters import ordered
 from fxgrad.show.python import constants
 from fxgrad.show.python.carried import Carrier, Definition, refuse_inner
 from fxgrad.show.python.containers import Containers
@@ -185,7 +186,8 @@ class File:
             refuse_inner(function)
         self.carrier.operation = _identifier(equation.primitive.name)
         operands = [self.atom(names, atom) for atom in equation.inputs]
-        params = {name: self._parameter(value) for name, value in equation.params.items()}
+        params = {name: self._parameter(value) for name, value in ordered(
+            equation.primitive, equation.params).items()}
         targets = ", ".join(names[var] for var in equation.outputs)
         if isinstance(rule, ArrayKernel):
             inlined = self.carrier.inlined(function, operands, params)
