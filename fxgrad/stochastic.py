@@ -8,11 +8,12 @@ from typing import Any
 from fxgrad import dtypes, random, tree
 from fxgrad import numpy as fnp
 from fxgrad.api.arguments import transformation
-from fxgrad.api.custom import custom_jvp
 from fxgrad.api.residuals import stop_gradient
+from fxgrad.control.custom import straight_through as with_derivative
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.frontend.operands import axis_of
 from fxgrad.nn.exponentials import one_hot, softmax
+from fxgrad.tracing.tape import innermost_for
 
 __all__ = ["gumbel_softmax", "score_function", "straight_through"]
 
@@ -20,16 +21,9 @@ __all__ = ["gumbel_softmax", "score_function", "straight_through"]
 # --- straight through -----------------------------------------------------------------------------------------------
 
 
-@custom_jvp
-def _valued(value: Any, like: Any) -> Any:  # noqa: ARG001  (its derivative counts)
+def _valued(value: Any, like: Any) -> Any:
     """`value`, with the derivative of `like`."""
-    return value
-
-
-@_valued.defjvp
-def _valued_jvp(primals: Any, tangents: Any) -> Any:
-    value, like = primals
-    return _valued(value, like), fnp.astype(tangents[1], fnp.result_type(value))
+    return value if innermost_for((value, like)) is None else with_derivative(value, like)
 
 
 def straight_through(fun: Callable[..., Any], through: Callable[..., Any] | None = None) -> Callable[..., Any]:

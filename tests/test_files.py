@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import math
@@ -18,6 +19,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
+from fxgrad.errors import UnsupportedError
 
 RNG = np.random.default_rng(0)
 W, X = RNG.normal(size=(3, 4)), RNG.normal(size=(5, 3))
@@ -247,3 +249,62 @@ def test_what_cannot_be_saved() -> None:
         fxgrad.save(io.BytesIO(), fxgrad.make_program(mlp)(P, X), P)
     assert str(wrong.value).split("\n")[0] == (
         "save: a program has its types, and takes no further arguments; pass the function for others")
+
+
+# --- rules of the library's own -----------------------------------------------------------------------------------------
+
+
+def through(x: Any) -> Any:
+    return fxgrad.straight_through(fnp.round, through=fnp.sinh)(x * 1.5) * x
+
+
+def solved(x: Any, adjoint: Any) -> Any:
+    return fxgrad.odeint(lambda y, t, rate: -rate * y, np.ones(2), np.array([0.0, 0.5, 1.0]), x, adjoint=adjoint)
+
+
+RULES: dict[str, Callable[[Any], Any]] = {
+    "straight_through": through, "odeint, discrete": lambda x: solved(x, "discrete"),
+    "gradient of odeint": fxgrad.grad(lambda x: fnp.sum(solved(x, "continuous")[-1] ** 2))}
+TRANSFORMED: dict[str, Callable[[Any], Any]] = {
+    "itself": lambda f: f, "gradient": lambda f: fxgrad.grad(lambda x: fnp.sum(f(x) ** 2)),
+    "jitted": fxgrad.jit, "mapped": lambda f: lambda x: fxgrad.vmap(f)(fnp.stack([x, 2 * x])),
+    "gradient, mapped": lambda f: lambda x: fxgrad.vmap(fxgrad.grad(lambda x: fnp.sum(f(x) ** 2)))(fnp.stack([x, x])),
+    "Jacobian": fxgrad.jacfwd, "in a loop": lambda f: lambda x: fxgrad.scan(
+        lambda c, _: (c + f(c).sum() * 0.1, None), x, None, length=2)[0]}
+
+
+@pytest.mark.parametrize("name", ["straight_through", *(pytest.param(each, marks=pytest.mark.slow) for each in RULES
+                                                        if each != "straight_through")])
+def test_rules_of_the_library_are_saved_by_name(name: str) -> None:
+    """Values, derivatives of what is loaded, and the bits of what is saved again, for every transformation of them."""
+    x = np.array([0.3, 1.2])
+    for how in TRANSFORMED if "odeint" not in name else ["itself"]:  # many operations: each takes seconds
+        transform = TRANSFORMED[how]
+        function = fxgrad.make_program(transform(RULES[name]))(x)
+        loaded = again(function)
+        np.testing.assert_array_equal(loaded(x), transform(RULES[name])(x), err_msg=f"{how} of {name}")
+        if name != "gradient of odeint":
+            np.testing.assert_array_equal(slope_of(loaded)(x), slope_of(function)(x), err_msg=f"{how} of {name}")
+        first, second = io.BytesIO(), io.BytesIO()
+        fxgrad.save(first, loaded)
+        fxgrad.save(second, again(loaded))
+        assert first.getvalue() == second.getvalue(), how
+
+
+def slope_of(function: Any) -> Any:
+    return fxgrad.grad(lambda x: fnp.sum(fnp.sin(function(x))))
+
+
+def test_which_rules_of_the_library_files_do_not_hold() -> None:
+    """Rules that are Python code are made by the library in these files alone; docs/limits.md says what is saved."""
+    makers = {"custom_jvp", "custom_vjp", "custom_vmap", "custom_gradient"}
+    found = set()
+    for path in sorted(Path(fxgrad.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            called = node.func if isinstance(node, ast.Call) else None
+            decorated = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+            if any(isinstance(each, ast.Name) and each.id in makers for each in (called, *decorated)):
+                found.add(path.relative_to(Path(fxgrad.__file__).parent).as_posix())
+    assert found == {"api/closures.py", "custom_batching.py", "ode.py"}  # the first two for rules of users
+    with pytest.raises(UnsupportedError, match="the parameter rule of custom_vjp is a Python object"):
+        again(lambda x: solved(x, "continuous"), X[0, :1])

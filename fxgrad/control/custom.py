@@ -7,16 +7,17 @@ of the equation and speak flat lists; batching wraps them once more.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fxgrad.analyses.cost import cost
+from fxgrad.caches import cached
 from fxgrad.control.call import check_arguments
 from fxgrad.control.groups import are_moving, chosen, present
 from fxgrad.control.lanes import once_where_equal
 from fxgrad.control.wiring import added, dual_outputs
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import Cost, Primitive, register
-from fxgrad.core.program import Program
+from fxgrad.core.program import Program, Var
 from fxgrad.core.regions import Region, whole
 from fxgrad.core.sources import in_place
 from fxgrad.core.symbolic import Linear, Zero
@@ -24,7 +25,7 @@ from fxgrad.core.told import Told
 from fxgrad.errors import LinearityError, UnsupportedError, at_user_line
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
-from fxgrad.ops.space import instantiate, reduce_sum
+from fxgrad.ops.space import convert, instantiate, reduce_sum
 from fxgrad.ops.varying import summed_to
 from fxgrad.tracing.tape import aval_of, bind
 from fxgrad.tracing.trace import WRITTEN, trace
@@ -117,6 +118,9 @@ def _captured_apart(primals: list[Any], tangents: list[Any], program: Program, r
 def _custom_jvp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: JvpRule,
                       ) -> tuple[list[Any], list[int | None]]:
     derived = batched_program(program, size, tuple(axes))
+    if isinstance(rule, StraightThrough):
+        return [straight_through(*(put_axis(Batched(value, axis), size, 0)
+                                   for value, axis in zip(values, axes, strict=True)))], [0]
     if derived.captured:
         raise AssertionError("a custom_jvp program captured values while it was batched; this is a bug in fxgrad")
     wrapped = BatchedJvpRule(rule, size, tuple(axes), batched_axis.get())
@@ -195,6 +199,36 @@ class BatchedJvpRule(ByValue):
         results = [put_axis(result, size, 0) for result in _apply_batched(
             both, size, [*primals, *present(tangents)], [*axes, *chosen(axes, marks)], axis_name)]
         return dual_outputs([aval_of(output) for output in results[:len(reached)]], tuple(reached), results)
+
+
+# --- a rule of the library's own ---------------------------------------------------------------------------
+
+
+class StraightThrough(NamedTuple):
+    """The rule of what has the value of its first operand and the derivative of its second: files have it by name."""
+
+    @property
+    def name(self) -> str:
+        """That of the function that makes it."""
+        return "straight_through"
+
+    def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
+        """The value, and the tangent of the other operand in its dtype."""
+        value, (_, tangent) = straight_through(*primals), tangents
+        aval = aval_of(value)
+        return [value], [Zero(aval) if type(tangent) is Zero else convert(tangent, aval.dtype)]
+
+
+def straight_through(value: Any, like: Any) -> Any:
+    """`value`, with the derivative of `like`, an array of the same shape."""
+    program = _first_of_two(aval_of(value), aval_of(like))
+    return bind(custom_jvp_p, value, like, program=program, rule=StraightThrough())[0]
+
+
+@cached("programs of straight-through values", 256)
+def _first_of_two(value: Aval, like: Aval) -> Program:
+    first, second = Var(value), Var(like)
+    return Program([first, second], [], [first])
 
 
 # --- custom_vjp -------------------------------------------------------------------------------------------
