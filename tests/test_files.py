@@ -251,7 +251,7 @@ def test_what_cannot_be_saved() -> None:
         "save: a program has its types, and takes no further arguments; pass the function for others")
 
 
-# --- rules of the library's own -----------------------------------------------------------------------------------------
+# --- rules of the library's own ---------------------------------------------------------------------------------------
 
 
 def through(x: Any) -> Any:

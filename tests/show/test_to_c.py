@@ -105,6 +105,55 @@ def test_every_sample_of_what_is_supported(tmp_path: Path) -> None:
     assert count > 1500
 
 
+RNG = np.random.default_rng(0)
+# Shapes of both operands, and the product of them: rows and columns, vectors, batches, transposed, of sizes 1 and 0.
+PRODUCTS: list[tuple[tuple[int, ...], tuple[int, ...], Any]] = [
+    ((4, 3), (3, 5), lambda x, y: x @ y), ((4, 3), (5, 3), lambda x, y: x @ y.T),
+    ((3, 4), (3, 5), lambda x, y: x.T @ y),
+    ((3, 4), (5, 3), lambda x, y: x.T @ y.T), ((4, 3), (3,), lambda x, y: x @ y), ((3,), (3, 5), lambda x, y: x @ y),
+    ((3,), (3,), lambda x, y: x @ y), ((2, 4, 3), (2, 3, 5), lambda x, y: x @ y),
+    ((2, 4, 3), (3, 5), lambda x, y: x @ y),
+    ((4, 3), (2, 3, 5), lambda x, y: x @ y), ((4, 1), (1, 5), lambda x, y: x @ y), ((4, 3), (3, 1), lambda x, y: x @ y),
+    ((1, 3), (3, 5), lambda x, y: x @ y), ((4, 0), (0, 5), lambda x, y: x @ y), ((1, 1), (1, 2), lambda x, y: x @ y),
+    ((4, 3, 2), (3, 2, 5), lambda x, y: np.tensordot(x, y, 2)), ((4, 3), (3, 5, 2), lambda x, y: np.tensordot(x, y, 1)),
+    ((4, 3), (3, 5), lambda x, y: np.maximum(x, x) @ np.minimum(y, y)), ((4, 3), (15,), lambda x, y: x @ y.reshape(3, 5))]
+
+
+def in_order(product: Any, x: Any, y: Any) -> Any:
+    """A product whose sums are taken one after the other, each of them rounded, as Python's objects are added."""
+    with np.errstate(all="ignore"):
+        scalars = [np.array([*value.ravel(), None], object)[:-1].reshape(value.shape) for value in (x, y)]
+        return np.asarray(product(*scalars)).astype(x.dtype)  # of bools whether any pair is True
+
+
+@needs_compiler
+def test_products_are_sums_in_order_to_the_bit(tmp_path: Path) -> None:
+    """Whatever the loops are, and whatever arguments are called, also as variables of the loops would be."""
+    def named(function: Any) -> Any:
+        return lambda total, factor: function(total, factor)
+
+    cases = [(function, (RNG.normal(size=first) * 3).astype(dtype), (RNG.normal(size=second) * 3).astype(dtype))
+             for dtype in ("float64", "float32", "int32", "int64", "bool") for first, second, function in PRODUCTS]
+    programs = [fxgrad.make_program(named(function))(x, y) for function, x, y in cases]
+    assert len(programs) == 95
+    for run, (function, x, y) in zip(compiled(programs, tmp_path), cases, strict=True):
+        np.testing.assert_array_equal(run(x, y)[0], in_order(function, x, y), strict=True)
+
+
+
+@needs_compiler
+def test_arguments_may_be_called_as_variables_of_loops_are(tmp_path: Path) -> None:
+    def sums(total: Any, best: Any, step: Any, at_i: Any) -> Any:
+        return (np.sum(total, axis=0), np.argmax(best, axis=1), np.cumsum(step, axis=0),
+                lax.dynamic_update_slice(at_i, total[:1], (1, 1)))
+
+    args = tuple(RNG.normal(size=(4, 4, 3)[:2] if place < 3 else (5, 6)) for place in range(4))
+    program = fxgrad.make_program(sums)(*args)
+    run, = compiled([program], tmp_path)
+    for found, wanted in zip(run(*args), program(*args), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+
 # --- programs ---------------------------------------------------------------------------------------------------
 
 RNG = np.random.default_rng(0)

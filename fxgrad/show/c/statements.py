@@ -147,20 +147,29 @@ def _product(target: Target) -> Callable[[], list[str]]:
         inner = _ones(_indices(len(x_contract), count), sizes)
         batch, left, right = outer[:len(x_batch)], outer[len(x_batch):count - len(free[1])], \
             outer[count - len(free[1]):]
-        element = _combined("or" if x.aval.dtype.kind == "b" else "add", "total", _times(x, y, [
-            _placed(value.aval.ndim, zip((*batches, *frees, *contracts), (*batch, *side, *inner), strict=True))
-            for value, batches, frees, contracts, side in ((x, x_batch, free[0], x_contract, left),
-                                                           (y, y_batch, free[1], y_contract, right))]), x.aval)
-        body = [f"{c_type(x.aval)} total = 0;", *looped(inner, sizes, [element]),
-                f"{target.write(outer)} = total;"]
-        made = looped(outer, shape, body)
+        one, other = (value.at(_placed(value.aval.ndim, zip((*batches, *frees, *contracts), (*batch, *side, *inner),
+                                                            strict=True)))
+                      for value, batches, frees, contracts, side in ((x, x_batch, free[0], x_contract, left),
+                                                                     (y, y_batch, free[1], y_contract, right)))
+        kind, add, by = c_type(x.aval), *(("or", "and") if x.aval.dtype.kind == "b" else ("add", "mul"))
+
+        def summed(total: str, one: str) -> str:
+            return _combined(add, total, _pairs[by]([one, other], [x.aval, y.aval], x.aval, {}), x.aval)
+
+        if right and right[-1] != "0" and inner and y.name and free[1][-1] == y.aval.ndim - 1:
+            # A row at once, in the order in which both lie in memory; each element is summed in the order of below.
+            start = len(outer) - len(right)
+            row = looped(right, shape[start:], [f"{target.write(outer)} = 0;"])
+            step = [f"const {kind} factor = {bare(one)};", *looped(right, shape[start:], [
+                summed(target.write(outer), "factor")])]
+            body, loops = [*row, *_block(looped(inner, sizes, step), step)], (outer[:start], shape[:start])
+        else:
+            body = [f"{kind} total = 0;", *looped(inner, sizes, [summed("total", one)]),
+                    f"{target.write(outer)} = total;"]
+            loops = outer, shape
+        made = looped(*loops, body)
         return _block(made, body)
     return lines
-
-
-def _times(x: Value, y: Value, indices: Sequence[Sequence[str]]) -> str:
-    by = _pairs["and" if x.aval.dtype.kind == "b" else "mul"]
-    return by([x.at(indices[0]), y.at(indices[1])], [x.aval, y.aval], x.aval, {})
 
 
 def _placed(rank: int, pairs: Any) -> list[str]:
