@@ -123,9 +123,9 @@ class StaticArguments:
         for where, value in (*static, *((key, value) for key, value in kwargs.items() if key in self.names)):
             if type(value) is type(compared):
                 raise ArgumentError(at_user_line(
-                    f"jit: the static argument {where} of {function_name(self._fun)} is a {type(value).__name__}, whose "
-                    f"__eq__ raised {type(error).__name__}: {error}. Static arguments are keys of the compile cache, "
-                    "compared with those of earlier calls: have __eq__ return a bool, or pass arrays as dynamic "
+                    f"jit: the static argument {where} of {function_name(self._fun)} is a {type(value).__name__}, "
+                    f"whose __eq__ raised {type(error).__name__}: {error}. Static arguments are keys of the compile "
+                    "cache, compared with those of earlier calls: have __eq__ return a bool, or pass arrays as dynamic "
                     "arguments")) from None
 
     def explain(self, args: Args, kwargs: Kwargs, error: BaseException | None = None) -> None:

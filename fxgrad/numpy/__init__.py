@@ -33,8 +33,8 @@ from fxgrad.numpy.arithmetic import (
 from fxgrad.numpy.calculus import convolve, correlate, ediff1d, gradient, trapezoid, unwrap
 from fxgrad.numpy.covariance import corrcoef, cov
 from fxgrad.numpy.creation import (
-    arange, array, asarray, astype, copy, empty, empty_like, eye, full, full_like, geomspace, identity, linspace,
-    logspace, meshgrid, ones, ones_like, tri, zeros, zeros_like,
+    arange, array, asarray, astype, copy, empty, empty_like, eye, full, full_like, identity, meshgrid, ones, ones_like,
+    tri, zeros, zeros_like,
 )
 from fxgrad.numpy.editing import (
     block, choose, compress, delete, extract, fill_diagonal, insert, place, put, put_along_axis, resize, rollaxis,
@@ -92,6 +92,7 @@ from fxgrad.numpy.shaping import (
 from fxgrad.numpy.statistics import (
     average, mean, nanargmax, nanargmin, nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar, std, var,
 )
+from fxgrad.numpy.spacing import geomspace, linspace, logspace
 from fxgrad.numpy.tapers import bartlett, blackman, hamming, hanning, kaiser
 from fxgrad.numpy.types import (
     can_cast, finfo, iinfo, iscomplexobj, isdtype, isrealobj, isscalar, issubdtype, iterable, ndarray, promote_types,

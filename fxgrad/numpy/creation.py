@@ -11,16 +11,13 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.arrays import ARRAYS
-from fxgrad.core.avals import PYTHON_SCALARS, Aval
-from fxgrad.core.sizes import holds, larger
+from fxgrad.core.avals import PYTHON_SCALARS
+from fxgrad.core.sizes import holds
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.frontend.operands import (
     as_array,
     as_dtype,
-    axis_of,
-    common_shape,
-    common_type,
     constant,
     default_float,
     extent,
@@ -29,22 +26,19 @@ from fxgrad.frontend.operands import (
     new_array,
     operand,
     promoted,
-    promoted_inexact,
     shape_of,
     sizes_of,
     typed,
     whole,
 )
-from fxgrad.numpy.arithmetic import divide, multiply, power
 from fxgrad.numpy.inspection import check_device
-from fxgrad.numpy.python_numbers import as_at_once, default_width, of_numbers, of_python
-from fxgrad.numpy.sizes import fractions_of, numbers_between
-from fxgrad.ops.arithmetic import mul, sub
+from fxgrad.numpy.python_numbers import default_width, of_numbers, of_python
+from fxgrad.numpy.sizes import numbers_between
+from fxgrad.ops.arithmetic import mul
 from fxgrad.ops.comparison import eq, ge
 from fxgrad.ops.creation import iota
-from fxgrad.ops.parts import floor
 from fxgrad.ops.pointwise import add
-from fxgrad.ops.space import broadcast_to, convert, move_axis, reshape
+from fxgrad.ops.space import broadcast_to, convert, reshape
 from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.tracer import Tracer
 
@@ -274,83 +268,6 @@ def _static(bound: Any) -> Any:
     if not isinstance(number, bool | int | float):
         raise ArgumentError(at_user_line(f"arange: start, stop and step are real numbers, got {bound!r}"))
     return number
-
-
-def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
-             axis: int = 0, *, device: Any = None) -> Any:
-    """`num` numbers evenly spaced from `start` to `stop`, which is the last one unless `endpoint` is False.
-
-    The bounds may be arrays, which broadcast; the numbers run along a new `axis`. With `retstep` also the distance.
-
-    >>> linspace(0.0, 1.0, 3)
-    array([0. , 0.5, 1. ], dtype=float32)
-    """
-    check_device("linspace", device)
-    num = whole("linspace", num)
-    if num < 0:
-        raise ArgumentError(at_user_line(f"linspace: num must not be negative, got {num}"))
-    start, stop = _bounds(dtype, start, stop)
-    gaps = num - 1 if endpoint else num
-    low, high = (broadcast_to(bound, common_shape("linspace", shape_of(start), shape_of(stop)))
-                 for bound in (start, stop))
-    inner = aval_of(low).dtype
-    wanted = inner if dtype is None else dtypes.canonical(dtype)
-    rank = len(shape_of(low))
-    fractions = np.arange(num) / max(gaps, 1) if not holds(num) else fractions_of(num, larger(gaps, 1))
-    part = reshape(convert(fractions, inner), (num,) + (1,) * rank)
-    numbers = add(mul(low, sub(1.0, part)), mul(high, part))
-    if dtypes.is_integer(wanted):
-        numbers = floor(numbers)
-    weak = dtype is None and aval_of(low).weak
-    result = as_at_once(move_axis(convert(numbers, wanted, weak), 0, axis_of("linspace", axis, rank + 1)))
-    if not retstep:
-        return result
-    return result, mul(sub(high, low), 1 / gaps) if gaps > 0 else constant(shape_of(low), math.nan, inner)
-
-
-def _bounds(dtype: Any, *bounds: Any) -> list[Any]:
-    """What is computed from, as inexact arrays of one dtype: numbers have all digits that the result may show."""
-    wanted = None if dtype is None else dtypes.canonical(dtype)
-    if wanted is None:
-        return promoted_inexact(*together(bounds))
-    inner = dtypes.float64 if wanted.kind in "biu" else wanted
-    if any(isinstance(bound, complex) for bound in bounds):
-        inner = dtypes.complex_dtype(inner)
-    arrays = [asarray(bound) if hasattr(bound, "dtype") else asarray(bound, inner) for bound in bounds]
-    common = common_type([aval_of(array) for array in arrays] + ([] if wanted.kind in "biu" else [Aval((), wanted)]))[0]
-    return [as_dtype(array, dtypes.inexact_dtype(common)) for array in arrays]
-
-
-def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
-             axis: int = 0) -> Any:
-    """Powers of `base` whose exponents are evenly spaced from `start` to `stop`.
-
-    >>> logspace(0.0, 2.0, 3)
-    array([  1.,  10., 100.], dtype=float32)
-    """
-    start, stop, base = _bounds(dtype, start, stop, base)
-    aval = aval_of(start)
-    exponents = linspace(start, stop, num, endpoint, dtype=aval.dtype, axis=axis)
-    return as_at_once(as_dtype(power(base, convert(exponents, aval.dtype, aval.weak)), dtype))
-
-
-def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
-    """Numbers from `start` to `stop`, both positive, each the same multiple of the one before it.
-
-    >>> geomspace(1.0, 4.0, 3)
-    array([1., 2., 4.], dtype=float32)
-    """
-    start, stop = _bounds(dtype, start, stop)
-    ratio = divide(stop, start)
-    shape = shape_of(ratio)
-    aval = aval_of(start)
-    exponents = linspace(0.0, broadcast_to(1.0, shape) if shape else 1.0, num, endpoint, dtype=aval.dtype, axis=axis)
-    exponents = convert(exponents, aval.dtype, aval.weak)
-    if shape:  # the new axis is somewhere among those of the bounds
-        place = axis_of("geomspace", axis, len(shape) + 1)
-        start, ratio = (reshape(broadcast_to(each, shape), (*shape[:place], 1, *shape[place:]))
-                        for each in (start, ratio))
-    return as_at_once(as_dtype(multiply(start, power(ratio, exponents)), dtype))
 
 
 # --- patterns -----------------------------------------------------------------------------------------------------

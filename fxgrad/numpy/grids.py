@@ -13,7 +13,7 @@ from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, as_dtype, as_shape, concrete, shape_of, sizes_of, whole
 from fxgrad.numpy.arithmetic import add, clip, floor_divide, maximum, multiply, remainder, subtract
-from fxgrad.numpy.creation import arange, asarray, linspace, meshgrid, ones, together
+from fxgrad.numpy.creation import arange, asarray, meshgrid, ones, together
 from fxgrad.numpy.finding import nonzero, split_places
 from fxgrad.numpy.indexing import getitem
 from fxgrad.numpy.joining import concatenate, stack
@@ -21,6 +21,7 @@ from fxgrad.numpy.logic import less, where
 from fxgrad.numpy.positions import in_range
 from fxgrad.numpy.python_numbers import of_python
 from fxgrad.numpy.shaping import atleast_1d, moveaxis
+from fxgrad.numpy.spacing import linspace
 from fxgrad.ops.space import reshape
 from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.tracer import Tracer

@@ -23,10 +23,10 @@ from fxgrad.frontend.operands import (
     whole,
 )
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
-from fxgrad.numpy.creation import linspace
 from fxgrad.numpy.logic import equal, greater_equal, where
 from fxgrad.numpy.ordering import diff, searchsorted
 from fxgrad.numpy.reductions import max, min, sum
+from fxgrad.numpy.spacing import linspace
 from fxgrad.ops.indexing import scatter
 from fxgrad.ops.joining import stack, unstack
 from fxgrad.ops.shaping import rev, slice_in_dim

@@ -12,11 +12,11 @@ from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_l
 from fxgrad.frontend.operands import as_array, as_dtype, is_concrete, operand, shape_of, whole
 from fxgrad.numpy import reductions
 from fxgrad.numpy.applying import apply_along_axis
-from fxgrad.numpy.creation import linspace
 from fxgrad.numpy.elementwise import rint
 from fxgrad.numpy.products import tensordot
 from fxgrad.numpy.quantiles import median
 from fxgrad.numpy.shaping import flip, moveaxis, squeeze
+from fxgrad.numpy.spacing import linspace
 from fxgrad.numpy.statistics import mean
 from fxgrad.ops.joining import concatenate
 from fxgrad.ops.shaping import pad as padded

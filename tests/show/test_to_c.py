@@ -116,7 +116,8 @@ PRODUCTS: list[tuple[tuple[int, ...], tuple[int, ...], Any]] = [
     ((4, 3), (2, 3, 5), lambda x, y: x @ y), ((4, 1), (1, 5), lambda x, y: x @ y), ((4, 3), (3, 1), lambda x, y: x @ y),
     ((1, 3), (3, 5), lambda x, y: x @ y), ((4, 0), (0, 5), lambda x, y: x @ y), ((1, 1), (1, 2), lambda x, y: x @ y),
     ((4, 3, 2), (3, 2, 5), lambda x, y: np.tensordot(x, y, 2)), ((4, 3), (3, 5, 2), lambda x, y: np.tensordot(x, y, 1)),
-    ((4, 3), (3, 5), lambda x, y: np.maximum(x, x) @ np.minimum(y, y)), ((4, 3), (15,), lambda x, y: x @ y.reshape(3, 5))]
+    ((4, 3), (3, 5), lambda x, y: np.maximum(x, x) @ np.minimum(y, y)),
+    ((4, 3), (15,), lambda x, y: x @ y.reshape(3, 5))]
 
 
 def in_order(product: Any, x: Any, y: Any) -> Any:
