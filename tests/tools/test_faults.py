@@ -84,7 +84,9 @@ def test_each_room_gets_its_share():
     assert [sum(fault.room == room for fault in chosen) for room in asked] == [12, 9]
     assert chosen == generate.chosen(ROOT, faults, asked, 0) != generate.chosen(ROOT, faults, asked, 1)
     assert len({(fault.file, fault.line) for fault in chosen}) == 21
-    assert sum(rooms.ROOMS.values()) >= 120
+    assert sum(rooms.ROOMS.values()) >= 400
+    assert {f"fxgrad/{path.name}" for path in (ROOT / "fxgrad").iterdir() if (path / "__init__.py").is_file()} == {
+        *rooms.ROOMS}
 
 
 def test_the_looking_at_every_file_exist():
