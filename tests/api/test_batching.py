@@ -35,6 +35,14 @@ def test_axes_by_name() -> None:
         vmap(f, in_axes={"x": 0, "scale": 0})(MATRIX, np.ones(4), scale=scales), MATRIX.sum(1) * scales)
 
 
+def test_axes_of_keywords_belong_to_their_names_in_any_order() -> None:
+    def f(a: Any, b: Any) -> Any:
+        return a.sum() + (b * np.arange(3)).sum()
+
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(6.0, 12.0).reshape(3, 2)
+    np.testing.assert_array_equal(vmap(f, in_axes={"a": 0, "b": 1})(b=b, a=a), [f(a[0], b[:, 0]), f(a[1], b[:, 1])])
+
+
 def test_keyword_arguments_are_mapped() -> None:
     np.testing.assert_array_equal(vmap(lambda x, *, y: x * y)(np.arange(3.0), y=np.arange(3.0)), [0.0, 1.0, 4.0])
 

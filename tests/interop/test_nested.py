@@ -134,6 +134,14 @@ def test_while() -> None:
     assert "while" in primitives(steps, X)
 
 
+def test_loops_of_vectors_that_jax_batched_end_one_by_one() -> None:
+    def grown(x: Any) -> Any:
+        return jax.lax.while_loop(lambda carry: carry.sum() < 10.0, lambda carry: 2.0 * carry + 1.0, x)
+    x = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], np.float32)
+    batched = fxgrad.from_jax(jax.vmap(grown))
+    np.testing.assert_array_equal(batched(x), [[3.0, 7.0, 11.0], [3.0, 4.0, 5.0]])
+
+
 @pytest.mark.slow
 def test_rules_in_loops_are_those_of_the_steps() -> None:
     """The second derivative through a loop is that of its steps written out, rules that are no derivatives included."""

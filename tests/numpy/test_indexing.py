@@ -195,6 +195,7 @@ def test_get_divide_power_apply() -> None:
     place = fnp.at(x)[1:]
     np.testing.assert_array_equal(place.get(), [2.0, 4.0])
     np.testing.assert_array_equal(place.divide(2.0), [1.0, 1.0, 2.0])
+    np.testing.assert_array_equal(fnp.at(x)[[0, 0, 2]].divide(2.0), [0.25, 2.0, 2.0])
     np.testing.assert_array_equal(place.power(2), [1.0, 4.0, 16.0])
     np.testing.assert_array_equal(place.apply(np.sqrt), [1.0, np.sqrt(2.0), 2.0])
 
