@@ -73,10 +73,30 @@ def _expn_tangent(t: Any, out: Any, n: Any, x: Any) -> Any:
     return neg(mul(t, where(positive, known, recurrent)))
 
 
+_MANY = 5000.0
+"""From this order on E_n is computed by a series in 1 / n."""
+
+
+def _expn_xla(lax: Any, n: Any, x: Any) -> Any:
+    """jax's, whose steps are as many as the order; for large orders the first terms of DLMF 8.20.2 to 8.20.5."""
+    many = lax.ge(n, lax.full_like(n, _MANY))
+    few = special("expn")(lax, lax.convert_element_type(lax.select(many, lax.full_like(n, 1.0), n), np.int32), x)
+    order = lax.select(many, n, lax.full_like(n, _MANY))
+    ratio, total = lax.div(x, order), lax.add(x, order)
+    each = lax.div(lax.div(order, total), total)  # what the powers of order / (x + order)^2 are of
+    series = one = lax.full_like(x, 1.0)
+    for first, second in ((-8.0, 6.0), (-2.0, 0.0), (0.0, 0.0)):  # 1 - 8 r + 6 r^2, 1 - 2 r, 1: the last term first
+        squared = lax.mul(lax.full_like(x, second), ratio)
+        factor = lax.add(one, lax.mul(ratio, lax.add(lax.full_like(x, first), squared)))
+        series = factor if series is one else lax.add(factor, lax.mul(each, series))
+    series = lax.add(one, lax.mul(each, series))
+    return lax.select(many, lax.div(lax.mul(lax.exp(lax.neg(x)), series), total), few)
+
+
 exp1_p = by_xla("exp1", 1, [lambda t, out, x: neg(mul(t, div(exp(neg(x)), x)))], xla=special("exp1"))
 expi_p = by_xla("expi", 1, [lambda t, out, x: mul(t, div(exp(x), x))], xla=special("expi"))
 expn_p = by_xla("expn", 2, [no_derivative("expn(n, x)", "n"), _expn_tangent],
-                xla=lambda lax, n, x: special("expn")(lax, lax.convert_element_type(n, np.int32), x))
+                xla=_expn_xla)
 
 
 def _sinc(x: Any) -> Any:

@@ -152,13 +152,22 @@ _FARTHEST = 1000
 
 
 def _zeta(s: Any, q: Any) -> Any:
-    """Hurwitz's zeta function, the sum of (q + k)^-s: the first terms, then Euler and Maclaurin (DLMF 25.11.5)."""
+    """Hurwitz's zeta function, the sum of (q + k)^-s: the first terms, then Euler and Maclaurin (DLMF 25.11.5).
+
+    Where s is large, a few terms are all that counts: there the sum ends at the first that changes nothing.
+    """
     total = np.zeros_like(q)
     q = np.where(q < -_FARTHEST, np.nan, q)
-    enough = 10 + s
-    while np.any(q < enough):
-        total = total + np.where(q < enough, np.power(q, -s), 0)
-        q = q + (q < enough)
+    goes_on = q < 10 + s
+    short = np.zeros_like(goes_on)
+    while np.any(goes_on):
+        term = np.power(q, -s)
+        total = total + np.where(goes_on, term, 0)
+        short |= goes_on & ~(np.abs(term) > 1e-18 * np.abs(total))
+        q = q + goes_on
+        goes_on = (q < 10 + s) & ~short
+    q = np.where(short, np.inf, q)  # nothing is left to add
+    s = np.where(short, 2.0, s)
     total = total + np.power(q, 1 - s) / (s - 1) + 0.5 * np.power(q, -s)
     term = s * np.power(q, -s - 1)
     for index, number in enumerate(BERNOULLI, 1):
