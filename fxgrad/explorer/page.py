@@ -71,8 +71,8 @@ def explore(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 0)
 def _page(title: str, graphs: Sequence[tuple[str, Graph]], stages: Sequence[Stage]) -> Page:
     data = {"title": title, "stages": [stage.data() for stage in stages],
             "graphs": [{"name": name, **Items(each).data()} for name, each in graphs]}
-    # Of JSON within HTML nothing may look like the end of a script.
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/").replace("<!--", "<\\u0021--")
+    # Of JSON within HTML nothing may look like a tag.
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return Page(title, filled("page.html", {
         "title": escape(title), "page.css": None, "dagre.min.js": None, "page.js": None, "data": text}))
 

@@ -18,6 +18,7 @@ from fxgrad.errors import ConcretizationError, UnsupportedError
 from fxgrad.onnx.graph import Graph, Value
 from fxgrad.onnx.rules import Operation, Refusal, onnx_rules
 from fxgrad.show.names import Unique, variable_names
+from fxgrad.show.quoting import one_line
 from fxgrad.show.sources import Sources
 
 UINT64 = np.dtype(np.uint64)
@@ -44,8 +45,9 @@ class Emission:
                 called: dict[Var, str] | None = None) -> list[Value]:
         """The values of the outputs of `program`; `called` are names of variables that are not their own."""
         around, base = self._scope, self.graph.base
-        self._scope = join_scopes(around, scope)
-        names = {**variable_names(program, self.sources), **(called or {})}
+        self._scope = join_scopes(around, one_line(scope))
+        names = {var: one_line(name) for var, name in
+                 {**variable_names(program, self.sources), **(called or {})}.items()}
         known: dict[Any, Value] = dict(zip(program.inputs, inputs, strict=True))
         for equation in live_equations(program):
             values = [self._literal(atom) if type(atom) is Literal else known[atom] for atom in equation.inputs]
@@ -61,7 +63,7 @@ class Emission:
 
     def _equation(self, equation: Equation, values: list[Value], names: dict[Var, str]) -> list[Value]:
         source, begin = equation.source, len(self.graph.nodes)
-        scope = join_scopes(self._scope, source.scope if source is not None else "")
+        scope = join_scopes(self._scope, one_line(source.scope) if source is not None else "")
         own = [join_scopes(self._scope, names[var]) if self._scope else names[var] for var in equation.outputs]
         self.graph.base = own[0] if own else equation.primitive.name
         operation = Operation(equation.primitive, [atom.aval for atom in equation.inputs],
@@ -72,7 +74,7 @@ class Emission:
             raise UnsupportedError(self._refused(equation, _reason(equation, refusal))) from None
         nodes = self.graph.nodes[begin:]
         made = self._renamed(nodes, made, own)
-        place = "" if source is None else self.sources.comment(source)
+        place = "" if source is None else one_line(self.sources.comment(source))
         for node in nodes:
             if not node.name:
                 node.name = self._node_names(join_scopes(scope, node.output[0].rpartition("/")[2]))

@@ -19,6 +19,7 @@ from fxgrad.onnx.emission import COMPLEX, Emission
 from fxgrad.onnx.graph import INT64, Value
 from fxgrad.parallel.shard_map import without_devices
 from fxgrad.show.names import variable_names
+from fxgrad.show.quoting import one_line
 
 RESULT = "result"
 """The root of the names of outputs."""
@@ -108,8 +109,8 @@ def _model(program: Program) -> Any:
         raise UnsupportedError("to_onnx: the function returns no array, and a model has at least one output. Return "
                                "what is to be computed")
     emission = Emission()
-    names = variable_names(program, emission.sources)
-    results = _result_names(program)
+    names = {var: one_line(name) for var, name in variable_names(program, emission.sources).items()}
+    results = [*map(one_line, _result_names(program))]
     emission.graph.unique.taken.update(results, (names[var] for var in program.inputs))
     inputs, infos = _inputs(emission, program, names)
     _sizes(emission, program, inputs)
@@ -123,7 +124,7 @@ def _model(program: Program) -> Any:
     made = emission.program(program, inputs, called=called)
     outputs = _outputs(emission, program, made, results)
     title = "" if signature is None else signature.title or signature.name
-    graph = emission.graph.model_graph(title or "program", infos, outputs)
+    graph = emission.graph.model_graph(one_line(title) or "program", infos, outputs)
     return protos.model(graph, emission.graph.opset)
 
 

@@ -19,6 +19,7 @@ from fxgrad.onnx.emission import Emission, dtype_of
 from fxgrad.onnx.graph import BOOL, INT64, Value
 from fxgrad.onnx.rules import Operation, onnx_rules, rule_of
 from fxgrad.show.names import called_name, variable_names
+from fxgrad.show.quoting import one_line
 
 Values = list[Value]
 
@@ -79,7 +80,7 @@ def _chosen(emission: Emission, operation: Operation, index: Value, operands: Va
 
 def _parameters(emission: Emission, program: Program, skip: int) -> tuple[Values, list[tuple[Value, Any]]]:
     """The inputs of a body, which are those of a program after the first `skip`, in the names that they have there."""
-    names = variable_names(program, emission.sources)
+    names = {var: one_line(name) for var, name in variable_names(program, emission.sources).items()}
     graph = emission.graph
     made = [(Value(graph.unique(f"{graph.base}.{names[var]}"), dtype_of(var.aval)), var.aval.shape)
             for var in program.inputs[skip:]]

@@ -61,7 +61,7 @@ class Drawing:
 
     def __init__(self, make: Callable[[str], Picture], style: str, theme: Theme | None) -> None:
         self._make, self.style, self._theme = make, style, theme
-        self.picture = make(style)
+        self.picture = make(style).printable()
 
     def text(self, style: str | None = None) -> str:
         """The picture in a style, by default its own.
@@ -69,7 +69,7 @@ class Drawing:
         Raises `ArgumentError` for a style that there is not; `UnsupportedError` for SVG and HTML without graphlay.
         """
         chosen: str = _one_of("style", style or self.style, STYLES)
-        picture = self.picture if chosen == self.style else self._make(chosen)
+        picture = self.picture if chosen == self.style else self._make(chosen).printable()
         return STYLES[chosen](picture, self._theme)
 
     def save(self, path: str | File) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from fxgrad.show.quoting import one_line
 
 Kind = Literal["value", "operation", "layer"]
 Shape = Literal["circle", "square", "pill"]
@@ -77,6 +79,10 @@ class Picture(NamedTuple):
     caption: str = ""
     insets: tuple[tuple[str, Picture], ...] = ()
 
+    def printable(self) -> Picture:
+        """The picture without control characters, which no style has a form for: they are written as escapes."""
+        return _printable(self)  # type: ignore[no-any-return]
+
     def without(self, gone: Callable[[Box], bool], label: Callable[[Box, Line], str]) -> Picture:
         """The picture with boxes contracted: each line that enters such a box goes on along each that leaves it.
 
@@ -93,6 +99,15 @@ class Picture(NamedTuple):
                            for second in leaving for first in entering]
                 lines = [line for line in lines if box.key not in (line.source, line.target)] + through
         return self._replace(boxes=tuple([box for box in self.boxes if not gone(box)]), lines=tuple(lines))
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isprintable() else "\n".join(map(one_line, value.split("\n")))
+    if not isinstance(value, tuple):
+        return value
+    make: Any = getattr(value, "_make", tuple)  # of a named tuple
+    return make(map(_printable, value))
 
 
 def _flow(first: Line, second: Line) -> Flow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from fxgrad import lax, nn
 from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive
 from fxgrad.errors import ArgumentError, UnsupportedError
 from fxgrad.scipy.special import erf
-from tests.support.with_onnx import compared, run
+from tests.support.with_onnx import compared, run, to_onnx
 
 X = np.array([0.5, -1.25, 2.0])
 
@@ -37,7 +38,7 @@ def test_names() -> None:
             hidden = np.tanh(x @ params["w"])
         return {"shares": nn.softmax(hidden), "hidden": hidden}
 
-    made = fxgrad.onnx.to_onnx(model)({"w": np.ones((3, 2))}, X)
+    made = to_onnx(model)({"w": np.ones((3, 2))}, X)
     assert made.graph.name == "model"
     assert names(made.graph.input) == ["params.w", "x"]
     assert names(made.graph.output) == ["result.hidden", "result.shares"]
@@ -65,10 +66,10 @@ def test_outputs_that_no_node_makes() -> None:
 
 def test_programs_have_their_types() -> None:
     program = fxgrad.make_program(wave)(X)
-    again = fxgrad.onnx.to_onnx(wave)(fxgrad.ShapeDtypeStruct((3,), "float64"))
-    assert fxgrad.onnx.to_onnx(program)().SerializeToString() == again.SerializeToString()
+    again = to_onnx(wave)(fxgrad.ShapeDtypeStruct((3,), "float64"))
+    assert to_onnx(program)().SerializeToString() == again.SerializeToString()
     with pytest.raises(ArgumentError) as raised:
-        fxgrad.onnx.to_onnx(program)(X)
+        to_onnx(program)(X)
     assert str(raised.value).startswith("to_onnx: a program has its types, and takes no further arguments; pass the "
                                         "function for others")
 
@@ -82,7 +83,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_feeds_are_as_many_as_inputs() -> None:
-    model = fxgrad.onnx.to_onnx(lambda x, y: x + y)(X, 1.0)
+    model = to_onnx(lambda x, y: x + y)(X, 1.0)
     with pytest.raises(ArgumentError) as raised:
         fxgrad.onnx.feeds(model, X)
     assert str(raised.value).startswith("onnx.feeds: 1 arrays, and the model takes 2: x, y. Pass what the function was "
@@ -90,7 +91,7 @@ def test_feeds_are_as_many_as_inputs() -> None:
 
 
 def test_keys_are_words() -> None:
-    model = fxgrad.onnx.to_onnx(fxgrad.random.split)(fxgrad.random.key(5))
+    model = to_onnx(fxgrad.random.split)(fxgrad.random.key(5))
     kind = model.graph.input[0].type.tensor_type
     assert kind.elem_type == onnx.TensorProto.UINT32
     assert [each.dim_value for each in kind.shape.dim] == [2]
@@ -100,8 +101,8 @@ def test_keys_are_words() -> None:
 
 def test_versions() -> None:
     """A model is of the oldest version that has its operators."""
-    plain = fxgrad.onnx.to_onnx(np.sin)(X)
-    of_bits = fxgrad.onnx.to_onnx(lambda x: lax.bitcast_convert_type(x, np.int64))(X)
+    plain = to_onnx(np.sin)(X)
+    of_bits = to_onnx(lambda x: lax.bitcast_convert_type(x, np.int64))(X)
     assert [(model.opset_import[0].version, model.ir_version) for model in (plain, of_bits)] == [(21, 10), (26, 13)]
 
 
@@ -122,7 +123,7 @@ def test_a_primitive_of_the_users() -> None:
 def message(function: Any, *args: Any) -> str:
     """What the refusal says, with the line left out."""
     with pytest.raises(UnsupportedError) as raised:
-        fxgrad.onnx.to_onnx(function)(*args)
+        to_onnx(function)(*args)
     text, _, place = str(raised.value).partition("\n  at ")
     assert not place or place.startswith("test_export.py:")
     return text
@@ -158,7 +159,7 @@ def test_refusals_name_the_line() -> None:
         return np.linalg.eigvalsh(a)
 
     with pytest.raises(UnsupportedError) as raised:
-        fxgrad.onnx.to_onnx(values)(np.eye(2))
+        to_onnx(values)(np.eye(2))
     line = values.__code__.co_firstlineno + 1
     assert str(raised.value).endswith(f"\n  at test_export.py:{line} (in values)")
 
@@ -207,3 +208,17 @@ def test_models_that_were_written_before_run() -> None:
     assert int(count) == 5
     np.testing.assert_allclose(value, np.sum(np.tanh(x) ** 2), rtol=1e-14)
     np.testing.assert_allclose(slope, -0.2 * np.sum(np.tanh(x) / np.cosh(x) ** 2, 0), rtol=1e-12)
+
+
+def test_every_model_of_the_suite_is_loaded_and_run() -> None:
+    """Tests make models by helpers that give them to onnxruntime; by hand only where the making is refused."""
+    tests = Path(__file__).resolve().parents[1]
+    helpers = {tests / "support" / "with_onnx.py", tests / "support" / "targets.py"}  # both run what they make
+    found = []
+    for path in {*tests.rglob("*.py")} - helpers:
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        refused = {id(inner) for node in ast.walk(module) if isinstance(node, ast.FunctionDef) and "refuse" in node.name
+                   for inner in ast.walk(node)}
+        found += [f"{path.name}:{node.lineno}" for node in ast.walk(module) if isinstance(node, ast.Attribute)
+                  and node.attr == "to_onnx" and id(node) not in refused]
+    assert not found

@@ -7,7 +7,7 @@ import pytest
 
 import fxgrad
 from tests.support.onnx_programs import CASES, Case
-from tests.support.with_onnx import compared, run
+from tests.support.with_onnx import compared, run, to_onnx
 
 QUICK = {"mlp", "softmax", "newton", "out_of_bounds", "whole_quotients", "nans", "casts"}
 
@@ -41,7 +41,7 @@ def test_there_are_enough() -> None:
 def test_training_goes_on_as_in_fxgrad() -> None:
     """The outputs of a step are the inputs of the next, and the loss falls as it does in fxgrad."""
     case = next(case for case in CASES if case.name == "sgd_step")
-    model = fxgrad.onnx.to_onnx(case.function)(*case.args)
+    model = to_onnx(case.function)(*case.args)
     (params, x, labels), losses, wanted = case.args, [], []
     theirs = params
     for _ in range(5):

@@ -13,7 +13,7 @@ import fxgrad
 from fxgrad import spec
 from fxgrad.errors import FxgradError, UnsupportedError
 from tests.support.sized_functions import FUNCTIONS, drawn, spec_of
-from tests.support.with_onnx import check, close, readable, run
+from tests.support.with_onnx import check, close, readable, run, to_onnx
 
 REFUSED = {"cumsum", "prod", "solve", "chol", "det", "inv", "eigh", "svd", "batchsolve", "fft", "fftn"}
 """What takes as many nodes as a size says (some in the gradient alone), factorizations, and complex numbers."""
@@ -23,7 +23,7 @@ SINGLE = {"attn", "attnc", "random"}
 
 def holds_at(program: fxgrad.Program, name: str, shapes: Any, counts: tuple[int, ...]) -> None:
     """Holds one model of `program` to it at several sizes."""
-    model = fxgrad.onnx.to_onnx(program)()
+    model = to_onnx(program)()
     check(model)
     for count in counts:
         args = [drawn(shape, count, name) for shape in shapes]
@@ -47,7 +47,7 @@ def test_names_of_sizes() -> None:
         return np.concatenate([x, y]) / x.shape[0], x[1:]
 
     program = fxgrad.make_program(function)(spec("n", 3), spec("m", 3))
-    model = fxgrad.onnx.to_onnx(program)()
+    model = to_onnx(program)()
     assert [*map(dimensions, model.graph.input)] == [["n", 3], ["m", 3]]
     assert [*map(dimensions, model.graph.output)] == [["n+m", 3], ["n-1", 3]]
     holds_at(program, "names", (("n", 3), ("m", 3)), (3, 5))
@@ -59,7 +59,7 @@ def test_a_size_that_is_nowhere() -> None:
 
     holds_at(fxgrad.make_program(function)(spec("2*n")), "half", (("2*n",),), (3, 5))
     with pytest.raises(UnsupportedError) as raised:
-        fxgrad.onnx.to_onnx(lambda x: fxgrad.numpy.sum(x) / (x.shape[0] + 1))(spec("n*m"))
+        to_onnx(lambda x: fxgrad.numpy.sum(x) / (x.shape[0] + 1))(spec("n*m"))
     assert str(raised.value).partition("\n")[0] == (
         "to_onnx: size needs the size m, which is that of no axis of an argument by itself. Pass an array that has an "
         "axis of this size")
@@ -67,12 +67,12 @@ def test_a_size_that_is_nowhere() -> None:
 
 def test_sizes_that_say_how_many_nodes_there_are() -> None:
     with pytest.raises(UnsupportedError) as raised:
-        fxgrad.onnx.to_onnx(lambda x: np.cumprod(x))(spec("n"))
+        to_onnx(lambda x: np.cumprod(x))(spec("n"))
     assert str(raised.value).partition("\n")[0] == (
         "to_onnx: cumprod runs along an axis of the size n, and how many nodes it takes depends on that. Trace the "
         "function for a number")
     with pytest.raises(UnsupportedError) as raised:
-        fxgrad.onnx.to_onnx(lambda x: np.linalg.cholesky(x))(spec("n", "n"))
+        to_onnx(lambda x: np.linalg.cholesky(x))(spec("n", "n"))
     assert str(raised.value).partition("\n")[0] == (
         "to_onnx: cholesky needs a number in the place of n, since the nodes that it becomes depend on it. Trace the "
         "function for a number")

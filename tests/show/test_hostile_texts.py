@@ -9,6 +9,7 @@ import time
 import zipfile
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from fxgrad import make_program
 from fxgrad.errors import FxgradError, ProgramSyntaxError
 from fxgrad.show.quoting import c_comment_line, docstring_lines
 from tests.support.with_c import compiled
+from tests.support.with_onnx import to_onnx
 
 HOSTILE = [
     'f"""\nraise SystemExit(1)\n"""', '"""', '"', 'ends in "', 'ends in \\', '\\"""', "'''\nraise SystemExit(1)\n'''",
@@ -75,6 +77,88 @@ def test_titles_are_text_in_pages_and_pictures() -> None:
         for page in (program._repr_html_(),):
             assert "<script>alert" not in page, title
             assert "</title><b>" not in page, title
+
+
+# --- names of parameters, of scopes and of library functions, through every writer ------------------------------------
+
+
+def named_so(name: str) -> Any:
+    """A program whose argument, result, scope, nodes and called function have the name."""
+    inner = fxgrad.named_call(lambda x: np.sin(x) * 2.0, name=name)
+
+    def function(params: Any, x: Any) -> Any:
+        with fxgrad.named_scope(name):
+            hidden = np.tanh(params[name] @ x)
+        return {name: inner(hidden), "other": fxgrad.lax.cond(hidden[0] > 0, lambda h: h * 2.0, lambda h: h, hidden)}
+    return make_program(function)({name: np.ones((2, 3))}, np.ones(3))
+
+
+def as_python(program: Any) -> None:
+    text = program.to_python()
+    kinds = {type(node).__name__ for node in ast.parse(text).body}
+    assert kinds <= {"Import", "ImportFrom", "FunctionDef", "Expr", "Assign"}, kinds
+    exec(text, {})
+
+
+def as_c(program: Any) -> None:
+    text = program.to_c()
+    assert text.isascii()
+    assert "int injected" not in re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+def as_text(program: Any) -> None:
+    for style in ("compact", "equations"):
+        assert fxgrad.show.equal(fxgrad.parse(fxgrad.show.program_text(program, style=style)), program), style
+
+
+def as_json(program: Any) -> None:
+    file = io.BytesIO()
+    fxgrad.save(file, program)
+    for read in (fxgrad.load(file), fxgrad.show.from_json(fxgrad.show.to_json(program))):
+        assert fxgrad.show.equal(read, program)
+
+
+def as_svg(program: Any) -> None:
+    root = ET.fromstring(fxgrad.draw(program).text("svg"))  # which no control character may stand in
+    assert {"script", "b"}.isdisjoint(element.tag.rpartition("}")[2] for element in root.iter())
+
+
+def as_dot(program: Any) -> None:
+    text = fxgrad.draw(program).text("dot")
+    outside = re.sub(r'"(?:[^"\\]|\\.)*"', "", text.encode().decode(), flags=re.DOTALL)
+    assert not re.search(r"script|injected|raise|import|[^\n -~]", outside), outside
+
+
+def as_ascii(program: Any) -> None:
+    """A terminal obeys no name; and one of several lines is on one."""
+    assert all(line.isprintable() for line in fxgrad.draw(program).text("ascii").split("\n"))
+
+
+def as_pages(program: Any) -> None:
+    for page in (program._repr_html_(), fxgrad.explore(program).html, fxgrad.draw(program).text("html")):
+        assert "<script>alert" not in page
+        assert "</title><b>" not in page
+
+
+def as_onnx(program: Any) -> None:
+    to_onnx(program)()  # checked, loaded and run
+
+
+@pytest.mark.parametrize("writer", [as_python, as_c, as_text, as_json, as_ascii, as_dot, as_pages, as_svg, as_onnx],
+                         ids=lambda writer: writer.__name__)
+def test_names_never_become_code(writer: Any) -> None:
+    found = {}
+    for name in HOSTILE:
+        try:
+            writer(named_so(name))
+        except Exception as error:  # noqa: BLE001  (each is a fault that is listed)
+            found[name] = f"{type(error).__name__}: {error}"[:200]
+    assert not found, found
+
+
+@pytest.mark.slow
+def test_names_never_become_code_of_c(tmp_path: Path) -> None:
+    assert len(compiled([named_so(name) for name in HOSTILE], tmp_path)) == len(HOSTILE)
 
 
 def test_titles_are_read_back_from_texts() -> None:
