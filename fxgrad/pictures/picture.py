@@ -81,7 +81,7 @@ class Picture(NamedTuple):
 
     def printable(self) -> Picture:
         """The picture without control characters, which no style has a form for: they are written as escapes."""
-        return _printable(self)  # type: ignore[no-any-return]
+        return _printable(self)
 
     def without(self, gone: Callable[[Box], bool], label: Callable[[Box, Line], str]) -> Picture:
         """The picture with boxes contracted: each line that enters such a box goes on along each that leaves it.
