@@ -134,9 +134,9 @@ def test_products_are_sums_in_order_to_the_bit(tmp_path: Path) -> None:
         return lambda total, factor: function(total, factor)
 
     cases = [(function, (RNG.normal(size=first) * 3).astype(dtype), (RNG.normal(size=second) * 3).astype(dtype))
-             for dtype in ("float64", "float32", "int32", "int64", "bool") for first, second, function in PRODUCTS]
+             for dtype in ("float64", "float32", "int32", "int64", "int8", "bool") for first, second, function in PRODUCTS]
     programs = [fxgrad.make_program(named(function))(x, y) for function, x, y in cases]
-    assert len(programs) == 95
+    assert len(programs) == 114
     for run, (function, x, y) in zip(compiled(programs, tmp_path), cases, strict=True):
         np.testing.assert_array_equal(run(x, y)[0], in_order(function, x, y), strict=True)
 
@@ -271,6 +271,8 @@ def test_special_numbers(tmp_path: Path) -> None:
     """NaNs, infinities, signs of zeros, ties, integers that overflow: to the bit."""
     whole = np.array([0, 1, -1, 7, -8, 31, 32, 2 ** 31 - 1, -2 ** 31], np.int32)
 
+    small = np.array([0, 1, -1, 7, -8, 31, 127, -127, -128], np.int8)
+
     def floats(x: Any, y: Any) -> Any:
         return [np.maximum(x, y), np.minimum(x, y), np.max(x[:2]), np.min(y), np.sign(x), np.abs(x), -x, np.rint(x),
                 np.floor(x), np.argmax(x), np.argmin(y[1:]), np.argmax(x[5:8] * 0.0), x + y, x * y, x / y,
@@ -287,7 +289,8 @@ def test_special_numbers(tmp_path: Path) -> None:
     numbers = [value.ravel() for value in np.meshgrid(whole, whole)]
     with np.errstate(all="ignore"):
         given = [(floats, pairs), (floats, [value.astype(np.float32) for value in pairs]), (integers, numbers),
-                 (integers, [value.astype(np.int64) for value in numbers])]
+                 (integers, [value.astype(np.int64) for value in numbers]),
+                 (integers, [value.ravel() for value in np.meshgrid(small, small)])]
         programs = [fxgrad.make_program(function)(*args) for function, args in given]
         for function, program, (_, args) in zip(compiled(programs, tmp_path), programs, given, strict=True):
             for place, (found, wanted) in enumerate(zip(function(*args), program(*args), strict=True)):
@@ -369,11 +372,11 @@ ADVICE = "Leave it out of the function, or write the program as a NumPy file, pr
 REFUSED: list[tuple[Any, Any, str]] = [
     (lambda x: np.sort(x), (X,), f"to_c: sort is an operation which is not written in C. {ADVICE}<lambda>)"),
     (lambda x: x * 2, (np.ones(3, np.uint8),), (
-        "to_c: an argument is of dtype uint8, where a C file has float64, float32, int64, int32, bool. Convert it "
+        "to_c: an argument is of dtype uint8, where a C file has float64, float32, int64, int32, int8, bool. Convert it "
         "first")),
     (lambda x: x.astype(np.float16), (X,), (
         "to_c: convert_element_type is an operation of dtype float16, where a C file has float64, float32, int64, "
-        f"int32, bool. {ADVICE}<lambda>)"))]
+        f"int32, int8, bool. {ADVICE}<lambda>)"))]
 
 
 @pytest.mark.parametrize(("function", "args", "message"), REFUSED)

@@ -105,7 +105,7 @@ def _named(text: str, words: dict[str, str]) -> dict[str, str]:
 
 def _generated() -> dict[str, str]:
     found: dict[str, str] = {}
-    for bits in (32, 64):
+    for bits in (8, 32, 64):
         found |= _named(_INTEGERS, {"UNSIGNED": f"uint{bits}_t", "TYPE": f"int{bits}_t", "KIND": f"i{bits}",
                                     "BITS": str(bits), "LIMIT": f"{2 ** (bits - 1)}.0"})
     for bits, kind, suffix in ((32, "float", "f"), (64, "double", "")):

@@ -15,9 +15,10 @@ from fxgrad.core.program import Var
 from fxgrad.show.python.trees import Refusal
 
 INDICES = "ijklmnpq"
-TYPES = {"float64": "double", "float32": "float", "int64": "int64_t", "int32": "int32_t", "bool": "bool"}
+TYPES = {"float64": "double", "float32": "float", "int64": "int64_t", "int32": "int32_t", "int8": "int8_t",
+         "bool": "bool"}
 """The dtypes that files have, and their types in C."""
-SHORT = {"float64": "f64", "float32": "f32", "int64": "i64", "int32": "i32", "bool": "bool"}
+SHORT = {"float64": "f64", "float32": "f32", "int64": "i64", "int32": "i32", "int8": "i8", "bool": "bool"}
 
 
 @dataclass
@@ -62,7 +63,7 @@ def literal(value: Any, dtype: np.dtype, exact: bool = False) -> str:
     if dtype.kind == "i":
         number = int(value)
         if number == np.iinfo(dtype).min:
-            return "INT64_MIN" if dtype.itemsize == 8 else "INT32_MIN"
+            return f"INT{8 * dtype.itemsize}_MIN"
         return f"INT64_C({number})" if abs(number) >= 2 ** 31 else str(number)
     suffix = "f" if dtype.itemsize == 4 else ""
     if math.isnan(value):
