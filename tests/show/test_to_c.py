@@ -93,8 +93,9 @@ def test_every_sample_of_what_is_supported(tmp_path: Path) -> None:
             arguments = [args for _, args in kept]
             programs.append(fxgrad.make_program(applied(primitive, [sample.params for sample, _ in kept]))(*arguments))
             given.append((primitive, [sample for sample, _ in kept], arguments))
-    # Loops whose number of turns is an operand, and solvers; and products in another dtype than their operands'.
-    assert refused == {"for", "sweep", "custom_root", "custom_linear_solve", "dot_general"}
+    # Loops whose number of turns is an operand, and solvers; products in another dtype than their operands', and bits
+    # as those of a dtype of another size.
+    assert refused == {"for", "sweep", "custom_root", "custom_linear_solve", "dot_general", "bitcast_convert_type"}
     count = 0
     for function, program, (primitive, samples, arguments) in zip(
             compiled(programs, tmp_path), programs, given, strict=True):
@@ -134,9 +135,10 @@ def test_products_are_sums_in_order_to_the_bit(tmp_path: Path) -> None:
         return lambda total, factor: function(total, factor)
 
     cases = [(function, (RNG.normal(size=first) * 3).astype(dtype), (RNG.normal(size=second) * 3).astype(dtype))
-             for dtype in ("float64", "float32", "int32", "int64", "int8", "bool") for first, second, function in PRODUCTS]
+             for dtype in ("float64", "float32", "int32", "int64", "int8", "uint8", "bool")
+             for first, second, function in PRODUCTS]
     programs = [fxgrad.make_program(named(function))(x, y) for function, x, y in cases]
-    assert len(programs) == 114
+    assert len(programs) == 133
     for run, (function, x, y) in zip(compiled(programs, tmp_path), cases, strict=True):
         np.testing.assert_array_equal(run(x, y)[0], in_order(function, x, y), strict=True)
 
@@ -282,15 +284,21 @@ def test_special_numbers(tmp_path: Path) -> None:
 
     def integers(x: Any, y: Any) -> Any:
         return [x + y, x - y, x * y, -x, abs(x), lax.div(x, y), lax.rem(x, y), x << y, x >> y,
-                lax.shift_right_logical(x, y), x & y, x | y, x ^ y, ~x, np.maximum(x, y), np.prod(x), np.cumsum(x),
+                lax.shift_right_logical(x, y), x & y, x | y, x ^ y, ~x, np.maximum(x, y),
+                *([] if x.dtype == np.uint8 else [np.prod(x), np.cumsum(x)]),  # which are of uint64
                 x.astype(np.float32), np.sign(x), np.max(x), np.argmax(y)]
 
+    def naturals(x: Any, y: Any) -> Any:
+        return [*integers(x, y), x.astype(np.float32).astype(np.uint8), lax.bitcast_convert_type(x, np.int8)]
+
+    natural = np.array([0, 1, 2, 7, 8, 31, 127, 128, 254, 255], np.uint8)
     pairs = [value.ravel() for value in np.meshgrid(SPECIAL, SPECIAL)]
     numbers = [value.ravel() for value in np.meshgrid(whole, whole)]
     with np.errstate(all="ignore"):
         given = [(floats, pairs), (floats, [value.astype(np.float32) for value in pairs]), (integers, numbers),
                  (integers, [value.astype(np.int64) for value in numbers]),
-                 (integers, [value.ravel() for value in np.meshgrid(small, small)])]
+                 (integers, [value.ravel() for value in np.meshgrid(small, small)]),
+                 (naturals, [value.ravel() for value in np.meshgrid(natural, natural)])]
         programs = [fxgrad.make_program(function)(*args) for function, args in given]
         for function, program, (_, args) in zip(compiled(programs, tmp_path), programs, given, strict=True):
             for place, (found, wanted) in enumerate(zip(function(*args), program(*args), strict=True)):
@@ -371,12 +379,12 @@ def test_numbers_are_exact() -> None:
 ADVICE = "Leave it out of the function, or write the program as a NumPy file, program.to_python()\n  at FILE (in "
 REFUSED: list[tuple[Any, Any, str]] = [
     (lambda x: np.sort(x), (X,), f"to_c: sort is an operation which is not written in C. {ADVICE}<lambda>)"),
-    (lambda x: x * 2, (np.ones(3, np.uint8),), (
-        "to_c: an argument is of dtype uint8, where a C file has float64, float32, int64, int32, int8, bool. Convert it "
-        "first")),
+    (lambda x: x * 2, (np.ones(3, np.uint16),), (
+        "to_c: an argument is of dtype uint16, where a C file has float64, float32, int64, int32, int8, uint8, bool. "
+        "Convert it first")),
     (lambda x: x.astype(np.float16), (X,), (
         "to_c: convert_element_type is an operation of dtype float16, where a C file has float64, float32, int64, "
-        f"int32, int8, bool. {ADVICE}<lambda>)"))]
+        f"int32, int8, uint8, bool. {ADVICE}<lambda>)"))]
 
 
 @pytest.mark.parametrize(("function", "args", "message"), REFUSED)

@@ -20,7 +20,7 @@ COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 FLAGS = ["-O2", "-std=c99", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler (cc, gcc or clang) on this system")
 C_TYPES = {"float64": ctypes.c_double, "float32": ctypes.c_float, "int64": ctypes.c_int64, "int32": ctypes.c_int32,
-           "int8": ctypes.c_int8, "bool": ctypes.c_bool}
+           "int8": ctypes.c_int8, "uint8": ctypes.c_uint8, "bool": ctypes.c_bool}
 
 
 def compiled(programs: Sequence[Program], folder: Path, *more: str) -> list[Callable[..., list[Any]]]:

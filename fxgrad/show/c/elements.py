@@ -52,7 +52,8 @@ def _negated(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[st
 
 
 def _not(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[str, Any]) -> str:
-    return f"!{x[0]}" if avals[0].dtype.kind == "b" else f"~{x[0]}"
+    kind = avals[0].dtype.kind
+    return f"!{x[0]}" if kind == "b" else f"~{x[0]}" if kind == "i" else f"({TYPES[out.dtype.name]})~{x[0]}"
 
 
 def _extremum(name: str, of_bools: str) -> Rule:
@@ -61,7 +62,9 @@ def _extremum(name: str, of_bools: str) -> Rule:
 
 
 def _sign(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[str, Any]) -> str:
-    return _helper("sign")(x, avals, out, params) if avals[0].dtype.kind == "f" else f"(({x[0]} > 0) - ({x[0]} < 0))"
+    kind = avals[0].dtype.kind
+    return (_helper("sign")(x, avals, out, params) if kind == "f" else f"({x[0]} > 0)" if kind == "u" else
+            f"(({x[0]} > 0) - ({x[0]} < 0))")
 
 
 def _abs(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[str, Any]) -> str:
@@ -101,7 +104,7 @@ def _converted(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[
         return x[0]
     if target.kind == "b":
         return f"({x[0]} != 0)"
-    if target.kind == "i" and source.kind == "f":
+    if target.kind in "iu" and source.kind == "f":
         return f"whole_{SHORT[target.name]}_{SHORT[source.name]}({x[0]})"
     return f"({TYPES[target.name]}){x[0]}"
 
@@ -110,6 +113,8 @@ def _bitcast(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[st
     source, target = avals[0].dtype, out.dtype
     if source == target:
         return x[0]
+    if source.itemsize == target.itemsize and {source.kind, target.kind} == {"i", "u"}:
+        return f"({TYPES[target.name]}){x[0]}"
     if source.itemsize != target.itemsize or source.kind == target.kind:
         raise Refusal(f"from {source.name} to {target.name}, of another size")
     return f"{TYPES[target.name]}_of_bits({x[0]})"

@@ -40,6 +40,34 @@ TYPE whole_KIND_f64(double x)
     return x != x ? 0 : x >= LIMIT ? INTBITS_MAX : x < -LIMIT ? INTBITS_MIN : (TYPE)x;
 }
 """
+_UNSIGNED = """
+TYPE add_KIND(TYPE x, TYPE y) { return (TYPE)(x + y); }
+TYPE sub_KIND(TYPE x, TYPE y) { return (TYPE)(x - y); }
+TYPE mul_KIND(TYPE x, TYPE y) { return (TYPE)(x * y); }
+TYPE neg_KIND(TYPE x) { return (TYPE)(0 - x); }
+TYPE abs_KIND(TYPE x) { return x; }
+TYPE div_KIND(TYPE x, TYPE y) { return y == 0 ? UINTBITS_MAX : x / y; }
+TYPE rem_KIND(TYPE x, TYPE y) { return y == 0 ? x : x % y; }
+TYPE max_KIND(TYPE x, TYPE y) { return x > y ? x : y; }
+TYPE min_KIND(TYPE x, TYPE y) { return x < y ? x : y; }
+TYPE shift_left_KIND(TYPE x, TYPE y) { return y >= BITS ? 0 : (TYPE)(x << y); }
+TYPE shift_right_logical_KIND(TYPE x, TYPE y) { return y >= BITS ? 0 : x >> y; }
+TYPE shift_right_arithmetic_KIND(TYPE x, TYPE y)
+{
+    TYPE sign = x > UINTBITS_MAX / 2 ? UINTBITS_MAX : 0;
+    return y >= BITS ? sign : (TYPE)((x >> y) | (sign << (BITS - y)));
+}
+TYPE power_KIND(TYPE x, TYPE n)
+{
+    TYPE result = 1;
+    for (; n; n >>= 1, x = mul_KIND(x, x))
+        if (n & 1)
+            result = mul_KIND(result, x);
+    return result;
+}
+TYPE whole_KIND_f32(float x) { return x != x || x <= 0 ? 0 : x >= UINTBITS_MAX ? UINTBITS_MAX : (TYPE)x; }
+TYPE whole_KIND_f64(double x) { return x != x || x <= 0 ? 0 : x >= UINTBITS_MAX ? UINTBITS_MAX : (TYPE)x; }
+"""
 _FLOATS = """
 TYPE max_KIND(TYPE x, TYPE y) { return x != x || x >= y ? x : y; }
 TYPE min_KIND(TYPE x, TYPE y) { return x != x || x <= y ? x : y; }
@@ -108,6 +136,7 @@ def _generated() -> dict[str, str]:
     for bits in (8, 32, 64):
         found |= _named(_INTEGERS, {"UNSIGNED": f"uint{bits}_t", "TYPE": f"int{bits}_t", "KIND": f"i{bits}",
                                     "BITS": str(bits), "LIMIT": f"{2 ** (bits - 1)}.0"})
+    found |= _named(_UNSIGNED, {"TYPE": "uint8_t", "KIND": "u8", "BITS": "8"})
     for bits, kind, suffix in ((32, "float", "f"), (64, "double", "")):
         words = {name.upper(): name + suffix for name in ("exp", "log1p")}
         words |= {"LOG2": f"0.6931471805599453{suffix}", "LOG": f"log{suffix}", "KIND": f"f{bits}", "TYPE": kind}

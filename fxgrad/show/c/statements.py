@@ -66,7 +66,7 @@ _pairs = {name: rule for name in ("add", "sub", "mul", "max", "min", "and", "or"
           if (rule := elements.of(registry[name])) is not None}
 _FIRST: dict[str, Callable[[np.dtype], Any]] = {
     "add": lambda dtype: 0, "mul": lambda dtype: 1, "or": lambda dtype: 0, "xor": lambda dtype: 0,
-    "and": lambda dtype: True if dtype.kind == "b" else -1,
+    "and": lambda dtype: True if dtype.kind == "b" else -1 if dtype.kind == "i" else np.iinfo(dtype).max,
     "max": lambda dtype: -math.inf if dtype.kind == "f" else False if dtype.kind == "b" else np.iinfo(dtype).min,
     "min": lambda dtype: math.inf if dtype.kind == "f" else True if dtype.kind == "b" else np.iinfo(dtype).max}
 

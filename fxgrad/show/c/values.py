@@ -16,9 +16,10 @@ from fxgrad.show.python.trees import Refusal
 
 INDICES = "ijklmnpq"
 TYPES = {"float64": "double", "float32": "float", "int64": "int64_t", "int32": "int32_t", "int8": "int8_t",
-         "bool": "bool"}
+         "uint8": "uint8_t", "bool": "bool"}
 """The dtypes that files have, and their types in C."""
-SHORT = {"float64": "f64", "float32": "f32", "int64": "i64", "int32": "i32", "int8": "i8", "bool": "bool"}
+SHORT = {"float64": "f64", "float32": "f32", "int64": "i64", "int32": "i32", "int8": "i8", "uint8": "u8",
+         "bool": "bool"}
 
 
 @dataclass
@@ -60,9 +61,9 @@ def literal(value: Any, dtype: np.dtype, exact: bool = False) -> str:
     """A number of a dtype in C: the same number, to the bit; with `exact` floats are written in hexadecimals."""
     if dtype.kind == "b":
         return "true" if value else "false"
-    if dtype.kind == "i":
+    if dtype.kind in "iu":
         number = int(value)
-        if number == np.iinfo(dtype).min:
+        if dtype.kind == "i" and number == np.iinfo(dtype).min:
             return f"INT{8 * dtype.itemsize}_MIN"
         return f"INT64_C({number})" if abs(number) >= 2 ** 31 else str(number)
     suffix = "f" if dtype.itemsize == 4 else ""

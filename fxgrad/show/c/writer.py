@@ -27,8 +27,8 @@ from fxgrad.tracing.tracer import Tracer
 _KEYWORDS = """auto break case char const continue default do double else enum extern float for goto if inline int long
 register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true
 false NAN INFINITY NULL main memcpy workspace step factor total best isnan isinf isfinite signbit y0 y1 yn j0 j1 jn
-int8_t int32_t int64_t uint8_t uint32_t uint64_t INT8_MIN INT32_MIN INT64_MIN INT8_MAX INT32_MAX INT64_MAX INT64_C
-errno signgam linux unix"""
+int8_t int32_t int64_t uint8_t uint32_t uint64_t INT8_MIN INT32_MIN INT64_MIN INT8_MAX UINT8_MAX INT32_MAX INT64_MAX
+INT64_C errno signgam linux unix"""
 _FUNCTIONS = """acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim
 floor fma fmax fmin fmod frexp hypot ilogb ldexp lgamma log log10 log1p log2 logb lrint lround modf nan nearbyint
 nextafter nexttoward pow remainder remquo rint round scalbln scalbn sin sinh sqrt tan tanh tgamma trunc abs div labs
