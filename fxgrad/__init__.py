@@ -56,6 +56,7 @@ from fxgrad.api.devices import (
     process_count,
     process_index,
 )
+from fxgrad.api.eager import ensure_compile_time_eval
 from fxgrad.api.forward import jvp, linearize
 from fxgrad.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev, value_and_jacobian
 from fxgrad.api.lowering import stablehlo
@@ -66,8 +67,10 @@ from fxgrad.api.policies import policy_report
 from fxgrad.api.programs import eval_shape, make_program
 from fxgrad.api.residuals import checkpoint, checkpoint_name, print_saved_residuals, saved_residuals, stop_gradient
 from fxgrad.api.reverse import grad, linear_transpose, value_and_grad, vjp
+from fxgrad.api.settings import default_matmul_precision, enable_x64
 from fxgrad.api.sharded import shard_map
 from fxgrad.api.switches import disable_jit
+from fxgrad.api.types import ShapeDtypeStruct, typeof
 from fxgrad.caches import clear_caches
 from fxgrad.config import default_dtype, set_default_dtype
 from fxgrad.core.arrays import Array
@@ -112,32 +115,32 @@ if _TYPE_CHECKING:
     from fxgrad.xray.memory import memory
 
 float0 = dtypes.float0
-ShapeDtypeStruct = tree.ShapeDtypeStruct
 make_jaxpr = make_program
 remat = checkpoint
 __version__ = "0.1.0"
 
 __all__ = [
     "Array", "Cost", "Equation", "Interpreter", "Links", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param",
-    "Primitive", "Program", "Region", "ShapeDtypeStruct", "TODO", "Var", "associative_scan", "autocast",
-    "autocast_policies", "benchmark", "bind", "block_until_ready", "bucketed", "budget_curve", "checkpoint",
-    "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config", "cost",
-    "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_infs",
-    "debug_nans", "default_backend", "default_dtype", "device_count", "device_get", "device_put", "devices",
-    "disable_jit", "distributions", "draw", "dtypes", "errors", "eval_shape", "executors", "explain",
-    "explain_backward", "explain_nan", "explaining", "explore", "export", "extract", "flatten_util", "float0",
-    "fold", "fori_loop", "from_jax", "fwd_and_bwd", "grad", "gradients_on_nodes", "granularities", "graph", "hessian",
-    "hvp", "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit",
-    "jvp", "lax", "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices",
-    "loss_scaling", "make_array_from_callback", "make_array_from_process_local_data",
-    "make_array_from_single_device_arrays",
-    "make_jaxpr", "make_mesh", "make_program", "map", "memory", "named_call", "named_scope", "nn", "numpy",
-    "odeint", "onnx", "optim", "parse", "path_costs", "paths", "pmap", "policy_report", "precision_report",
-    "print_saved_residuals", "process_count", "process_index", "pure_callback", "random", "remat", "rewrite",
-    "roles", "safe", "save", "saved_residuals", "scalarize", "scan", "scipy", "segment", "set_default_dtype",
-    "set_mesh", "shard_map", "sharding", "show", "simplify", "simulate", "spec", "stabilise", "stablehlo",
-    "stochastic", "stop_gradient", "straight_through", "summary", "switch", "testing", "to_jax", "traffic", "tree",
-    "tree_util", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
+    "Primitive", "Program", "Region", "ShapeDtypeStruct", "TODO", "Var", "ad_checkpoint", "associative_scan",
+    "autocast", "autocast_policies", "benchmark", "bind", "block_until_ready", "bucketed", "budget_curve",
+    "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config",
+    "cost", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug",
+    "debug_infs", "debug_nans", "default_backend", "default_dtype", "default_matmul_precision", "device_count",
+    "device_get", "device_put", "devices", "disable_jit", "distributions", "draw", "dtypes", "enable_x64",
+    "ensure_compile_time_eval", "errors", "eval_shape", "executors", "experimental", "explain", "explain_backward",
+    "explain_nan", "explaining", "explore", "export", "extract", "flatten_util", "float0", "fold", "fori_loop",
+    "from_jax", "fwd_and_bwd", "grad", "gradients_on_nodes", "granularities", "graph", "hessian", "hvp", "image",
+    "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax",
+    "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices", "loss_scaling",
+    "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
+    "make_jaxpr", "make_mesh", "make_program", "map", "memory", "named_call", "named_scope", "nn", "numpy", "odeint",
+    "onnx", "optim", "parse", "path_costs", "paths", "pmap", "policy_report", "precision_report",
+    "print_saved_residuals", "process_count", "process_index", "pure_callback", "random", "remat", "rewrite", "roles",
+    "safe", "save", "saved_residuals", "scalarize", "scan", "scipy", "segment", "set_default_dtype", "set_mesh",
+    "shard_map", "sharding", "show", "simplify", "simulate", "spec", "stabilise", "stablehlo", "stages", "stochastic",
+    "stop_gradient", "straight_through", "summary", "switch", "test_util", "testing", "to_jax", "traffic", "tree",
+    "tree_util", "typeof", "typing", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"
+]
 
 
 _LATER = {
@@ -152,9 +155,9 @@ _LATER = {
     "straight_through": "stochastic", "summary": "granularity.summary"}
 """Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
 _LATER_MODULES = {
-    "autocast_policies", "distributions", "benchmarking", "retracing", "editing", "explorer", "granularity",
-    "graphs", "loss_scaling", "onnx", "optim",
-    "pictures", "simulation", "stable", "stochastic", "xray"}
+    "ad_checkpoint", "autocast_policies", "benchmarking", "distributions", "editing", "experimental", "explorer",
+    "granularity", "graphs", "loss_scaling", "onnx", "optim", "pictures", "retracing", "simulation", "stable", "stages",
+    "stochastic", "test_util", "typing", "xray"}
 
 
 def __getattr__(name: str) -> _Any:

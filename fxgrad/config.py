@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,7 +70,8 @@ def _checked(dtype: Any) -> np.dtype[Any]:
     return result
 
 
-def _switch(value: Any) -> bool:
+def switch(value: Any) -> bool:
+    """What turns a setting on or off as a bool; raises `ValueError` for anything else."""
     if value in (True, "on", "auto", "remove_frames", "tracebackhide", "quiet_remove_frames"):
         return True
     if value in (False, "off"):
@@ -80,7 +81,7 @@ def _switch(value: Any) -> bool:
 
 def _set_filtering(value: Any) -> None:
     global traceback_filtering
-    traceback_filtering = _switch(value)
+    traceback_filtering = switch(value)
 
 
 def _set_checks(value: Any) -> None:
@@ -93,26 +94,65 @@ def _set_limit(value: Any) -> None:
     interning_limit = int(value)
 
 
-_SETTINGS: dict[str, Callable[[Any], None]] = {
-    "default_dtype": set_default_dtype,
-    "traceback_filtering": _set_filtering,
-    "check_level": _set_checks,
-    "interning_limit": _set_limit,
-    "enable_x64": lambda value: set_default_dtype("float64" if _switch(value) else "float32"),
+class Setting(NamedTuple):
+    """How a setting is changed, and how it is read."""
+
+    change: Callable[[Any], None]
+    read: Callable[[], Any]
+
+
+_SETTINGS: dict[str, Setting] = {
+    "default_dtype": Setting(set_default_dtype, lambda: default_float().name),
+    "traceback_filtering": Setting(_set_filtering, lambda: traceback_filtering),
+    "check_level": Setting(_set_checks, lambda: check_level),
+    "interning_limit": Setting(_set_limit, lambda: interning_limit),
+    "enable_x64": Setting(lambda value: set_default_dtype("float64" if switch(value) else "float32"),
+                          lambda: default_float() == np.float64),
 }
+of_jax: dict[str, Setting] = {}
+"""The other settings of jax, by the names that it has for them, entered by `fxgrad.api.settings`."""
 
 
 def update(name: str, value: Any) -> None:
     """Changes a setting: `default_dtype`, `traceback_filtering`, `check_level` or `interning_limit`.
 
-    jax's names are known where they mean something here: `jax_traceback_filtering`, and `jax_enable_x64`, which chooses
-    the dtype of arrays made without one, since arrays keep theirs in any case. Raises `ValueError` for all others.
+    jax's names are known where they mean something here. `jax_enable_x64` chooses the dtype of arrays made without
+    one, since arrays keep theirs in any case; `jax_debug_nans`, `jax_debug_infs` and `jax_disable_jit` are the blocks
+    of these names, for the rest of the process; `jax_enable_checks` is `check_level`. Settings of XLA and its
+    compiler, such as `jax_num_cpu_devices`, `jax_default_matmul_precision`, `jax_platforms`, `jax_log_compiles` and
+    those of its caches, are handed to `jax.config`, and hold for `jit`. Raises `ValueError` for all others, and for
+    values that say what is not so here.
 
     >>> import fxgrad
     >>> fxgrad.config.update("traceback_filtering", "on")
+    >>> fxgrad.config.update("jax_debug_nans", False)
     """
-    change = _SETTINGS.get(name.removeprefix("jax_"))
-    if change is None:
-        raise ValueError(f"{name} is no setting of fxgrad; it has {', '.join(sorted(_SETTINGS))}. Those of XLA are set "
-                         "with jax.config.update, and hold for fxgrad.jit")
-    change(value)
+    _setting(name).change(value)
+
+
+def read(name: str) -> Any:
+    """The value of a setting, of one of jax's too; raises `ValueError` for what is none.
+
+    >>> import fxgrad
+    >>> fxgrad.config.read("jax_debug_nans"), fxgrad.config.jax_enable_x64
+    (False, False)
+    """
+    return _setting(name).read()
+
+
+def _setting(name: str) -> Setting:
+    found = _SETTINGS.get(name.removeprefix("jax_")) or of_jax.get(name)
+    if found is None:
+        raise ValueError(f"{name} is no setting of fxgrad; it has {', '.join(sorted(_SETTINGS))}, and settings of jax "
+                         "under their names")
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    """jax's settings as attributes: `fxgrad.config.jax_enable_x64`."""
+    if name.startswith("jax_"):
+        try:
+            return read(name)
+        except ValueError as error:
+            raise AttributeError(str(error), name=name) from None
+    raise AttributeError(f"module 'fxgrad.config' has no attribute {name!r}", name=name)

@@ -17,6 +17,12 @@ FxgradError
 ├── ProgramError (ValueError)           a program that breaks the rules of the IR
 └── ProgramSyntaxError (ValueError)     text that does not parse as a program
 
+Under jax's names: `ConcretizationTypeError`, `TracerBoolConversionError`, `TracerIntegerConversionError`,
+`NonConcreteBooleanIndexError` and `InconclusiveDimensionOperation` are `ConcretizationError`,
+`TracerArrayConversionError` is `ArrayConversionError`, `UnexpectedTracerError` is `LeakedTracerError`, `JAXIndexError`
+is `IndexingError`, `JaxprTypeError` is `ProgramError`, and `JAXTypeError`, the base of jax's, is `FxgradError`. What
+XLA raises while it runs is a `JaxRuntimeError`, jax's own.
+
 A message says what was called, what came, what is needed and what to write. Those raised while a
 user's function is being traced end with the user's own line.
 """
@@ -27,6 +33,8 @@ import os
 import sys
 from types import FrameType
 from typing import Any
+
+from jax.errors import JaxRuntimeError as JaxRuntimeError  # noqa: PLC0414  (what XLA raises, for callers to catch)
 
 from fxgrad.caches import cached
 
@@ -155,6 +163,14 @@ class ProgramError(FxgradError, ValueError):
 class ProgramSyntaxError(FxgradError, ValueError):
     """Text that does not parse as a program; the message gives line and column."""
 
+
+ConcretizationTypeError = TracerBoolConversionError = TracerIntegerConversionError = ConcretizationError
+NonConcreteBooleanIndexError = InconclusiveDimensionOperation = ConcretizationError
+TracerArrayConversionError = ArrayConversionError
+UnexpectedTracerError = LeakedTracerError
+JAXIndexError = IndexingError
+JAXTypeError = FxgradError
+JaxprTypeError = ProgramError
 
 launchers: set[str] = set()
 """Scripts that did nothing but start the command line: no code of the user's."""

@@ -32,7 +32,7 @@ from fxgrad.api.jit_shardings import JitShardings
 from fxgrad.api.jitted_calls import JittedCall
 from fxgrad.api.keys import Key, is_jax_tracer, key_of, key_of_leaves
 from fxgrad.api.plans import Plan, Plans, run
-from fxgrad.api.stages import MadeFor, Stage
+from fxgrad.api.stages import MadeFor, stage_of
 from fxgrad.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.api.switches import Jitted, is_disabled, switched
 from fxgrad.config import default_float
@@ -160,10 +160,10 @@ class _JittedFunction:
         args, kwargs = converted(args, kwargs)
         with x64():
             try:
-                return Stage(getattr(executables.own, name)(*args, **kwargs), made_for)
+                return stage_of(getattr(executables.own, name)(*args, **kwargs), made_for)
             except ExplicitAxes as error:
                 executables.prepare_for(error)
-                return Stage(getattr(executables.own, name)(*args, **kwargs), made_for)
+                return stage_of(getattr(executables.own, name)(*args, **kwargs), made_for)
             except SpreadClosure as error:
                 executables.prepare_for(error)
                 bound = self._bound(executables, JittedCall(self._static, args, kwargs), error.traced)

@@ -17,7 +17,7 @@ from fxgrad import tree
 from fxgrad.api.conversions import like_arguments
 from fxgrad.api.keys import is_jax_tracer
 from fxgrad.api.plans import Plans
-from fxgrad.api.stages import MadeFor, Stage
+from fxgrad.api.stages import MadeFor, Stage, stage_of
 from fxgrad.api.static_arguments import Args, Kwargs
 from fxgrad.caches import Bounded
 from fxgrad.core.arrays import Integer
@@ -231,7 +231,8 @@ class Bound(NamedTuple):
     def stage(self, name: str, args: Args, kwargs: Kwargs, made_for: MadeFor) -> Stage:
         """A stage of jax's for these arguments, `lower` or `trace`."""
         compiled = getattr(self.executable.func, "compiled", self.executable.func)
-        return Stage(getattr(compiled, name)(*self.executable.args, *args, **kwargs), made_for, self.executable.args)
+        stage = getattr(compiled, name)(*self.executable.args, *args, **kwargs)
+        return stage_of(stage, made_for, self.executable.args)
 
     def on_device(self) -> Bound:
         """The same for many calls: the captured arrays are put on the device."""

@@ -65,7 +65,7 @@ def _looking_for(what: str, enable: bool) -> Iterator[None]:
         with executing(_Searching()):
             yield
     finally:
-        _wanted.pop()
+        _wanted.remove(what)
 
 
 class _Searching:

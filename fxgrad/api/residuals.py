@@ -127,20 +127,24 @@ class Residual(NamedTuple):
         return self.aval.nbytes
 
 
-def saved_residuals(f: Callable[..., Any], *args: Any) -> list[Residual]:
+def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Residual]:
     """What the backward pass of `f` keeps from the forward pass, largest first; arguments and numbers included.
 
-    `args` are arrays or containers of them. Raises `ArgumentError` for leaves that are neither.
+    `args` and `kwargs` are arrays or containers of them. Raises `ArgumentError` for leaves that are neither.
 
     >>> import numpy as np, fxgrad, fxgrad.numpy as fnp
     >>> [str(residual.aval) for residual in saved_residuals(lambda x: fnp.sum(fnp.sin(x)), np.ones(3))]
     ['f64[3]']
     """
-    names = indexed_names(f, args)
-    leaves, structure = tree.flatten(args)
+    names = indexed_names(f, args, None, kwargs)
+    leaves, structure = tree.flatten((args, kwargs))
     avals = [check_leaf(leaf, "saved_residuals", nth(names, index)) for index, leaf in enumerate(leaves)]
-    traced = trace_flat(lambda *tracers: f(*tree.unflatten(structure, tracers)), avals, "saved_residuals", f,
-                        mode=WRITTEN, names=names)
+
+    def call(*tracers: Any) -> Any:
+        given, keywords = tree.unflatten(structure, tracers)
+        return f(*given, **keywords)
+
+    traced = trace_flat(call, avals, "saved_residuals", f, mode=WRITTEN, names=names)
     program = traced.program
     wrt = traced.wrt([has_tangent(aval) for aval in avals])
     primal = linearized(program, wrt)
@@ -183,8 +187,8 @@ def _line(source: Source | None) -> str:
     return "?" if source is None else f"{source.filename.rsplit('/', 1)[-1]}:{source.line}"
 
 
-def print_saved_residuals(f: Callable[..., Any], *args: Any) -> None:
-    """Prints `saved_residuals(f, *args)` as a table, with the sum of the bytes at its foot.
+def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Prints `saved_residuals(f, *args, **kwargs)` as a table, with the sum of the bytes at its foot.
 
     Raises as that does. Colours are left out where the output is no terminal.
 
@@ -194,7 +198,7 @@ def print_saved_residuals(f: Callable[..., Any], *args: Any) -> None:
     >>> "1 values" in text.getvalue()
     True
     """
-    residuals = saved_residuals(f, *args)
+    residuals = saved_residuals(f, *args, **kwargs)
     table = Table(title=f"kept for the backward pass of {function_name(f)}", show_footer=True)
     table.add_column("value", footer=f"{len(residuals)} values")
     table.add_column("bytes", footer=f"{sum(residual.nbytes for residual in residuals):,}", justify="right")

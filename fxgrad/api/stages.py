@@ -93,7 +93,7 @@ class Stage:
         def in_scope(*args: Any, **kwargs: Any) -> Any:
             with x64():
                 result = method(*args, **kwargs)
-            return Stage(result, self._made_for, self._captured) if isinstance(result, _STAGES) else result
+            return stage_of(result, self._made_for, self._captured) if isinstance(result, (*_CLASSES,)) else result
         return in_scope
 
 
@@ -103,4 +103,28 @@ def _is_narrow(value: Any) -> bool:
         value.dtype, np.dtype) and value.dtype not in WIDE
 
 
-_STAGES = (jax.stages.Lowered, jax.stages.Compiled)
+class Traced(Stage):
+    """A function that was traced for some types, with the jaxpr of what it computes; `lower()` is the next stage."""
+
+    __slots__ = ()
+
+
+class Lowered(Stage):
+    """A function that was lowered to StableHLO, `as_text()`; `compile()` is the next stage."""
+
+    __slots__ = ()
+
+
+class Compiled(Stage):
+    """A function that XLA compiled, to be called with arguments of the types that it was compiled for."""
+
+    __slots__ = ()
+
+
+_CLASSES: dict[type, type[Stage]] = {
+    jax.stages.Traced: Traced, jax.stages.Lowered: Lowered, jax.stages.Compiled: Compiled}
+
+
+def stage_of(stage: Any, made_for: MadeFor, captured: tuple[Any, ...] = ()) -> Stage:
+    """A stage of jax's, of the class here that stands for it."""
+    return _CLASSES[type(stage)](stage, made_for, captured)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Jitted(Protocol):
     """A compiled function: call it, or look at its stages with `lower` and `trace`."""
 

@@ -6,17 +6,20 @@ from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fxgrad.analyses.ties import places_to_tie
 from fxgrad.control.call import call_primitive, emit_inline, run_with_numpy
 from fxgrad.control.groups import are_moving, present
 from fxgrad.control.partition import Partition, partition
-from fxgrad.control.storing import packing, unpacking
+from fxgrad.control.storing import HOST, STORES, packing, unpacking
 from fxgrad.control.wiring import apart, dual_outputs, dual_program, selected_inputs, used_inputs
 from fxgrad.core.analysis import Analysis
 from fxgrad.core.facts import made_once, makers_of
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Program, Var
 from fxgrad.derivation.ordering import as_needed
+from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.executors import xla as xla_executor
 from fxgrad.executors.ties import tied
 from fxgrad.ops.arithmetic import name_p
@@ -96,7 +99,7 @@ def keep_by_policy(policy: Callable[..., Any], known: Program, needed: Sequence[
     while waiting:
         var = waiting.pop()
         equation = maker[var]  # what is no equation's is free
-        answer = policy(equation.primitive, *(atom.aval for atom in equation.inputs), **equation.params)
+        answer = _answer(policy(equation.primitive, *(atom.aval for atom in equation.inputs), **equation.params))
         if answer:
             kept[var] = answer
             continue
@@ -104,6 +107,21 @@ def keep_by_policy(policy: Callable[..., Any], known: Program, needed: Sequence[
         waiting += more
         seen.update(more)
     return {var: kept[var] for var in maker if var in kept}
+
+
+_ANSWERS_OF_JAX: dict[str, bool | str] = {"RecomputeType": False, "SaveableType": True, "Offloadable": HOST}
+
+
+def _answer(answer: Any) -> bool | str:
+    """What a policy answered, by jax's objects too; raises `ArgumentError` for anything else."""
+    if answer is None or isinstance(answer, bool | np.bool_ | int):
+        return bool(answer)
+    found = answer if answer in STORES else _ANSWERS_OF_JAX.get(type(answer).__name__)
+    if found is None:
+        raise ArgumentError(at_user_line(
+            f"checkpoint: the policy answered {answer!r}, where a bool is needed, one of Saveable, Recompute and "
+            f"Offloadable(...) of fxgrad.ad_checkpoint, or how to store the value: {', '.join(map(repr, STORES))}"))
+    return found
 
 
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,

@@ -37,6 +37,9 @@ class Array(np.ndarray):
     def __repr__(self) -> str:
         return repr(np.asarray(self))
 
+    def __str__(self) -> str:
+        return str(np.asarray(self))
+
 
 class WeakArray(Array):
     """An `Array` whose dtype gives way to that of other arrays, as Python's numbers do.

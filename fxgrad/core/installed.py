@@ -92,10 +92,19 @@ def install_presenter(installed: Presenter) -> None:
 
 @contextmanager
 def executing(other: Executor) -> Iterator[None]:
-    """Has `other` compute within the block, for all threads."""
+    """Has `other` compute within the block, for all threads; blocks may end in any order."""
     global executor
-    before, executor = executor, other
+    if not _others:
+        _others.append([executor])
+    entered = [other]
+    _others.append(entered)
+    executor = other
     try:
         yield
     finally:
-        executor = before
+        _others[:] = [each for each in _others if each is not entered]
+        executor, = _others[-1]
+
+
+_others: list[list[Executor]] = []
+"""The executor that was installed, and those of the blocks that are entered, innermost last."""

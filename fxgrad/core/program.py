@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from fxgrad.core import installed
 from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.jaxprs import EquationAsJaxpr, ProgramAsJaxpr
 from fxgrad.core.primitive import Cost, Primitive
 from fxgrad.errors import file_name
 
@@ -107,7 +108,7 @@ def join_scopes(outer: str, inner: str) -> str:
     return f"{outer}/{inner}" if outer and inner else outer or inner
 
 
-class Equation:
+class Equation(EquationAsJaxpr):
     """One operation: `outputs = primitive[params](inputs)`; `source` is the user's line, if known.
 
     >>> import fxgrad, numpy as np
@@ -200,7 +201,7 @@ class Path(NamedTuple):
     places: tuple[str, ...]
 
 
-class Program:
+class Program(ProgramAsJaxpr):
     """A traced function: `inputs`, `equations` in order, `outputs`.
 
     The first `captured` inputs are values that the function closed over; `constants` holds their values when

@@ -17,6 +17,7 @@ from fxgrad.derivation.sizes import argument_names, names_in, specialised
 from fxgrad.errors import ArgumentError, TreeError, UnsupportedError, at_user_line, function_name
 from fxgrad.frontend.flat import (
     Traced,
+    as_struct,
     check_leaf,
     described_aval,
     indexed_names,
@@ -173,7 +174,7 @@ def program_with_values(what: str, fun: Callable[..., Any], args: tuple[Any, ...
 
 def refuse_types_alone(what: str, leaves: Iterable[Any]) -> None:
     """Raises `ArgumentError`, in which `what` was called, if one of `leaves` is a type without a value."""
-    if any(isinstance(leaf, tree.ShapeDtypeStruct) for leaf in leaves):
+    if any(isinstance(as_struct(leaf), tree.ShapeDtypeStruct) for leaf in leaves):
         raise ArgumentError(at_user_line(f"{what}: of an argument the type alone is given, and values are needed"))
 
 
@@ -218,7 +219,7 @@ def _recorded(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs:
 
     tape = new_tape(varying_here(avals), mode=SHOWN, name=fun, input_names=lambda: names, tape_class=FollowedTape)
     assert isinstance(tape, FollowedTape)
-    if follow and not any(isinstance(leaf, tree.ShapeDtypeStruct | Tracer) for leaf in leaves):
+    if follow and not any(isinstance(as_struct(leaf), tree.ShapeDtypeStruct | Tracer) for leaf in leaves):
         tape.follow(leaves)
     leaves_out, out_tree = record_flat(tape, call, what, fun)
     # What was computed to follow control flow stays in the program, with its effects: it is there to be read.

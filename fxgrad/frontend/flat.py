@@ -124,8 +124,20 @@ def check_leaf(value: Any, what: str, where: Callable[[], str]) -> Aval:
 
 
 def described_aval(value: Any, what: str, where: Callable[[], str]) -> Aval:
-    """As `check_leaf`, for leaves of which the type alone matters: `jax.ShapeDtypeStruct` is welcome too."""
-    return struct_aval(value) or check_leaf(value, what, where)
+    """As `check_leaf`, for leaves of which the type alone matters: what stands for an array by its type is welcome."""
+    return struct_aval(value) or leaf_aval(value) or struct_aval(as_struct(value)) or check_leaf(value, what, where)
+
+
+def as_struct(value: Any) -> Any:
+    """What has a `shape` and a `dtype`, and cannot become an array, as the `ShapeDtypeStruct` of that type.
+
+    All other values stay what they are.
+    """
+    if isinstance(value, tree.ShapeDtypeStruct | Tracer | np.ndarray | np.generic) or hasattr(value, "__array__"):
+        return value
+    if not (hasattr(value, "shape") and hasattr(value, "dtype")):
+        return value
+    return tree.ShapeDtypeStruct(tuple(value.shape), value.dtype)
 
 
 def nth(names: Callable[[], Sequence[str]], index: int) -> Callable[[], str]:

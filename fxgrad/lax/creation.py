@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.core.avals import struct_aval
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
+from fxgrad.frontend.flat import as_struct
 from fxgrad.frontend.operands import constant, whole
 from fxgrad.frontend.strict import array_of, check, integers, refuse, sizes
 from fxgrad.ops import creation
@@ -70,14 +72,14 @@ def _default(dtype: DType) -> DType:
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] | None = None,
               sharding: Any = None) -> Any:
-    """As `full`, in the shape and dtype of `x` unless others are given. Raises `ShapeError`.
+    """As `full`, in the shape and dtype of `x`, an array or its type, unless others are given. Raises `ShapeError`.
 
     >>> import numpy as np
     >>> full_like(np.ones(2), 3)
     array([3., 3.])
     """
     refuse("full_like", sharding=sharding)
-    aval = aval_of(x)
+    aval = struct_aval(as_struct(x)) or aval_of(x)
     return full(aval.shape if shape is None else shape, fill_value, aval.dtype if dtype is None else dtype)
 
 

@@ -12,8 +12,9 @@ from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, axes_of, axis_of, inexact_operands, shape_of
 from fxgrad.lax.convolution import conv_general_dilated
 from fxgrad.nn.activations import sigmoid
+from fxgrad.numpy.alike import zeros_like
 from fxgrad.numpy.arithmetic import add, divide, multiply, subtract
-from fxgrad.numpy.creation import astype, zeros_like
+from fxgrad.numpy.creation import astype
 from fxgrad.numpy.elementwise import square, tanh
 from fxgrad.numpy.joining import split
 from fxgrad.numpy.logic import where

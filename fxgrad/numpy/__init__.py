@@ -7,15 +7,11 @@ are also those of the array API standard, 2024.12.
 # Names are packed into lines, of which there would be five times as many.
 # isort: off
 from numpy import (
-    array_repr, array_str, bool, bool_, character, complex128, complex64, complexfloating, dtype, e, euler_gamma,
-    flexible, float16, float32, float64, floating, generic, get_printoptions, index_exp, inexact, inf, int16, int32,
-    int64, int8, integer, load, nan, newaxis, number, object_, pi, printoptions, s_, save, savez, set_printoptions,
-    signedinteger, uint16, uint32, uint64, uint8, unsignedinteger,
+    array_repr, array_str, character, complexfloating, dtype, e, euler_gamma, flexible, floating, generic,
+    get_printoptions, index_exp, inexact, inf, integer, load, nan, newaxis, number, object_, pi, printoptions, s_,
+    save, savez, set_printoptions, signedinteger, unsignedinteger,
 )
-from ml_dtypes import bfloat16
 from numpy.exceptions import ComplexWarning
-from numpy import complex64 as csingle, complex128 as cdouble, float32 as single, float64 as double
-from numpy import complex128 as complex_, float64 as float_, int64 as int_, uint64 as uint
 
 from fxgrad.numpy import fft, linalg
 from fxgrad.numpy import methods as _methods
@@ -24,6 +20,7 @@ from fxgrad.numpy.linalg import triangles as _triangles
 from fxgrad.core.arrays import making as _making
 from fxgrad.numpy import arrays as _arrays
 from fxgrad.numpy import meanings as _meanings
+from fxgrad.numpy.alike import empty_like, full_like, ones_like, zeros_like
 from fxgrad.numpy.applying import apply_along_axis, apply_over_axes, frompyfunc, piecewise, vectorize
 from fxgrad.numpy.arithmetic import (
     add, arctan2, atan2, clip, copysign, divide, divmod, float_power, floor_divide, fmax, fmin, fmod, heaviside,
@@ -33,8 +30,7 @@ from fxgrad.numpy.arithmetic import (
 from fxgrad.numpy.calculus import convolve, correlate, ediff1d, gradient, trapezoid, unwrap
 from fxgrad.numpy.covariance import corrcoef, cov
 from fxgrad.numpy.creation import (
-    arange, array, asarray, astype, copy, empty, empty_like, eye, full, full_like, identity, meshgrid, ones, ones_like,
-    tri, zeros, zeros_like,
+    arange, array, asarray, astype, copy, empty, eye, full, identity, meshgrid, ones, tri, zeros,
 )
 from fxgrad.numpy.editing import (
     block, choose, compress, delete, extract, fill_diagonal, insert, place, put, put_along_axis, resize, rollaxis,
@@ -80,6 +76,11 @@ from fxgrad.numpy.rearranging import (
     diag, diagflat, diagonal, repeat, roll, take, take_along_axis, tile, trace, tril, triu,
 )
 from fxgrad.numpy.reductions import all, amax, amin, any, argmax, argmin, count_nonzero, max, min, prod, ptp, sum
+from fxgrad.numpy.scalars import (
+    bfloat16, bool_, bool_ as bool, complex64, complex64 as csingle, complex128, complex128 as cdouble,
+    complex128 as complex_, float16, float32, float32 as single, float64, float64 as double, float64 as float_, int8,
+    int16, int32, int64, int64 as int_, uint8, uint16, uint32, uint64, uint64 as uint,
+)
 from fxgrad.numpy.sets import (
     intersect1d, isin, setdiff1d, setxor1d, union1d, unique, unique_all, unique_counts, unique_inverse,
     unique_values,
@@ -92,7 +93,7 @@ from fxgrad.numpy.shaping import (
 from fxgrad.numpy.statistics import (
     average, mean, nanargmax, nanargmin, nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar, std, var,
 )
-from fxgrad.numpy.spacing import geomspace, linspace, logspace
+from fxgrad.numpy.spaced import geomspace, linspace, logspace
 from fxgrad.numpy.tapers import bartlett, blackman, hamming, hanning, kaiser
 from fxgrad.numpy.types import (
     can_cast, finfo, iinfo, iscomplexobj, isdtype, isrealobj, isscalar, issubdtype, iterable, ndarray, promote_types,

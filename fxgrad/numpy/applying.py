@@ -14,7 +14,8 @@ from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.flat import trace_flat
 from fxgrad.frontend.operands import WEAK_SCALARS, as_array, as_dtype, axis_of, common_shape, constant, shape_of
 from fxgrad.frontend.ufuncs import Elementwise
-from fxgrad.numpy.creation import asarray, full_like
+from fxgrad.numpy.alike import full_like
+from fxgrad.numpy.creation import asarray
 from fxgrad.numpy.logic import where
 from fxgrad.numpy.shaping import expand_dims, moveaxis
 from fxgrad.ops.space import broadcast_to, reshape

@@ -11,7 +11,6 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.arrays import ARRAYS
-from fxgrad.core.avals import PYTHON_SCALARS
 from fxgrad.core.sizes import holds
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, at_user_line
@@ -179,55 +178,6 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
     if is_concrete(value) and not shape_of(value):
         return constant(sizes, value, aval_of(value).dtype)
     return broadcast_to(value, sizes)
-
-
-def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, DType]:
-    aval = aval_of(a if type(a) in PYTHON_SCALARS else asarray(a))
-    sizes = aval.shape if shape is None else sizes_of(name, shape)
-    return sizes, aval.dtype if dtype is None else dtypes.canonical(dtype)
-
-
-def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
-    """An array of zeros of the shape and dtype of `a`.
-
-    >>> zeros_like([1, 2])
-    array([0, 0], dtype=int32)
-    """
-    check_device("zeros_like", device)
-    sizes, wanted = _like("zeros_like", a, dtype, shape)
-    return constant(sizes, 0, wanted)
-
-
-def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
-    """An array of ones of the shape and dtype of `a`.
-
-    >>> ones_like([1, 2])
-    array([1, 1], dtype=int32)
-    """
-    check_device("ones_like", device)
-    sizes, wanted = _like("ones_like", a, dtype, shape)
-    return constant(sizes, 1, wanted)
-
-
-def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
-    """As `zeros_like`.
-
-    >>> empty_like([1, 2]).shape
-    (2,)
-    """
-    check_device("empty_like", device)
-    return zeros_like(prototype, dtype, shape)
-
-
-def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
-    """An array of one repeated value, of the shape and dtype of `a`.
-
-    >>> full_like([1, 2], 7)
-    array([7, 7], dtype=int32)
-    """
-    check_device("full_like", device)
-    sizes, wanted = _like("full_like", a, dtype, shape)
-    return full(sizes, fill_value, wanted)
 
 
 # --- counting -----------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from fxgrad.numpy.logic import less, where
 from fxgrad.numpy.positions import in_range
 from fxgrad.numpy.python_numbers import of_python
 from fxgrad.numpy.shaping import atleast_1d, moveaxis
-from fxgrad.numpy.spacing import linspace
+from fxgrad.numpy.spaced import linspace
 from fxgrad.ops.space import reshape
 from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.tracer import Tracer

@@ -26,7 +26,7 @@ from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
 from fxgrad.numpy.logic import equal, greater_equal, where
 from fxgrad.numpy.ordering import diff, searchsorted
 from fxgrad.numpy.reductions import max, min, sum
-from fxgrad.numpy.spacing import linspace
+from fxgrad.numpy.spaced import linspace
 from fxgrad.ops.indexing import scatter
 from fxgrad.ops.joining import stack, unstack
 from fxgrad.ops.shaping import rev, slice_in_dim

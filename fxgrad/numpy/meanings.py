@@ -16,9 +16,10 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.core.avals import PYTHON_SCALARS
 from fxgrad.frontend.operands import as_array, common_type, operand, whole, wide_dtype
+from fxgrad.numpy.alike import zeros_like
 from fxgrad.numpy.arithmetic import multiply
 from fxgrad.numpy.calculus import convolve, correlate, diff, gradient
-from fxgrad.numpy.creation import meshgrid, zeros_like
+from fxgrad.numpy.creation import meshgrid
 from fxgrad.numpy.elementwise import absolute, isnan, reciprocal
 from fxgrad.numpy.histograms import histogram, histogram2d, histogramdd
 from fxgrad.numpy.logic import equal, where

@@ -16,7 +16,7 @@ from fxgrad.numpy.elementwise import rint
 from fxgrad.numpy.products import tensordot
 from fxgrad.numpy.quantiles import median
 from fxgrad.numpy.shaping import flip, moveaxis, squeeze
-from fxgrad.numpy.spacing import linspace
+from fxgrad.numpy.spaced import linspace
 from fxgrad.numpy.statistics import mean
 from fxgrad.ops.joining import concatenate
 from fxgrad.ops.shaping import pad as padded

@@ -128,7 +128,7 @@ def _searched(value_and_slope: Callable[[Any], Any], x: Any, bound: Any, order: 
                 fnp.where(usable, updated, inverse), count + 1, calls + asked, ~good)
 
     f, g = value_and_slope(x)
-    return while_loop(going, step, (x, f, g, fnp.asarray(identity), fnp.int32(0), fnp.int32(1), fnp.bool_(False)))
+    return while_loop(going, step, (x, f, g, fnp.asarray(identity), np.int32(0), np.int32(1), np.bool_(False)))
 
 
 def _along(value_and_slope: Callable[[Any], Any], x: Any, f: Any, g: Any, direction: Any, tries: int) -> Any:
@@ -154,5 +154,5 @@ def _along(value_and_slope: Callable[[Any], Any], x: Any, f: Any, g: Any, direct
 
     zero, one = fnp.zeros((), x.dtype), fnp.ones((), x.dtype)
     _, _, size, f_new, g_new, tried, good = while_loop(
-        going, step, (zero, one * np.inf, one, f, g, fnp.int32(0), fnp.bool_(False)))
+        going, step, (zero, one * np.inf, one, f, g, np.int32(0), np.bool_(False)))
     return size, f_new, g_new, tried, good

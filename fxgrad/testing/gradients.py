@@ -67,6 +67,81 @@ def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int = 2, mode
     checker.check(flat, values, order, "f")
 
 
+def check_jvp(f: Callable[..., Any], f_jvp: Callable[..., Any], args: Sequence[Any], atol: float | None = None,
+              rtol: float | None = None, eps: float | None = None, err_msg: str = "") -> None:
+    """Compares a function for tangents with `f` and with central differences of it; raises `LawError`.
+
+    `f_jvp(args, tangents)` returns the output of `f` at the tuple `args` and its tangent, as
+    `functools.partial(fxgrad.jvp, f)` does. One random direction is compared, as in `check_grads`, with its options;
+    `err_msg` begins the message.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> check_jvp(fnp.sin, lambda args, tangents: (fnp.sin(*args), fnp.cos(*args) * tangents[0]), (0.5,))
+    """
+    case = _Case("check_jvp", f, args, atol, rtol, eps, err_msg)
+    output, pushed = f_jvp(*case.trees(case.values, case.tangents))
+    case.compare("the first output", output, case.outputs)
+    case.compare("the tangent", pushed, case.slopes)
+
+
+def check_vjp(f: Callable[..., Any], f_vjp: Callable[..., Any], args: Sequence[Any], atol: float | None = None,
+              rtol: float | None = None, eps: float | None = None, err_msg: str = "") -> None:
+    """Compares a function for cotangents with `f` and with central differences of it; raises `LawError`.
+
+    `f_vjp(*args)` returns the output of `f` and its pullback, as `functools.partial(fxgrad.vjp, f)` does. What it makes
+    of one random cotangent is paired with one random direction; options are as for `check_jvp`.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> check_vjp(fnp.sin, lambda x: (fnp.sin(x), lambda d_out: (fnp.cos(x) * d_out,)), (0.5,))
+    """
+    case = _Case("check_vjp", f, args, atol, rtol, eps, err_msg)
+    output, pullback = f_vjp(*case.trees(case.values)[0])
+    case.compare("the first output", output, case.outputs)
+    cotangents = [direction(case.random, slope) for slope in case.slopes]
+    pulled = [*map(_array, tree.leaves(pullback(tree.unflatten(tree.structure(output), cotangents))))]
+    pairs = [(cotangent, tangent) for cotangent, tangent, value in zip(pulled, case.tangents, case.values, strict=True)
+             if dtypes.is_inexact(value.dtype)]
+    case.compare("the pairing of cotangents and tangents", [inner(*zip(*pairs, strict=True))],
+                 [inner(cotangents, case.slopes)])
+
+
+class _Case:
+    """A function at a point: its output there, and its difference along one random direction."""
+
+    def __init__(self, what: str, f: Callable[..., Any], args: Sequence[Any], atol: float | None, rtol: float | None,
+                 eps: float | None, err_msg: str) -> None:
+        leaves, self.structure = tree.flatten(tuple(args))
+        self.title = f"{err_msg + ': ' if err_msg else ''}{what}({function_name(f)})"
+        self.values = [_float64(leaf) for leaf in leaves]
+        self.random = np.random.default_rng(0)
+        self.tangents = [direction(self.random, value) if dtypes.is_inexact(value.dtype) else
+                         np.zeros(np.shape(value), dtypes.float0) for value in self.values]
+
+        def flat(*given: Any) -> list[Any]:
+            return [*map(_array, tree.leaves(f(*tree.unflatten(self.structure, given))))]
+
+        step, tolerance = DIFFERENCES["float64"]
+        self.tolerances = tolerance if rtol is None else rtol, tolerance if atol is None else atol
+        self.outputs = flat(*self.values)
+        moved = [None if tangent.dtype == dtypes.float0 else tangent for tangent in self.tangents]
+        self.slopes = difference(flat, self.values, moved, eps or step)
+
+    def trees(self, *leaves: Sequence[Any]) -> list[Any]:
+        """Containers like the arguments."""
+        return [tree.unflatten(self.structure, each) for each in leaves]
+
+    def compare(self, what: str, got: Any, expected: Sequence[Any]) -> None:
+        """Raises unless the two agree."""
+        found = [*map(_array, tree.leaves(got))]
+        if len(found) != len(expected):
+            raise LawError(f"{self.title} at {described(self.values)}: {what} has {len(found)} arrays, and "
+                           f"{len(expected)} are needed")
+        for each, wanted in zip(found, expected, strict=True):
+            wrong = None if each.dtype == dtypes.float0 else mismatch(each, wanted, *self.tolerances)
+            if wrong:
+                raise LawError(f"{self.title} at {described(self.values)}: {what} is wrong: {wrong}")
+
+
 def _float64(leaf: Any) -> Any:
     if leaf_aval(leaf) is None:
         raise ArgumentError(at_user_line(f"check_grads: an argument is a {type(leaf).__name__}, where arrays and "

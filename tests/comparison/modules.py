@@ -36,7 +36,6 @@ _DISTRIBUTIONS = """
 
 MODULES: dict[str, Counterpart] = {
     "jax": Counterpart("fxgrad", "", {
-        "typeof": "`x.shape` and `x.dtype` say it",
         **_each("auto_pcast smap remove_size_one_mesh_axis_from_type reshard", "`shard_map` says which devices a "
                 "function runs on, and `with_sharding_constraint` how values lie"),
         **_each("Device Shard copy_to_host_async", "classes of jax's own and methods of its arrays, which "
@@ -44,7 +43,7 @@ MODULES: dict[str, Counterpart] = {
         "default_device": "`device_put` says where arrays lie, and functions run where their arguments do",
         **_each("host_count host_id host_ids process_indices", "`process_count` and `process_index`"),
         **_each("Ref ad empty_ref free_ref freeze new_ref ds", _REFERENCES),
-        **_each("allow_f16_reductions default_matmul_precision default_prng_impl enable_custom_prng legacy_prng_key "
+        **_each("allow_f16_reductions default_prng_impl enable_custom_prng legacy_prng_key "
                 "jax2tf_associative_scan_reductions log_compiles explain_cache_misses numpy_rank_promotion "
                 "softmax_custom_jvp threefry_partitionable transfer_guard transfer_guard_device_to_device "
                 "transfer_guard_device_to_host transfer_guard_host_to_device thread_guard make_user_context "
@@ -54,8 +53,6 @@ MODULES: dict[str, Counterpart] = {
         "debug_key_reuse": "`fxgrad.debug.check_key_reuse(f)` looks for it in a function",
         "effects_barrier": "un-jitted effects have run when a call returns; jax's waits for jitted ones",
         "enable_checks": "`FXGRAD_CHECK` and `fxgrad.config.update(\"check_level\", 1)`",
-        "enable_x64": "arrays keep their dtype; `fxgrad.default_dtype` chooses that of new ones",
-        "ensure_compile_time_eval": "what does not depend on a traced array is computed at once",
         "numpy_dtype_promotion": "the rules of promotion are one",
     }),
     "jax.tree": Counterpart("fxgrad.tree"),
@@ -73,13 +70,12 @@ MODULES: dict[str, Counterpart] = {
         **_each("extended itemsize_bits prng_key scalar_type_of issubdtype",
                 "NumPy's dtypes say it; `fxgrad.random` has `key_dtype`"),
         **_each("iinfo result_type", "`fxgrad.numpy` has it")}),
-    "jax.errors": Counterpart("fxgrad.errors", "", {"*": "the classes have other names; docs/errors.md lists them"}),
+    "jax.errors": Counterpart("fxgrad.errors", "aliases of our own classes, see [errors](errors.md)"),
     "jax.image": Counterpart("fxgrad.image", "", {"*": "methods are given as strings; other scalings are not there"}),
     "jax.ops": Counterpart("fxgrad.segment"),
     "jax.nn.initializers": Counterpart("fxgrad.nn.initializers"),
-    "jax.ad_checkpoint": Counterpart("fxgrad", "", {
-        **_each("Offloadable Recompute Saveable", "policies are those of `fxgrad.checkpoint_policies`")}),
-    "jax.typing": Counterpart(None, "annotations of jax's own: import them from jax.typing"),
+    "jax.ad_checkpoint": Counterpart("fxgrad.ad_checkpoint"),
+    "jax.typing": Counterpart("fxgrad.typing"),
     "jax.dlpack": Counterpart("fxgrad.numpy", "", {"is_supported_dtype": "`from_dlpack` refuses what it has not"}),
     "jax.scipy": Counterpart("fxgrad.scipy"),
     "jax.scipy.stats": Counterpart("fxgrad.scipy.stats"),
@@ -101,14 +97,15 @@ MODULES: dict[str, Counterpart] = {
     "jax.distributed": Counterpart(None, "processes begin with jax.distributed itself, before fxgrad or after"),
     "jax.ref": Counterpart(None, _REFERENCES),
     "jax.export": Counterpart(None, "programs have a text, JSON and Python form; `jax.export` takes `to_jax(f)`"),
-    "jax.stages": Counterpart(None, "`jit(f).lower(...)` gives jax's own stages"),
-    "jax.experimental": Counterpart(None, "not stable in jax; `from_jax` imports functions made with it; "
-                                    "`fxgrad.odeint` is `jax.experimental.ode.odeint`"),
+    "jax.stages": Counterpart("fxgrad.stages"),
+    "jax.test_util": Counterpart("fxgrad.test_util"),
+    "jax.experimental": Counterpart("fxgrad.experimental", "with `mesh_utils`, `ode` and `shard_map`", {
+        "*": "not stable in jax; `from_jax` imports functions made with it"}),
     "jax.ffi": Counterpart(None, "`fxgrad.Primitive` makes operations of your own; `from_jax` imports ffi calls"),
     "jax.profiler": Counterpart(None, "jax's profiler sees what `fxgrad.jit` runs"),
     "jax.monitoring": Counterpart(None, _MAKERS),
     **{f"jax.{name}": Counterpart(None, _MAKERS) for name in (
-        "api_util", "core", "interpreters", "lib", "extend", "example_libraries", "test_util", "tools", "version",
+        "api_util", "core", "interpreters", "lib", "extend", "example_libraries", "tools", "version",
         "cloud_tpu_init", "collect_profile")},
 }
 

@@ -11,6 +11,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fxgrad import dtypes, tree
 from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
@@ -119,7 +121,7 @@ def _conjugate_gradients(apply: Apply, precondition: Apply, b: Any, x: Any, boun
 
     r = b - apply(x)
     z = precondition(r)
-    return while_loop(going, step, (x, r, fnp.real(fnp.vdot(r, z)), z, fnp.int32(0)))[0]
+    return while_loop(going, step, (x, r, fnp.real(fnp.vdot(r, z)), z, np.int32(0)))[0]
 
 
 def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
@@ -163,7 +165,7 @@ def _stabilized(apply: Apply, precondition: Apply, b: Any, x: Any, bound: Any, s
                 fnp.where(stuck, steps, step + 1).astype(step.dtype))
 
     one, zeros = fnp.ones((), b.dtype), fnp.zeros_like(b)
-    return while_loop(going, step, (x, shadow, zeros, zeros, one, one, one, fnp.int32(0)))[0]
+    return while_loop(going, step, (x, shadow, zeros, zeros, one, one, one, np.int32(0)))[0]
 
 
 def gmres(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, restart: int = 20,
@@ -197,7 +199,7 @@ def gmres(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.
             x = x + _least_residual(lambda v: precondition(apply(v)), r, dimensions)
             return x, precondition(b - apply(x)), step + 1
 
-        return while_loop(going, step, (x, precondition(b - apply(x)), fnp.int32(0)))[0]
+        return while_loop(going, step, (x, precondition(b - apply(x)), np.int32(0)))[0]
 
     return _solved("gmres", iterate, A, b, x0, tol, atol, maxiter, M, symmetric=False)
 

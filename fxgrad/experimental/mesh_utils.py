@@ -1,0 +1,10 @@
+"""The functions of `jax.experimental.mesh_utils` themselves: which devices stand where on a mesh.
+
+>>> import fxgrad
+>>> create_device_mesh((1,), fxgrad.devices()[:1]).shape
+(1,)
+"""
+
+from jax.experimental.mesh_utils import create_device_mesh, create_hybrid_device_mesh
+
+__all__ = ["create_device_mesh", "create_hybrid_device_mesh"]

@@ -1,0 +1,63 @@
+"""Making arrays of one repeated value in the shape and dtype of others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fxgrad import dtypes
+from fxgrad.core.avals import PYTHON_SCALARS, struct_aval
+from fxgrad.dtypes import DType
+from fxgrad.frontend.flat import as_struct
+from fxgrad.frontend.operands import constant, sizes_of
+from fxgrad.numpy.creation import asarray, full
+from fxgrad.numpy.inspection import check_device
+from fxgrad.tracing.tape import aval_of
+
+
+def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, DType]:
+    aval = struct_aval(as_struct(a)) or aval_of(a if type(a) in PYTHON_SCALARS else asarray(a))
+    sizes = aval.shape if shape is None else sizes_of(name, shape)
+    return sizes, aval.dtype if dtype is None else dtypes.canonical(dtype)
+
+
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """An array of zeros of the shape and dtype of `a`: an array, a list, or what has a `shape` and a `dtype`.
+
+    >>> zeros_like([1, 2])
+    array([0, 0], dtype=int32)
+    """
+    check_device("zeros_like", device)
+    sizes, wanted = _like("zeros_like", a, dtype, shape)
+    return constant(sizes, 0, wanted)
+
+
+def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """An array of ones of the shape and dtype of `a`.
+
+    >>> ones_like([1, 2])
+    array([1, 1], dtype=int32)
+    """
+    check_device("ones_like", device)
+    sizes, wanted = _like("ones_like", a, dtype, shape)
+    return constant(sizes, 1, wanted)
+
+
+def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """As `zeros_like`.
+
+    >>> empty_like([1, 2]).shape
+    (2,)
+    """
+    check_device("empty_like", device)
+    return zeros_like(prototype, dtype, shape)
+
+
+def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """An array of one repeated value, of the shape and dtype of `a`.
+
+    >>> full_like([1, 2], 7)
+    array([7, 7], dtype=int32)
+    """
+    check_device("full_like", device)
+    sizes, wanted = _like("full_like", a, dtype, shape)
+    return full(sizes, fill_value, wanted)

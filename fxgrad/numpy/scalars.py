@@ -1,0 +1,138 @@
+"""The scalar types, as jax has them: dtypes to be named, and functions that convert to them.
+
+`float32(x)` is `x` as an array of float32, traced or not. They stand for dtypes wherever NumPy takes one, equal NumPy's
+types, and have their scalars and nothing else as instances.
+
+>>> import numpy as np
+>>> np.zeros(2, float32).dtype == float32, float32 == np.float32, isinstance(np.float32(1), float32)
+(True, True, True)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fxgrad import dtypes
+from fxgrad.core.arrays import made
+from fxgrad.dtypes import DType
+from fxgrad.numpy.creation import asarray
+
+
+class ScalarType(type):
+    """The type of `fxgrad.numpy.float32` and its like."""
+
+    dtype: DType
+
+    def __eq__(cls, other: object) -> bool:
+        return cls is other or bool(cls.dtype.type == other)
+
+    def __hash__(cls) -> int:
+        return hash(cls.dtype.type)
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, cls.dtype.type)
+
+
+class Scalar(metaclass=ScalarType):
+    """What the scalar types have in common: called, they convert."""
+
+    def __new__(cls, x: Any = 0) -> Any:
+        """`x`, a number, a list, or an array of any kind, as an array of this dtype."""
+        return made(asarray(x, cls.dtype), [x])
+
+
+class bool_(Scalar):  # noqa: N801
+    """The type of bools; called, it converts to it."""
+
+    dtype = dtypes.bool_
+
+
+class int8(Scalar):  # noqa: N801
+    """The type of signed integers of 8 bits; called, it converts to it."""
+
+    dtype = np.dtype(np.int8)
+
+
+class int16(Scalar):  # noqa: N801
+    """The type of signed integers of 16 bits; called, it converts to it."""
+
+    dtype = np.dtype(np.int16)
+
+
+class int32(Scalar):  # noqa: N801
+    """The type of signed integers of 32 bits; called, it converts to it."""
+
+    dtype = dtypes.int32
+
+
+class int64(Scalar):  # noqa: N801
+    """The type of signed integers of 64 bits; called, it converts to it."""
+
+    dtype = dtypes.int64
+
+
+class uint8(Scalar):  # noqa: N801
+    """The type of unsigned integers of 8 bits; called, it converts to it."""
+
+    dtype = np.dtype(np.uint8)
+
+
+class uint16(Scalar):  # noqa: N801
+    """The type of unsigned integers of 16 bits; called, it converts to it."""
+
+    dtype = np.dtype(np.uint16)
+
+
+class uint32(Scalar):  # noqa: N801
+    """The type of unsigned integers of 32 bits; called, it converts to it."""
+
+    dtype = np.dtype(np.uint32)
+
+
+class uint64(Scalar):  # noqa: N801
+    """The type of unsigned integers of 64 bits; called, it converts to it."""
+
+    dtype = np.dtype(np.uint64)
+
+
+class bfloat16(Scalar):  # noqa: N801
+    """The type of floats of 16 bits, eight of them for the mantissa; called, it converts to it."""
+
+    dtype = dtypes.bfloat16
+
+
+class float16(Scalar):  # noqa: N801
+    """The type of floats of 16 bits; called, it converts to it."""
+
+    dtype = np.dtype(np.float16)
+
+
+class float32(Scalar):  # noqa: N801
+    """The type of floats of 32 bits; called, it converts to it."""
+
+    dtype = dtypes.float32
+
+
+class float64(Scalar):  # noqa: N801
+    """The type of floats of 64 bits; called, it converts to it."""
+
+    dtype = dtypes.float64
+
+
+class complex64(Scalar):  # noqa: N801
+    """The type of complex numbers of 64 bits; called, it converts to it."""
+
+    dtype = dtypes.complex64
+
+
+class complex128(Scalar):  # noqa: N801
+    """The type of complex numbers of 128 bits; called, it converts to it."""
+
+    dtype = dtypes.complex128
+
+
+for _type in (bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bfloat16, float16, float32, float64,
+              complex64, complex128):
+    _type.__module__ = "fxgrad.numpy"  # where people and pickle find it
