@@ -33,6 +33,7 @@ from fxgrad import (
     tree_util,
 )
 from fxgrad.analyses.traffic import traffic
+from fxgrad.api.axis_types import auto_axes, explicit_axes, reshard
 from fxgrad.api.batching import vmap
 from fxgrad.api.budgets import budget_curve
 from fxgrad.api.callbacks import io_callback, pure_callback
@@ -122,25 +123,25 @@ __version__ = "0.1.0"
 __all__ = [
     "Array", "Cost", "Equation", "Interpreter", "Links", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param",
     "Primitive", "Program", "Region", "ShapeDtypeStruct", "TODO", "Var", "ad_checkpoint", "associative_scan",
-    "autocast", "autocast_policies", "benchmark", "bind", "block_until_ready", "bucketed", "budget_curve",
+    "auto_axes", "autocast", "autocast_policies", "benchmark", "bind", "block_until_ready", "bucketed", "budget_curve",
     "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config",
     "cost", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug",
     "debug_infs", "debug_nans", "default_backend", "default_dtype", "default_matmul_precision", "device_count",
     "device_get", "device_put", "devices", "disable_jit", "distributions", "draw", "dtypes", "enable_x64",
     "ensure_compile_time_eval", "errors", "eval_shape", "executors", "experimental", "explain", "explain_backward",
-    "explain_nan", "explaining", "explore", "export", "extract", "flatten_util", "float0", "fold", "fori_loop",
-    "from_jax", "fwd_and_bwd", "grad", "gradients_on_nodes", "granularities", "graph", "hessian", "hvp", "image",
-    "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax",
-    "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices", "loss_scaling",
+    "explain_nan", "explaining", "explicit_axes", "explore", "export", "extract", "flatten_util", "float0", "fold",
+    "fori_loop", "from_jax", "fwd_and_bwd", "grad", "gradients_on_nodes", "granularities", "graph", "hessian", "hvp",
+    "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp",
+    "lax", "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices", "loss_scaling",
     "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
     "make_jaxpr", "make_mesh", "make_program", "map", "memory", "named_call", "named_scope", "nn", "numpy", "odeint",
     "onnx", "optim", "parse", "path_costs", "paths", "pmap", "policy_report", "precision_report",
-    "print_saved_residuals", "process_count", "process_index", "pure_callback", "random", "remat", "rewrite", "roles",
-    "safe", "save", "saved_residuals", "scalarize", "scan", "scipy", "segment", "set_default_dtype", "set_mesh",
-    "shard_map", "sharding", "show", "simplify", "simulate", "spec", "stabilise", "stablehlo", "stages", "stochastic",
-    "stop_gradient", "straight_through", "summary", "switch", "test_util", "testing", "to_jax", "traffic", "tree",
-    "tree_util", "typeof", "typing", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"
-]
+    "print_saved_residuals", "process_count", "process_index", "pure_callback", "random", "remat", "reshard",
+    "rewrite", "roles", "safe", "save", "saved_residuals", "scalarize", "scan", "scipy", "segment",
+    "set_default_dtype", "set_mesh", "shard_map", "sharding", "show", "simplify", "simulate", "spec", "stabilise",
+    "stablehlo", "stages", "stochastic", "stop_gradient", "straight_through", "summary", "switch", "test_util",
+    "testing", "to_jax", "traffic", "tree", "tree_util", "typeof", "typing", "unfold", "value_and_grad",
+    "value_and_jacobian", "vjp", "vmap", "while_loop"]
 
 
 _LATER = {
@@ -155,7 +156,7 @@ _LATER = {
     "straight_through": "stochastic", "summary": "granularity.summary"}
 """Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
 _LATER_MODULES = {
-    "ad_checkpoint", "autocast_policies", "benchmarking", "distributions", "editing", "experimental", "explorer",
+    "ad_checkpoint", "autocast_policies", "benchmarking", "distributions", "editing", "experimental", "explorer", "ffi",
     "granularity", "graphs", "loss_scaling", "onnx", "optim", "pictures", "retracing", "simulation", "stable", "stages",
     "stochastic", "test_util", "typing", "xray"}
 

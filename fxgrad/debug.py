@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
 from fxgrad import tree
@@ -22,7 +23,8 @@ from fxgrad.tracing.tape import bind
 from fxgrad.tracing.trace import WRITTEN
 from fxgrad.tracing.tracer import Tracer
 
-__all__ = ["callback", "check_key_reuse", "print", "value"]
+__all__ = ["callback", "check_key_reuse", "inspect_array_sharding", "print", "value", "visualize_array_sharding",
+           "visualize_sharding"]
 
 _print = print
 
@@ -137,6 +139,40 @@ class _Fields(string.Formatter):
     @staticmethod
     def _given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         return ", ".join(f"{{{name}}}" for name in (*range(len(args)), *kwargs)) or "none"
+
+
+visualize_sharding = jax.debug.visualize_sharding
+
+
+def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
+    """Prints how an array of jax's lies on its devices, as `jax.debug.visualize_array_sharding` does, options included.
+
+    Raises `ArgumentError` for NumPy's arrays, which lie nowhere, and for traced ones, of which nobody knows it before
+    XLA has compiled the program: look at the result of the call.
+    """
+    jax.debug.visualize_array_sharding(_placed_array("debug.visualize_array_sharding", arr), **kwargs)
+
+
+def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> None:
+    """Calls `callback` with the sharding of an array of jax's. Raises as `visualize_array_sharding`.
+
+    >>> import fxgrad, numpy as np
+    >>> inspect_array_sharding(fxgrad.device_put(np.ones(2)), callback=lambda sharding: _print(type(sharding).__name__))
+    SingleDeviceSharding
+    """
+    callback(_placed_array("debug.inspect_array_sharding", value).sharding)
+
+
+def _placed_array(what: str, value: Any) -> Any:
+    if type(value) is Tracer:
+        raise ArgumentError(at_user_line(
+            f"{what}: the array ({value.aval}) is traced, and how it lies is known once XLA has compiled the program. "
+            "Call it with the result of the jitted function"))
+    if not isinstance(value, jax.Array):
+        raise ArgumentError(at_user_line(
+            f"{what}: got a {type(value).__name__}, and only arrays of jax's lie on devices. Write "
+            "fxgrad.device_put(x, sharding), or look at what a jitted function returns"))
+    return value
 
 
 def check_key_reuse(fun: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,14 +7,12 @@ from contextlib import ContextDecorator
 from typing import Any
 
 from fxgrad import tree
-from fxgrad.control.call import named_call_p
 from fxgrad.core.sources import deeper
 from fxgrad.errors import ArgumentError, at_user_line, function_name
-from fxgrad.frontend.flat import indexed_names, leaf_aval, trace_flat, transformation
-from fxgrad.frontend.operands import PYTHON_SCALARS
+from fxgrad.frontend.flat import leaf_aval, transformation
+from fxgrad.frontend.named import call_by_name
 from fxgrad.tracing.scopes import enter, leave
-from fxgrad.tracing.tape import aval_of, bind, innermost_for
-from fxgrad.tracing.trace import SHARED
+from fxgrad.tracing.tape import innermost_for
 
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
@@ -36,27 +34,11 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
 
     @transformation("named_call", fun)
     def call(*args: Any, **kwargs: Any) -> Any:
-        leaves, structure = tree.flatten((args, kwargs))
+        leaves = tree.leaves((args, kwargs))
         if any(leaf_aval(leaf) is None for leaf in leaves) or innermost_for(leaves) is None:
             with named_scope(shown):
                 return fun(*args, **kwargs)
-
-        # Python's numbers and bools stay what they are: an `if` can ask them.
-        arrays = [place for place, leaf in enumerate(leaves) if type(leaf) not in PYTHON_SCALARS]
-
-        def flat(*tracers: Any) -> Any:
-            every = list(leaves)
-            for place, tracer in zip(arrays, tracers, strict=True):
-                every[place] = tracer
-            given, keywords = tree.unflatten(structure, every)
-            return fun(*given, **keywords)
-
-        names = indexed_names(fun, args, kwargs=kwargs)
-        traced = trace_flat(flat, [aval_of(leaves[place]) for place in arrays], "named_call", fun, mode=SHARED,
-                            names=lambda: [each for place, each in enumerate(names()) if place in arrays])
-        outputs = bind(named_call_p, *traced.captured, *(leaves[place] for place in arrays), program=traced.program,
-                       name=shown)
-        return tree.unflatten(traced.out_tree, outputs)
+        return call_by_name("named_call", fun, shown, args, kwargs)
     return call
 
 

@@ -28,17 +28,10 @@ def _dot_general(equation: Any, x: Any, y: Any) -> Any:
 
 @imports("ragged_dot_general")
 def _ragged_dot_general(equation: Any, x: Any, y: Any, sizes: Any) -> Any:
-    """Several of ours for one, for matrices whose rows are in groups: a product of rows masked for each group."""
+    """Several of ours for one: a product of operands masked for each group."""
     numbers, precision, dtype = parameters(equation, "ragged_dot_dimension_numbers", "precision",
                                          "preferred_element_type")
-    (contracted, batch), ragged = numbers.dot_dimension_numbers, (*numbers.lhs_ragged_dimensions,)
-    if [*map(tuple, contracted)] != [(1,), (1,)] or any(map(len, batch)) or ragged != (0,) or \
-            tuple(numbers.rhs_group_dimensions) != (0,):
-        return NotImplemented
-    precision = precision_of(precision)
-    if isinstance(precision, tuple):
-        return NotImplemented
-    return lax.ragged_dot(x, y, sizes, precision, _preferred(dtype, x, y))
+    return lax.ragged_dot_general(x, y, sizes, numbers, precision_of(precision), _preferred(dtype, x, y))
 
 
 @imports("conv_general_dilated")

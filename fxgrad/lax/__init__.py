@@ -146,6 +146,7 @@ from fxgrad.lax.indexing import (
     scatter_sub,
 )
 from fxgrad.lax.loops import fori_loop, map, scan, while_loop
+from fxgrad.lax.platforms import composite, platform_dependent
 from fxgrad.lax.products import (
     DotAlgorithmPreset,
     DotDimensionNumbers,
@@ -158,7 +159,7 @@ from fxgrad.lax.products import (
     fft,
     scaled_dot,
 )
-from fxgrad.lax.ragged import ragged_dot
+from fxgrad.lax.ragged import RaggedDotDimensionNumbers, ragged_dot, ragged_dot_general
 from fxgrad.lax.ragged_exchange import ragged_all_to_all
 from fxgrad.lax.reductions import (
     argmax,
@@ -222,33 +223,34 @@ from fxgrad.lax.special import (
 from fxgrad.lax.windows import approx_max_k, approx_min_k, reduce_window, reduce_window_shape_tuple, top_k
 
 __all__ = [
-    "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "DotAlgorithmPreset",
-    "DotDimensionNumbers", "FftType",
-    "GatherDimensionNumbers", "GatherScatterMode", "Precision", "PrecisionLike", "RoundingMethod",
-    "ScatterDimensionNumbers", "abs", "acos", "acosh", "add", "all_gather", "all_to_all", "approx_max_k",
-    "approx_min_k", "argmax", "argmin", "asin", "asinh", "associative_scan", "atan", "atan2", "atanh", "axis_index",
-    "axis_size", "batch_matmul", "bessel_i0e", "bessel_i1e", "betainc", "bitcast_convert_type", "bitwise_and",
-    "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast", "broadcast_in_dim", "broadcast_like", "broadcast_shapes",
-    "broadcast_to_rank", "broadcasted_iota", "cbrt", "ceil", "clamp", "clz", "collapse", "complex", "concatenate",
-    "cond", "conj", "conv", "conv_dimension_numbers", "conv_general_dilated", "conv_general_dilated_local",
-    "conv_general_dilated_patches", "conv_general_permutations", "conv_general_shape_tuple", "conv_shape_tuple",
-    "conv_transpose", "conv_transpose_shape_tuple", "conv_with_general_padding", "convert_element_type", "cos", "cosh",
+    "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "DotAlgorithmPreset", "DotDimensionNumbers",
+    "FftType", "GatherDimensionNumbers", "GatherScatterMode", "Precision", "PrecisionLike",
+    "RaggedDotDimensionNumbers", "RoundingMethod", "ScatterDimensionNumbers", "abs", "acos", "acosh", "add",
+    "all_gather", "all_to_all", "approx_max_k", "approx_min_k", "argmax", "argmin", "asin", "asinh",
+    "associative_scan", "atan", "atan2", "atanh", "axis_index", "axis_size", "batch_matmul", "bessel_i0e",
+    "bessel_i1e", "betainc", "bitcast_convert_type", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
+    "broadcast", "broadcast_in_dim", "broadcast_like", "broadcast_shapes", "broadcast_to_rank", "broadcasted_iota",
+    "cbrt", "ceil", "clamp", "clz", "collapse", "complex", "composite", "concatenate", "cond", "conj", "conv",
+    "conv_dimension_numbers", "conv_general_dilated", "conv_general_dilated_local", "conv_general_dilated_patches",
+    "conv_general_permutations", "conv_general_shape_tuple", "conv_shape_tuple", "conv_transpose",
+    "conv_transpose_shape_tuple", "conv_with_general_padding", "convert_element_type", "cos", "cosh",
     "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "custom_linear_solve", "custom_root", "digamma", "div",
     "dot", "dot_general", "dtype", "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim",
     "dynamic_update_index_in_dim", "dynamic_update_slice", "dynamic_update_slice_in_dim", "empty", "eq", "erf",
     "erf_inv", "erfc", "exp", "exp2", "expand_dims", "expm1", "fft", "floor", "fori_loop", "full", "full_like",
     "gather", "ge", "gt", "igamma", "igamma_grad_a", "igammac", "imag", "index_in_dim", "index_take", "integer_pow",
     "iota", "is_finite", "le", "lgamma", "linalg", "log", "log1p", "logistic", "lt", "map", "max", "min", "mul",
-    "mulhi", "ne", "neg", "nextafter", "optimization_barrier", "pad", "padtype_to_pads", "pbroadcast", "pcast", "pmax",
-    "pmean", "pmin", "polygamma", "population_count", "pow", "ppermute", "pshuffle", "psum", "psum_scatter",
-    "pswapaxes", "ragged_all_to_all", "ragged_dot", "random_gamma_grad", "real", "reciprocal", "reduce", "reduce_and",
-    "reduce_max", "reduce_min", "reduce_or", "reduce_precision", "reduce_prod", "reduce_sum", "reduce_window",
-    "reduce_window_shape_tuple", "reduce_xor", "rem", "reshape", "rev", "round", "rsqrt", "scaled_dot", "scan",
-    "scatter", "scatter_add", "scatter_apply", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub", "select",
-    "select_n", "shape_as_value", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh",
-    "slice", "slice_in_dim", "sort", "sort_key_val", "split", "sqrt", "square", "squeeze", "stack", "stage",
-    "stop_gradient", "sub", "switch", "tan", "tanh", "tile", "top_k", "transpose", "unstack", "while_loop",
-    "with_sharding_constraint", "zeta"]
+    "mulhi", "ne", "neg", "nextafter", "optimization_barrier", "pad", "padtype_to_pads", "pbroadcast", "pcast",
+    "platform_dependent", "pmax", "pmean", "pmin", "polygamma", "population_count", "pow", "ppermute", "pshuffle",
+    "psum", "psum_scatter", "pswapaxes", "ragged_all_to_all", "ragged_dot", "ragged_dot_general",
+    "random_gamma_grad", "real", "reciprocal", "reduce", "reduce_and", "reduce_max", "reduce_min", "reduce_or",
+    "reduce_precision", "reduce_prod", "reduce_sum", "reduce_window", "reduce_window_shape_tuple", "reduce_xor",
+    "rem", "reshape", "rev", "round", "rsqrt", "scaled_dot", "scan", "scatter", "scatter_add", "scatter_apply",
+    "scatter_max", "scatter_min", "scatter_mul", "scatter_sub", "select", "select_n", "shape_as_value",
+    "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "slice", "slice_in_dim",
+    "sort", "sort_key_val", "split", "sqrt", "square", "squeeze", "stack", "stage", "stop_gradient", "sub",
+    "switch", "tan", "tanh", "tile", "top_k", "transpose", "unstack", "while_loop", "with_sharding_constraint",
+    "zeta"]
 
 
 def __dir__() -> list[str]:
@@ -261,17 +263,13 @@ ABSENT = {
     **dict.fromkeys(("log2", "one_minus_square", "polynomial", "psum_scatter_start"), "jax has it since 0.11 or 0.12"),
     "AccuracyMode": "`accuracy=` of elementwise functions must be None",
     "DotAlgorithm": "`DotAlgorithmPreset` names the algorithms that devices have",
-    "RaggedDotDimensionNumbers": "it belongs to ragged_dot_general",
     "RandomAlgorithm": "it belongs to rng_bit_generator",
     "Tolerance": "`accuracy=` of elementwise functions must be None",
     "after_all": _TOKENS,
-    "composite": "it names a part of a program for compilers; programs of fxgrad show calls by name anyway",
     "create_token": _TOKENS,
     "dce_sink": "it keeps computations alive whose result nothing uses; programs have no such computations",
-    "platform_dependent": "programs are made without knowing the device; choose in Python, before jit",
     "precv": _DEVICES,
     "psend": _DEVICES,
-    "ragged_dot_general": "ragged_dot covers rows in groups; other ragged axes are not there",
     "rng_bit_generator": "its bits depend on the device; draw with fxgrad.random",
     "rng_uniform": "it draws from a hidden state; draw with fxgrad.random.uniform",
 }

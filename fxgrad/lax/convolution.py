@@ -11,8 +11,9 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.core.avals import Shape
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, shape_of, whole
+from fxgrad.frontend.placing import placed
 from fxgrad.frontend.strict import integers
 from fxgrad.ops.convolution import ConvDimensionNumbers, Geometry, convolve, dilated, window_counts
 from fxgrad.ops.pool import window_pads
@@ -52,7 +53,9 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padd
     array([[[-2., -2., -2.]]])
     """
     if out_sharding is not None:
-        raise UnsupportedError(at_user_line("conv_general_dilated: out_sharding= is not supported; leave it out"))
+        return placed("conv_general_dilated", conv_general_dilated(
+            lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
+            batch_group_count, precision, preferred_element_type), out_sharding)
     lhs, rhs = as_array(lhs), as_array(rhs)
     numbers = conv_dimension_numbers(shape_of(lhs), shape_of(rhs), dimension_numbers)
     ones = (1,) * (len(shape_of(lhs)) - 2)

@@ -13,6 +13,7 @@ from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.flat import as_struct
 from fxgrad.frontend.operands import constant, whole
+from fxgrad.frontend.placing import placed
 from fxgrad.frontend.strict import array_of, check, integers, refuse, sizes
 from fxgrad.ops import creation
 from fxgrad.ops.space import broadcast_to, convert
@@ -38,7 +39,8 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
     array([[0, 1],
            [0, 1]], dtype=int32)
     """
-    refuse("broadcasted_iota", out_sharding=out_sharding)
+    if out_sharding is not None:
+        return placed("broadcasted_iota", broadcasted_iota(dtype, shape, dimension), out_sharding)
     settings: dict[str, Any] = {"dtype": dtypes.canonical(dtype), "shape": sizes("broadcasted_iota", shape),
                                 "dimension": whole("broadcasted_iota", dimension)}
     check(creation.iota_p, **settings)
@@ -89,7 +91,8 @@ def empty(shape: Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
     >>> empty((2,), "float32").shape
     (2,)
     """
-    refuse("empty", out_sharding=out_sharding)
+    if out_sharding is not None:
+        return placed("empty", empty(shape, dtype), out_sharding)
     return constant(integers("empty", shape), 0, dtypes.canonical(dtype))
 
 

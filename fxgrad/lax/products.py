@@ -9,7 +9,8 @@ from typing import Any
 from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import promoted, shape_of
-from fxgrad.frontend.strict import array_of, integers, refuse, wanted_dtype
+from fxgrad.frontend.placing import placed
+from fxgrad.frontend.strict import array_of, integers, wanted_dtype
 from fxgrad.ops import fft as fft_room
 from fxgrad.ops import products as dot_room
 from fxgrad.ops.arithmetic import mul
@@ -78,7 +79,9 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = Non
     >>> dot_general(np.ones((2, 3)), np.ones((4, 3)), (((1,), (1,)), ((), ()))).shape
     (2, 4)
     """
-    refuse("dot_general", out_sharding=out_sharding)
+    if out_sharding is not None:
+        return placed("dot_general", dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type),
+                                                 out_sharding)
     lhs, rhs = promoted(array_of("dot_general", lhs), array_of("dot_general", rhs))
     (left, right), (left_batch, right_batch) = dimension_numbers
     pairs = [integers("dot_general", axes) for axes in (left, right, left_batch, right_batch)]

@@ -1,15 +1,31 @@
-"""Products of matrices with groups of rows, as in `jax.lax`."""
+"""Products of arrays with an axis in groups, as in `jax.lax`."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from fxgrad import dtypes
-from fxgrad.errors import UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array
+from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.frontend.placing import placed
+from fxgrad.frontend.strict import array_of, integers, refuse, wanted_dtype
 from fxgrad.ops import ragged
 
-__all__ = ["ragged_dot"]
+__all__ = ["RaggedDotDimensionNumbers", "ragged_dot", "ragged_dot_general"]
+
+
+class RaggedDotDimensionNumbers(NamedTuple):
+    """Which axes `ragged_dot_general` multiplies: as in `dot_general`, the axis of lhs in groups, and that of rhs.
+
+    `lhs_ragged_dimensions` has one axis. `rhs_group_dimensions` has one with an entry for each group where that axis
+    is neither contracted nor a batch axis, and none otherwise.
+
+    >>> RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0]).lhs_ragged_dimensions
+    [0]
+    """
+
+    dot_dimension_numbers: Any
+    lhs_ragged_dimensions: Sequence[int]
+    rhs_group_dimensions: Sequence[int]
 
 
 def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, preferred_element_type: Any = None,
@@ -17,7 +33,7 @@ def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, pref
     """The rows of `lhs` times one of the matrices `rhs` each: the first `group_sizes[0]` rows times rhs[0], and so on.
 
     The shapes are (rows, inner), (groups, inner, columns), (groups,); rows beyond the last group become 0. Raises
-    `ShapeError`, `DTypeError`, and `UnsupportedError` for the last two arguments.
+    `ShapeError`, `DTypeError`, and `UnsupportedError` for `group_offset`.
 
     >>> import numpy as np
     >>> ragged_dot(np.ones((3, 1)), np.array([[[2.0]], [[5.0]]]), np.array([1, 2]))
@@ -25,9 +41,44 @@ def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, pref
            [5.],
            [5.]])
     """
-    if group_offset is not None or out_sharding is not None:
-        raise UnsupportedError(at_user_line("ragged_dot: group_offset= and out_sharding= are not supported; leave them "
-                                            "out"))
-    precision = precision if precision is None or isinstance(precision, str) else precision.name.lower()
-    wanted = None if preferred_element_type is None else dtypes.canonical(preferred_element_type)
-    return ragged.ragged_dot(as_array(lhs), as_array(rhs), as_array(group_sizes), precision, wanted)
+    if out_sharding is not None:
+        return placed("ragged_dot", ragged_dot(lhs, rhs, group_sizes, precision, preferred_element_type, group_offset),
+                      out_sharding)
+    refuse("ragged_dot", group_offset=group_offset)
+    left, right, sizes = (array_of("ragged_dot", each) for each in (lhs, rhs, group_sizes))
+    return ragged.ragged_dot(left, right, sizes, precision, wanted_dtype(preferred_element_type))
+
+
+def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, ragged_dot_dimension_numbers: Any, precision: Any = None,
+                       preferred_element_type: Any = None, group_offset: Any = None, out_sharding: Any = None) -> Any:
+    """`dot_general` where one axis of `lhs` is in groups of consecutive entries, of `group_sizes` each.
+
+    What it means depends on that axis. Neither contracted nor a batch axis: each group is multiplied with the entry of
+    `rhs` that its group axis has for it, and the result has the shape of `dot_general`'s without that axis; entries
+    beyond the last group become 0. Contracted: one product for each group, along a new axis in front. A batch axis:
+    groups make no difference. `group_sizes` has the shape (groups,), or in front of that the sizes of the batch axes
+    of `lhs` and of those of its kind that come before the axis in groups. Raises `ShapeError`, `DTypeError`, and
+    `UnsupportedError` for `group_offset`.
+
+    >>> import numpy as np
+    >>> columns = RaggedDotDimensionNumbers((((1,), (0,)), ((), ())), [1], [])
+    >>> ragged_dot_general(np.ones((1, 3)), np.ones((3, 1)), np.array([1, 2]), columns).ravel()
+    array([1., 2.])
+    """
+    if out_sharding is not None:
+        return placed("ragged_dot_general", ragged_dot_general(
+            lhs, rhs, group_sizes, ragged_dot_dimension_numbers, precision, preferred_element_type, group_offset),
+            out_sharding)
+    refuse("ragged_dot_general", group_offset=group_offset)
+    numbers = ragged_dot_dimension_numbers
+    (left, right), (left_batch, right_batch) = numbers.dot_dimension_numbers
+    axes, groups = integers("ragged_dot_general", numbers.lhs_ragged_dimensions), integers(numbers.rhs_group_dimensions)
+    if len(axes) != 1 or len(groups) > 1:
+        raise ShapeError(at_user_line(
+            f"ragged_dot_general: lhs_ragged_dimensions={list(axes)} and rhs_group_dimensions={list(groups)}; one "
+            "axis, and one or none are needed"))
+    dot = (integers("ragged_dot_general", left), integers(right)), (integers(left_batch), integers(right_batch))
+    dimensions = ragged.RaggedDimensions(dot, axes[0], groups[0] if groups else None)
+    arrays = [array_of("ragged_dot_general", each) for each in (lhs, rhs, group_sizes)]
+    return ragged.ragged_dot_general(arrays[0], arrays[1], arrays[2], dimensions, precision,
+                                     wanted_dtype(preferred_element_type))

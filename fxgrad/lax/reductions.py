@@ -11,7 +11,8 @@ from fxgrad.core.avals import Shape
 from fxgrad.core.primitive import Primitive
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import axis_number, shape_of, whole
-from fxgrad.frontend.strict import array_of, axis_of, check, documented, integers, of_one_dtype, refuse
+from fxgrad.frontend.placing import placed
+from fxgrad.frontend.strict import array_of, axis_of, check, documented, integers, of_one_dtype
 from fxgrad.lax.combinations import combination, of_elements, only_primitive
 from fxgrad.ops import cumulative, space
 from fxgrad.ops import ordering as sort_room
@@ -87,7 +88,8 @@ def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -
     >>> float(reduce_sum(np.array([2.0, 3.0]), (0,)))
     5.0
     """
-    refuse("reduce_sum", out_sharding=out_sharding)
+    if out_sharding is not None:
+        return placed("reduce_sum", reduce_sum(operand, axes), out_sharding)
     return _reduced(space.reduce_sum_p, space.reduce_sum, operand, axes)
 
 
@@ -110,7 +112,8 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
     >>> float(reduce(np.array([1.0, 5.0, 3.0]), 0.0, np.maximum, (0,)))
     5.0
     """
-    refuse("reduce", out_sharding=out_sharding)
+    if out_sharding is not None:
+        return placed("reduce", reduce(operands, init_values, computation, dimensions), out_sharding)
     leaves, structure = tree.flatten(operands)
     init_structure: Any
     inits, init_structure = tree.flatten(init_values)

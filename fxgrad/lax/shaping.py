@@ -11,7 +11,8 @@ from typing import Any
 from fxgrad.core.avals import Shape
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
 from fxgrad.frontend.operands import axis_number, shape_of, whole
-from fxgrad.frontend.strict import array_of, axis_of, check, integers, of_one_dtype, refuse
+from fxgrad.frontend.placing import placed
+from fxgrad.frontend.strict import array_of, axis_of, check, integers, of_one_dtype
 from fxgrad.frontend.strict import sizes as sizes_given
 from fxgrad.ops import joining, shaping, space
 from fxgrad.ops.families import broadcast_shapes as _broadcast_shapes
@@ -31,7 +32,8 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
     >>> broadcast(np.ones(3), (2,)).shape
     (2, 3)
     """
-    refuse("broadcast", out_sharding=out_sharding)
+    if out_sharding is not None:
+        return placed("broadcast", broadcast(operand, sizes), out_sharding)
     operand = array_of("broadcast", operand)
     return space.broadcast_to(operand, (*sizes_given("broadcast", sizes), *shape_of(operand)))
 
@@ -47,7 +49,8 @@ def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: S
     array([[0, 0, 0],
            [1, 1, 1]])
     """
-    refuse("broadcast_in_dim", out_sharding=out_sharding)
+    if out_sharding is not None:
+        return placed("broadcast_in_dim", broadcast_in_dim(operand, shape, broadcast_dimensions), out_sharding)
     wanted = sizes_given("broadcast_in_dim", shape)
     return _in_dim(array_of("broadcast_in_dim", operand), wanted, integers("broadcast_in_dim", broadcast_dimensions))
 
@@ -100,7 +103,8 @@ def reshape(operand: Any, new_sizes: Sequence[int], dimensions: Sequence[int] | 
     array([[0, 1],
            [2, 3]])
     """
-    refuse("reshape", out_sharding=out_sharding)
+    if out_sharding is not None:
+        return placed("reshape", reshape(operand, new_sizes, dimensions), out_sharding)
     operand = array_of("reshape", operand)
     operand = operand if dimensions is None else space.transpose(operand, integers("reshape", dimensions))
     return space.reshape(operand, integers("reshape", new_sizes))

@@ -14,8 +14,9 @@ import numpy as np
 from fxgrad import dtypes, random
 from fxgrad.core.avals import Shape
 from fxgrad.dtypes import DType
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import axis_of, sizes_of
+from fxgrad.frontend.placing import placed
 from fxgrad.numpy.arithmetic import divide, multiply, subtract
 from fxgrad.numpy.creation import astype, full
 from fxgrad.numpy.creation import zeros as zeros_of
@@ -45,7 +46,7 @@ def _initializer(make: Callable[[Any, Shape, DType], Any], default: Any) -> Init
     """`make(key, shape, dtype)` as an initializer with a dtype of its own."""
     def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
         if out_sharding is not None:
-            raise UnsupportedError(at_user_line("initializers: out_sharding= is not supported; leave it out"))
+            return placed("initializers", init(key, shape, dtype), out_sharding)
         return make(key, sizes_of("initializer", shape), _dtype(dtype))
     return init
 

@@ -20,6 +20,8 @@ from fxgrad.numpy.linalg import triangles as _triangles
 from fxgrad.core.arrays import making as _making
 from fxgrad.numpy import arrays as _arrays
 from fxgrad.numpy import meanings as _meanings
+from fxgrad.numpy import scalars as _scalars
+from fxgrad.errors import at_user_line as _at_user_line
 from fxgrad.numpy.alike import empty_like, full_like, ones_like, zeros_like
 from fxgrad.numpy.applying import apply_along_axis, apply_over_axes, frompyfunc, piecewise, vectorize
 from fxgrad.numpy.arithmetic import (
@@ -153,7 +155,11 @@ __all__ = [
 ]
 
 
-__getattr__ = _of_module(__name__)
+def __getattr__(name: str) -> object:
+    narrow = _scalars.without(name)
+    if narrow is not None:
+        raise AttributeError(_at_user_line(narrow), name=name)
+    return _of_module(__name__)(name)
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,7 @@ from fxgrad.core.avals import PYTHON_SCALARS, struct_aval
 from fxgrad.dtypes import DType
 from fxgrad.frontend.flat import as_struct
 from fxgrad.frontend.operands import constant, sizes_of
+from fxgrad.frontend.placing import placed
 from fxgrad.numpy.creation import asarray, full
 from fxgrad.numpy.inspection import check_device
 from fxgrad.tracing.tape import aval_of
@@ -20,23 +21,27 @@ def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, DType]:
     return sizes, aval.dtype if dtype is None else dtypes.canonical(dtype)
 
 
-def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of zeros of the shape and dtype of `a`: an array, a list, or what has a `shape` and a `dtype`.
 
     >>> zeros_like([1, 2])
     array([0, 0], dtype=int32)
     """
+    if out_sharding is not None:
+        return placed("zeros_like", zeros_like(a, dtype, shape, device=device), out_sharding)
     check_device("zeros_like", device)
     sizes, wanted = _like("zeros_like", a, dtype, shape)
     return constant(sizes, 0, wanted)
 
 
-def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of ones of the shape and dtype of `a`.
 
     >>> ones_like([1, 2])
     array([1, 1], dtype=int32)
     """
+    if out_sharding is not None:
+        return placed("ones_like", ones_like(a, dtype, shape, device=device), out_sharding)
     check_device("ones_like", device)
     sizes, wanted = _like("ones_like", a, dtype, shape)
     return constant(sizes, 1, wanted)
@@ -52,12 +57,15 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
     return zeros_like(prototype, dtype, shape)
 
 
-def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None,
+              out_sharding: Any = None) -> Any:
     """An array of one repeated value, of the shape and dtype of `a`.
 
     >>> full_like([1, 2], 7)
     array([7, 7], dtype=int32)
     """
+    if out_sharding is not None:
+        return placed("full_like", full_like(a, fill_value, dtype, shape, device=device), out_sharding)
     check_device("full_like", device)
     sizes, wanted = _like("full_like", a, dtype, shape)
     return full(sizes, fill_value, wanted)

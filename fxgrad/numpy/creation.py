@@ -30,6 +30,7 @@ from fxgrad.frontend.operands import (
     typed,
     whole,
 )
+from fxgrad.frontend.placing import placed
 from fxgrad.numpy.inspection import check_device
 from fxgrad.numpy.python_numbers import default_width, of_numbers, of_python
 from fxgrad.numpy.sizes import numbers_between
@@ -44,7 +45,8 @@ from fxgrad.tracing.tracer import Tracer
 # --- from what is there -------------------------------------------------------------------------------------------
 
 
-def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, device: Any = None) -> Any:
+def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, device: Any = None,
+            out_sharding: Any = None) -> Any:
     """`a` as an array: nested lists (of numbers and arrays, traced ones too), numbers, arrays of any kind.
 
     Python numbers become the default float dtype, int32, or bool; arrays keep their dtype unless `dtype` is given.
@@ -54,6 +56,8 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     >>> asarray([1.0, 2.0])
     array([1., 2.], dtype=float32)
     """
+    if out_sharding is not None:
+        return placed("asarray", asarray(a, dtype, order, copy=copy, device=device), out_sharding)
     check_device("asarray", device)
     del order  # where elements lie in memory is for executors to say
     if of_python(a):
@@ -66,12 +70,14 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
 
 
 def array(object: Any, dtype: Any = None, copy: bool = True, order: Any = "K", ndmin: int = 0, *, device: Any = None,
-          ) -> Any:
+          out_sharding: Any = None) -> Any:
     """As `asarray`, but NumPy arrays are copied, and axes of size 1 are put in front for at least `ndmin` axes.
 
     >>> array([1, 2], ndmin=2).shape
     (1, 2)
     """
+    if out_sharding is not None:
+        return placed("array", array(object, dtype, copy, order, ndmin, device=device), out_sharding)
     result = asarray(object, dtype, order, copy=copy, device=device)
     shape, least = shape_of(result), whole("array", ndmin)
     return reshape(result, (1,) * (least - len(shape)) + shape) if len(shape) < least else result
@@ -136,42 +142,50 @@ def _dtype_or_default(dtype: Any) -> DType:
     return default_float() if dtype is None else dtypes.canonical(dtype)
 
 
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of zeros; `dtype` is by default the default float dtype.
 
     >>> zeros(2)
     array([0., 0.], dtype=float32)
     """
+    if out_sharding is not None:
+        return placed("zeros", zeros(shape, dtype, device=device), out_sharding)
     check_device("zeros", device)
     return constant(sizes_of("zeros", shape), 0, _dtype_or_default(dtype))
 
 
-def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of ones; `dtype` is by default the default float dtype.
 
     >>> ones(2, dtype=int)
     array([1, 1])
     """
+    if out_sharding is not None:
+        return placed("ones", ones(shape, dtype, device=device), out_sharding)
     check_device("ones", device)
     return constant(sizes_of("ones", shape), 1, _dtype_or_default(dtype))
 
 
-def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """As `zeros`: values that are not defined have no place in a program.
 
     >>> empty((0, 2)).shape
     (0, 2)
     """
+    if out_sharding is not None:
+        return placed("empty", empty(shape, dtype, device=device), out_sharding)
     check_device("empty", device)
     return zeros(sizes_of("empty", shape), dtype)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of one repeated value, of its dtype unless `dtype` is given; `fill_value` broadcasts to `shape`.
 
     >>> full(2, 7.0)
     array([7., 7.], dtype=float32)
     """
+    if out_sharding is not None:
+        return placed("full", full(shape, fill_value, dtype, device=device), out_sharding)
     check_device("full", device)
     sizes = sizes_of("full", shape)
     value = asarray(fill_value, dtype)
@@ -183,7 +197,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
 # --- counting -----------------------------------------------------------------------------------------------------
 
 
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None) -> Any:
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None,
+           out_sharding: Any = None) -> Any:
     """Numbers from `start` (0 if only one bound is given) to below `stop`, `step` apart; all static.
 
     The dtype is int32 for integers and the default float dtype otherwise, unless given.
@@ -191,6 +206,8 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
     >>> arange(3), arange(1.0, 2.0, 0.5)
     (array([0, 1, 2], dtype=int32), array([1. , 1.5], dtype=float32))
     """
+    if out_sharding is not None:
+        return placed("arange", arange(start, stop, step, dtype, device=device), out_sharding)
     check_device("arange", device)
     if stop is None:
         start, stop = 0, start

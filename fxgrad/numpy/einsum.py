@@ -12,6 +12,7 @@ from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_dtype, promoted, refuse_out, settled, shape_of
 from fxgrad.frontend.operands import operands as read
+from fxgrad.frontend.placing import placed
 from fxgrad.numpy.arithmetic import multiply
 from fxgrad.numpy.rearranging import diagonal
 from fxgrad.ops.products import dot_general
@@ -27,7 +28,7 @@ class Term(NamedTuple):
 
 
 def einsum(subscripts: Any, /, *operands: Any, out: Any = None, optimize: Any = "auto", precision: Any = None,
-           preferred_element_type: Any = None) -> Any:
+           preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
     """Sums of products of elements, as `subscripts` such as `"ij,jk->ik"` say: letters name axes.
 
     A letter that is not behind the arrow is summed over; one that an operand has twice takes its diagonal; `...`
@@ -40,6 +41,9 @@ def einsum(subscripts: Any, /, *operands: Any, out: Any = None, optimize: Any = 
     >>> einsum("ij,j->i", [[1.0, 2.0]], [3.0, 4.0])
     array([11.])
     """
+    if out_sharding is not None:
+        return placed("einsum", einsum(subscripts, *operands, out=out, optimize=optimize, precision=precision,
+                                       preferred_element_type=preferred_element_type), out_sharding)
     refuse_out("einsum", out)
     if not isinstance(subscripts, str):
         subscripts, operands = _from_lists((subscripts, *operands))

@@ -22,6 +22,7 @@ from fxgrad.frontend.operands import (
     shape_of,
     whole,
 )
+from fxgrad.frontend.placing import placed
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
 from fxgrad.numpy.logic import equal, greater_equal, where
 from fxgrad.numpy.ordering import diff, searchsorted
@@ -36,7 +37,8 @@ from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.tracer import Tracer
 
 
-def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
+def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None,
+             out_sharding: Any = None) -> Any:
     """How often each whole number from 0 on occurs in a vector (int32), or the sum of the `weights` there.
 
     Without `length` there are as many counts as needed, at least `minlength`, and the values must be known. With it
@@ -45,6 +47,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     >>> bincount([1, 1, 3])
     array([0, 2, 0, 1], dtype=int32)
     """
+    if out_sharding is not None:
+        return placed("bincount", bincount(x, weights, minlength, length=length), out_sharding)
     x = as_array(x)
     if len(shape_of(x)) != 1:
         raise ShapeError(at_user_line(f"bincount: a vector is needed, the shape is {shape_of(x)}"))

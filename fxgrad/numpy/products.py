@@ -22,6 +22,7 @@ from fxgrad.frontend.operands import (
     settled,
     shape_of,
 )
+from fxgrad.frontend.placing import placed
 from fxgrad.numpy.arithmetic import multiply, subtract
 from fxgrad.numpy.joining import stack
 from fxgrad.numpy.shaping import moveaxis, ravel
@@ -55,7 +56,8 @@ def _dtype(given: Any) -> Any:
 
 
 @partial(replayed, captures=True)
-def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
+           out_sharding: Any = None) -> Any:
     """The matrix product of the last two axes; the others broadcast, and vectors count as a row and a column.
 
     Raises `ShapeError` for scalars, and if the sizes that are summed over differ. Sums are made in
@@ -64,6 +66,9 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
     >>> matmul([[1.0, 2.0]], [[3.0], [4.0]])
     array([[11.]])
     """
+    if out_sharding is not None:
+        return placed("matmul", matmul(a, b, precision=precision, preferred_element_type=preferred_element_type),
+                                       out_sharding)
     if type(a) is Tracer and type(b) is Tracer:  # the path of `x @ W`: one look-up and one test
         left, right = a.variable.aval, b.variable.aval
         numbers = _PLAIN.get((len(left.shape), len(right.shape)))
@@ -111,7 +116,8 @@ def _stacked(a: Any, b: Any, precision: Any, preferred: Any) -> Any:
 
 
 @partial(replayed, captures=True)
-def dot(a: Any, b: Any, out: Any = None, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def dot(a: Any, b: Any, out: Any = None, *, precision: Any = None, preferred_element_type: Any = None,
+        out_sharding: Any = None) -> Any:
     """The product of two arrays, summed over the last axis of `a` and the second-to-last (or only) one of `b`.
 
     With a scalar it is `a * b`. Raises `ShapeError` if the sizes that are summed over differ.
@@ -119,6 +125,9 @@ def dot(a: Any, b: Any, out: Any = None, *, precision: Any = None, preferred_ele
     >>> float(dot([1.0, 2.0], [3.0, 4.0]))
     11.0
     """
+    if out_sharding is not None:
+        return placed("dot", dot(a, b, out, precision=precision, preferred_element_type=preferred_element_type),
+                                 out_sharding)
     refuse_out("dot", out)
     a, b = _operands(a, b)
     left, right = shape_of(a), shape_of(b)
@@ -215,7 +224,8 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
 
 
 @partial(replayed, captures=True)
-def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None,
+              out_sharding: Any = None) -> Any:
     """The product of two arrays, summed over pairs of axes.
 
     `axes` is a number n (the last n of `a` with the first n of `b`), or the axes of each in a pair of sequences.
@@ -224,6 +234,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred
     >>> float(tensordot([[1.0, 2.0]], [[3.0, 4.0]]))
     11.0
     """
+    if out_sharding is not None:
+        return placed("tensordot", tensordot(a, b, axes, precision=precision,
+                                             preferred_element_type=preferred_element_type), out_sharding)
     a, b = _operands(a, b)
     left, right = shape_of(a), shape_of(b)
     if isinstance(axes, Sequence | np.ndarray):

@@ -20,6 +20,7 @@ from fxgrad.frontend.operands import (
     refuse_out,
     shape_of,
 )
+from fxgrad.frontend.placing import placed
 from fxgrad.numpy.arithmetic import add, clip, divide, maximum, minimum, multiply, remainder, subtract
 from fxgrad.numpy.elementwise import ceil, floor, isnan
 from fxgrad.numpy.logic import equal, less, less_equal, logical_and, logical_not, logical_or, where
@@ -58,12 +59,15 @@ def quantile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_input
 
 
 def percentile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False,
-               method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
+               method: str = "linear", keepdims: bool = False, *, weights: Any = None, out_sharding: Any = None) -> Any:
     """As `quantile`, with `q` from 0 to 100.
 
     >>> float(percentile([1.0, 2.0, 4.0], 75.0))
     3.0
     """
+    if out_sharding is not None:
+        return placed("percentile", percentile(a, q, axis, out, overwrite_input, method, keepdims, weights=weights),
+                                               out_sharding)
     fractions = divide(_within("percentile", q, 100), 100.0)
     return quantile(a, fractions, axis, out, overwrite_input, method, keepdims, weights=weights)
 

@@ -22,6 +22,7 @@ from fxgrad.frontend.operands import (
     shape_of,
     whole,
 )
+from fxgrad.frontend.placing import placed
 from fxgrad.numpy.arithmetic import minimum, remainder, subtract
 from fxgrad.numpy.creation import arange, diagonal_number, lower_triangle
 from fxgrad.numpy.ordering import cumsum, searchsorted
@@ -91,7 +92,8 @@ def tile(A: Any, reps: Any) -> Any:
     return tiled(reshape(A, (1,) * (rank - len(sizes)) + sizes), counts)
 
 
-def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Any:
+def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None,
+           out_sharding: Any = None) -> Any:
     """`a` with each element repeated along `axis` (None: in the flattened array).
 
     `repeats` is a number or one number for each element; it must be known, unless `total_repeat_length` says the size
@@ -100,6 +102,8 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
     >>> repeat([1, 2], 2)
     array([1, 1, 2, 2])
     """
+    if out_sharding is not None:
+        return placed("repeat", repeat(a, repeats, axis, total_repeat_length=total_repeat_length), out_sharding)
     a = ravel(a) if axis is None else as_array(a)
     sizes = shape_of(a)
     at = axis_of("repeat", 0 if axis is None else axis, len(sizes))

@@ -10,6 +10,7 @@ types, and have their scalars and nothing else as instances.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -136,3 +137,13 @@ class complex128(Scalar):  # noqa: N801
 for _type in (bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bfloat16, float16, float32, float64,
               complex64, complex128):
     _type.__module__ = "fxgrad.numpy"  # where people and pickle find it
+
+
+def without(name: str) -> str | None:
+    """What is said of a narrow type of jax's that there is not here; None if `name` is none."""
+    found = re.fullmatch(r"float(?:4|6|8)_e(\d)m(\d)\w*|u?int[124]", name)
+    if found is None:
+        return None
+    instead = "int8 holds its numbers, and fxgrad.numpy.clip its range" if found[1] is None else (
+        f"fxgrad.lax.reduce_precision(x, {found[1]}, {found[2]}) rounds to as many digits")
+    return f"module 'fxgrad.numpy' has no attribute {name!r}: fxgrad has no such narrow dtype. {instead}"

@@ -9,6 +9,7 @@ from typing import Any
 from fxgrad.core.sizes import holds, undecided
 from fxgrad.errors import ArgumentError, AxisError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, as_shape, axes_of, axis_of, common_shape, shape_of, sizes_of, whole
+from fxgrad.frontend.placing import placed
 from fxgrad.frontend.strict import integers
 from fxgrad.numpy.creation import beside
 from fxgrad.ops.shaping import rev
@@ -45,7 +46,7 @@ def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
     return math.prod(sizes[at] for at in axes_of("size", axis, len(sizes)))
 
 
-def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
+def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None) -> Any:
     """The elements of `a` in an array of another shape; one size may be -1 and is then worked out.
 
     `order="F"` reads and writes the elements with the first axis changing fastest. Raises `ShapeError` if the numbers
@@ -54,6 +55,8 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
     >>> reshape([[1, 2], [3, 4]], -1)
     array([1, 2, 3, 4])
     """
+    if out_sharding is not None:
+        return placed("reshape", reshape(a, shape, order, copy=copy), out_sharding)
     del copy  # arrays here are never views to write to
     a = as_array(a)
     sizes = _completed(shape_of(a), as_shape(shape))
@@ -79,12 +82,14 @@ def _completed(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(total // known if size == -1 else size for size in new)
 
 
-def ravel(a: Any, order: str = "C") -> Any:
+def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     """The elements of `a` in one axis.
 
     >>> ravel([[1, 2], [3, 4]])
     array([1, 2, 3, 4])
     """
+    if out_sharding is not None:
+        return placed("ravel", ravel(a, order), out_sharding)
     return reshape(a, -1 if 0 not in shape(a) else 0, order)
 
 
@@ -227,12 +232,14 @@ def moveaxis(a: Any, source: int | Sequence[int], destination: int | Sequence[in
 # --- broadcasting -------------------------------------------------------------------------------------------------
 
 
-def broadcast_to(array: Any, shape: Any) -> Any:
+def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
     """`array` repeated along new and size-1 axes to `shape`. Raises `ShapeError` where that cannot be.
 
     >>> broadcast_to(1, (2,))
     array([1, 1])
     """
+    if out_sharding is not None:
+        return placed("broadcast_to", broadcast_to(array, shape), out_sharding)
     return broadcast(as_array(array), sizes_of("broadcast_to", shape))
 
 

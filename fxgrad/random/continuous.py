@@ -10,6 +10,7 @@ from fxgrad.core.avals import Shape
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import sizes_of
+from fxgrad.frontend.placing import placed
 from fxgrad.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import ge, lt
@@ -33,7 +34,7 @@ def exponential_draws(key: Any, shape: Shape, dtype: DType) -> Any:
     return neg(log1p(neg(unit(key, shape, dtype))))
 
 
-def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Exponential numbers of mean 1.
 
     Raises `ArgumentError` for what is no key, `DTypeError` for a dtype that is not floating.
@@ -42,11 +43,13 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     >>> bool(fxgrad.random.exponential(fxgrad.random.key(0)) >= 0)
     True
     """
+    if out_sharding is not None:
+        return placed("exponential", exponential(key, shape, dtype), out_sharding)
     key, dtype = one_key("exponential", key), float_dtype("exponential", dtype)
     return exponential_draws(key, sizes_of("exponential", shape), dtype)
 
 
-def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None) -> Any:
+def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None, *, out_sharding: Any = None) -> Any:
     """Numbers of the standard Gumbel distribution: minus the logarithm of exponential ones.
 
     `mode="high"` draws twice as many bits, so that large numbers come in finer steps; the default is `"low"`.
@@ -56,6 +59,8 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
     >>> fxgrad.random.gumbel(fxgrad.random.key(0), (2, 3)).shape
     (2, 3)
     """
+    if out_sharding is not None:
+        return placed("gumbel", gumbel(key, shape, dtype, mode), out_sharding)
     key, dtype = one_key("gumbel", key), float_dtype("gumbel", dtype)
     return gumbel_draws(key, sizes_of("gumbel", shape), dtype, mode)
 
@@ -74,49 +79,57 @@ def gumbel_draws(key: Any, shape: Shape, dtype: DType, mode: str | None) -> Any:
     return neg(log(neg(log1p(neg(where(ge(high, 0.5), high, fine))))))
 
 
-def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Numbers of the standard Laplace distribution: exponential ones with either sign.
 
     >>> import fxgrad
     >>> fxgrad.random.laplace(fxgrad.random.key(0), (2, 3)).shape
     (2, 3)
     """
+    if out_sharding is not None:
+        return placed("laplace", laplace(key, shape, dtype), out_sharding)
     key, dtype = one_key("laplace", key), float_dtype("laplace", dtype)
     u = _open(key, sizes_of("laplace", shape), dtype, -1.0 + float(dtypes.finfo(dtype).epsneg))
     return mul(sign(u), log1p(neg(absolute(u))))
 
 
-def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Numbers of the standard logistic distribution: the log-odds of uniform ones.
 
     >>> import fxgrad
     >>> fxgrad.random.logistic(fxgrad.random.key(0), (2, 3)).shape
     (2, 3)
     """
+    if out_sharding is not None:
+        return placed("logistic", logistic(key, shape, dtype), out_sharding)
     key, dtype = one_key("logistic", key), float_dtype("logistic", dtype)
     u = _open(key, sizes_of("logistic", shape), dtype, dtypes.finfo(dtype).tiny)
     return sub(log(u), log1p(neg(u)))
 
 
-def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Numbers of the standard Cauchy distribution: the tangents of uniform angles.
 
     >>> import fxgrad
     >>> fxgrad.random.cauchy(fxgrad.random.key(0), (2, 3)).shape
     (2, 3)
     """
+    if out_sharding is not None:
+        return placed("cauchy", cauchy(key, shape, dtype), out_sharding)
     key, dtype = one_key("cauchy", key), float_dtype("cauchy", dtype)
     u = _open(key, sizes_of("cauchy", shape), dtype, dtypes.finfo(dtype).eps)
     return tan(mul(dtype.type(math.pi), sub(u, 0.5)))
 
 
-def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Numbers from 1 on of the Pareto distribution of shape parameter `b`.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.pareto(fxgrad.random.key(0), 3.0) >= 1)
     True
     """
+    if out_sharding is not None:
+        return placed("pareto", pareto(key, b, shape, dtype), out_sharding)
     key, dtype = one_key("pareto", key), float_dtype("pareto", dtype)
     shape = drawn_shape("pareto", shape, b)
     return exp(div(exponential_draws(key, shape, dtype), parameter(b, dtype)))
@@ -136,13 +149,16 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
     return mul(power(draws, div(1.0, parameter(concentration, dtype))), parameter(scale, dtype))
 
 
-def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None) -> Any:
+def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None,
+               *, out_sharding: Any = None) -> Any:
     """Numbers from `left` to `right` of the triangular distribution with its peak at `mode`.
 
     >>> import fxgrad
     >>> bool(0.0 <= fxgrad.random.triangular(fxgrad.random.key(0), 0.0, 1.0, 2.0) <= 2.0)
     True
     """
+    if out_sharding is not None:
+        return placed("triangular", triangular(key, left, mode, right, shape, dtype), out_sharding)
     key, dtype = one_key("triangular", key), float_dtype("triangular", dtype)
     shape = drawn_shape("triangular", shape, left, mode, right)
     left, mode, right = (spread(each, shape, dtype) for each in (left, mode, right))

@@ -13,6 +13,7 @@ from fxgrad.core.avals import Shape
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, axis_of, promoted_inexact, shape_of, sizes_of
+from fxgrad.frontend.placing import placed
 from fxgrad.numpy.ordering import searchsorted
 from fxgrad.numpy.rearranging import take
 from fxgrad.ops.arithmetic import add, div, mul, neg, sub
@@ -57,7 +58,7 @@ def _shuffled(key: Any, x: Any, axis: int) -> Any:
     return x
 
 
-def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
+def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
     """`x` in random order along `axis`; for an integer, the numbers below it in random order.
 
     Rows stay together unless `independent`, with which every line along `axis` has an order of its own. Raises
@@ -67,6 +68,8 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
     >>> fxgrad.random.permutation(fxgrad.random.key(0), 4)
     array([0, 1, 3, 2], dtype=int32)
     """
+    if out_sharding is not None:
+        return placed("permutation", permutation(key, x, axis, independent), out_sharding)
     key, array = one_key("permutation", key), as_array(x)
     if not shape_of(array):
         count = positive_int("permutation", "a scalar x", x)
@@ -125,7 +128,7 @@ def _weighted(key: Any, p: Any, count: int, shape: Shape, replace: bool, mode: s
 
 
 def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True,
-                mode: str | None = None) -> Any:
+                mode: str | None = None, *, out_sharding: Any = None) -> Any:
     """Positions along `axis`, each with a probability in proportion to exp(logits); of dtype int32.
 
     `shape` ends in that of `logits` without `axis`; what stands before are repeated draws, all different where not
@@ -135,6 +138,8 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
     >>> int(fxgrad.random.categorical(fxgrad.random.key(0), np.array([-np.inf, 0.0, -np.inf])))
     1
     """
+    if out_sharding is not None:
+        return placed("categorical", categorical(key, logits, axis, shape, replace, mode), out_sharding)
     key, logits = one_key("categorical", key), promoted_inexact(as_array(logits))[0]
     own = shape_of(logits)
     axis = axis_of("categorical", axis, len(own))
@@ -160,7 +165,7 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
 # --- counts -------------------------------------------------------------------------------------------------------
 
 
-def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Counts of the Poisson distribution of rate `lam`, of an integer dtype, by default int32.
 
     Raises `ArgumentError` for what is no key, `DTypeError` for other dtypes.
@@ -169,6 +174,8 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
     >>> int(fxgrad.random.poisson(fxgrad.random.key(0), 0.0))
     0
     """
+    if out_sharding is not None:
+        return placed("poisson", poisson(key, lam, shape, dtype), out_sharding)
     key, dtype = one_key("poisson", key), int_dtype("poisson", dtype)
     shape = drawn_shape("poisson", shape, lam)
     return bind(random_poisson_p, key, spread(lam, shape, dtypes.float32), dtype=dtype)[0]
@@ -219,13 +226,15 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = Non
     return convert(stack(counts, len(shape) - 1), wanted) if counts else np.zeros(shape, wanted)
 
 
-def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """How many tries of probability `p` it takes to succeed: integers from 1 on, by default of dtype int32.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.geometric(fxgrad.random.key(0), 0.5) >= 1)
     True
     """
+    if out_sharding is not None:
+        return placed("geometric", geometric(key, p, shape, dtype), out_sharding)
     key, dtype = one_key("geometric", key), int_dtype("geometric", dtype)
     inner = dtypes.inexact_dtype(own_dtype(p))
     shape = drawn_shape("geometric", shape, p)

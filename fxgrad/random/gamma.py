@@ -8,6 +8,7 @@ from fxgrad.core.avals import Shape
 from fxgrad.dtypes import DType
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, shape_of, sizes_of
+from fxgrad.frontend.placing import placed
 from fxgrad.ops.arithmetic import add, div, mul, sub
 from fxgrad.ops.arithmetic import max as maximum
 from fxgrad.ops.exponential import exp, sqrt
@@ -23,7 +24,7 @@ from fxgrad.random.uniform import signs
 from fxgrad.tracing.tape import aval_of
 
 
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Numbers of the gamma distribution of shape parameter `a` and scale 1.
 
     Of the shape of `a`, or of `shape`, to which it broadcasts. Derivatives in `a` are those of draws at a fixed
@@ -33,11 +34,13 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
     >>> bool(fxgrad.random.gamma(fxgrad.random.key(0), 2.0) > 0)
     True
     """
+    if out_sharding is not None:
+        return placed("gamma", gamma(key, a, shape, dtype), out_sharding)
     key, dtype = one_key("gamma", key), float_dtype("gamma", dtype)
     return random_gamma(key, spread(a, drawn_shape("gamma", shape, a), dtype))
 
 
-def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """The logarithms of numbers of the gamma distribution, exact where those are too small for the dtype.
 
     Not the numbers that `gamma` draws of the same key.
@@ -46,17 +49,21 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
     >>> fxgrad.random.loggamma(fxgrad.random.key(0), 1e-5).shape
     ()
     """
+    if out_sharding is not None:
+        return placed("loggamma", loggamma(key, a, shape, dtype), out_sharding)
     key, dtype = one_key("loggamma", key), float_dtype("loggamma", dtype)
     return random_gamma(key, spread(a, drawn_shape("loggamma", shape, a), dtype), log_space=True)
 
 
-def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Numbers from 0 to 1 of the beta distribution of parameters `a` and `b`: the share of one gamma number in two.
 
     >>> import fxgrad
     >>> bool(0 <= fxgrad.random.beta(fxgrad.random.key(0), 2.0, 3.0) <= 1)
     True
     """
+    if out_sharding is not None:
+        return placed("beta", beta(key, a, b, shape, dtype), out_sharding)
     key, dtype = one_key("beta", key), float_dtype("beta", dtype)
     shape = drawn_shape("beta", shape, a, b)
     first, second = (random_gamma(part, spread(each, shape, dtype), log_space=True)
@@ -66,7 +73,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
     return div(first, add(first, second))
 
 
-def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any:
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Vectors (the last axis) of numbers that add up to 1, of the Dirichlet distribution of parameters `alpha`.
 
     `shape` is that of the draws without the last axis. Raises `ShapeError` for an `alpha` that is no vector.
@@ -76,6 +83,8 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any
     >>> shares.shape, np.allclose(shares.sum(-1), 1)
     ((2, 3), True)
     """
+    if out_sharding is not None:
+        return placed("dirichlet", dirichlet(key, alpha, shape, dtype), out_sharding)
     key, dtype = one_key("dirichlet", key), float_dtype("dirichlet", dtype)
     own = shape_of(as_array(alpha))
     if not own:
@@ -92,13 +101,15 @@ def _softmax(logs: Any) -> Any:
     return div(weights, expand_axes(reduce_sum(weights, last), last, shape))
 
 
-def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Numbers of the chi-square distribution with `df` degrees of freedom: sums of as many squares of normal ones.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.chisquare(fxgrad.random.key(0), 3.0) > 0)
     True
     """
+    if out_sharding is not None:
+        return placed("chisquare", chisquare(key, df, shape, dtype), out_sharding)
     key, dtype = one_key("chisquare", key), float_dtype("chisquare", dtype)
     return _chisquare(key, parameter(df, dtype), drawn_shape("chisquare", shape, df))
 
@@ -108,13 +119,15 @@ def _chisquare(key: Any, df: Any, shape: Shape) -> Any:
     return mul(exp(random_gamma(key, half, log_space=True)), 2.0)
 
 
-def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Numbers of Student's t distribution with `df` degrees of freedom.
 
     >>> import fxgrad
     >>> fxgrad.random.t(fxgrad.random.key(0), 3.0, (2, 3)).shape
     (2, 3)
     """
+    if out_sharding is not None:
+        return placed("t", t(key, df, shape, dtype), out_sharding)
     key, dtype = one_key("t", key), float_dtype("t", dtype)
     shape = drawn_shape("t", shape, df)
     half = div(parameter(df, dtype), 2.0)
@@ -123,13 +136,15 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
     return mul(normal_draws(normal_key, shape, dtype), sqrt(div(half, draws)))
 
 
-def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Numbers of the F distribution: quotients of two chi-square numbers, each over its degrees of freedom.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.f(fxgrad.random.key(0), 3.0, 4.0) > 0)
     True
     """
+    if out_sharding is not None:
+        return placed("f", f(key, dfnum, dfden, shape, dtype), out_sharding)
     key, dtype = one_key("f", key), float_dtype("f", dtype)
     shape = drawn_shape("f", shape, dfnum, dfden)
     above, below = parameter(dfnum, dtype), parameter(dfden, dtype)
@@ -137,13 +152,15 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) ->
     return div(div(_chisquare(above_key, above, shape), above), div(_chisquare(below_key, below, shape), below))
 
 
-def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
+def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Numbers of density in proportion to exp(-|x|^p): of the Laplace (p = 1) or of a normal distribution (p = 2).
 
     >>> import fxgrad
     >>> fxgrad.random.generalized_normal(fxgrad.random.key(0), 2.0, (2, 3)).shape
     (2, 3)
     """
+    if out_sharding is not None:
+        return placed("generalized_normal", generalized_normal(key, p, shape, dtype), out_sharding)
     key, dtype = one_key("generalized_normal", key), float_dtype("generalized_normal", dtype)
     return _generalized(key, parameter(p, dtype), sizes_of("generalized_normal", shape), dtype)
 
@@ -155,7 +172,7 @@ def _generalized(key: Any, p: Any, shape: Shape, dtype: DType) -> Any:
     return mul(signs(signs_key, shape, dtype), power(draws, inverse))
 
 
-def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> Any:
+def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Points (the last axis, of size `d`) of the unit ball of the norm of order `p`, all equally likely.
 
     Source: F. Barthe, O. Guedon, S. Mendelson, A. Naor, "A probabilistic approach to the geometry of the l_p^n-ball"
@@ -166,6 +183,8 @@ def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> An
     >>> bool(np.sum(point ** 2) <= 1)
     True
     """
+    if out_sharding is not None:
+        return placed("ball", ball(key, d, p, shape, dtype), out_sharding)
     key, dtype, shape = one_key("ball", key), float_dtype("ball", dtype), sizes_of("ball", shape)
     d, order = positive_int("ball", "d", d), parameter(p, dtype)
     direction_key, radius_key = subkeys(key)

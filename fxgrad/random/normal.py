@@ -13,6 +13,7 @@ from fxgrad.core.avals import Shape
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, at_user_line
 from fxgrad.frontend.operands import sizes_of
+from fxgrad.frontend.placing import placed
 from fxgrad.ops.arithmetic import add, div, mul, stop_gradient, sub
 from fxgrad.ops.arithmetic import max as maximum
 from fxgrad.ops.arithmetic import min as minimum
@@ -40,7 +41,7 @@ def normal_draws(key: Any, shape: Shape, dtype: DType) -> Any:
 normal_draws.__name__ = "normal"
 
 
-def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Normal numbers of mean 0 and variance 1, of a floating or complex dtype.
 
     The parts of complex ones have variance 1/2 each. Raises `ArgumentError` for what is no key, `DTypeError` for
@@ -50,6 +51,8 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     >>> fxgrad.random.normal(fxgrad.random.key(0), (2,))
     array([1.6226422, 2.0252647], dtype=float32)
     """
+    if out_sharding is not None:
+        return placed("normal", normal(key, shape, dtype), out_sharding)
     key, shape = one_key("normal", key), sizes_of("normal", shape)
     chosen = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
     if dtypes.is_floating(chosen):
@@ -61,13 +64,16 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     return div(complex_(real, imag), chosen.type(_ROOT))
 
 
-def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None,
+                     *, out_sharding: Any = None) -> Any:
     """Normal numbers between `lower` and `upper` (both excluded), of their shape or of `shape`.
 
     >>> import fxgrad
     >>> bool(-1.0 < fxgrad.random.truncated_normal(fxgrad.random.key(0), -1.0, 1.0) < 1.0)
     True
     """
+    if out_sharding is not None:
+        return placed("truncated_normal", truncated_normal(key, lower, upper, shape, dtype), out_sharding)
     key, dtype = one_key("truncated_normal", key), float_dtype("truncated_normal", dtype)
     shape = drawn_shape("truncated_normal", shape, lower, upper)
     lower, upper, root = parameter(lower, dtype), parameter(upper, dtype), dtype.type(_ROOT)
@@ -78,25 +84,29 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     return minimum(maximum(out, least), greatest)
 
 
-def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
+def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Numbers of which the logarithms are normal, of mean 0 and standard deviation `sigma`.
 
     >>> import fxgrad
     >>> float(fxgrad.random.lognormal(fxgrad.random.key(0), 0.0))
     1.0
     """
+    if out_sharding is not None:
+        return placed("lognormal", lognormal(key, sigma, shape, dtype), out_sharding)
     key, dtype = one_key("lognormal", key), float_dtype("lognormal", dtype)
     shape = drawn_shape("lognormal", shape, sigma)
     return exp(mul(normal_draws(key, shape, dtype), parameter(sigma, dtype)))
 
 
-def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """The lengths of vectors of three normal numbers: the Maxwell distribution.
 
     >>> import fxgrad
     >>> fxgrad.random.maxwell(fxgrad.random.key(0), (2, 3)).shape
     (2, 3)
     """
+    if out_sharding is not None:
+        return placed("maxwell", maxwell(key, shape, dtype), out_sharding)
     key, dtype = one_key("maxwell", key), float_dtype("maxwell", dtype)
     return _lengths(key, sizes_of("maxwell", shape), dtype)
 
@@ -122,19 +132,21 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
     return add(mul(signed, parameter(scale, dtype)), parameter(loc, dtype))
 
 
-def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """The lengths of vectors of two normal numbers of standard deviation `scale`: the Rayleigh distribution.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.rayleigh(fxgrad.random.key(0), 2.0) > 0)
     True
     """
+    if out_sharding is not None:
+        return placed("rayleigh", rayleigh(key, scale, shape, dtype), out_sharding)
     key, dtype = one_key("rayleigh", key), float_dtype("rayleigh", dtype)
     shape = drawn_shape("rayleigh", shape, scale)
     return mul(spread(scale, shape, dtype), sqrt(mul(log(unit(key, shape, dtype)), -2.0)))
 
 
-def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Numbers of the Wald (inverse Gaussian) distribution of mean `mean` and scale 1.
 
     Source: J. Michael, W. Schucany, R. Haas, "Generating random variates using transformations with multiple roots"
@@ -144,6 +156,8 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
     >>> bool(fxgrad.random.wald(fxgrad.random.key(0), 2.0) > 0)
     True
     """
+    if out_sharding is not None:
+        return placed("wald", wald(key, mean, shape, dtype), out_sharding)
     key, dtype = one_key("wald", key), float_dtype("wald", dtype)
     shape = drawn_shape("wald", shape, mean)
     normal_key, uniform_key = subkeys(key)

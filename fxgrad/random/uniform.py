@@ -11,6 +11,7 @@ from fxgrad.core.avals import Shape
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, DTypeError, at_user_line
 from fxgrad.frontend.operands import as_array, sizes_of
+from fxgrad.frontend.placing import placed
 from fxgrad.ops.arithmetic import add, mul, rem, sub
 from fxgrad.ops.arithmetic import max as maximum
 from fxgrad.ops.arithmetic import min as minimum
@@ -29,7 +30,7 @@ def raw_bits(key: Any, shape: Shape, bit_width: int) -> Any:
     return bind(random_bits_p, key, shape=shape, bit_width=bit_width)[0]
 
 
-def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Random bits as unsigned integers of `dtype`, by default uint32; its width may be 8, 16, 32 or 64 bits.
 
     Raises `ArgumentError` for what is no key, `DTypeError` for a dtype that is not unsigned.
@@ -38,6 +39,8 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     >>> fxgrad.random.bits(fxgrad.random.key(0), (2,))
     array([4070199207, 4202968722], dtype=uint32)
     """
+    if out_sharding is not None:
+        return placed("bits", bits(key, shape, dtype), out_sharding)
     key = one_key("bits", key)
     chosen = np.dtype(np.uint32) if dtype is None else dtypes.canonical(dtype)
     if chosen.kind != "u":
@@ -63,7 +66,8 @@ def between(key: Any, shape: Shape, dtype: DType, low: Any, high: Any) -> Any:
     return maximum(low, add(mul(unit(key, shape, dtype), sub(high, low)), low))
 
 
-def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
+def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0,
+            *, out_sharding: Any = None) -> Any:
     """Numbers from `minval` (included) to `maxval` (excluded), all equally likely, of a floating dtype.
 
     The limits broadcast to `shape`. Raises `ArgumentError` for what is no key, `DTypeError` for other dtypes.
@@ -72,6 +76,8 @@ def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, max
     >>> fxgrad.random.uniform(fxgrad.random.key(0), (2,))
     array([0.947667 , 0.9785799], dtype=float32)
     """
+    if out_sharding is not None:
+        return placed("uniform", uniform(key, shape, dtype, minval, maxval), out_sharding)
     key, dtype, shape = one_key("uniform", key), float_dtype("uniform", dtype), sizes_of("uniform", shape)
     low, high = parameter(minval, dtype), parameter(maxval, dtype)
     drawn_shape("uniform", shape, low, high)
@@ -102,7 +108,7 @@ def _limit(value: Any) -> Any:
     return value if dtypes.is_integer(aval_of(value).dtype) else convert(value, dtypes.int32)
 
 
-def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Integers from `minval` (included) to `maxval` (excluded), of an integer dtype, by default int32.
 
     The limits broadcast to `shape`; where there is no number between them, the result is `minval`. Each number is
@@ -113,6 +119,8 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -
     >>> fxgrad.random.randint(fxgrad.random.key(0), (5,), 0, 10)
     array([9, 0, 2, 3, 1], dtype=int32)
     """
+    if out_sharding is not None:
+        return placed("randint", randint(key, shape, minval, maxval, dtype), out_sharding)
     key, wanted, shape = one_key("randint", key), int_dtype("randint", dtype), sizes_of("randint", shape)
     low, high = _limit(minval), _limit(maxval)
     drawn_shape("randint", shape, low, high)
@@ -146,7 +154,7 @@ def _integers(key: Any, shape: Shape, low: Any, high: Any, dtype: DType) -> Any:
 # --- coins --------------------------------------------------------------------------------------------------------
 
 
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> Any:
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None) -> Any:
     """Bools that are True with probability `p`, of its shape or of `shape`, to which it broadcasts.
 
     `mode="high"` draws twice as many bits, for probabilities near 0. Raises `ArgumentError` for what is no key,
@@ -156,6 +164,8 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
     >>> fxgrad.random.bernoulli(fxgrad.random.key(0), 0.5, (3,))
     array([False, False,  True])
     """
+    if out_sharding is not None:
+        return placed("bernoulli", bernoulli(key, p, shape, mode), out_sharding)
     key = one_key("bernoulli", key)
     if mode not in ("low", "high"):
         raise ArgumentError(at_user_line(f"bernoulli: mode must be 'low' or 'high', got {mode!r}"))
@@ -170,13 +180,15 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
     return lt(mul(second, 2.0 ** -dtypes.finfo(dtype).nmant), sub(p, first))
 
 
-def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Numbers that are 1 or -1, equally likely, by default of dtype int32.
 
     >>> import fxgrad
     >>> fxgrad.random.rademacher(fxgrad.random.key(0), (3,))
     array([-1, -1,  1], dtype=int32)
     """
+    if out_sharding is not None:
+        return placed("rademacher", rademacher(key, shape, dtype), out_sharding)
     key = one_key("rademacher", key)
     chosen = dtypes.int32 if dtype is None else dtypes.canonical(dtype)
     return signs(key, sizes_of("rademacher", shape), chosen)

@@ -6,6 +6,7 @@ from typing import Any
 
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import common_shape, inexact_operands, shape_of, sizes_of
+from fxgrad.frontend.placing import placed
 from fxgrad.numpy import linalg
 from fxgrad.numpy.products import matvec
 from fxgrad.numpy.rearranging import diagonal
@@ -20,7 +21,7 @@ from fxgrad.tracing.tape import aval_of
 
 
 def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None,
-                        method: str = "cholesky") -> Any:
+                        method: str = "cholesky", *, out_sharding: Any = None) -> Any:
     """Normal vectors (the last axis) of a `mean` and a covariance matrix `cov`.
 
     `shape` is that of the draws without the last axis. `method` says how the root of `cov` is found: `"cholesky"`
@@ -31,6 +32,8 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
     >>> fxgrad.random.multivariate_normal(fxgrad.random.key(0), np.zeros(3), np.eye(3), (2,)).shape
     (2, 3)
     """
+    if out_sharding is not None:
+        return placed("multivariate_normal", multivariate_normal(key, mean, cov, shape, dtype, method), out_sharding)
     key = one_key("multivariate_normal", key)
     mean, cov = inexact_operands(mean, cov)
     chosen = float_dtype("multivariate_normal", aval_of(mean).dtype if dtype is None else dtype)
@@ -62,7 +65,8 @@ def _root(cov: Any, method: str) -> Any:
     return mul(vectors, sqrt(reshape(values, (*shape[:-1], 1, shape[-1]))))
 
 
-def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None) -> Any:
+def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None,
+               *, out_sharding: Any = None) -> Any:
     """Orthogonal matrices of size `n` (n by m: of orthonormal columns or rows), all equally likely.
 
     Source: F. Mezzadri, "How to generate random matrices from the classical compact groups" (2007).
@@ -72,6 +76,8 @@ def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | No
     >>> bool(np.allclose(matrix @ matrix.T, np.eye(3), atol=1e-6))
     True
     """
+    if out_sharding is not None:
+        return placed("orthogonal", orthogonal(key, n, shape, dtype, m), out_sharding)
     key, dtype, shape = one_key("orthogonal", key), float_dtype("orthogonal", dtype), sizes_of("orthogonal", shape)
     rows = positive_int("orthogonal", "n", n)
     columns = rows if m is None else positive_int("orthogonal", "m", m)

@@ -6,6 +6,7 @@ import copy
 import functools
 import inspect
 import pickle
+import re
 import subprocess
 import sys
 from typing import Any
@@ -185,6 +186,25 @@ def test_scalar_types_stand_for_dtypes() -> None:
     held = np.ones(2, np.float32)
     fnp.float32(held)
     held[0] = 3  # the caller's array stays the caller's
+
+
+def test_narrow_types_say_what_to_write() -> None:
+    narrow = [name for name in dir(jnp) if re.match(r"float[468]_|u?int[124]", name)
+              and isinstance(getattr(jnp, name), type) and np.dtype(getattr(jnp, name)).itemsize == 1]
+    assert len(narrow) == 17
+    for name in narrow:
+        with pytest.raises(AttributeError, match=(
+                rf"^module 'fxgrad\.numpy' has no attribute '{name}': fxgrad has no such narrow dtype\. .*\n  at t")):
+            getattr(fnp, name)
+        assert not hasattr(fnp, name)
+    with pytest.raises(AttributeError, match=r"fxgrad\.lax\.reduce_precision\(x, 4, 3\) rounds to as many digits"):
+        fnp.float8_e4m3fn  # noqa: B018
+    with pytest.raises(AttributeError, match=r"int8 holds its numbers, and fxgrad\.numpy\.clip its range"):
+        fnp.int4  # noqa: B018
+    with pytest.raises(errors.DTypeError, match="fxgrad has no dtype 'float8_e4m3fn'; it supports bool, uint8"):
+        fnp.zeros(2, jnp.float8_e4m3fn)
+    with pytest.raises(AttributeError, match=r"^module 'fxgrad\.numpy' has no attribute 'float9'$"):
+        fnp.float9  # noqa: B018
 
 
 # --- programs by the names of jaxprs ----------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import fxgrad
 from tests.comparison.libraries import LIBRARIES
 
-_DEVICES = "arrays over several devices are not there yet"
 _REFERENCES = "programs have no arrays that change"
 _JAX_SETTING = "a setting of jax's: `jax.config.update` and jax's own contexts hold for `fxgrad.jit`"
 _MAKERS = "for tools that work on jax itself"
@@ -36,7 +35,7 @@ _DISTRIBUTIONS = """
 
 MODULES: dict[str, Counterpart] = {
     "jax": Counterpart("fxgrad", "", {
-        **_each("auto_pcast smap remove_size_one_mesh_axis_from_type reshard", "`shard_map` says which devices a "
+        **_each("auto_pcast smap remove_size_one_mesh_axis_from_type", "`shard_map` says which devices a "
                 "function runs on, and `with_sharding_constraint` how values lie"),
         **_each("Device Shard copy_to_host_async", "classes of jax's own and methods of its arrays, which "
                 "results are"),
@@ -63,7 +62,6 @@ MODULES: dict[str, Counterpart] = {
         "linear_call": "`linear_transpose` transposes by the rules of the operations"}),
     "jax.debug": Counterpart("fxgrad.debug", "", {
         **_each("DebugEffect OrderedDebugEffect", _MAKERS),
-        **_each("inspect_array_sharding visualize_array_sharding visualize_sharding", _DEVICES),
         "breakpoint": "Python's own `breakpoint()`, under `grad` or `disable_jit`", "log": "`debug.print`"}),
     "jax.dtypes": Counterpart("fxgrad.dtypes", "", {
         "TypePromotionError": "`fxgrad.errors.DTypeError`", "canonicalize_dtype": "dtypes stay what they are",
@@ -101,7 +99,9 @@ MODULES: dict[str, Counterpart] = {
     "jax.test_util": Counterpart("fxgrad.test_util"),
     "jax.experimental": Counterpart("fxgrad.experimental", "with `mesh_utils`, `ode` and `shard_map`", {
         "*": "not stable in jax; `from_jax` imports functions made with it"}),
-    "jax.ffi": Counterpart(None, "`fxgrad.Primitive` makes operations of your own; `from_jax` imports ffi calls"),
+    "jax.ffi": Counterpart("fxgrad.ffi", "", {
+        **_each("build_ffi_lowering_function ffi_lowering register_ffi_type_id", "they lower primitives of jax's own; "
+                "`fxgrad.Primitive` makes operations")}),
     "jax.profiler": Counterpart(None, "jax's profiler sees what `fxgrad.jit` runs"),
     "jax.monitoring": Counterpart(None, _MAKERS),
     **{f"jax.{name}": Counterpart(None, _MAKERS) for name in (

@@ -34,7 +34,8 @@ LAYERS = [
     ["nn", "random", "image", "segment", "flatten_util", "optim"],
     ["scipy"],
     ["checkpoint_policies", "debug", "editing", "show", "interop", "testing"],
-    ["api", "custom_batching", "custom_derivatives", "sharding", "ad_checkpoint", "stages", "test_util", "typing"],
+    ["api", "custom_batching", "custom_derivatives", "sharding", "ad_checkpoint", "ffi", "stages", "test_util",
+     "typing"],
     ["graphs", "granularity", "simulation", "nan_origins", "ode", "distributions", "stochastic", "stable", "files",
      "specs", "precision", "autocast_policies", "loss_scaling", "safe_derivatives", "xray", "retracing",
      "benchmarking", "onnx", "experimental"],
@@ -44,7 +45,7 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # Operations and transformations speak of jax only through the namespace that their rules are given.
-MAY_IMPORT_JAX = ["ad_checkpoint", "errors", "dtypes", "tree", "tree_util",
+MAY_IMPORT_JAX = ["ad_checkpoint", "debug", "dtypes", "errors", "ffi", "tree", "tree_util",
                   "core.avals", "core.sizes", "ops.xla_kernels", "executors", "parallel.meshes", "parallel.shardings",
                   "sharding", "exports", "frontend", "interop", "numpy", "testing", "api", "retracing", "benchmarking",
                   "onnx.definitions", "experimental.mesh_utils", "stages", "typing"]

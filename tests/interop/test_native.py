@@ -154,9 +154,6 @@ STAY = {
                        "eig"),
     "device": (lambda x: jax.device_put(x, jax.devices()[0]), "device_put"),
     "parts of extrema": (lambda x: jax.lax.approx_max_k(x, 2, aggregate_to_topk=False), "approx_top_k"),
-    "ragged contraction": (lambda x: jax.lax.ragged_dot_general(
-        x, x, jnp.array([2, 1]), jax.lax.RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), (0,), ())),
-        "ragged_dot_general"),
     "versions for platforms": (lambda x: jax.lax.platform_dependent(x, cpu=jnp.sin, default=jnp.cos),
                                "platform_index"),
 }

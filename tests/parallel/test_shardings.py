@@ -230,7 +230,7 @@ def test_names_of_jax() -> None:
     theirs = {name for name in dir(jax.sharding) if not name.startswith("_")}
     assert {"Mesh", "NamedSharding", "PartitionSpec", "AxisType", "set_mesh"} <= theirs & set(fxgrad.sharding.__all__)
     assert all(getattr(fxgrad.sharding, name) is getattr(jax.sharding, name)
-               for name in theirs & set(fxgrad.sharding.__all__))
+               for name in theirs & {*fxgrad.sharding.__all__} - {"auto_axes", "explicit_axes", "reshard"})
     assert fxgrad.P is jax.P
     assert fxgrad.make_mesh((4, 2), ("x", "y")) == jax.make_mesh((4, 2), ("x", "y"))
 

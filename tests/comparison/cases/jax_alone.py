@@ -10,13 +10,6 @@ from tests.comparison.arguments import A, Case
 INEXACT = ("float32", "float64")
 
 LAX: dict[str, list[Case]] = {
-    "composite": [Case(A(3), call=lambda m, x: m.composite(lambda v: jnp.sin(v) * v, name="fxgrad.test")(x),
-                       dtypes=INEXACT)],
-    "platform_dependent": [Case(A(3), call=lambda m, x: m.platform_dependent(x, cpu=jnp.sin, default=jnp.cos),
-                                dtypes=INEXACT)],
-    "ragged_dot_general": [Case(A(3, 4), A(2, 5, 4), call=lambda m, x, w: m.ragged_dot_general(
-        x, w, jnp.array([2, 1], "int32"), jax.lax.RaggedDotDimensionNumbers((((1,), (2,)), ((), ())), (0,), (0,))),
-        dtypes=INEXACT)],
     "rng_bit_generator": [Case(A(4, low=0, high=2**31 - 1, dtype="uint32"), call=lambda m, words: m.rng_bit_generator(
         words, (3,)), dtypes=("float32",), without={"vmap": "jax gives each its own order"})],
     "with_sharding_constraint": [Case(A(3), call=lambda m, x: m.with_sharding_constraint(

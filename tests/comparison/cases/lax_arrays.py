@@ -82,4 +82,13 @@ CASES: dict[str, list[Case]] = {
     "scaled_dot": [Case(A(2, 4), A(4, 3), lhs_scale=A(2, 2), dtypes=ONE, tolerance=200)],
     "fft": [Case(A(2, 4), "fft", (4,)), Case(A(2, 4), "rfft", (2, 4)), Case(A(2, 3), "irfft", (4,))],
     "ragged_dot": [Case(A(5, 2), A(3, 2, 4), np.array([2, 1, 2], np.int32))],
+    "ragged_dot_general": [
+        Case(A(3, 4), A(2, 5, 4), call=lambda m, x, w: m.ragged_dot_general(
+            x, w, np.array([2, 1], "int32"), m.RaggedDotDimensionNumbers((((1,), (2,)), ((), ())), (0,), (0,)))),
+        Case(A(3, 4), A(4, 2), call=lambda m, x, y: m.ragged_dot_general(
+            x, y, np.array([3, 1], "int32"), m.RaggedDotDimensionNumbers((((1,), (0,)), ((), ())), (1,), ())))],
+    # code by name and by platform
+    "composite": [Case(A(3), call=lambda m, x: m.composite(lambda v: m.mul(v, v), name="fxgrad.test")(x))],
+    "platform_dependent": [Case(A(3), call=lambda m, x: m.platform_dependent(
+        x, cpu=lambda v: m.mul(v, v), default=lambda v: m.add(v, v)))],
 }

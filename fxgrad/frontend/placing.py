@@ -1,0 +1,26 @@
+"""Where the result of a function is to lie: `out_sharding=`, and `reshard`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from fxgrad.core.avals import keys_to_jax
+from fxgrad.executors.xla import x64
+from fxgrad.parallel.shardings import constrained, placement_of
+from fxgrad.tracing.tape import aval_of, innermost_for
+
+
+def placed(what: str, x: Any, sharding: Any, name: str = "the result") -> Any:
+    """The array `x` where `sharding` says, a NamedSharding or a PartitionSpec on the mesh that is set.
+
+    A traced one is held to it by the program; with values known it is moved, and becomes an array of jax's. Raises
+    `ArgumentError` and `ShapeError` for shardings that do not fit, in which `what` was called.
+    """
+    shape = aval_of(x).shape
+    if innermost_for((x,)) is not None:
+        return constrained(what, x, sharding, shape, name)
+    placement_of(what, sharding, shape, name)
+    with x64():
+        return jax.device_put(keys_to_jax(x), sharding)

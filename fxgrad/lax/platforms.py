@@ -1,0 +1,89 @@
+"""Code by platform and code by name: `platform_dependent` and `composite`."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from fxgrad import tree
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.executors.platforms import platform_of
+from fxgrad.frontend.flat import check_leaf, just
+from fxgrad.frontend.named import call_by_name
+from fxgrad.frontend.operands import is_staging
+from fxgrad.lax.bodies import check_function, flatten, join_branches, trace_body
+from fxgrad.tracebacks import boundary
+from fxgrad.tracing.tape import innermost_for
+
+__all__ = ["composite", "platform_dependent"]
+
+
+@boundary
+def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any],
+                       ) -> Any:
+    """The function for the platform that computes, called with `args`: `cpu=`, `cuda=`, `rocm=`, `tpu=`, or `default`.
+
+    It is chosen where the function around is traced, for the platform of jax's default device under `jit`, and for that
+    of the arrays otherwise; programs have the code of that platform alone. All functions must return the same
+    structure, shapes and dtypes. Raises `UnsupportedError` where there is none for the platform, and otherwise as
+    `cond` does.
+
+    >>> import fxgrad.numpy as fnp
+    >>> platform_dependent(fnp.arange(3), cpu=lambda x: x + 1, default=lambda x: 1 + x)
+    array([1, 2, 3], dtype=int32)
+    """
+    given = {**per_platform} if default is None else {**per_platform, "default": default}
+    if not given:
+        raise ArgumentError(at_user_line("platform_dependent: there is no function; write cpu=f, or default=f"))
+    for name, function in given.items():
+        check_function("platform_dependent", function, name)
+    if len(given) > 1:
+        _check_alike(given, args)
+    platform = platform_of(tree.leaves(args), is_staging())
+    chosen = given.get(platform, default)
+    if chosen is None:
+        raise UnsupportedError(at_user_line(
+            f"platform_dependent: there is no function for the platform {platform!r}; given are "
+            f"{', '.join(per_platform)}. Write default=f for all others"))
+    return chosen(*args)
+
+
+def _check_alike(given: dict[str, Callable[..., Any]], args: tuple[Any, ...]) -> None:
+    """Raises `TreeError`, `ShapeError` or `DTypeError` unless all functions return the same structure and types."""
+    what = "platform_dependent"
+    operands = flatten(what, args, "args")
+    traced = [trace_body(what, function, lambda *tracers, function=function: function(*operands.rebuild(tracers)),
+                         operands.avals, operands.names, operands.structure.children()) for function in given.values()]
+    join_branches(what, [*given.values()], [*given], traced)
+
+
+def composite(decomposition: Callable[..., Any], name: str, version: int = 0) -> Callable[..., Any]:
+    """`decomposition`, called by a name: `composite(f, "my.square")(x, attribute=2)` is `f(x, attribute=2)`.
+
+    Positional arguments are arrays or containers of them, keyword arguments attributes: numbers and texts that are
+    known when it is traced. Programs show one call of `name`, and derivatives and batches look inside. The StableHLO
+    text has the operations of `decomposition`, and no composite of that name and `version`. Raises `ArgumentError` if
+    `name` is no text or `version` no whole number from 0 on.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> tangent = composite(lambda x, *, scale: scale * fnp.sin(x) / fnp.cos(x), "my.tangent")
+    >>> print(fxgrad.make_program(lambda x: tangent(x, scale=2))(1.0).equations[0].params["name"])
+    my.tangent
+    """
+    check_function("composite", decomposition, "decomposition")
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(at_user_line(f"composite: name={name!r}; a text is needed, such as 'my.square'"))
+    if operator.index(version) < 0:
+        raise ArgumentError(at_user_line(f"composite: version={version}; a whole number from 0 on is needed"))
+
+    @functools.wraps(decomposition)
+    @boundary
+    def call(*args: Any, **attributes: Any) -> Any:
+        leaves = tree.leaves(args)
+        for number, leaf in enumerate(leaves):
+            check_leaf(leaf, name, just(f"array {number} of the arguments"))
+        function = functools.wraps(decomposition)(functools.partial(decomposition, **attributes))
+        return function(*args) if innermost_for(leaves) is None else call_by_name("composite", function, name, args, {})
+    return call
