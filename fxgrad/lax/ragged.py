@@ -72,12 +72,14 @@ def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, ragged_dot_dimensio
     refuse("ragged_dot_general", group_offset=group_offset)
     numbers = ragged_dot_dimension_numbers
     (left, right), (left_batch, right_batch) = numbers.dot_dimension_numbers
-    axes, groups = integers("ragged_dot_general", numbers.lhs_ragged_dimensions), integers(numbers.rhs_group_dimensions)
+    axes, groups = (integers("ragged_dot_general", each)
+                    for each in (numbers.lhs_ragged_dimensions, numbers.rhs_group_dimensions))
     if len(axes) != 1 or len(groups) > 1:
         raise ShapeError(at_user_line(
             f"ragged_dot_general: lhs_ragged_dimensions={list(axes)} and rhs_group_dimensions={list(groups)}; one "
             "axis, and one or none are needed"))
-    dot = (integers("ragged_dot_general", left), integers(right)), (integers(left_batch), integers(right_batch))
+    pairs = [integers("ragged_dot_general", each) for each in (left, right, left_batch, right_batch)]
+    dot = (pairs[0], pairs[1]), (pairs[2], pairs[3])
     dimensions = ragged.RaggedDimensions(dot, axes[0], groups[0] if groups else None)
     arrays = [array_of("ragged_dot_general", each) for each in (lhs, rhs, group_sizes)]
     return ragged.ragged_dot_general(arrays[0], arrays[1], arrays[2], dimensions, precision,

@@ -149,7 +149,7 @@ def shown(shardings: Any) -> str:
     """
     def text(sharding: Any) -> Any:
         if isinstance(sharding, PartitionSpec):
-            return _Text(f"P({', '.join(map(repr, sharding))})")
+            return _Text(f"P({', '.join(map(repr, getattr(sharding, 'partitions', sharding)))})")
         if isinstance(sharding, NamedSharding):
             return _Text(f"NamedSharding(mesh, {text(sharding.spec)})")
         return sharding
