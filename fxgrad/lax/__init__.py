@@ -257,7 +257,7 @@ def __dir__() -> list[str]:
     return [*__all__]  # so that completion shows no modules of the inside
 
 
-_DEVICES = "it speaks of several devices, of which fxgrad knows nothing yet"
+_DEVICES = "one device sends and another waits; `ppermute` moves values between devices"
 _TOKENS = "it orders effects, which programs do not have"
 ABSENT = {
     **dict.fromkeys(("log2", "one_minus_square", "polynomial", "psum_scatter_start"), "jax has it since 0.11 or 0.12"),

@@ -94,7 +94,8 @@ MODULES: dict[str, Counterpart] = {
     "jax.sharding": Counterpart("fxgrad.sharding", "", fxgrad.sharding.ABSENT),
     "jax.distributed": Counterpart(None, "processes begin with jax.distributed itself, before fxgrad or after"),
     "jax.ref": Counterpart(None, _REFERENCES),
-    "jax.export": Counterpart(None, "`fxgrad.export(f)` and `fxgrad.exports.deserialize`; `jax.export` takes `to_jax(f)` too"),
+    "jax.export": Counterpart(
+        None, "`fxgrad.export(f)` and `fxgrad.exports.deserialize`; `jax.export` takes `to_jax(f)` too"),
     "jax.stages": Counterpart("fxgrad.stages"),
     "jax.test_util": Counterpart("fxgrad.test_util"),
     "jax.experimental": Counterpart("fxgrad.experimental", "with `mesh_utils`, `ode` and `shard_map`", {
