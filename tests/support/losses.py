@@ -12,7 +12,7 @@ import ml_dtypes
 import mpmath
 import numpy as np
 
-from tests.support.naive_formulas import Exactly, settled
+from tests.support.naive_formulas import Exactly, quotients, settled
 
 EPS = 1e-8
 
@@ -239,22 +239,7 @@ def exact_slope(loss: Loss, row: Sequence[Any]) -> Any:
     if not all(np.isfinite(np.asarray(each, float)).all() for each in row):
         return None
 
-    def compute(digits: int) -> Any:
-        step = mpmath.mpf(10) ** -(min(digits, 240) // 3)
-        with mpmath.workdps(digits):
-            first = np.frompyfunc(_exact, 1, 1)(row[0])
-            if not np.shape(first):
-                return _slope(lambda x: _exactly(loss, [x, *row[1:]], digits), first, step)
-            slopes = [_slope(lambda x, place=place: _exactly(loss, [_put(first, place, x), *row[1:]], digits),
-                             first[place], step) for place in range(len(first))]
-            return None if any(each is None for each in slopes) else np.array(slopes, object)
-    return settled(compute)
-
-
-def _put(array: Any, place: int, value: Any) -> Any:
-    result = array.copy()
-    result[place] = value
-    return result
+    return settled(lambda digits: quotients(lambda x: _exactly(loss, [x, *row[1:]], digits), row[0], digits, _slope))
 
 
 def _slope(function: Callable[[Any], Any], x: Any, step: Any) -> Any:

@@ -200,20 +200,26 @@ def value_at(formula: Formula, arguments: Sequence[Any]) -> Any:
 def slope_at(formula: Formula, arguments: Sequence[Any]) -> Any:
     """The exact derivative of the `weighted` value in the first argument."""
     def compute(digits: int) -> Any:
-        step = mpmath.mpf(10) ** -(min(digits, 240) // 3)
-
         def total(given: Any) -> Any:
             found = exactly(formula, [given, *arguments[1:]], digits)
             return None if found is None else weighted(found)
-
-        with mpmath.workdps(digits):
-            first = np.frompyfunc(_to_exact, 1, 1)(arguments[0])
-            if not np.shape(first):
-                return _slope(total, first, step)
-            slopes = [_slope(lambda x, place=place: total(_put(first, place, x)), first[place], step)
-                      for place in range(len(first))]
-            return None if any(each is None for each in slopes) else np.array(slopes, object)
+        return quotients(total, arguments[0], digits, _slope)
     return settled(compute)
+
+
+def quotients(total: Callable[[Any], Any], given: Any, digits: int, quotient: Callable[..., Any]) -> Any:
+    """A difference quotient of `total` in a number, or in each of a vector; None where there is none.
+
+    `quotient(function, x, step)` is that in one number.
+    """
+    step = mpmath.mpf(10) ** -(min(digits, 240) // 3)
+    with mpmath.workdps(digits):
+        first = np.frompyfunc(_to_exact, 1, 1)(given)
+        if not np.shape(first):
+            return quotient(total, first, step)
+        slopes = [quotient(lambda x, place=place: total(_put(first, place, x)), first[place], step)
+                  for place in range(len(first))]
+        return None if any(each is None for each in slopes) else np.array(slopes, object)
 
 
 def weighted(value: Any) -> Any:
