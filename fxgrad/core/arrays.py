@@ -106,6 +106,8 @@ _NUMBERS = {np.dtype(np.int64): Integer, np.dtype(np.float64): np.float64, np.dt
 
 ARRAYS = frozenset({np.ndarray, Array})
 """The classes of arrays that all here compute with; others are looked at more closely."""
+OWN = frozenset({Array, WeakArray})
+"""The classes of arrays that are fxgrad's own, with its rules of promotion."""
 WEAK_CLASSES = frozenset({np.float64, np.complex128, Integer, WeakArray})
 """The classes beside Python's own numbers whose dtype gives way to that of arrays."""
 
@@ -155,4 +157,4 @@ def making(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def returned(value: Any) -> Any:
     """What comes back of a function, as NumPy's array again."""
-    return value.view(np.ndarray) if type(value) is Array or type(value) is WeakArray else value
+    return value.view(np.ndarray) if type(value) in OWN else value

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.arrays import WEAK_CLASSES, Array, WeakArray, made, returned, scalar, weakened
+from fxgrad.core.arrays import OWN, WEAK_CLASSES, Array, WeakArray, made, returned, scalar, weakened
 from fxgrad.core.avals import PYTHON_SCALARS
 from fxgrad.core.installed import install_executor
 from fxgrad.core.primitive import Primitive, infer
@@ -70,7 +70,7 @@ def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
                 return xla_executor.execute(program, inputs)
             if type(value) is Tracer:
                 raise leaked(value)
-            if type(value) is Array or type(value) is WeakArray:
+            if type(value) in OWN:
                 return as_arrays(program, execute(program, [*map(returned, inputs)]))
     return numpy_executor.execute(program, inputs)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.arrays import Array, WeakArray, made, returned
+from fxgrad.core.arrays import OWN, made, returned
 from fxgrad.core.avals import Literal
 from fxgrad.core.facts import Slot, has_effects
 from fxgrad.core.primitive import NO_TANGENT
@@ -79,7 +79,7 @@ def _plain(inputs: Sequence[Any]) -> list[Any]:
 
 def _holds_arrays(values: Sequence[Any]) -> bool:
     """Whether an `Array` is among them, so that results are such."""
-    return any(type(value) is Array or type(value) is WeakArray for value in values)
+    return any(type(value) in OWN for value in values)
 
 
 class Passage:
