@@ -29,8 +29,6 @@ _REAL_FUNCTION = "complex numbers are refused; jax computes something, but the f
 DIFFERENT = {
     "numpy.arctan2 in complex64": _REAL_FUNCTION,
     "numpy.atan2 in complex64": _REAL_FUNCTION,
-    "numpy.logaddexp in complex64": _COMPLEX,
-    "numpy.logaddexp2 in complex64": _COMPLEX,
     **{f"numpy.{name} in complex64": _REAL_FUNCTION
        for name in ("histogram", "histogram2d", "histogram_bin_edges", "histogramdd")},
     **{f"numpy.{name} in bool": _WIDE for name in ("clip", "diff", "polyint", "pow", "power", "where")},
@@ -43,9 +41,6 @@ DIFFERENT = {
         "celu", "elu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "leaky_relu", "mish", "relu", "relu6",
         "selu", "soft_sign", "softplus", "sparse_plus", "sparse_sigmoid")},
     "scipy.linalg.hadamard in float32": "the dtype by default, int, is int64, of 32 bits in jax",
-    "nn.log_sigmoid in complex64": _COMPLEX,
-    "nn.mish in complex64": _COMPLEX,
-    "nn.softplus in complex64": _COMPLEX,
     "scipy.special.boxcox in complex64": _REAL_FUNCTION,
     "scipy.special.boxcox1p in complex64": _REAL_FUNCTION,
     "scipy.special.erfcx in complex64": _REAL_FUNCTION,
