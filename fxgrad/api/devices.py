@@ -72,24 +72,24 @@ def default_backend() -> str:
     return jax.default_backend()
 
 
-def process_count() -> int:
+def process_count(backend: str | None = None) -> int:
     """How many processes there are (`jax.distributed.initialize` makes them one).
 
     >>> import fxgrad
     >>> fxgrad.process_count()
     1
     """
-    return int(jax.process_count())
+    return int(jax.process_count(backend))
 
 
-def process_index() -> int:
+def process_index(backend: str | None = None) -> int:
     """The number of this process, from 0.
 
     >>> import fxgrad
     >>> fxgrad.process_index()
     0
     """
-    return int(jax.process_index())
+    return int(jax.process_index(backend))
 
 
 def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback: Callable[[Any], Any],
@@ -121,8 +121,11 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
         return made(sharding, local_data, global_shape)
 
 
-def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, arrays: Sequence[Any]) -> Any:
+def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, arrays: Sequence[Any],
+                                         *, dtype: Any = None) -> Any:
     """The array of jax's whose pieces are `arrays`, one for each device of this process.
+
+    `dtype` is needed where this process has no piece.
 
     >>> import fxgrad
     >>> rows = fxgrad.NamedSharding(fxgrad.make_mesh((1,), ("data",)), fxgrad.P("data"))
@@ -131,7 +134,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
     (1,)
     """
     with x64():
-        return jax.make_array_from_single_device_arrays(tuple(shape), sharding, arrays)
+        return jax.make_array_from_single_device_arrays(tuple(shape), sharding, arrays, dtype=dtype)
 
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False,

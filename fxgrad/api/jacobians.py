@@ -75,16 +75,17 @@ def jacrev(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False,
 
 
 def jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-             chunk_size: int | None = None, mode: Mode = "auto") -> Callable[..., Any]:
+             chunk_size: int | None = None, mode: Mode = "auto", *, allow_int: bool = False) -> Callable[..., Any]:
     """The function that computes the Jacobian of `fun`; `mode` "auto" takes the side with fewer elements.
 
-    As `jacfwd` otherwise.
+    As `jacfwd` otherwise; with `allow_int` as `jacrev`.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.jacobian(lambda x: np.array([2.0, 3.0]) * x)(1.0)
     array([2., 3.])
     """
-    return _jacobian_of("jacobian", fun, argnums, has_aux, holomorphic, chunk_size, mode, with_value=False)
+    return _jacobian_of("jacobian", fun, argnums, has_aux, holomorphic, chunk_size, mode, with_value=False,
+                        allow_int=allow_int)
 
 
 def value_and_jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False,

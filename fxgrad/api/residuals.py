@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -20,6 +20,7 @@ from fxgrad.frontend.flat import (
     indexed_names,
     leaf_aval,
     nth,
+    parameter_names,
     refuse_repeated_effects,
     trace_flat,
     with_static,
@@ -46,14 +47,15 @@ def stop_gradient(x: Any) -> Any:
 
 
 def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Callable[..., Any] | None = None,
-               static_argnums: int | Sequence[int] = (), budget: int | float | str | None = None,
-               ) -> Callable[..., Any]:
+               static_argnums: int | Sequence[int] = (), static_argnames: str | Iterable[str] = (),
+               budget: int | float | str | None = None) -> Callable[..., Any]:
     """`fun`, of which reverse mode keeps little: inner values are computed again in the backward pass.
 
     Saves memory for time. Values and derivatives are unchanged. Without a `policy` the inputs alone are kept; one of
     `fxgrad.checkpoint_policies`, or a function of a primitive, the types of its inputs and its parameters that returns
     a bool, says what else is. `prevent_cse=False` lets XLA merge the second computation with the first, which is safe
-    in the body of a `scan`, where it cannot. Also under the name `remat`.
+    in the body of a `scan`, where it cannot. Arguments of `static_argnums` and `static_argnames` are handed to `fun` as
+    they are. Also under the name `remat`.
 
     With a `budget` (bytes, or text such as "512 MiB") in the place of a policy, what is kept is planned: the least is
     computed again with which the values that `fun` and its backward pass need at once, beside arguments, results and
@@ -77,6 +79,7 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
     settings: dict[str, Any] = {} if policy is None else {"policy": policy}
     settings |= {} if prevent_cse else {"prevent_cse": False}
     primitive = checkpoint_p
+    static_names = frozenset([static_argnames] if isinstance(static_argnames, str) else static_argnames)
     if budget is not None:
         primitive, settings = within_budget_p, {"budget": bytes_of("checkpoint: budget", budget)}
 
@@ -84,15 +87,20 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
     @boundary
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         static = static_positions(static_argnums, len(args))
+        kept = {name: value for name, value in kwargs.items() if name in static_names}
+        if static_names:
+            kwargs = {name: value for name, value in kwargs.items() if name not in static_names}
+            static |= {position for position, name in enumerate(parameter_names(fun, len(args)))
+                       if name in static_names}
         moving = [position for position in range(len(args)) if position not in static]
         dynamic = [args[position] for position in moving]
         leaves, structure = tree.flatten((dynamic, kwargs))
         if any(leaf_aval(leaf) is None for leaf in leaves) or innermost_for(leaves) is None:
-            return fun(*args, **kwargs)
+            return fun(*args, **kwargs, **kept)
 
         def call(*tracers: Any) -> Any:
             given, keywords = tree.unflatten(structure, tracers)
-            return fun(*with_static(args, static, given), **keywords)
+            return fun(*with_static(args, static, given), **keywords, **kept)
 
         traced = trace_flat(call, [aval_of(leaf) for leaf in leaves], "checkpoint", fun, values=leaves,
                             names=indexed_names(fun, args, moving, kwargs))

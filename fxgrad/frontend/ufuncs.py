@@ -95,12 +95,12 @@ class Elementwise:
                     f"{self.__name__} takes {self.nin} operand{'s' * (self.nin > 1)}, got {len(given)}")) from None
             raise
 
-    def _with_options(self, given: tuple[Any, ...], out: Any = None, where: Any = True, dtype: Any = None,
+    def _with_options(self, given: tuple[Any, ...], out: Any = None, where: Any = None, dtype: Any = None,
                       **ignored: Any) -> Any:
         if ignored.keys() - {"casting", "order", "subok"}:
             raise ArgumentError(at_user_line(f"{self.__name__} has no option {', '.join(ignored)}; it has dtype="))
         refuse_out(self.__name__, out)
-        if where is not True:
+        if where is not None and where is not True:
             raise UnsupportedError(at_user_line(
                 f"{self.__name__}: where= is not supported, since other elements would stay undefined. "
                 f"Write where(condition, {self.__name__}(...), other)"))

@@ -170,13 +170,14 @@ def _unrolled(what: str, unroll: int | bool, length: int) -> int:
 
 @boundary
 def scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any = None, length: int | None = None,
-         reverse: bool = False, unroll: int | bool = 1) -> tuple[Carry, Any]:
+         reverse: bool = False, unroll: int | bool = 1, _split_transpose: bool = False,
+         ) -> tuple[Carry, Any]:
     """Applies `carry, y = f(carry, x)` to each entry `x` of `xs` along its first axis, from `carry = init` on.
 
     Returns the last carry and the `y` of all steps, stacked along a new first axis. Carry, `x` and `y` are containers
     of arrays (or None); the type of the carry must not change. `length` is needed only without `xs`. `reverse` begins
     at the last entry, and stacks each `y` at the place of its `x`. `unroll` is how many steps one round of the
-    compiled loop takes (True for all).
+    compiled loop takes (True for all). `_split_transpose` is jax's, and changes nothing here.
 
     Reverse mode keeps for each step what is dear to compute again, and computes the rest again.
 

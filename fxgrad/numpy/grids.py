@@ -164,10 +164,12 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
 # --- flat positions -----------------------------------------------------------------------------------------------
 
 
-def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str = "raise", order: str = "C") -> Any:
+def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str = "raise", order: str = "C",
+                      *, dtype: Any = None) -> Any:
     """Positions along each axis as positions in the flattened array (with `order="F"`, flattened columns first).
 
     Positions out of range are an error, which needs known values, or by `mode` moved into range: `"clip"`, `"wrap"`.
+    `dtype` is that of the result, an integer.
 
     >>> int(ravel_multi_index((1, 2), (2, 3)))
     5
@@ -183,7 +185,7 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
     places = range(len(sizes)) if order == "C" else range(len(sizes))[::-1]
     for at in places:
         flat = add(multiply(flat, sizes[at]), _held("ravel_multi_index", multi_index[at], sizes[at], at, mode))
-    return flat
+    return flat if dtype is None else as_dtype(flat, dtype)
 
 
 def _held(name: str, positions: Any, extent: int, axis: int, mode: str) -> Any:

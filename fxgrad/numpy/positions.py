@@ -85,13 +85,13 @@ def addressed(name: str, indices: Any, extent: int, axis: int, mode: str | None)
     return indices, "checked"
 
 
-def without_negatives(index: Any, mode: str | None) -> Any:
+def without_negatives(name: str, index: Any, mode: str | None) -> Any:
     """An index of which negative integers do not count from the end: they are out of range, and what `mode` says then.
 
     Raises `IndexingError` for one that is known where nothing is said.
     """
     if isinstance(index, tuple):
-        return tuple(without_negatives(entry, mode) for entry in index)
+        return tuple(without_negatives(name, entry, mode) for entry in index)
     if mode in ("wrap", "promise_in_bounds") or index is None or isinstance(index, slice | type(...)):
         return index
     indices = as_array(index)
@@ -100,7 +100,7 @@ def without_negatives(index: Any, mode: str | None) -> Any:
     if mode in (None, "raise") and is_concrete(indices):
         if np.min(indices, initial=0) < 0:
             raise IndexingError(at_user_line(
-                f"x[...]: index {np.min(indices)} is out of range: with wrap_negative_indices=False none counts from "
+                f"{name}: index {np.min(indices)} is out of range: with wrap_negative_indices=False none counts from "
                 "the end. Choose another mode than 'raise' for such indices"))
         return index
     out_of_range = 0 if mode == "clip" else np.iinfo(np.int32).max

@@ -26,7 +26,7 @@ from fxgrad.frontend.placing import placed
 from fxgrad.numpy.arithmetic import minimum, remainder, subtract
 from fxgrad.numpy.creation import arange, diagonal_number, lower_triangle
 from fxgrad.numpy.ordering import cumsum, searchsorted
-from fxgrad.numpy.positions import addressed, take_along_one
+from fxgrad.numpy.positions import addressed, take_along_one, without_negatives
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.shaping import ravel
 from fxgrad.ops.choose import select_n
@@ -146,10 +146,11 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
 
 
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str | None = None,
-                    fill_value: Any = None) -> Any:
+                    fill_value: Any = None, *, wrap_negative_indices: bool | None = None) -> Any:
     """Elements of `arr` along `axis`, at indices that differ for each place along the other axes, which broadcast.
 
-    `mode` as in `take`. Raises `ShapeError` if the numbers of axes differ.
+    `mode` as in `take`; with `wrap_negative_indices=False` negative indices are out of range, too. Raises `ShapeError`
+    if the numbers of axes differ.
 
     >>> take_along_axis([[1, 2], [3, 4]], [[1], [0]], axis=1)
     array([[2],
@@ -160,6 +161,8 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str | N
     if len(sizes) != len(wanted):
         raise ShapeError(at_user_line(f"take_along_axis: an array of shape {sizes} and indices of shape {wanted}; "
                                       "equally many axes are needed"))
+    if wrap_negative_indices is False:
+        places = without_negatives("take_along_axis", places, mode)
     at = axis_of("take_along_axis", -1 if axis is None else axis, len(sizes))
     places, how = addressed("take_along_axis", places, sizes[at], at, mode)
     others = common_shape("take_along_axis", (*sizes[:at], 1, *sizes[at + 1:]), (*wanted[:at], 1, *wanted[at + 1:]))

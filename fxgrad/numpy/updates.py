@@ -67,7 +67,7 @@ class Place:
             unique_indices: bool = False, wrap_negative_indices: bool = True) -> Any:
         """`x[index]`, with a choice of `mode`."""
         del indices_are_sorted, unique_indices  # promises that reading gains nothing from
-        index = self._index if wrap_negative_indices else without_negatives(self._index, mode)
+        index = self._index if wrap_negative_indices else without_negatives("x[...]", self._index, mode)
         return getitem(self._array, index, mode, fill_value)
 
     def set(self, values: Any, **options: Any) -> Any:
@@ -116,7 +116,7 @@ class Place:
         """
         array, index, mode = self._array, self._index, options.get("mode")
         if not options.pop("wrap_negative_indices", True):
-            index = without_negatives(index, mode)
+            index = without_negatives("x[...]", index, mode)
 
         def applied(x: Any) -> Any:
             return update(x, index, "set", function(getitem(x, index, mode)), **options)
@@ -169,7 +169,7 @@ def update(x: Any, index: Any, combine: str, values: Any, *, mode: str | None = 
     """`x` with `values` combined into `x[index]`; see `Place` for the arguments."""
     x = as_array(x)
     if not wrap_negative_indices:
-        index = without_negatives(index, mode)
+        index = without_negatives("x[...]", index, mode)
     if _is_unknown_mask(index) and not shape_of(operand(values)):
         return _update_masked(x, index, combine, _as_values(operand(values), aval_of(x)))
     plan = planned(shape_of(x), index, mode)

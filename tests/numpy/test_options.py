@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import enum
+import functools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -154,6 +155,44 @@ def test_indices_that_do_not_count_from_the_end_are_refused_where_known() -> Non
                 "3") in str(caught.value)
 
 
+def test_take_along_axis_without_negative_indices() -> None:
+    indices = NEGATIVE[None]
+    for mode in ("fill", "clip"):
+        for wrapped in (None, True, False):
+            def taken(x: Any, i: Any, e: Any, mode: str = mode, wrapped: bool | None = wrapped) -> Any:
+                return e.np.take_along_axis(x, i, 1, mode, wrap_negative_indices=wrapped)
+            expected = taken(A, indices, THEIRS)
+            np.testing.assert_array_equal(taken(A, indices, OURS), expected)
+            np.testing.assert_array_equal(jit(functools.partial(taken, e=OURS))(A, indices), expected)
+    with pytest.raises(errors.IndexingError) as caught:
+        fnp.take_along_axis(A, indices, 1, wrap_negative_indices=False)
+    assert str(caught.value).startswith(
+        "take_along_axis: index -1 is out of range: with wrap_negative_indices=False none counts from the end. Choose "
+        "another mode than 'raise' for such indices")
+
+
+def test_ravel_multi_index_in_a_dtype() -> None:
+    for dtype in (np.int16, np.int64, "uint8"):
+        for found in (fnp.ravel_multi_index((PLACES, PLACES), (3, 4), dtype=dtype), jit(
+                lambda i, dtype=dtype: fnp.ravel_multi_index((i, i), (3, 4), "clip", dtype=dtype))(PLACES)):
+            assert found.dtype == dtype
+            assert found.tolist() == np.ravel_multi_index((PLACES, PLACES), (3, 4)).tolist()
+
+
+def test_static_arguments_of_checkpoint_by_name() -> None:
+    def function(x: Any, power: int, *, scale: str = "one") -> Any:
+        return np.sum(np.sin(x) ** power) * {"one": 1.0, "two": 2.0}[scale]
+    expected = 4 * np.sin(A) * np.cos(A)
+    for names in (("power", "scale"), ["scale", "power"]):
+        wrapped = fxgrad.checkpoint(function, static_argnames=names)
+        for call in (lambda x, f=wrapped: f(x, 2, scale="two"), lambda x, f=wrapped: f(x, scale="two", power=2)):
+            np.testing.assert_allclose(grad(call)(A), expected, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(jit(grad(call))(A), expected, rtol=1e-5, atol=1e-6)
+    by_name = fxgrad.checkpoint(lambda x, scale: x * len(scale), static_argnames="scale")
+    assert grad(by_name)(2.0, "two") == 3.0
+
+
+
 def test_jacobians_in_integers() -> None:
     def function(p: Any, n: Any) -> Any:
         return p["x"][:2] * p["k"].sum() * n
@@ -162,6 +201,9 @@ def test_jacobians_in_integers() -> None:
     np.testing.assert_array_equal(found["x"], expected[0]["x"])
     assert (found["k"].shape, by_n.shape) == (expected[0]["k"].shape, expected[1].shape) == ((2, 3), (2,))
     assert found["k"].dtype == by_n.dtype == fxgrad.float0
+    for mode in ("forward", "reverse"):
+        np.testing.assert_array_equal(fxgrad.jacobian(function, mode=mode, allow_int=True)(*arguments)["x"],
+                                      expected[0]["x"])
     np.testing.assert_array_equal(jit(lambda *given: fxgrad.jacrev(function, allow_int=True)(*given)["x"])(*arguments),
                                   expected[0]["x"])
     with pytest.raises(errors.DTypeError, match="pass allow_int=True"):
