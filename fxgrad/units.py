@@ -17,7 +17,7 @@ _UNITS = {"B": 1, **{f"{prefix}iB": 1024 ** power for power, prefix in enumerate
 def bytes_of(what: str, value: Any) -> int:
     """A budget as a number of bytes: a number, or text such as "512 MiB" or "1.5 GB".
 
-    Raises `ArgumentError`, with `what` named, for anything else and for what is not positive.
+    Raises `ArgumentError`, with `what` named, for anything else and for what is negative or infinite.
 
     >>> bytes_of("memory_budget", "1.5 KiB"), bytes_of("memory_budget", 1e6)
     (1536, 1000000)
@@ -29,9 +29,9 @@ def bytes_of(what: str, value: Any) -> int:
             found = float(matched[1]) * _UNITS[matched[2] or "B"]
     elif isinstance(value, Real) and not isinstance(value, bool):
         found = float(value)
-    if found is None or not 1 <= found < math.inf:
+    if found is None or not 0 <= found < math.inf:
         raise ArgumentError(at_user_line(
-            f"{what} is {value!r}, where a number of bytes is needed, at least 1, or text such as '512 MiB' or "
+            f"{what} is {value!r}, where a number of bytes is needed, at least 0, or text such as '512 MiB' or "
             "'1.5 GB' (units are B, kB, MB, GB, TB and KiB, MiB, GiB, TiB)"))
     return int(found)
 

@@ -35,6 +35,10 @@ def _is_opened(equation: Equation) -> bool:
     return len(regions) == 1 and regions[0].role in OPENED
 
 
+_CALLS = frozenset({"call", "recomputed"})
+"""Roles of the programs that are not opened where calls stay steps."""
+
+
 class Flow:
     """A program as steps on numbered values.
 
@@ -43,11 +47,13 @@ class Flow:
     type, its size in bytes, the step that makes it (-1 for inputs), the variable that it first was, the program which
     that is in, and the value that it is a view of, or itself. Numbers, being part of the code, are no values. What a
     call in the backward pass computes is of that pass. Values in a `shard_map`, and those that it takes and makes,
-    have the size of what one device has of them.
+    have the size of what one device has of them. With `calls`, calls stay steps: what they hand on is known, and
+    equal calls are looked into once.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, calls: bool = False) -> None:
         self.program = program
+        self._calls = calls
         self.equations: list[Equation] = []
         self.sources: list[Source | None] = []
         self.parts: list[str] = []
@@ -95,7 +101,7 @@ class Flow:
         """Adds the steps of a program; `around` is the place of the call that it is of, which may be going back."""
         for equation in program.equations:
             primitive = equation.primitive
-            if primitive.regions is not None and self._open and _is_opened(equation):
+            if primitive.regions is not None and self._open and _is_opened(equation) and not self.closes(equation):
                 self._call(equation, equation.regions[0], environment, equation.source or around, is_back)
                 continue
             reads = [found for atom in equation.inputs if (found := environment.get(atom, -1)) >= 0]
@@ -121,7 +127,25 @@ class Flow:
             elif kind == BARRIER and len(reads) == len(made):
                 for each, of in zip(made, reads, strict=True):
                     self.base[each] = self.base[of]
+            elif self.closes(equation):
+                self._hand_on(equation.regions[0], [environment.get(atom, -1) for atom in equation.inputs], made)
             environment.update(zip(equation.outputs, made, strict=True))
+
+    def _hand_on(self, region: Region, operands: Sequence[int], made: Sequence[int]) -> None:
+        """Notes which results of a call that stays a step lie where an operand does, or another result."""
+        inside = flow_with_calls(region.program)
+        lies_in = {value: self.base[operands[link.place]] for value, link in zip(
+            inside.inputs, region.inputs, strict=True) if link.place >= 0 and operands[link.place] >= 0}
+        for value, link in zip(inside.outputs, region.outputs, strict=True):
+            if value >= 0 and link.place >= 0:
+                first = lies_in.setdefault(inside.base[value], made[link.place])
+                self.base[made[link.place]] = first
+                if first == made[link.place]:
+                    self.sizes[first] = inside.sizes[inside.base[value]]
+
+    def closes(self, equation: Equation) -> bool:
+        """Whether an equation is a call that stays a step though it might be opened."""
+        return self._calls and _is_opened(equation) and equation.regions[0].role in _CALLS
 
     def _call(self, equation: Equation, region: Region, environment: dict[Atom, int], around: Source | None,
               is_back: bool) -> None:
@@ -170,3 +194,9 @@ class Flow:
 def flow_of(program: Program) -> Flow:
     """The steps of a program."""
     return Flow(program)
+
+
+@fact
+def flow_with_calls(program: Program) -> Flow:
+    """The steps of a program, in which calls are steps."""
+    return Flow(program, calls=True)

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from fxgrad import tree
-from fxgrad.api.arguments import Argnums, select, transformation
+from fxgrad.api.arguments import Argnums, leaf_avals, select, transformation
+from fxgrad.api.reverse import trace_differentiated
 from fxgrad.budgets.plans import plans_for
+from fxgrad.core.program import Program
 from fxgrad.errors import function_name
 from fxgrad.frontend.calling import program_of_call
 from fxgrad.show.tables import Shown, add_row, new_table
@@ -60,7 +62,8 @@ def budget_curve(fun: Callable[..., Any], argnums: Argnums = 0) -> Callable[...,
 
     It takes the arguments of `fun`, arrays or `ShapeDtypeStruct`s; those that `argnums` says are differentiated in, as
     by `grad`. Each point is a plan that `grad(fun, argnums, memory_budget=...)` and `checkpoint(fun, budget=...)`
-    choose from; the first keeps everything.
+    choose from; the first keeps everything. Given arrays, it is the budgets of `grad` for these arguments; given types,
+    what follows from the other arguments alone is planned as well, though `grad` computes it once where NumPy does.
 
     Raises `ArgumentError` if `argnums` does not fit, and as tracing does.
 
@@ -75,13 +78,7 @@ def budget_curve(fun: Callable[..., Any], argnums: Argnums = 0) -> Callable[...,
     """
     @transformation("budget_curve", fun)
     def curve(*args: Any, **kwargs: Any) -> Curve:
-        selected = select("budget_curve", fun, argnums, args)
-        program = program_of_call("budget_curve", fun, args, kwargs)
-        inside = [tree.map(lambda _, chosen=position in selected.positions: chosen, arg)
-                  for position, arg in enumerate(args)]
-        marks = [*[False] * program.captured, *tree.leaves(inside)]
-        marks += [False] * (len(program.inputs) - len(marks))  # keyword arguments
-        wrt = tuple(marked and has_tangent(aval) for marked, aval in zip(marks, program.in_avals, strict=True))
+        program, wrt = _differentiated(fun, argnums, args, kwargs)
         plans = plans_for(program, wrt)
         points: list[Point] = []
         for number in range(len(plans)):
@@ -90,3 +87,19 @@ def budget_curve(fun: Callable[..., Any], argnums: Argnums = 0) -> Callable[...,
                 points.append(Point(plan.peak, plan.work, plan.blocks))
         return Curve(f"memory of the gradient of {function_name(fun)}", points)
     return curve
+
+
+def _differentiated(fun: Callable[..., Any], argnums: Argnums, args: tuple[Any, ...], kwargs: dict[str, Any],
+                    ) -> tuple[Program, tuple[bool, ...]]:
+    """The program that `grad` differentiates within a budget, and which of its inputs it is differentiated in."""
+    selected = select("budget_curve", fun, argnums, args)
+    if not any(isinstance(leaf, tree.ShapeDtypeStruct) for leaf in tree.leaves((args, kwargs))):
+        avals = leaf_avals("budget_curve", selected)
+        traced, _ = trace_differentiated("budget_curve", fun, False, args, kwargs, selected, avals, whole=True)
+        return traced.program, traced.wrt([has_tangent(aval) for aval in avals])
+    program = program_of_call("budget_curve", fun, args, kwargs)
+    inside = [tree.map(lambda _, chosen=position in selected.positions: chosen, arg)
+              for position, arg in enumerate(args)]
+    marks = [*[False] * program.captured, *tree.leaves(inside)]
+    marks += [False] * (len(program.inputs) - len(marks))  # keyword arguments
+    return program, tuple(marked and has_tangent(aval) for marked, aval in zip(marks, program.in_avals, strict=True))

@@ -132,7 +132,8 @@ class _Differentiation:
         self._holomorphic, self._allow_int, self._with_value = holomorphic, allow_int, what == "value_and_grad"
         self._key = "value_and_grad", holomorphic, self._with_value or has_aux, self._budget
         # Within a safe function all is recorded: what is compiled by itself knows nothing of that.
-        self._beginnings = Beginnings(fun, staging=self._safe is not None)
+        # A budget bounds what is computed from other arguments, too.
+        self._beginnings = Beginnings(fun, staging=self._safe is not None or self._budget is not None)
 
     @property
     def differentiate(self) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Any, Any]]:
@@ -200,7 +201,7 @@ class _Differentiation:
         tape = self._beginnings.tape(key, selected.leaves, selected.names)
         if tape is None:
             check_differentiable(self._what, selected, avals, holomorphic=self._holomorphic, allow_int=self._allow_int)
-            tape = known_tape(self._fun, selected, avals)
+            tape = known_tape(self._fun, selected, avals, self._budget is not None)
             self._beginnings.add(key, tape)
         return tape
 
@@ -244,21 +245,25 @@ def _safe(fun: Callable[..., Any]) -> Safe | None:
     return found if is_itself else None
 
 
-def known_tape(fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval]) -> Tape:
+def known_tape(fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval], whole: bool = False) -> Tape:
     """A tape for a call of `fun` with known values of the selected arguments.
 
-    What is rewritten before it is differentiated is recorded with all that is computed in it, whatever that depends on.
+    What is rewritten before it is differentiated, or to be recorded as a `whole`, is recorded with all that is computed
+    in it, whatever that depends on.
     """
-    mode = SELECTIVE if before_derivatives.get() is None else SHARED
+    mode = SHARED if whole or before_derivatives.get() is not None else SELECTIVE
     return new_tape(varying_here(avals), mode=mode, values=selected.leaves, name=fun, input_names=selected.names,
                     origin=origin_of(fun))
 
 
 def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args: tuple[Any, ...],
-                         kwargs: dict[str, Any], selected: Selected, avals: Sequence[Aval],
+                         kwargs: dict[str, Any], selected: Selected, avals: Sequence[Aval], whole: bool = False,
                          ) -> tuple[Traced, Aux | None]:
-    """Traces a call with known values; traced auxiliary leaves become further outputs of the program."""
-    tape = known_tape(fun, selected, avals)
+    """Traces a call with known values; traced auxiliary leaves become further outputs of the program.
+
+    For `whole` see `known_tape`.
+    """
+    tape = known_tape(fun, selected, avals, whole)
     leaves, out_tree, aux = _recorded(tape, what, fun, has_aux, args, kwargs, selected)
     return _finished(tape, leaves, out_tree), aux
 
@@ -328,7 +333,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, 
     numbers = tuple(range(len(primals))) if argnums is None else argnums
     selected = select("vjp", fun, numbers, primals)
     avals = leaf_avals("vjp", selected)
-    traced, aux = trace_differentiated("vjp", fun, has_aux, primals, {}, selected, avals)
+    traced, aux = trace_differentiated("vjp", fun, has_aux, primals, {}, selected, avals, memory_budget is not None)
     if memory_budget is not None:
         traced = within("vjp", fun, traced, bytes_of("vjp: memory_budget", memory_budget))
     wrt = traced.wrt([has_tangent(aval) for aval in avals])

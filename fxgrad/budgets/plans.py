@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any, NamedTuple
 
-from fxgrad.analyses.flow import flow_of
-from fxgrad.analyses.written import written
-from fxgrad.budgets.blocks import in_blocks
+from fxgrad.analyses.written import peak_beside_results
+from fxgrad.budgets.blocks import Known, in_blocks
 from fxgrad.budgets.levels import levels
 from fxgrad.budgets.loops import in_chunks
 from fxgrad.budgets.needs import Need, needs
@@ -56,6 +55,7 @@ class Plans:
             if not self._plans or each[0].bytes < WORTH * self._plans[-1][0].bytes:
                 self._plans.append(each)
         self._planned: dict[int, Planned] = {}
+        self._blocks: Known = {}
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -64,7 +64,7 @@ class Plans:
         """Plan `number`, written, with the peak of its joint program."""
         if number not in self._planned:
             plan, program = self._plans[number]
-            written = in_blocks(program, plan.blocks, plan.kept)
+            written = in_blocks(program, plan.blocks, plan.kept, self._blocks)
             work = plan.work / self._whole if plan.work else 0.0
             self._planned[number] = Planned(written, peak(written, self._wrt), len(plan.blocks), work)
         return self._planned[number]
@@ -106,16 +106,7 @@ def plans_for(program: Program, wrt: Marks) -> Plans:
 
 def peak(program: Program, wrt: Marks) -> int:
     """The most bytes alive at once in forward and backward pass, beside arguments, cotangents and results."""
-    both_ways = _both_ways(program, wrt)
-    flow, found = flow_of(both_ways), written(both_ways)
-    live = [*found.live]
-    for result in flow.bases(flow.results):
-        first = result
-        while first in found.taken:  # it is written over another value, in the same memory
-            first = found.taken[first]
-        for position in range(found.begin.get(first, len(live)), len(live)):
-            live[position] -= found.held[result]
-    return max(live, default=0)
+    return peak_beside_results(_both_ways(program, wrt))
 
 
 def _both_ways(program: Program, wrt: Marks) -> Program:

@@ -41,6 +41,16 @@ class Segments:
         self._last = {origin.get(atom, atom): number for number, equation in enumerate(program.equations)
                       for atom in equation.inputs}
         self.borders = self._borders()
+        self._vars = [*self._made]
+        made = np.array([*self._made.values()], int)
+        last = np.array([self._last.get(var, number) for var, number in self._made.items()], int)
+        self._sizes = np.array([var.aval.nbytes for var in self._vars], float)
+        self._made_in, self._last_in = (np.searchsorted(self.borders, each, side="right") - 1 for each in (made, last))
+        self._is_used = last > made
+        values = {value for need in found for value in need.values}
+        self._needed = [(var, number + 1) for number, equation in enumerate(program.equations)
+                        for var in equation.outputs if var in values]
+        self._own = [(number, need.own) for number, need in enumerate(found) if need.own]
 
     def _borders(self) -> list[int]:
         """Numbers of equations before which a block may begin; the first is 0, and the last is beyond all."""
@@ -59,15 +69,13 @@ class Segments:
         """The blocks for a level: of several bounds for what is there within a block the one that needs the least."""
         crossing, inside, kept = self._crossing(level), self._inside(level), self._kept(level)
         largest = max(inside[-1], 1)
-        best: tuple[float, list[int]] | None = None
-        for bound in np.geomspace(max(largest / 2**12, 1), largest, BOUNDS):
-            cost, chosen = _chosen(crossing, inside, bound)
-            most = max((inside[after] - inside[before] for before, after in itertools.pairwise(chosen)),
-                       default=0)
-            if best is None or cost + most < best[0]:
-                best = cost + most, chosen
-        assert best is not None
-        return self._of(level, [self.borders[place] for place in best[1]], best[0] + kept)
+        bounds = np.geomspace(max(largest / 2**12, 1), largest, BOUNDS)
+        sizes = []
+        for cost, chosen in _chosen(crossing, inside, bounds):
+            most = max((inside[after] - inside[before] for before, after in itertools.pairwise(chosen)), default=0)
+            sizes.append((cost + most, chosen))
+        size, chosen = min(sizes, key=lambda each: each[0])
+        return self._of(level, [self.borders[place] for place in chosen], size + kept)
 
     def _of(self, level: Level, borders: list[int], size: float) -> Plan:
         *blocks, last = itertools.pairwise(borders)
@@ -84,46 +92,43 @@ class Segments:
         """For each two borders the bytes of what is made before them, is not kept, and is last used between them."""
         count = len(self.borders)
         table = np.zeros((count, count + 1))
-        for var, number in self._made.items():
-            last = self._last.get(var, number)
-            if var not in level.kept and last > number:
-                table[self._border(number), self._border(last)] += var.aval.nbytes
+        chosen = self._is_used & np.array([var not in level.kept for var in self._vars], bool)
+        np.add.at(table, (self._made_in[chosen], self._last_in[chosen]), self._sizes[chosen])
         sums = np.zeros((count + 1, count + 2))  # over what is made in earlier parts, and used in earlier parts
         sums[1:, 1:] = table.cumsum(0).cumsum(1)
         places = np.arange(count)
         crossing: Any = sums[places, :][:, places] - sums[places, places][:, None]
         return crossing
 
-    def _border(self, number: int) -> int:
-        """The place of the last border that is not after an equation."""
-        return int(np.searchsorted(self.borders, number, side="right")) - 1
-
     def _inside(self, level: Level) -> Any:
         """At each border the bytes that are not kept of what was made before for the backward pass."""
         sizes = np.zeros(len(self._program.equations) + 1)
-        values = {value for need in self._found for value in need.values}
-        for number, need in enumerate(self._found):
-            if need.own and number not in level.kept:
-                sizes[number + 1] += need.own
-            sizes[number + 1] += sum(var.aval.nbytes for var in self._program.equations[number].outputs
-                                     if var not in level.kept and var in values)
+        for number, own in self._own:
+            if number not in level.kept:
+                sizes[number + 1] += own
+        for var, place in self._needed:
+            if var not in level.kept:
+                sizes[place] += var.aval.nbytes
         return sizes.cumsum()[self.borders]
 
 
-def _chosen(crossing: Any, inside: Any, bound: float) -> tuple[float, list[int]]:
-    """The borders that the least crosses, with at most `bound` bytes in each block if that is possible."""
+def _chosen(crossing: Any, inside: Any, bounds: Any) -> list[tuple[float, list[int]]]:
+    """For each bound the borders that the least crosses, with at most so many bytes in each block if possible."""
     count = len(inside)
-    costs, before = np.zeros(count), np.zeros(count, int)
+    costs, before = np.zeros((len(bounds), count)), np.zeros((len(bounds), count), int)
     for place in range(1, count):
-        fits = inside[place] - inside[:place] <= bound
-        fits[-1] = True
-        through = np.where(fits, costs[:place] + crossing[:place, place], np.inf)
-        before[place] = int(np.argmin(through))
-        costs[place] = through[before[place]]
-    chosen = [count - 1]
-    while chosen[-1]:
-        chosen.append(int(before[chosen[-1]]))
-    return float(costs[-1]), chosen[::-1]
+        fits = inside[place] - inside[:place] <= bounds[:, None]
+        fits[:, -1] = True
+        through = np.where(fits, costs[:, :place] + crossing[:place, place], np.inf)
+        before[:, place] = through.argmin(1)
+        costs[:, place] = through.min(1)
+    result = []
+    for cost, way in zip(costs[:, -1].tolist(), before.tolist(), strict=True):
+        chosen = [count - 1]
+        while chosen[-1]:
+            chosen.append(way[chosen[-1]])
+        result.append((cost, chosen[::-1]))
+    return result
 
 
 def both(early: Level, late: Level, border: int, made: dict[Var, int]) -> Level:

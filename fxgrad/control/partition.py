@@ -14,6 +14,7 @@ import numpy as np
 
 from fxgrad.control.groups import Marks, chosen
 from fxgrad.core.analysis import Analysis
+from fxgrad.core.facts import made_once
 from fxgrad.core.program import PRIMAL, Equation, Program, Var
 from fxgrad.core.sizes import nominal
 from fxgrad.core.sources import sources
@@ -57,8 +58,8 @@ def partition(known: Program, count: int, half: TangentHalf, free: Marks, keep: 
     free_inputs = {var for var, marked in zip(known.inputs, free, strict=True) if marked}
     needed = [atom for atom in dict.fromkeys(residuals) if type(atom) is Var and atom not in free_inputs]
     saved = _with_effects_kept(known, needed, free_inputs, keep(known, needed, free_inputs))
-    forward = without_dead_code(Program(known.inputs, known.equations, [*known.outputs[:count], *saved],
-                                        known.captured))
+    forward = made_once(known, ("forward half", count, tuple(saved)), lambda: without_dead_code(Program(
+        known.inputs, known.equations, [*known.outputs[:count], *saved], known.captured)))
     linear = half.linear
     tangent_avals = linear.in_avals[linear.captured:]
     given = [var for var in known.inputs if var in free_inputs] + saved

@@ -234,12 +234,12 @@ def test_budgets_that_no_plan_is_within() -> None:
     assert "test_budgets.py" in str(raised.value)
 
 
-@pytest.mark.parametrize("wrong", ["12 parsecs", "MiB", "-3 MB", 0, True, float("inf"), None, [1]])
+@pytest.mark.parametrize("wrong", ["12 parsecs", "MiB", "-3 MB", -1, True, float("inf"), None, [1]])
 def test_budgets_that_are_no_bytes(wrong: Any) -> None:
     with pytest.raises(fxgrad.errors.ArgumentError) as raised:
         bytes_of("grad: memory_budget", wrong)
     assert str(raised.value).split("\n")[0] == (
-        f"grad: memory_budget is {wrong!r}, where a number of bytes is needed, at least 1, or text such as '512 MiB' "
+        f"grad: memory_budget is {wrong!r}, where a number of bytes is needed, at least 0, or text such as '512 MiB' "
         "or '1.5 GB' (units are B, kB, MB, GB, TB and KiB, MiB, GiB, TiB)")
 
 
