@@ -370,7 +370,7 @@ def _bases(flow: Flow, groups: Groups) -> list[int]:
             continue
         reads, makes = flow.reads[step], flow.makes[step]
         if kind == VIEW:
-            if step not in groups.of[step] or not reads or flow.elements(makes[0]) != flow.elements(reads[0]):
+            if step not in groups.of[step] or not reads or flow.sizes[makes[0]] != flow.sizes[reads[0]]:
                 continue
             users = users or flow.users()
             if not users[makes[0]] or any(flow.kinds[user] != DOT for user in users[makes[0]]):

@@ -31,7 +31,7 @@ CHEAP, EXPENSIVE, ALIAS, VIEW, MOVE, REDUCE, UPDATE, DOT, CONVOLUTION, EXCHANGE,
 """Kinds of steps.
 
 `CHEAP` and `EXPENSIVE` act on each element, and differ in whether a compiler computes them again to save a store;
-`ALIAS` is the operand in a new shape, `VIEW` a part or another order of it or its elements repeated, which NumPy does
+`ALIAS` is the operand in a new shape, `VIEW` a part or another order of it, or its elements repeated, which NumPy does
 not copy; `MOVE` copies elements; `REDUCE` reduces; `UPDATE` writes a part of its first operand; `DOT` is a product,
 `CONVOLUTION` a convolution, `EXCHANGE` what devices do together; `BARRIER` passes its operands on; `FACTOR` is a
 kernel of LAPACK, `KERNEL` any other, `LOOP` holds programs.
@@ -42,7 +42,7 @@ moves: Analysis[int] = Analysis("moves", missing="conservative", default=KERNEL)
 moves.enter(ALIAS, space.reshape_p, arithmetic.stop_gradient_p, arithmetic.name_p, varying.pvary_p,
             varying.take_equal_p)
 moves.enter(VIEW, space.broadcast_to_p, space.transpose_p, shaping.broadcast_in_dim_p, shaping.rev_p,
-            shaping.slice_p, joining.split_p, joining.unstack_p)
+            shaping.slice_p, joining.split_p, joining.unstack_p, parts.real_p, parts.imag_p)
 moves.enter(CHEAP, space.convert_element_type_p, choose.select_n_p)
 moves.enter(MOVE, shaping.pad_p, shaping.tile_p, joining.concatenate_p, joining.stack_p, dynamic.dynamic_slice_p,
             indexing.gather_p, creation.iota_p)
@@ -60,7 +60,7 @@ cheap.enter(True, pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arithmeti
             arithmetic.min_p, comparison.eq_p, comparison.ne_p, comparison.lt_p, comparison.le_p, comparison.gt_p,
             comparison.ge_p, comparison.and_p, comparison.or_p, comparison.xor_p, comparison.not_p,
             exponential.square_p, exponential.integer_pow_p, choose.clamp_p, parts.sign_p, parts.abs_p, parts.floor_p,
-            parts.ceil_p, parts.round_p, parts.is_finite_p, parts.real_p, parts.imag_p, parts.conj_p, parts.complex_p)
+            parts.ceil_p, parts.round_p, parts.is_finite_p, parts.conj_p, parts.complex_p)
 
 
 def kind_of(equation: Equation) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from fxgrad.analyses.flow import Flow, flow_of, flow_with_calls
 from fxgrad.analyses.fusing import CHEAP, DOT, EXCHANGE, EXPENSIVE
 from fxgrad.analyses.lifetimes import Lifetimes, Moment
+from fxgrad.analyses.work_space import work_space
 from fxgrad.core.facts import fact, made_once
 from fxgrad.core.program import Program, Var
 from fxgrad.core.regions import Region
@@ -63,6 +64,8 @@ def _with_rows(flow: Flow, writable: Collection[int] = (), in_rows: Collection[i
             laid_out.update(itertools.compress(makes, rows))
         elif equation.primitive.regions is not None:
             inside = max(map(of_region, equation.regions), default=0)
+        elif (space := work_space.of(equation.primitive)) is not None:
+            inside = space(equation)
         over: Collection[int] = ()
         if own and kind in _OVER and (kind == EXCHANGE or flow.on_each[step]):
             aval = avals[own[0]]

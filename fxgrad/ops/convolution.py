@@ -164,7 +164,7 @@ def _result_shape(lhs: Shape, rhs: Shape, geometry: Geometry) -> Shape:
 
 # --- the NumPy kernel -----------------------------------------------------------------------------------------------
 
-_PATCH_LIMIT = 2 ** 25
+PATCH_LIMIT = 2 ** 25
 """Up to this many elements all patches of the image are laid out at once, for one matrix product a group."""
 
 
@@ -198,7 +198,7 @@ def _slid(image: Any, kernel: Any, counts: Sequence[int], strides: Axes, holes: 
     batch, (outputs, inputs), window = len(image), kernel.shape[:2], kernel.shape[2:]
     grouped = image.reshape(batch, groups, inputs, *image.shape[2:])
     inner, places = inputs * prod(window), prod(counts)
-    if batch * groups * inner * places > _PATCH_LIMIT:
+    if batch * groups * inner * places > PATCH_LIMIT:
         return _slid_by_place(grouped, kernel, counts, strides, holes)
     spans = tuple(map(dilated, window, holes))
     axes = tuple(range(3, grouped.ndim))

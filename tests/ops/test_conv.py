@@ -80,7 +80,7 @@ def test_large_images_take_the_path_without_patches(monkeypatch: pytest.MonkeyPa
     options: dict[str, Any] = {"window_strides": (2, 1), "padding": "SAME", "rhs_dilation": (1, 2),
                                "feature_group_count": 2}
     expected = convolution.conv_general_dilated(image, kernel, **options)
-    monkeypatch.setattr("fxgrad.ops.convolution._PATCH_LIMIT", 10)
+    monkeypatch.setattr("fxgrad.ops.convolution.PATCH_LIMIT", 10)
     agree(convolution.conv_general_dilated(image, kernel, **options), expected)
 
 
