@@ -29,6 +29,13 @@ from fxgrad.nn.activations import (
     tanh,
 )
 from fxgrad.nn.attention import dot_product_attention
+from fxgrad.nn.cross_entropies import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    kl_div,
+    nll_loss,
+)
 from fxgrad.nn.exponentials import log_softmax, logmeanexp, logsumexp, one_hot, softmax, standardize
 from fxgrad.nn.layers import (
     batch_norm,
@@ -40,14 +47,29 @@ from fxgrad.nn.layers import (
     lstm_cell,
     rms_norm,
 )
+from fxgrad.nn.losses import (
+    cosine_embedding_loss,
+    gaussian_nll_loss,
+    hinge_embedding_loss,
+    hinge_loss,
+    huber_loss,
+    l1_loss,
+    mse_loss,
+    poisson_nll_loss,
+    smooth_l1_loss,
+    triplet_margin_loss,
+)
 from fxgrad.pytorch_names import of_module as _of_module
 
 __all__ = [
-    "batch_norm", "celu", "conv2d", "dot_product_attention", "dropout", "elu", "gelu", "glu", "group_norm", "gru_cell",
-    "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "identity", "initializers", "layer_norm", "leaky_relu",
-    "log1mexp", "log_sigmoid", "log_softmax", "logmeanexp", "logsumexp", "lstm_cell", "mish", "one_hot", "relu",
-    "relu6", "rms_norm", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus", "sparse_plus",
-    "sparse_sigmoid", "squareplus", "standardize", "swish", "tanh",
+    "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "conv2d",
+    "cosine_embedding_loss", "cross_entropy", "dot_product_attention", "dropout", "elu", "gaussian_nll_loss",
+    "gelu", "glu", "group_norm", "gru_cell", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
+    "hinge_embedding_loss", "hinge_loss", "huber_loss", "identity", "initializers", "kl_div", "l1_loss",
+    "layer_norm", "leaky_relu", "log1mexp", "log_sigmoid", "log_softmax", "logmeanexp", "logsumexp", "lstm_cell",
+    "mish", "mse_loss", "nll_loss", "one_hot", "poisson_nll_loss", "relu", "relu6", "rms_norm", "selu", "sigmoid",
+    "silu", "smooth_l1_loss", "soft_sign", "softmax", "softplus", "sparse_plus", "sparse_sigmoid", "squareplus",
+    "standardize", "swish", "tanh", "triplet_margin_loss",
 ]
 
 

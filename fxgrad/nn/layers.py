@@ -86,7 +86,7 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axis = -1, 
 
 @functools.partial(named_of_arrays, name="layer_norm")
 def _layer_norm(x: Any, *weights: Any, axes: tuple[int, ...], epsilon: float, given: tuple[str, ...]) -> Any:
-    return _weighed(_normal(_wide(x), axes, epsilon), x, weights, given)
+    return _weighed(_normal(widened(x), axes, epsilon), x, weights, given)
 
 
 def rms_norm(x: Any, scale: Any = None, *, axis: Axis = -1, epsilon: float = 1e-6) -> Any:
@@ -104,7 +104,7 @@ def rms_norm(x: Any, scale: Any = None, *, axis: Axis = -1, epsilon: float = 1e-
 
 @functools.partial(named_of_arrays, name="rms_norm")
 def _rms_norm(x: Any, *weights: Any, axes: tuple[int, ...], epsilon: float, given: tuple[str, ...]) -> Any:
-    wide = _wide(x)
+    wide = widened(x)
     size = rsqrt(add(mean_of(square(wide), axes, keepdims=True), epsilon))
     return _weighed(multiply(wide, size), x, weights, given)
 
@@ -135,10 +135,10 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis
 @functools.partial(named_of_arrays, name="group_norm")
 def _group_norm(x: Any, *weights: Any, groups: int, place: int, epsilon: float, given: tuple[str, ...]) -> Any:
     shape = shape_of(x)
-    parted = reshape(_wide(x), (*shape[:place], groups, shape[place] // groups, *shape[place + 1:]))
+    parted = reshape(widened(x), (*shape[:place], groups, shape[place] // groups, *shape[place + 1:]))
     axes = tuple(axis for axis in range(1, len(shape) + 1) if axis != place)
     normal = reshape(_normal(parted, axes, epsilon), shape)
-    return _weighed(normal, x, [_along(weight, place, len(shape)) for weight in weights], given)
+    return _weighed(normal, x, [along(weight, place, len(shape)) for weight in weights], given)
 
 
 def batch_norm(x: Any, scale: Any = None, bias: Any = None, *, mean: Any = None, variance: Any = None, axis: int = -1,
@@ -170,7 +170,7 @@ def batch_norm(x: Any, scale: Any = None, bias: Any = None, *, mean: Any = None,
 
 @functools.partial(named_of_arrays, name="statistics")
 def _statistics(x: Any, *, place: int) -> tuple[Any, Any]:
-    wide = _wide(x)
+    wide = widened(x)
     axes = tuple(axis for axis in range(len(shape_of(x))) if axis != place)
     mean = mean_of(wide, axes, keepdims=True)
     variance = mean_of(square(subtract(wide, mean)), axes)
@@ -180,9 +180,9 @@ def _statistics(x: Any, *, place: int) -> tuple[Any, Any]:
 @functools.partial(named_of_arrays, name="batch_norm")
 def _batch_norm(x: Any, mean: Any, variance: Any, *weights: Any, place: int, epsilon: float,
                 given: tuple[str, ...]) -> Any:
-    mean, variance, *along = [_along(each, place, len(shape_of(x))) for each in (mean, variance, *weights)]
-    normal = multiply(subtract(_wide(x), mean), rsqrt(add(variance, epsilon)))
-    return _weighed(normal, x, along, given)
+    mean, variance, *beside = [along(each, place, len(shape_of(x))) for each in (mean, variance, *weights)]
+    normal = multiply(subtract(widened(x), mean), rsqrt(add(variance, epsilon)))
+    return _weighed(normal, x, beside, given)
 
 
 def _of_channels(what: str, channels: int, **arrays: Any) -> None:
@@ -193,7 +193,7 @@ def _of_channels(what: str, channels: int, **arrays: Any) -> None:
                 "needed"))
 
 
-def _wide(x: Any) -> Any:
+def widened(x: Any) -> Any:
     """Half precision in float32."""
     return astype(x, dtypes.float32) if aval_of(x).dtype.itemsize == 2 else x
 
@@ -203,7 +203,7 @@ def _normal(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
     return multiply(apart, rsqrt(add(mean_of(square(apart), axes, keepdims=True), epsilon)))
 
 
-def _along(weight: Any, place: int, ndim: int) -> Any:
+def along(weight: Any, place: int, ndim: int) -> Any:
     """A vector of channels as an array of as many axes as what it meets."""
     weight = as_array(weight)
     return reshape(weight, tuple(shape_of(weight)[0] if axis == place else 1 for axis in range(ndim)))

@@ -1,0 +1,340 @@
+"""Losses of numbers: squared and absolute errors, margins, negative log-likelihoods; their mean, sum, or all."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from fxgrad.control.call import named_of_arrays
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.frontend.operands import common_shape, inexact_operands, refuse_complex, shape_of
+from fxgrad.nn.layers import widened
+from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
+from fxgrad.numpy.creation import astype
+from fxgrad.numpy.elementwise import absolute, exp, log, sqrt, square
+from fxgrad.numpy.logic import equal, greater, less, where
+from fxgrad.numpy.reductions import sum as sum_of
+from fxgrad.numpy.statistics import mean as mean_of
+from fxgrad.ops.exponential import rsqrt
+from fxgrad.ops.special import xlogy
+from fxgrad.tracing.tape import aval_of
+
+__all__ = ["cosine_embedding_loss", "gaussian_nll_loss", "hinge_embedding_loss", "hinge_loss", "huber_loss", "l1_loss",
+           "mse_loss", "poisson_nll_loss", "smooth_l1_loss", "triplet_margin_loss"]
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+# --- what all losses share ------------------------------------------------------------------------------------------
+
+
+def loss_operands(name: str, reduction: str, reductions: tuple[str, ...] = REDUCTIONS, **arrays: Any) -> list[Any]:
+    """The arrays in one real inexact dtype; raises `ArgumentError` for a reduction that there is not."""
+    check_reduction(name, reduction, reductions)
+    read = inexact_operands(*arrays.values())
+    refuse_complex(name, *read)
+    return read
+
+
+def check_reduction(name: str, reduction: Any, reductions: tuple[str, ...] = REDUCTIONS) -> None:
+    """Raises `ArgumentError` for a reduction that is none of `reductions`."""
+    if not isinstance(reduction, str) or reduction not in reductions:
+        *most, last = map(repr, reductions)
+        raise ArgumentError(at_user_line(f"{name}: reduction={reduction!r}; it is {', '.join(most)} or {last}"))
+
+
+def check_not_negative(name: str, **settings: Any) -> None:
+    """Raises `ArgumentError` for a setting that is no number from 0 on."""
+    for setting, value in settings.items():
+        if not isinstance(value, int | float) or not value >= 0:
+            raise ArgumentError(at_user_line(f"{name}: {setting} is {value!r}, where a number from 0 on is needed"))
+
+
+def check_same_shapes(name: str, **arrays: Any) -> None:
+    """Raises `ShapeError` unless all have the shape of the first: broadcasting would count numbers several times."""
+    (first, shape), *others = ((argument, shape_of(array)) for argument, array in arrays.items())
+    for argument, other in others:
+        if other != shape:
+            raise ShapeError(at_user_line(
+                f"{name}: {first} has the shape {shape} and {argument} {other}; they must be equal. Write "
+                f"{argument}.reshape({first}.shape), or broadcast one of them with np.broadcast_to"))
+
+
+def reduced(losses: Any, reduction: str, like: Any) -> Any:
+    """The mean or the sum of the losses, or all of them, in the dtype of `like`."""
+    result = mean_of(losses) if reduction == "mean" else sum_of(losses) if reduction == "sum" else losses
+    dtype = aval_of(like).dtype
+    return astype(result, dtype) if aval_of(result).dtype != dtype else result
+
+
+def signed(labels: Any, positive: Any, negative: Any) -> Any:
+    """`positive` where the label is 1, `negative` where it is -1, and NaN elsewhere: other labels are no labels."""
+    return where(equal(labels, 1), positive, where(equal(labels, -1), negative, math.nan))
+
+
+def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A loss of each element, of arrays and settings, as one line of a program, with its reduction."""
+    @functools.partial(named_of_arrays, name=function.__name__.removeprefix("_"))
+    @functools.wraps(function)
+    def loss(*arrays: Any, reduction: str, **settings: Any) -> Any:
+        return reduced(function(*map(widened, arrays), **settings), reduction, arrays[0])
+    return loss
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+
+def mse_loss(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
+    """The squared error (prediction - target)², of arrays of one shape: its mean, its sum, or one for each element.
+
+    The result has the common dtype of the arguments, a float; half precision is computed in float32. The mean of no
+    elements is NaN, as NumPy's. Raises `ArgumentError` for a reduction that is none of `"mean"`, `"sum"` and `"none"`,
+    `ShapeError` for shapes that differ, `DTypeError` for complex numbers. So do all losses.
+
+    >>> float(mse_loss([1.0, 2.0], [0.0, 4.0]))
+    2.5
+    >>> mse_loss([1.0, 2.0], [0.0, 4.0], reduction="none")
+    array([1., 4.])
+    """
+    predictions, targets = _pair("mse_loss", predictions, targets, reduction)
+    return _mse_loss(predictions, targets, reduction=reduction)
+
+
+def _pair(name: str, predictions: Any, targets: Any, reduction: str) -> list[Any]:
+    arrays = loss_operands(name, reduction, predictions=predictions, targets=targets)
+    check_same_shapes(name, predictions=arrays[0], targets=arrays[1])
+    return arrays
+
+
+@_elementwise
+def _mse_loss(predictions: Any, targets: Any) -> Any:
+    return square(subtract(predictions, targets))
+
+
+def l1_loss(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
+    """The absolute error |prediction - target|, whose derivative is 0 where it is 0; otherwise as `mse_loss`.
+
+    >>> float(l1_loss([1.0, 2.0], [0.0, 4.0]))
+    1.5
+    """
+    predictions, targets = _pair("l1_loss", predictions, targets, reduction)
+    return _l1_loss(predictions, targets, reduction=reduction)
+
+
+@_elementwise
+def _l1_loss(predictions: Any, targets: Any) -> Any:
+    return absolute(subtract(predictions, targets))
+
+
+def huber_loss(predictions: Any, targets: Any, *, delta: float = 1.0, reduction: str = "mean") -> Any:
+    """Half the squared error where the error is at most `delta`, and delta · (|error| - delta / 2) beyond.
+
+    Huber, "Robust estimation of a location parameter" (1964). Raises `ArgumentError` for a `delta` that is negative;
+    otherwise as `mse_loss`.
+
+    >>> huber_loss([0.5, 3.0], [0.0, 0.0], reduction="none")
+    array([0.125, 2.5  ])
+    """
+    check_not_negative("huber_loss", delta=delta)
+    predictions, targets = _pair("huber_loss", predictions, targets, reduction)
+    return _huber_loss(predictions, targets, delta=float(delta), reduction=reduction)
+
+
+@_elementwise
+def _huber_loss(predictions: Any, targets: Any, delta: float) -> Any:
+    error = subtract(predictions, targets)
+    size = absolute(error)
+    # Of the branch that does not count no square is computed, which may overflow.
+    inside = where(greater(size, delta), 0.0, error)
+    return where(greater(size, delta), multiply(delta, subtract(size, 0.5 * delta)), multiply(0.5, square(inside)))
+
+
+def smooth_l1_loss(predictions: Any, targets: Any, *, beta: float = 1.0, reduction: str = "mean") -> Any:
+    """`huber_loss` divided by its `delta`, which is called `beta`: the absolute error for a `beta` of 0.
+
+    Girshick, "Fast R-CNN" (2015). Raises as `huber_loss` does.
+
+    >>> smooth_l1_loss([0.5, 3.0], [0.0, 0.0], beta=2.0, reduction="none")
+    array([0.0625, 2.    ])
+    """
+    check_not_negative("smooth_l1_loss", beta=beta)
+    predictions, targets = _pair("smooth_l1_loss", predictions, targets, reduction)
+    return _smooth_l1_loss(predictions, targets, beta=float(beta), reduction=reduction)
+
+
+@_elementwise
+def _smooth_l1_loss(predictions: Any, targets: Any, beta: float) -> Any:
+    error = subtract(predictions, targets)
+    size = absolute(error)
+    if not beta:
+        return size
+    inside = where(less(size, beta), error, 0.0)
+    return where(less(size, beta), divide(square(inside), 2 * beta), subtract(size, 0.5 * beta))
+
+
+# --- margins --------------------------------------------------------------------------------------------------------
+
+
+def hinge_loss(predictions: Any, labels: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
+    """max(0, margin - label · prediction), for labels 1 and -1; a label that is neither gives NaN.
+
+    The loss of support vector machines (Cortes and Vapnik, 1995). Otherwise as `mse_loss`.
+
+    >>> hinge_loss([0.5, 2.0], [1, -1], reduction="none")
+    array([0.5, 3. ])
+    """
+    predictions, labels = loss_operands("hinge_loss", reduction, predictions=predictions, labels=labels)
+    check_same_shapes("hinge_loss", predictions=predictions, labels=labels)
+    return _hinge_loss(predictions, labels, margin=float(margin), reduction=reduction)
+
+
+@_elementwise
+def _hinge_loss(predictions: Any, labels: Any, margin: float) -> Any:
+    return signed(labels, maximum(0.0, subtract(margin, predictions)), maximum(0.0, add(margin, predictions)))
+
+
+def hinge_embedding_loss(distances: Any, labels: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
+    """The distance where the label is 1, and max(0, margin - distance) where it is -1; NaN for other labels.
+
+    So it is in PyTorch. Otherwise as `mse_loss`.
+
+    >>> hinge_embedding_loss([0.25, 0.25], [1, -1], reduction="none")
+    array([0.25, 0.75])
+    """
+    distances, labels = loss_operands("hinge_embedding_loss", reduction, distances=distances, labels=labels)
+    check_same_shapes("hinge_embedding_loss", distances=distances, labels=labels)
+    return _hinge_embedding_loss(distances, labels, margin=float(margin), reduction=reduction)
+
+
+@_elementwise
+def _hinge_embedding_loss(distances: Any, labels: Any, margin: float) -> Any:
+    return signed(labels, distances, maximum(0.0, subtract(margin, distances)))
+
+
+def cosine_embedding_loss(first: Any, second: Any, labels: Any, *, margin: float = 0.0,
+                          reduction: str = "mean") -> Any:
+    """1 - cos where the label is 1, max(0, cos - margin) where it is -1, NaN elsewhere; of vectors along the last axis.
+
+    `first` and `second` have one shape (..., size), `labels` the shape (...). The cosine is that of PyTorch's loss:
+    1e-12 is added to both squared lengths, so that vectors of zeros have a derivative. Otherwise as `mse_loss`.
+
+    >>> cosine_embedding_loss([[1.0, 0.0], [1.0, 1.0]], [[0.0, 2.0], [1.0, 1.0]], [1, -1], reduction="none")
+    array([1., 1.])
+    """
+    name = "cosine_embedding_loss"
+    first, second, labels = loss_operands(name, reduction, first=first, second=second, labels=labels)
+    check_same_shapes(name, first=first, second=second)
+    _check_vectors(name, first)
+    if shape_of(labels) != shape_of(first)[:-1]:
+        raise ShapeError(at_user_line(f"{name}: labels has the shape {shape_of(labels)}, where {shape_of(first)[:-1]}, "
+                                      "one label for each vector, is needed"))
+    return _cosine_embedding_loss(first, second, labels, margin=float(margin), reduction=reduction)
+
+
+def _check_vectors(name: str, array: Any) -> None:
+    if not shape_of(array):
+        raise ShapeError(at_user_line(f"{name}: a number was given where vectors, along a last axis, are needed"))
+
+
+@_elementwise
+def _cosine_embedding_loss(first: Any, second: Any, labels: Any, margin: float) -> Any:
+    along = [multiply(each, rsqrt(add(sum_of(square(each), -1, keepdims=True), 1e-12))) for each in (first, second)]
+    cosine = sum_of(multiply(*along), -1)
+    return signed(labels, subtract(1.0, cosine), maximum(0.0, subtract(cosine, margin)))
+
+
+def triplet_margin_loss(anchor: Any, positive: Any, negative: Any, *, margin: float = 1.0, epsilon: float = 1e-6,
+                        swap: bool = False, reduction: str = "mean") -> Any:
+    """max(0, distance to the positive - distance to the negative + margin), of vectors along the last axis.
+
+    All three have one shape (..., size). The distance is the root of the sum of (difference + epsilon)², as in PyTorch.
+    With `swap` the distance from positive to negative counts where it is the less (Balntas et al., 2016). Otherwise as
+    `mse_loss`. Schroff et al., "FaceNet" (2015).
+
+    >>> float(triplet_margin_loss([0.0, 0.0], [3.0, 4.0], [0.0, 2.0], epsilon=0.0))
+    4.0
+    """
+    name = "triplet_margin_loss"
+    arrays = loss_operands(name, reduction, anchor=anchor, positive=positive, negative=negative)
+    check_same_shapes(name, anchor=arrays[0], positive=arrays[1], negative=arrays[2])
+    _check_vectors(name, arrays[0])
+    return _triplet_margin_loss(*arrays, margin=float(margin), epsilon=float(epsilon), swap=bool(swap),
+                                reduction=reduction)
+
+
+@_elementwise
+def _triplet_margin_loss(anchor: Any, positive: Any, negative: Any, margin: float, epsilon: float, swap: bool) -> Any:
+    def distance(one: Any, other: Any) -> Any:
+        return sqrt(sum_of(square(add(subtract(one, other), epsilon)), -1))
+
+    away = distance(anchor, negative)
+    if swap:
+        other = distance(positive, negative)
+        away = where(less(other, away), other, away)
+    return maximum(0.0, add(subtract(distance(anchor, positive), away), margin))
+
+
+# --- negative log-likelihoods ---------------------------------------------------------------------------------------
+
+
+def poisson_nll_loss(predictions: Any, targets: Any, *, log_input: bool = True, full: bool = False,
+                     epsilon: float = 1e-8, reduction: str = "mean") -> Any:
+    """The negative log-likelihood of counts under Poisson distributions: exp(x) - target · x, with x = log(rate).
+
+    Without `log_input` predictions are the rates: rate - target · log(rate + epsilon). `full` adds Stirling's
+    approximation of log(target!) where the target is above 1. So it is in PyTorch. Otherwise as `mse_loss`.
+
+    >>> float(poisson_nll_loss([0.0], [3.0]))
+    1.0
+    """
+    predictions, targets = _pair("poisson_nll_loss", predictions, targets, reduction)
+    return _poisson_nll_loss(predictions, targets, log_input=bool(log_input), full=bool(full), epsilon=float(epsilon),
+                             reduction=reduction)
+
+
+@_elementwise
+def _poisson_nll_loss(predictions: Any, targets: Any, log_input: bool, full: bool, epsilon: float) -> Any:
+    if log_input:
+        loss = subtract(exp(predictions), multiply(targets, predictions))
+    else:
+        loss = subtract(predictions, xlogy(targets, add(predictions, epsilon)))
+    if not full:
+        return loss
+    several = greater(targets, 1)
+    counts = where(several, targets, 1.0)
+    stirling = add(subtract(multiply(counts, log(counts)), counts), multiply(0.5, log(multiply(2 * math.pi, counts))))
+    return add(loss, where(several, stirling, 0.0))
+
+
+def gaussian_nll_loss(predictions: Any, targets: Any, variances: Any, *, full: bool = False, epsilon: float = 1e-6,
+                      reduction: str = "mean") -> Any:
+    """The negative log-likelihood under normal distributions: half of log(variance) + (prediction - target)²/variance.
+
+    `variances` broadcast to the predictions. Variances below `epsilon` count as `epsilon`, with derivative 0; negative
+    ones give NaN. `full` adds half of log(2π). Nix and Weigend, "Estimating the mean and variance of the target
+    probability distribution" (1994). Otherwise as `mse_loss`.
+
+    >>> float(gaussian_nll_loss([1.0, 3.0], [0.0, 0.0], [1.0, 1.0]))
+    2.5
+    """
+    name = "gaussian_nll_loss"
+    arrays = loss_operands(name, reduction, predictions=predictions, targets=targets, variances=variances)
+    check_same_shapes(name, predictions=arrays[0], targets=arrays[1])
+    check_broadcasts(name, "variances", shape_of(arrays[2]), "predictions", shape_of(arrays[0]))
+    return _gaussian_nll_loss(*arrays, full=bool(full), epsilon=float(epsilon), reduction=reduction)
+
+
+def check_broadcasts(name: str, argument: str, shape: Any, to: str, wanted: Any) -> None:
+    """Raises `ShapeError` unless an argument of this shape broadcasts to the other, which keeps its own."""
+    if common_shape(name, shape, wanted) != wanted:
+        raise ShapeError(at_user_line(f"{name}: {argument} has the shape {shape}, which does not broadcast to that of "
+                                      f"{to}, {wanted}"))
+
+
+@_elementwise
+def _gaussian_nll_loss(predictions: Any, targets: Any, variances: Any, full: bool, epsilon: float) -> Any:
+    variances = where(less(variances, 0), math.nan, where(less(variances, epsilon), epsilon, variances))
+    loss = multiply(0.5, add(log(variances), divide(square(subtract(predictions, targets)), variances)))
+    return add(loss, 0.5 * math.log(2 * math.pi)) if full else loss
