@@ -29,6 +29,7 @@ from fxgrad.nn.activations import (
     tanh,
 )
 from fxgrad.nn.attention import dot_product_attention
+from fxgrad.nn.convolution import conv2d, conv_transpose
 from fxgrad.nn.cross_entropies import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -39,7 +40,6 @@ from fxgrad.nn.cross_entropies import (
 from fxgrad.nn.exponentials import log_softmax, logmeanexp, logsumexp, one_hot, softmax, standardize
 from fxgrad.nn.layers import (
     batch_norm,
-    conv2d,
     dropout,
     group_norm,
     gru_cell,
@@ -59,17 +59,19 @@ from fxgrad.nn.losses import (
     smooth_l1_loss,
     triplet_margin_loss,
 )
+from fxgrad.nn.pooling import adaptive_avg_pool, avg_pool, embedding, max_pool
 from fxgrad.pytorch_names import of_module as _of_module
 
 __all__ = [
-    "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "conv2d",
-    "cosine_embedding_loss", "cross_entropy", "dot_product_attention", "dropout", "elu", "gaussian_nll_loss",
-    "gelu", "glu", "group_norm", "gru_cell", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
-    "hinge_embedding_loss", "hinge_loss", "huber_loss", "identity", "initializers", "kl_div", "l1_loss",
-    "layer_norm", "leaky_relu", "log1mexp", "log_sigmoid", "log_softmax", "logmeanexp", "logsumexp", "lstm_cell",
-    "mish", "mse_loss", "nll_loss", "one_hot", "poisson_nll_loss", "relu", "relu6", "rms_norm", "selu", "sigmoid",
-    "silu", "smooth_l1_loss", "soft_sign", "softmax", "softplus", "sparse_plus", "sparse_sigmoid", "squareplus",
-    "standardize", "swish", "tanh", "triplet_margin_loss",
+    "adaptive_avg_pool", "avg_pool", "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+    "celu", "conv2d", "conv_transpose", "cosine_embedding_loss", "cross_entropy", "dot_product_attention",
+    "dropout", "elu", "embedding", "gaussian_nll_loss", "gelu", "glu", "group_norm", "gru_cell", "hard_sigmoid",
+    "hard_silu", "hard_swish", "hard_tanh", "hinge_embedding_loss", "hinge_loss", "huber_loss", "identity",
+    "initializers", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "log1mexp", "log_sigmoid", "log_softmax",
+    "logmeanexp", "logsumexp", "lstm_cell", "max_pool", "mish", "mse_loss", "nll_loss", "one_hot",
+    "poisson_nll_loss", "relu", "relu6", "rms_norm", "selu", "sigmoid", "silu", "smooth_l1_loss", "soft_sign",
+    "softmax", "softplus", "sparse_plus", "sparse_sigmoid", "squareplus", "standardize", "swish", "tanh",
+    "triplet_margin_loss",
 ]
 
 

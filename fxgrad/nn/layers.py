@@ -1,4 +1,4 @@
-"""Layers as functions of arrays and weights: dropout, normalisations, convolution, recurrent cells; each one line."""
+"""Layers as functions of arrays and weights: dropout, normalisations, recurrent cells; each one line of a program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from fxgrad import dtypes, random
 from fxgrad.control.call import named_of_arrays
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, axes_of, axis_of, inexact_operands, shape_of
-from fxgrad.lax.convolution import conv_general_dilated
 from fxgrad.nn.activations import sigmoid
 from fxgrad.numpy.alike import zeros_like
 from fxgrad.numpy.arithmetic import add, divide, multiply, subtract
@@ -24,12 +23,12 @@ from fxgrad.ops.exponential import rsqrt
 from fxgrad.ops.space import reshape
 from fxgrad.tracing.tape import aval_of
 
-__all__ = ["batch_norm", "conv2d", "dropout", "group_norm", "gru_cell", "layer_norm", "lstm_cell", "rms_norm"]
+__all__ = ["batch_norm", "dropout", "group_norm", "gru_cell", "layer_norm", "lstm_cell", "rms_norm"]
 
 Axis = int | tuple[int, ...]
 
 
-def _given(**arrays: Any) -> tuple[list[Any], tuple[str, ...]]:
+def given_arrays(**arrays: Any) -> tuple[list[Any], tuple[str, ...]]:
     """The arrays that were not left out, and their names."""
     there = {name: array for name, array in arrays.items() if array is not None}
     return [as_array(array) for array in there.values()], tuple(there)
@@ -80,7 +79,7 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axis = -1, 
     array([-2.,  2.])
     """
     x = inexact_operands(x)[0]
-    weights, given = _given(scale=scale, bias=bias)
+    weights, given = given_arrays(scale=scale, bias=bias)
     return _layer_norm(x, *weights, axes=axes_of("layer_norm", axis, len(shape_of(x))), epsilon=epsilon, given=given)
 
 
@@ -98,7 +97,7 @@ def rms_norm(x: Any, scale: Any = None, *, axis: Axis = -1, epsilon: float = 1e-
     array([ 1., -1.])
     """
     x = inexact_operands(x)[0]
-    weights, given = _given(scale=scale)
+    weights, given = given_arrays(scale=scale)
     return _rms_norm(x, *weights, axes=axes_of("rms_norm", axis, len(shape_of(x))), epsilon=epsilon, given=given)
 
 
@@ -127,7 +126,7 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis
         raise ShapeError(at_user_line(
             f"group_norm: {groups} groups of axis {place} of an array of shape {shape}; an axis of channels behind the "
             "first, whose size is a multiple of the groups, is needed"))
-    weights, given = _given(scale=scale, bias=bias)
+    weights, given = given_arrays(scale=scale, bias=bias)
     _of_channels("group_norm", shape[place], **dict(zip(given, weights, strict=True)))
     return _group_norm(x, *weights, groups=groups, place=place, epsilon=epsilon, given=given)
 
@@ -161,7 +160,7 @@ def batch_norm(x: Any, scale: Any = None, bias: Any = None, *, mean: Any = None,
         mean, variance = _statistics(x, place=place)
     else:
         mean, variance = as_array(mean), as_array(variance)
-    weights, given = _given(scale=scale, bias=bias)
+    weights, given = given_arrays(scale=scale, bias=bias)
     _of_channels("batch_norm", shape_of(x)[place], mean=mean, variance=variance,
                  **dict(zip(given, weights, strict=True)))
     result = _batch_norm(x, mean, variance, *weights, place=place, epsilon=epsilon, given=given)
@@ -214,39 +213,6 @@ def _weighed(normal: Any, x: Any, weights: Sequence[Any], given: tuple[str, ...]
     for name, weight in zip(given, weights, strict=True):
         normal = multiply(normal, weight) if name == "scale" else add(normal, weight)
     return astype(normal, aval_of(x).dtype) if aval_of(normal).dtype != aval_of(x).dtype else normal
-
-
-# --- convolution ----------------------------------------------------------------------------------------------------
-
-
-def conv2d(x: Any, kernel: Any, bias: Any = None, *, strides: int | tuple[int, int] = 1,
-           padding: str | tuple[tuple[int, int], tuple[int, int]] = "SAME", dilation: int | tuple[int, int] = 1,
-           groups: int = 1) -> Any:
-    """The correlation of images with a kernel, plus `bias`: (batch, height, width, channels) as the kernel's last axis.
-
-    `kernel` has the shape (height, width, channels / groups, new channels), `bias` (new channels,). `strides` and
-    `dilation` are one number or a pair, `padding` is `"SAME"`, `"VALID"`, or pairs (before, after). What else there is
-    has `fxgrad.lax.conv_general_dilated`, which raises for shapes that do not fit.
-
-    >>> import numpy as np
-    >>> image = np.arange(9.0).reshape(1, 3, 3, 1)
-    >>> conv2d(image, np.ones((3, 3, 1, 1)), padding="VALID").tolist()
-    [[[[36.0]]]]
-    """
-    x, kernel = inexact_operands(x, kernel)
-    sizes = {name: (value,) * 2 if isinstance(value, int) else tuple(value)
-             for name, value in (("strides", strides), ("dilation", dilation))}
-    pads = padding if isinstance(padding, str) else tuple((low, high) for low, high in padding)
-    weights, given = _given(bias=bias)
-    return _conv2d(x, kernel, *weights, padding=pads, groups=groups, given=given, **sizes)
-
-
-@functools.partial(named_of_arrays, name="conv2d")
-def _conv2d(x: Any, kernel: Any, *bias: Any, strides: Any, padding: Any, dilation: Any, groups: int,
-            given: tuple[str, ...]) -> Any:
-    result = conv_general_dilated(x, kernel, strides, padding, rhs_dilation=dilation, feature_group_count=groups,
-                                  dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    return add(result, bias[0]) if given else result
 
 
 # --- recurrent cells ------------------------------------------------------------------------------------------------
