@@ -12,6 +12,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.control.call import named_of_arrays
 from fxgrad.core.avals import Shape
+from fxgrad.core.sizes import holds
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, axis_of, inexact_operands, mask_of, refuse_complex, shape_of, whole
 from fxgrad.nn.activations import log_sigmoid
@@ -215,7 +216,7 @@ def _of_logarithms(logarithms: Any, arrays: Sequence[Any], place: int, given: tu
             counted = is_label if counted is None else logical_and(is_label, counted)
         losses, size = _at_labels(logarithms, labels, weights, place, smoothing)
     else:
-        share = add(multiply(1 - smoothing, astype(labels, dtype)), smoothing / max(shape[place], 1))
+        share = add(multiply(1 - smoothing, astype(labels, dtype)), _evenly(smoothing, shape[place]))
         losses = negative(sum_of(_weighted(_product(share, logarithms), weights), place))
     if counted is not None:
         counted = broadcast_to(counted, rest)
@@ -240,9 +241,9 @@ def _at_labels(logarithms: Any, labels: Any, weights: Any, place: int, smoothing
     shape = shape_of(logarithms)
     rest, classes = shape_of(labels), shape[place]
     is_class = greater_equal(labels, 0)
-    if classes <= np.iinfo(aval_of(labels).dtype).max:
+    if holds(classes) or classes <= np.iinfo(aval_of(labels).dtype).max:
         is_class = logical_and(is_class, less(labels, classes))
-    if not classes:
+    if not holds(classes) and not classes:
         return broadcast_to(astype(math.nan, aval_of(logarithms).dtype), rest), None
     index = reshape(choose(is_class, labels, 0), (*shape[:place], 1, *shape[place + 1:]))
 
@@ -253,8 +254,13 @@ def _at_labels(logarithms: Any, labels: Any, weights: Any, place: int, smoothing
     losses = negative(_weighted(at_label(logarithms), size))
     if smoothing:
         evenly = negative(sum_of(_weighted(logarithms, weights), place))
-        losses = add(multiply(1 - smoothing, losses), multiply(smoothing / classes, evenly))
+        losses = add(multiply(1 - smoothing, losses), multiply(_evenly(smoothing, classes), evenly))
     return choose(is_class, losses, math.nan), size
+
+
+def _evenly(smoothing: float, classes: int) -> Any:
+    """The part of each class of what is spread over all."""
+    return divide(smoothing, classes) if holds(classes) else smoothing / max(classes, 1)
 
 
 def _weighted(values: Any, weights: Any) -> Any:

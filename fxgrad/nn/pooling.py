@@ -221,20 +221,21 @@ def embedding(table: Any, indices: Any, *, padding_idx: int | None = None) -> An
            [2., 2.]])
     """
     table, indices = as_array(table), as_array(indices)
-    rows, dtype = shape_of(table)[:1], aval_of(indices).dtype
-    if not rows:
+    shape, dtype = shape_of(table), aval_of(indices).dtype
+    if not shape:
         raise ShapeError(at_user_line("embedding: the table is a number, where an array of rows is needed"))
     if dtype.kind not in "iu":
         raise DTypeError(at_user_line(f"embedding: indices must be integers, got {dtype.name}; convert with "
                                       "indices.astype(int)"))
-    if padding_idx is not None and not 0 <= whole("embedding", padding_idx) < rows[0]:
+    rows = np.inf if holds(shape[0]) else shape[0]  # of as many as there come, it shows when the program runs
+    if padding_idx is not None and not 0 <= whole("embedding", padding_idx) < rows:
         raise IndexingError(at_user_line(f"embedding: padding_idx is {padding_idx}, where a row from 0 to "
-                                         f"{rows[0] - 1} is needed"))
+                                         f"{shape[0] - 1} is needed"))
     if is_concrete(indices) and np.size(indices):
         least, most = np.min(indices), np.max(indices)
-        if least < 0 or most >= rows[0]:
+        if least < 0 or most >= rows:
             raise IndexingError(at_user_line(f"embedding: index {least if least < 0 else most} is no row of a table of "
-                                             f"shape {shape_of(table)}; numbers from 0 to {rows[0] - 1} are needed"))
+                                             f"shape {shape}; numbers from 0 to {shape[0] - 1} are needed"))
     return _embedding(table, indices, padding_idx=padding_idx)
 
 

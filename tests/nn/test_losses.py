@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -176,6 +177,24 @@ def test_second_derivatives_and_compiled_and_batched() -> None:
         batch = [np.stack([each, each * 0.9]) for each in case.arrays]
         expected = [one(*case.arrays), one(*(each * 0.9 for each in case.arrays))]
         np.testing.assert_allclose(fxgrad.vmap(one)(*batch), expected, rtol=1e-12, err_msg=name)
+
+
+def test_sizes_may_have_names() -> None:
+    for name, case in CASES.items():
+        if any(len(value) == 4 for value in case.options.values() if isinstance(value, np.ndarray)):
+            continue  # of a number for each row
+
+        def loss(*arrays: Any, case: Case = case) -> Any:
+            return case.loss(*arrays, **case.options)
+        args = (*case.arrays, *case.fixed)
+        program = fxgrad.make_program(loss)(*(fxgrad.spec("n", *each.shape[1:], dtype=each.dtype) for each in args))
+        np.testing.assert_allclose(program(*args), loss(*args), rtol=1e-12, err_msg=name)
+    for smoothing, labels in itertools.product((0.0, 0.3), (CLASSES, SHARES)):
+        def classified(x: Any, labels: Any, smoothing: float = smoothing) -> Any:
+            return nn.cross_entropy(x, labels, label_smoothing=smoothing)
+        sizes = ("n", "k")[:labels.ndim]
+        program = fxgrad.make_program(classified)(fxgrad.spec("n", "k"), fxgrad.spec(*sizes, dtype=labels.dtype))
+        np.testing.assert_allclose(program(X, labels), classified(X, labels), rtol=1e-12)
 
 
 # --- labels ---------------------------------------------------------------------------------------------------------

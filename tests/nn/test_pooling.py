@@ -142,6 +142,16 @@ def test_derivatives_batches_and_programs(name: str) -> None:
     np.testing.assert_allclose(found[1], layer(*[arg + 1.0 for arg in args]), rtol=1e-10, atol=1e-13)
 
 
+def test_sizes_may_have_names() -> None:
+    for name, (layer, (x, *others)) in LAYERS.items():
+        program = fxgrad.make_program(lambda x, layer=layer, others=others: layer(x, *others))(
+            fxgrad.spec("n", *x.shape[1:]))
+        np.testing.assert_allclose(program(x), layer(x, *others), rtol=1e-12, err_msg=name)
+    for pool in (lambda x: nn.max_pool(x, (2, 2)), lambda x: nn.avg_pool(x, (2, 2), padding="SAME")):
+        program = fxgrad.make_program(pool)(fxgrad.spec("n", "height", "width", 2))
+        np.testing.assert_allclose(program(IMAGE), pool(IMAGE), rtol=1e-12)
+
+
 # --- transposed convolution -----------------------------------------------------------------------------------------
 
 
