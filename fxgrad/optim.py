@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fxgrad import tree
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.numpy.arithmetic import clip, divide, power
+from fxgrad.frontend.operands import as_array
+from fxgrad.nn.layers import widened
+from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, power
+from fxgrad.numpy.arithmetic import clip as clip_array
 from fxgrad.numpy.creation import astype
-from fxgrad.numpy.elementwise import cos, expm1, sign, sqrt, square
-from fxgrad.numpy.logic import where
+from fxgrad.numpy.elementwise import absolute, cos, expm1, sign, sqrt, square
+from fxgrad.numpy.logic import equal, greater, isfinite, less_equal, logical_and, where
+from fxgrad.numpy.reductions import max as max_of
 from fxgrad.numpy.reductions import sum as sum_of
+from fxgrad.ops.arithmetic import stop_gradient
 from fxgrad.pytorch_names import of_module
 
 Parameters = Any
@@ -218,14 +224,57 @@ def lion(rate: Any = 1e-4, beta1: float = 0.9, beta2: float = 0.99, *, weight_de
 def clip_by_global_norm(gradients: Parameters, limit: Any) -> Parameters:
     """The gradients, all divided by one number where the root of the sum of all their squares is above `limit`.
 
+    No square overflows, and half precision is added up in float32; the gradients keep their dtypes. A NaN among them
+    makes all NaN. Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks" (2013).
+    Raises `ArgumentError` for a negative limit.
+
     >>> import fxgrad, numpy as np
     >>> fxgrad.optim.clip_by_global_norm([np.array([3.0]), np.array([4.0])], 1.0)
     [array([0.6]), array([0.8])]
     """
-    total: Any = sum(sum_of(square(g)) for g in tree.leaves(gradients))
-    norm = sqrt(total)
-    factor = limit / where(norm > limit, norm, limit)
-    return tree.map(lambda g: g * _as(factor, g), gradients)
+    _check("clip_by_global_norm", limit=limit)
+    norm = _norm(tree.leaves(gradients))
+    return tree.map(lambda g: _held(g, norm, limit), gradients)
+
+
+def clip_by_norm(gradients: Parameters, limit: Any) -> Parameters:
+    """Each array of the gradients by itself: divided by a number where the root of its sum of squares is above `limit`.
+
+    Otherwise as `clip_by_global_norm`.
+
+    >>> import fxgrad, numpy as np
+    >>> fxgrad.optim.clip_by_norm([np.array([3.0, 4.0]), np.array([0.5])], 1.0)
+    [array([0.6, 0.8]), array([0.5])]
+    """
+    _check("clip_by_norm", limit=limit)
+    return tree.map(lambda g: _held(g, _norm([g]), limit), gradients)
+
+
+def clip(gradients: Parameters, limit: Any) -> Parameters:
+    """The gradients, each element held between -`limit` and `limit`; NaN stays. Raises as `clip_by_global_norm` does.
+
+    >>> import fxgrad, numpy as np
+    >>> fxgrad.optim.clip({"w": np.array([-3.0, 0.5])}, 1.0)
+    {'w': array([-1. ,  0.5])}
+    """
+    _check("clip", limit=limit)
+    return tree.map(lambda g: clip_array(g, _as(-limit, g), _as(limit, g)), gradients)
+
+
+def _norm(arrays: Sequence[Any]) -> Any:
+    """The root of the sum of the squares of all elements: of their ratios to the greatest, so that none overflows."""
+    sizes = [widened(as_array(absolute(array))) for array in arrays]
+    peak: Any = functools.reduce(maximum, (stop_gradient(max_of(size, initial=0)) for size in sizes), 0.0)
+    unit = where(logical_and(greater(peak, 0), isfinite(peak)), peak, 1.0)
+    total = functools.reduce(add, (sum_of(square(divide(size, unit))) for size in sizes), 0.0)
+    return where(equal(total, 0), 0.0, multiply(unit, sqrt(where(equal(total, 0), 1.0, total))))
+
+
+def _held(gradient: Any, norm: Any, limit: Any) -> Any:
+    """The gradient, times the limit over the norm where that is above the limit or NaN; in its dtype."""
+    factor = where(less_equal(norm, limit), 1.0, divide(limit, where(less_equal(norm, limit), 1.0, norm)))
+    result = multiply(widened(as_array(gradient)), factor)
+    return _as(result, gradient)
 
 
 def linear_schedule(first: float, last: float, steps: int) -> Callable[[Any], Any]:
@@ -270,7 +319,7 @@ def cosine_decay(first: float, steps: int, *, warmup: int = 0, last: float = 0.0
 
 def _progress(count: Any, steps: int) -> Any:
     """The part of the steps that is done, from 0 to 1."""
-    return clip(divide(count, steps), 0.0, 1.0)
+    return clip_array(divide(count, steps), 0.0, 1.0)
 
 
 __getattr__ = of_module(__name__)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
+import ml_dtypes
 import numpy as np
 import optax
 import pytest
@@ -12,6 +14,7 @@ import pytest
 import fxgrad
 from fxgrad import optim
 from fxgrad.errors import ArgumentError
+from fxgrad.testing import check_grads
 
 RNG = np.random.default_rng(0)
 PARAMS = {"w": RNG.normal(size=(3, 2)), "b": [np.zeros(2)]}
@@ -182,8 +185,38 @@ def test_gradients_are_clipped_as_optax_does() -> None:
             for name, value in clip(gradients, limit).items():
                 assert value.dtype == np.float32
                 np.testing.assert_allclose(value, expected[name], rtol=1e-6)
-    zeros = optim.clip_by_global_norm([np.zeros(2)], 1.0)
-    np.testing.assert_array_equal(zeros[0], np.zeros(2))
+        # Optax has the norm of each array as the root of its mean square, times the root of its size.
+        for own, other in ((optim.clip, optax.clip(limit)), (optim.clip_by_norm, None)):
+            for name, value in fxgrad.jit(own)(gradients, limit).items():
+                by = other or optax.clip_by_block_rms(limit / math.sqrt(value.size))
+                np.testing.assert_allclose(value, by.update(gradients[name], optax.EmptyState())[0], rtol=1e-6)
+                np.testing.assert_allclose(own(gradients, limit)[name], value, rtol=1e-6)
+
+
+@pytest.mark.parametrize("clip", [optim.clip_by_global_norm, optim.clip_by_norm, optim.clip])
+def test_clipping_at_the_ends_of_dtypes(clip: Any) -> None:
+    root = 1.0 if clip is optim.clip else 0.5
+    for dtype, size in (("float32", 1e30), ("float16", 6e4), (ml_dtypes.bfloat16, 1e30), ("float64", 1e200)):
+        for way in (clip, fxgrad.jit(clip)):
+            huge, = way([np.full(4, -size).astype(dtype)], 1.0)  # whose squares overflow
+            assert huge.dtype == dtype
+            np.testing.assert_allclose(np.asarray(huge, "f8"), np.full(4, -root), rtol=1e-6)
+            for small in (np.zeros(3), np.full(3, 1e-6), np.zeros(0)):
+                np.testing.assert_array_equal(way([small.astype(dtype)], 1.0)[0], small.astype(dtype))
+    many, = clip([np.ones(70_000, "float16")], 1.0)  # more than float16 counts to
+    np.testing.assert_allclose(many, np.full(70_000, 1.0 if clip is optim.clip else 70_000 ** -0.5), rtol=1e-3)
+    assert np.isnan(clip([np.array([np.nan, 3.0])], 1.0)[0][0])
+    np.testing.assert_allclose(fxgrad.grad(lambda g: np.sum(clip([g], 1.0)[0]))(np.zeros(2)), [1.0, 1.0])
+    np.testing.assert_allclose(fxgrad.vmap(lambda limit: clip([np.array([9.0])], limit)[0])(np.array([1.0, 2.0])),
+                               [[1.0], [2.0]], rtol=1e-12)
+    check_grads(lambda g: clip([g], 1.5)[0], (np.array([3.0, -4.0, 0.25]),))
+
+
+def test_a_nan_makes_all_gradients_nan_and_norms_of_complex_ones_are_of_magnitudes() -> None:
+    both = optim.clip_by_global_norm({"a": np.array([np.nan]), "b": np.ones(2)}, 1.0)
+    assert np.all(np.isnan(both["b"]))
+    for clip in (optim.clip_by_global_norm, optim.clip_by_norm):
+        np.testing.assert_allclose(clip(np.array([3 + 4j]), 1.0), [0.6 + 0.8j], rtol=1e-12)
 
 
 def test_schedules_are_optaxs() -> None:
@@ -207,6 +240,10 @@ def test_a_step_is_differentiated() -> None:
 
 @pytest.mark.parametrize(("call", "text"), [
     (lambda: optim.sgd(-0.1), "sgd: rate is -0.1, where a number from 0 on is needed"),
+    (lambda: optim.clip([1.0], -1.0), "clip: limit is -1.0, where a number from 0 on is needed"),
+    (lambda: optim.clip_by_norm([1.0], -1.0), "clip_by_norm: limit is -1.0, where a number from 0 on is needed"),
+    (lambda: optim.clip_by_global_norm([1.0], -1.0),
+     "clip_by_global_norm: limit is -1.0, where a number from 0 on is needed"),
     (lambda: optim.adam(beta1=1.0), "adam: beta1 is 1.0, where a number from 0 to below 1 is needed"),
     (lambda: optim.sgd(0.1, nesterov=True), "sgd: nesterov=True needs a momentum, such as momentum=0.9"),
     (lambda: optim.sgd(0.1).update([1.0], None, {"w": 1.0}),
