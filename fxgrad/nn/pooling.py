@@ -241,7 +241,7 @@ def embedding(table: Any, indices: Any, *, padding_idx: int | None = None) -> An
 
 @functools.partial(named_of_arrays, name="embedding")
 def _embedding(table: Any, indices: Any, *, padding_idx: int | None) -> Any:
-    taken = take(table, without_negatives(indices, "fill"), 0, mode="fill")
+    taken = take(table, without_negatives("embedding", indices, "fill"), 0, mode="fill")
     if padding_idx is None:
         return taken
     is_padding = reshape(equal(indices, padding_idx), (*shape_of(indices), *(1,) * (len(shape_of(table)) - 1)))
