@@ -22,6 +22,7 @@ from fxgrad.numpy.reductions import max as max_of
 from fxgrad.numpy.reductions import sum as sum_of
 from fxgrad.ops.arithmetic import stop_gradient
 from fxgrad.pytorch_names import of_module
+from fxgrad.tracebacks import boundary
 
 Parameters = Any
 
@@ -44,6 +45,7 @@ class Moments(NamedTuple):
     second: Parameters
 
 
+@boundary
 def sgd(rate: Any, momentum: float = 0.0, *, nesterov: bool = False, weight_decay: float = 0.0) -> Optimizer:
     """Stochastic gradient descent, v ← momentum · v + g, p ← p - rate · v, with Nesterov's look-ahead on request.
 
@@ -77,6 +79,7 @@ def sgd(rate: Any, momentum: float = 0.0, *, nesterov: bool = False, weight_deca
     return Optimizer((lambda params: tree.map(lambda p: 0 * p, params)) if momentum else (lambda _: None), update)
 
 
+@boundary
 def adam(rate: Any = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, *,
          weight_decay: float = 0.0) -> Optimizer:
     """Adam (Kingma and Ba, 2015, algorithm 1): steps by the average gradient over the root of the average square.
@@ -94,6 +97,7 @@ def adam(rate: Any = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: fl
     return _adam("adam", rate, beta1, beta2, epsilon, weight_decay, decoupled=False)
 
 
+@boundary
 def adamw(rate: Any = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, *,
           weight_decay: float = 1e-2) -> Optimizer:
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019): p shrinks by rate · weight_decay · p besides.
@@ -175,6 +179,7 @@ def _as(number: Any, array: Any) -> Any:
     return astype(number, array.dtype)
 
 
+@boundary
 def rmsprop(rate: Any = 1e-2, decay: float = 0.99, epsilon: float = 1e-8) -> Optimizer:
     """RMSprop (Hinton, 2012): s ← decay · s + (1 - decay) g², p ← p - rate · g / (√s + ε), as PyTorch has it.
 
@@ -198,6 +203,7 @@ def rmsprop(rate: Any = 1e-2, decay: float = 0.99, epsilon: float = 1e-8) -> Opt
     return Optimizer(lambda params: Moments(0, None, tree.map(lambda p: 0 * p, params)), update)
 
 
+@boundary
 def lion(rate: Any = 1e-4, beta1: float = 0.9, beta2: float = 0.99, *, weight_decay: float = 0.0) -> Optimizer:
     """Lion (Chen et al., 2023): steps of one size, by the sign of an average of gradients.
 
@@ -221,6 +227,7 @@ def lion(rate: Any = 1e-4, beta1: float = 0.9, beta2: float = 0.99, *, weight_de
     return Optimizer(lambda params: Moments(0, tree.map(lambda p: 0 * p, params), None), update)
 
 
+@boundary
 def clip_by_global_norm(gradients: Parameters, limit: Any) -> Parameters:
     """The gradients, all divided by one number where the root of the sum of all their squares is above `limit`.
 
@@ -237,6 +244,7 @@ def clip_by_global_norm(gradients: Parameters, limit: Any) -> Parameters:
     return tree.map(lambda g: _held(g, norm, limit), gradients)
 
 
+@boundary
 def clip_by_norm(gradients: Parameters, limit: Any) -> Parameters:
     """Each array of the gradients by itself: divided by a number where the root of its sum of squares is above `limit`.
 
@@ -250,6 +258,7 @@ def clip_by_norm(gradients: Parameters, limit: Any) -> Parameters:
     return tree.map(lambda g: _held(g, _norm([g]), limit), gradients)
 
 
+@boundary
 def clip(gradients: Parameters, limit: Any) -> Parameters:
     """The gradients, each element held between -`limit` and `limit`; NaN stays. Raises as `clip_by_global_norm` does.
 

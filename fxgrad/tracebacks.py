@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from fxgrad import config, errors
 from fxgrad.caches import cached
+from fxgrad.pytorch_names import answered
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _LEFT_OUT = tuple(f"{os.sep}{package}{os.sep}" for package in ("jax", "jaxlib"))
@@ -18,8 +19,10 @@ _LEFT_OUT = tuple(f"{os.sep}{package}{os.sep}" for package in ("jax", "jaxlib"))
 def shortened(error: BaseException) -> BaseException:
     """`error` with the frames of fxgrad and jax left out of its traceback; all of them where settings say so.
 
-    Where an exception that is not one of fxgrad's comes out of fxgrad's own code, that frame stays.
+    Where a call was refused that is written as in PyTorch, its message says what to write. Where an exception that is
+    not one of fxgrad's comes out of fxgrad's own code, that frame stays.
     """
+    error = answered(error)
     if not config.traceback_filtering:
         return error
     frames: list[TracebackType] = []

@@ -18,6 +18,8 @@ from fxgrad.numpy.joining import split
 from fxgrad.numpy.logic import greater, greater_equal, less, less_equal, where
 from fxgrad.ops.exponential import integer_pow, logistic_p
 from fxgrad.ops.special import erfc_p
+from fxgrad.pytorch_names import answered
+from fxgrad.tracebacks import boundary
 from fxgrad.tracing.tape import aval_of
 
 __all__ = ["celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "identity",
@@ -34,9 +36,12 @@ def shown(function: Function) -> Function:
     @functools.wraps(function)
     def wrapper(x: Any, *args: Any, **options: Any) -> Any:
         x = as_array(x)
-        if all(type(value) in PYTHON_SCALARS for value in (*args, *options.values())):
-            return line(x, *args, **options)
-        return function(x, *args, **options)
+        try:
+            if all(type(value) in PYTHON_SCALARS for value in (*args, *options.values())):
+                return line(x, *args, **options)
+            return function(x, *args, **options)
+        except TypeError as error:
+            raise answered(error)  # noqa: B904  (the error itself)
     return cast(Function, wrapper)
 
 
@@ -302,6 +307,7 @@ def log1mexp(x: Any) -> Any:
     return where(is_near, log(negative(expm1(negative(near)))), log1p(negative(exp(negative(far)))))
 
 
+@boundary
 def glu(x: Any, axis: int = -1) -> Any:
     """The first half of `x` along `axis` times the `sigmoid` of the second half.
 

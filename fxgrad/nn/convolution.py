@@ -12,6 +12,7 @@ from fxgrad.lax import convolution
 from fxgrad.lax.convolution import conv_general_dilated
 from fxgrad.nn.layers import given_arrays
 from fxgrad.numpy.arithmetic import add
+from fxgrad.tracebacks import boundary
 
 __all__ = ["conv2d", "conv_transpose"]
 
@@ -67,6 +68,7 @@ def _integer(name: str, value: Any) -> int | None:
 # --- convolution ----------------------------------------------------------------------------------------------------
 
 
+@boundary
 def conv2d(x: Any, kernel: Any, bias: Any = None, *, strides: Numbers = 1, padding: Padding = "SAME",
            dilation: Numbers = 1, groups: int = 1) -> Any:
     """The correlation of images with a kernel, plus `bias`: (batch, height, width, channels) as the kernel's last axis.
@@ -96,6 +98,7 @@ def _conv2d(x: Any, kernel: Any, *bias: Any, strides: Any, padding: Any, dilatio
     return add(result, bias[0]) if given else result
 
 
+@boundary
 def conv_transpose(x: Any, kernel: Any, bias: Any = None, *, strides: Numbers = 1, padding: Padding = "SAME",
                    dilation: Numbers = 1, transpose_kernel: bool = False) -> Any:
     """A convolution that makes images larger by `strides`, plus `bias`: it undoes the shapes of one so set.

@@ -28,6 +28,7 @@ from fxgrad.numpy.rearranging import take_along_axis
 from fxgrad.numpy.reductions import sum as sum_of
 from fxgrad.ops.space import broadcast_to, reshape
 from fxgrad.ops.special import xlogy
+from fxgrad.tracebacks import boundary
 from fxgrad.tracing.tape import aval_of
 
 __all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div", "nll_loss"]
@@ -38,6 +39,7 @@ _LEAST_LOGARITHM = -100.0
 # --- of two classes -------------------------------------------------------------------------------------------------
 
 
+@boundary
 def binary_cross_entropy(probabilities: Any, targets: Any, *, weights: Any = None, reduction: str = "mean") -> Any:
     """-(t · log(p) + (1 - t) · log(1 - p)) for probabilities p and targets t from 0 to 1, of one shape.
 
@@ -54,6 +56,7 @@ def binary_cross_entropy(probabilities: Any, targets: Any, *, weights: Any = Non
                    reduction, weights=weights)
 
 
+@boundary
 def binary_cross_entropy_with_logits(logits: Any, targets: Any, *, weights: Any = None, pos_weight: Any = None,
                                      reduction: str = "mean") -> Any:
     """`binary_cross_entropy` of sigmoid(logits), exact also where that is 0 or 1 in floating point.
@@ -107,6 +110,7 @@ def _binary_cross_entropy_with_logits(*arrays: Any, reduction: str, given: tuple
 # --- of several classes ---------------------------------------------------------------------------------------------
 
 
+@boundary
 def cross_entropy(logits: Any, labels: Any, *, axis: int = -1, weights: Any = None, label_smoothing: float = 0.0,
                   ignore_index: int = -100, where: Any = None, reduction: str = "mean") -> Any:
     """-log(softmax(logits)) at the labels, along the classes at `axis`: nothing overflows.
@@ -136,6 +140,7 @@ def cross_entropy(logits: Any, labels: Any, *, axis: int = -1, weights: Any = No
                        smoothing=float(label_smoothing))
 
 
+@boundary
 def nll_loss(log_probabilities: Any, labels: Any, *, axis: int = -1, weights: Any = None, ignore_index: int = -100,
              where: Any = None, reduction: str = "mean") -> Any:
     """`cross_entropy` of logarithms of probabilities, such as `log_softmax` gives, and labels that are integers.
@@ -276,6 +281,7 @@ def _product(share: Any, logarithms: Any) -> Any:
 # --- between distributions ------------------------------------------------------------------------------------------
 
 
+@boundary
 def kl_div(log_predictions: Any, targets: Any, *, log_target: bool = False, reduction: str = "mean") -> Any:
     """t · (log(t) - x): the terms of the divergence of distributions t from those whose logarithms are x, of one shape.
 

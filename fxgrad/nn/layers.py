@@ -21,6 +21,7 @@ from fxgrad.numpy.products import matmul
 from fxgrad.numpy.statistics import mean as mean_of
 from fxgrad.ops.exponential import rsqrt
 from fxgrad.ops.space import reshape
+from fxgrad.tracebacks import boundary
 from fxgrad.tracing.tape import aval_of
 
 __all__ = ["batch_norm", "dropout", "group_norm", "gru_cell", "layer_norm", "lstm_cell", "rms_norm"]
@@ -37,6 +38,7 @@ def given_arrays(**arrays: Any) -> tuple[list[Any], tuple[str, ...]]:
 # --- dropout --------------------------------------------------------------------------------------------------------
 
 
+@boundary
 def dropout(x: Any, rate: float, key: Any = None) -> Any:
     """`x` with each element set to 0 with probability `rate`, and the others divided by 1 - rate.
 
@@ -69,6 +71,7 @@ def _dropout(x: Any, key: Any, *, rate: float) -> Any:
 # --- normalisations -------------------------------------------------------------------------------------------------
 
 
+@boundary
 def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axis = -1, epsilon: float = 1e-5) -> Any:
     """(x - mean) / sqrt(variance + epsilon) · scale + bias, with mean and variance over `axis`.
 
@@ -88,6 +91,7 @@ def _layer_norm(x: Any, *weights: Any, axes: tuple[int, ...], epsilon: float, gi
     return _weighed(_normal(widened(x), axes, epsilon), x, weights, given)
 
 
+@boundary
 def rms_norm(x: Any, scale: Any = None, *, axis: Axis = -1, epsilon: float = 1e-6) -> Any:
     """x / sqrt(mean(x²) + epsilon) · scale, with the mean over `axis`: no mean is subtracted.
 
@@ -108,6 +112,7 @@ def _rms_norm(x: Any, *weights: Any, axes: tuple[int, ...], epsilon: float, give
     return _weighed(multiply(wide, size), x, weights, given)
 
 
+@boundary
 def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis: int = -1,
                epsilon: float = 1e-5) -> Any:
     """As `layer_norm`, with mean and variance of each entry of the first axis and each of `groups` of channels.
@@ -140,6 +145,7 @@ def _group_norm(x: Any, *weights: Any, groups: int, place: int, epsilon: float, 
     return _weighed(normal, x, [along(weight, place, len(shape)) for weight in weights], given)
 
 
+@boundary
 def batch_norm(x: Any, scale: Any = None, bias: Any = None, *, mean: Any = None, variance: Any = None, axis: int = -1,
                epsilon: float = 1e-5) -> tuple[Any, Any, Any]:
     """As `layer_norm`, with mean and variance of each channel over all other axes: a triple (result, mean, variance).
@@ -218,6 +224,7 @@ def _weighed(normal: Any, x: Any, weights: Sequence[Any], given: tuple[str, ...]
 # --- recurrent cells ------------------------------------------------------------------------------------------------
 
 
+@boundary
 def gru_cell(state: Any, x: Any, input_weights: Any, state_weights: Any, input_bias: Any = None,
              state_bias: Any = None) -> Any:
     """The next state of a gated recurrent unit, shape (..., size), of its state and an input of shape (..., inputs).
@@ -244,6 +251,7 @@ def _gru_cell(state: Any, x: Any, input_weights: Any, state_weights: Any, input_
     return add(candidate, multiply(kept, subtract(state, candidate)))
 
 
+@boundary
 def lstm_cell(state: tuple[Any, Any], x: Any, input_weights: Any, state_weights: Any, input_bias: Any = None,
               state_bias: Any = None) -> tuple[Any, Any]:
     """The next state (h, c) of a long short-term memory, both of shape (..., size), of an input (..., inputs).

@@ -19,6 +19,7 @@ from fxgrad.numpy.reductions import sum as sum_of
 from fxgrad.numpy.statistics import mean as mean_of
 from fxgrad.ops.exponential import rsqrt
 from fxgrad.ops.special import xlogy
+from fxgrad.tracebacks import boundary
 from fxgrad.tracing.tape import aval_of
 
 __all__ = ["cosine_embedding_loss", "gaussian_nll_loss", "hinge_embedding_loss", "hinge_loss", "huber_loss", "l1_loss",
@@ -86,6 +87,7 @@ def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 
+@boundary
 def mse_loss(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
     """The squared error (prediction - target)², of arrays of one shape: its mean, its sum, or one for each element.
 
@@ -113,6 +115,7 @@ def _mse_loss(predictions: Any, targets: Any) -> Any:
     return square(subtract(predictions, targets))
 
 
+@boundary
 def l1_loss(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
     """The absolute error |prediction - target|, whose derivative is 0 where it is 0; otherwise as `mse_loss`.
 
@@ -128,6 +131,7 @@ def _l1_loss(predictions: Any, targets: Any) -> Any:
     return absolute(subtract(predictions, targets))
 
 
+@boundary
 def huber_loss(predictions: Any, targets: Any, *, delta: float = 1.0, reduction: str = "mean") -> Any:
     """Half the squared error where the error is at most `delta`, and delta · (|error| - delta / 2) beyond.
 
@@ -151,6 +155,7 @@ def _huber_loss(predictions: Any, targets: Any, delta: float) -> Any:
     return where(greater(size, delta), multiply(delta, subtract(size, 0.5 * delta)), multiply(0.5, square(inside)))
 
 
+@boundary
 def smooth_l1_loss(predictions: Any, targets: Any, *, beta: float = 1.0, reduction: str = "mean") -> Any:
     """`huber_loss` divided by its `delta`, which is called `beta`: the absolute error for a `beta` of 0.
 
@@ -177,6 +182,7 @@ def _smooth_l1_loss(predictions: Any, targets: Any, beta: float) -> Any:
 # --- margins --------------------------------------------------------------------------------------------------------
 
 
+@boundary
 def hinge_loss(predictions: Any, labels: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
     """max(0, margin - label · prediction), for labels 1 and -1; a label that is neither gives NaN.
 
@@ -195,6 +201,7 @@ def _hinge_loss(predictions: Any, labels: Any, margin: float) -> Any:
     return signed(labels, maximum(0.0, subtract(margin, predictions)), maximum(0.0, add(margin, predictions)))
 
 
+@boundary
 def hinge_embedding_loss(distances: Any, labels: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
     """The distance where the label is 1, and max(0, margin - distance) where it is -1; NaN for other labels.
 
@@ -213,6 +220,7 @@ def _hinge_embedding_loss(distances: Any, labels: Any, margin: float) -> Any:
     return signed(labels, distances, maximum(0.0, subtract(margin, distances)))
 
 
+@boundary
 def cosine_embedding_loss(first: Any, second: Any, labels: Any, *, margin: float = 0.0,
                           reduction: str = "mean") -> Any:
     """1 - cos where the label is 1, max(0, cos - margin) where it is -1, NaN elsewhere; of vectors along the last axis.
@@ -245,6 +253,7 @@ def _cosine_embedding_loss(first: Any, second: Any, labels: Any, margin: float) 
     return signed(labels, subtract(1.0, cosine), maximum(0.0, subtract(cosine, margin)))
 
 
+@boundary
 def triplet_margin_loss(anchor: Any, positive: Any, negative: Any, *, margin: float = 1.0, epsilon: float = 1e-6,
                         swap: bool = False, reduction: str = "mean") -> Any:
     """max(0, distance to the positive - distance to the negative + margin), of vectors along the last axis.
@@ -279,6 +288,7 @@ def _triplet_margin_loss(anchor: Any, positive: Any, negative: Any, margin: floa
 # --- negative log-likelihoods ---------------------------------------------------------------------------------------
 
 
+@boundary
 def poisson_nll_loss(predictions: Any, targets: Any, *, log_input: bool = True, full: bool = False,
                      epsilon: float = 1e-8, reduction: str = "mean") -> Any:
     """The negative log-likelihood of counts under Poisson distributions: exp(x) - target · x, with x = log(rate).
@@ -308,6 +318,7 @@ def _poisson_nll_loss(predictions: Any, targets: Any, log_input: bool, full: boo
     return add(loss, where(several, stirling, 0.0))
 
 
+@boundary
 def gaussian_nll_loss(predictions: Any, targets: Any, variances: Any, *, full: bool = False, epsilon: float = 1e-6,
                       reduction: str = "mean") -> Any:
     """The negative log-likelihood under normal distributions: half of log(variance) + (prediction - target)²/variance.

@@ -36,6 +36,7 @@ from fxgrad.ops.convolution import dilated
 from fxgrad.ops.creation import iota
 from fxgrad.ops.pool import Sliding, check_sliding, window_max, window_pads, window_sum
 from fxgrad.ops.space import reshape
+from fxgrad.tracebacks import boundary
 from fxgrad.tracing.tape import aval_of
 
 __all__ = ["adaptive_avg_pool", "avg_pool", "embedding", "max_pool"]
@@ -46,6 +47,7 @@ Window = Sequence[int]
 # --- pooling --------------------------------------------------------------------------------------------------------
 
 
+@boundary
 def max_pool(x: Any, window: Window, *, strides: Numbers | None = None, padding: Padding = "VALID",
              dilation: Numbers = 1) -> Any:
     """The greatest element of each window, for each channel: `x` has the shape (..., space, channels).
@@ -74,6 +76,7 @@ def _max_pool(x: Any, *, windows: Sliding) -> Any:
     return window_max(x, windows)
 
 
+@boundary
 def avg_pool(x: Any, window: Window, *, strides: Numbers | None = None, padding: Padding = "VALID",
              dilation: Numbers = 1, count_include_pad: bool = True) -> Any:
     """The mean of each window, for each channel; the arguments are those of `max_pool`.
@@ -150,6 +153,7 @@ def _space(name: str, setting: str, sizes: Any, shape: Shape) -> tuple[int, ...]
     return numbers
 
 
+@boundary
 def adaptive_avg_pool(x: Any, size: Window) -> Any:
     """The means of as many parts of each axis of space as `size` says, for each channel: (..., space, channels).
 
@@ -203,6 +207,7 @@ def _as(result: Any, x: Any) -> Any:
 # --- embedding ------------------------------------------------------------------------------------------------------
 
 
+@boundary
 def embedding(table: Any, indices: Any, *, padding_idx: int | None = None) -> Any:
     """The rows of `table`, shape (rows, ...), at `indices`, integers of any shape: (shape of the indices, ...).
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.errors import DTypeError, ShapeError, at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
 from fxgrad.frontend.operands import as_array, shape_of
 from fxgrad.numpy.shaping import flip
 from fxgrad.ops.creation import bitcast_convert_type
@@ -30,6 +30,9 @@ def view(x: Any, dtype: Any = None) -> Any:
     x = as_array(x)
     if dtype is None:
         return x
+    if isinstance(dtype, int | tuple):
+        raise ArgumentError(at_user_line(f"view: {dtype!r} is no dtype; views of other shapes, which PyTorch calls so, "
+                                         f"are x.reshape({dtype!r})"))
     given, wanted = aval_of(x).dtype, dtypes.canonical(dtype)
     if given == wanted:
         return x
