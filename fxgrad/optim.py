@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import tree
+from fxgrad.dtypes import finfo
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.operands import as_array
+from fxgrad.frontend.operands import as_array, shape_of
 from fxgrad.nn.layers import widened
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, power
 from fxgrad.numpy.arithmetic import clip as clip_array
 from fxgrad.numpy.creation import astype
 from fxgrad.numpy.elementwise import absolute, cos, expm1, sign, sqrt, square
-from fxgrad.numpy.logic import equal, greater, isfinite, less_equal, logical_and, where
+from fxgrad.numpy.logic import less_equal, where
 from fxgrad.numpy.reductions import max as max_of
 from fxgrad.numpy.reductions import sum as sum_of
 from fxgrad.ops.arithmetic import stop_gradient
@@ -240,8 +241,11 @@ def clip_by_global_norm(gradients: Parameters, limit: Any) -> Parameters:
     [array([0.6]), array([0.8])]
     """
     _check("clip_by_global_norm", limit=limit)
-    norm = _norm(tree.leaves(gradients))
-    return tree.map(lambda g: _held(g, norm, limit), gradients)
+    arrays = [each for each in tree.leaves(gradients) if 0 not in shape_of(as_array(each))]
+    if not arrays:
+        return gradients
+    factor = _factor(_norm(arrays), limit)
+    return tree.map(lambda g: _times(g, factor), gradients)
 
 
 @boundary
@@ -255,7 +259,7 @@ def clip_by_norm(gradients: Parameters, limit: Any) -> Parameters:
     [array([0.6, 0.8]), array([0.5])]
     """
     _check("clip_by_norm", limit=limit)
-    return tree.map(lambda g: _held(g, _norm([g]), limit), gradients)
+    return tree.map(lambda g: clip_by_global_norm(g, limit), gradients)
 
 
 @boundary
@@ -271,19 +275,25 @@ def clip(gradients: Parameters, limit: Any) -> Parameters:
 
 
 def _norm(arrays: Sequence[Any]) -> Any:
-    """The root of the sum of the squares of all elements: of their ratios to the greatest, so that none overflows."""
+    """The root of the sum of the squares of all elements, a little above 0 where all are 0.
+
+    The squares are those of ratios to the greatest element, so that none overflows; their sum is at least 1.
+    """
     sizes = [widened(as_array(absolute(array))) for array in arrays]
-    peak: Any = functools.reduce(maximum, (stop_gradient(max_of(size, initial=0)) for size in sizes), 0.0)
-    unit = where(logical_and(greater(peak, 0), isfinite(peak)), peak, 1.0)
-    total = functools.reduce(add, (sum_of(square(divide(size, unit))) for size in sizes), 0.0)
-    return where(equal(total, 0), 0.0, multiply(unit, sqrt(where(equal(total, 0), 1.0, total))))
+    peak = functools.reduce(maximum, (stop_gradient(max_of(size)) for size in sizes))
+    unit = clip_array(peak, 1e-30, float(finfo(peak.dtype).max))
+    total = functools.reduce(add, (sum_of(square(divide(size, unit))) for size in sizes))
+    return multiply(unit, sqrt(maximum(total, 0.5)))
 
 
-def _held(gradient: Any, norm: Any, limit: Any) -> Any:
-    """The gradient, times the limit over the norm where that is above the limit or NaN; in its dtype."""
-    factor = where(less_equal(norm, limit), 1.0, divide(limit, where(less_equal(norm, limit), 1.0, norm)))
-    result = multiply(widened(as_array(gradient)), factor)
-    return _as(result, gradient)
+def _factor(norm: Any, limit: Any) -> Any:
+    """The limit over the norm where that is above the limit or NaN, and 1 elsewhere."""
+    return where(less_equal(norm, limit), 1.0, divide(limit, norm))
+
+
+def _times(gradient: Any, factor: Any) -> Any:
+    """The gradient times a factor, in its dtype: half precision does not have each factor."""
+    return _as(multiply(widened(as_array(gradient)), factor), gradient)
 
 
 def linear_schedule(first: float, last: float, steps: int) -> Callable[[Any], Any]:

@@ -203,6 +203,9 @@ def test_clipping_at_the_ends_of_dtypes(clip: Any) -> None:
             np.testing.assert_allclose(np.asarray(huge, "f8"), np.full(4, -root), rtol=1e-6)
             for small in (np.zeros(3), np.full(3, 1e-6), np.zeros(0)):
                 np.testing.assert_array_equal(way([small.astype(dtype)], 1.0)[0], small.astype(dtype))
+    assert clip([], 1.0) == []
+    zeros = fxgrad.jacfwd(lambda g: clip([g], 0.25)[0])(np.zeros(2))
+    np.testing.assert_array_equal(zeros, np.eye(2))
     many, = clip([np.ones(70_000, "float16")], 1.0)  # more than float16 counts to
     np.testing.assert_allclose(many, np.full(70_000, 1.0 if clip is optim.clip else 70_000 ** -0.5), rtol=1e-3)
     assert np.isnan(clip([np.array([np.nan, 3.0])], 1.0)[0][0])
