@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fxgrad.control.call import call_primitive, emit_inline, opened, run_with_numpy
+from fxgrad.control.call import call_primitive, emit_inline, named_call_p, opened, run_with_numpy
 from fxgrad.control.groups import are_moving, present
 from fxgrad.core.avals import Literal
 from fxgrad.core.facts import consults, has_effects, made_once
@@ -16,7 +16,9 @@ from fxgrad.derivation.derive import Derived
 from fxgrad.executors.numpy import run_first
 from fxgrad.executors.ordinary_first import hands_nans_on, to_look_at, weakened
 from fxgrad.ops.strong import has_free_axes, is_plain_factor, strong_form
+from fxgrad.ops.strong_solves import strong_solve
 from fxgrad.tracing.tape import bind
+from fxgrad.tracing.trace import WRITTEN, trace
 from fxgrad.transforms.forward import spread
 from fxgrad.transforms.linearize import linearized
 
@@ -56,6 +58,9 @@ def _strong(equation: Equation, moving: Sequence[bool], known: Sequence[bool], m
                               [link.how == "same" and known[link.place] for link in region.inputs], matrices)
                  for region in equation.regions]
         return equation.replace(equation.inputs, replaced(equation.params, equation.regions, inner))
+    solve = strong_solve.of(equation.primitive)
+    if solve is not None:
+        return equation if any(moving[:-1]) else _strong_solve(equation, solve)
     strong = strong_form.of(equation.primitive)
     if strong is None or any(map(is_plain_factor, equation.inputs)):
         return equation
@@ -64,6 +69,16 @@ def _strong(equation: Equation, moving: Sequence[bool], known: Sequence[bool], m
             for place, (atom, is_known) in enumerate(zip(equation.inputs, known, strict=True)))):
         return equation
     return Equation(strong, equation.inputs, equation.params, equation.outputs, equation.source)
+
+
+def _strong_solve(equation: Equation, solve: Callable[..., Any]) -> Equation:
+    """The call of what solves strongly in the place of an equation."""
+    def build(*values: Any) -> list[Any]:
+        return [solve(*values, **equation.params)]
+
+    program, _ = trace(build, [atom.aval for atom in equation.inputs], mode=WRITTEN, name="strong solve")
+    return Equation(named_call_p, equation.inputs, {"program": program, "name": "strong_solve"}, equation.outputs,
+                    equation.source)
 
 
 def with_strong_slopes(program: Program, values: Sequence[bool]) -> Program:
