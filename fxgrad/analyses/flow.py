@@ -127,7 +127,7 @@ class Flow:
             elif kind == BARRIER and len(reads) == len(made):
                 for each, of in zip(made, reads, strict=True):
                     self.base[each] = self.base[of]
-            elif self.closes(equation):
+            elif self._calls and self.closes(equation):
                 self._hand_on(equation.regions[0], [environment.get(atom, -1) for atom in equation.inputs], made)
             environment.update(zip(equation.outputs, made, strict=True))
 

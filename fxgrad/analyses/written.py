@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection
 
 from fxgrad.analyses.flow import Flow, flow_of, flow_with_calls
-from fxgrad.analyses.fusing import CHEAP, DOT, EXCHANGE, EXPENSIVE
+from fxgrad.analyses.fusing import CHEAP, CONVOLUTION, DOT, EXCHANGE, EXPENSIVE
 from fxgrad.analyses.lifetimes import Lifetimes, Moment
 from fxgrad.analyses.work_space import work_space
 from fxgrad.core.facts import fact, made_once
@@ -15,6 +15,8 @@ from fxgrad.core.regions import Region
 
 _OVER = (CHEAP, EXPENSIVE, EXCHANGE)
 """Kinds whose results are written into an array that is there."""
+_WITH_SPACE = (CONVOLUTION, DOT)
+"""Kinds whose kernels make something for themselves."""
 
 
 @fact
@@ -64,7 +66,7 @@ def _with_rows(flow: Flow, writable: Collection[int] = (), in_rows: Collection[i
             laid_out.update(itertools.compress(makes, rows))
         elif equation.primitive.regions is not None:
             inside = max(map(of_region, equation.regions), default=0)
-        elif (space := work_space.of(equation.primitive)) is not None:
+        elif kind in _WITH_SPACE and (space := work_space.of(equation.primitive)) is not None:
             inside = space(equation)
         over: Collection[int] = ()
         if own and kind in _OVER and (kind == EXCHANGE or flow.on_each[step]):

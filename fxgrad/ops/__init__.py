@@ -44,6 +44,7 @@ from fxgrad.ops import (
     space,
     special,
     strong,
+    strong_solves,
     topk,
     triangular,
     trigonometric,
@@ -56,4 +57,5 @@ __all__ = ["arithmetic", "barrier", "choose", "comparison", "convolution", "crea
            "dynamic", "eigen", "exponential", "factorizations", "fft", "gamma", "indexing", "integrals",
            "joining", "matrices", "matrix_functions", "moving", "ordering", "parts", "pointwise", "pool", "products",
            "pseudoinverse", "ragged", "random", "reduced_forms", "reductions", "samplers", "shaping", "singular",
-           "space", "special", "strong", "topk", "triangular", "trigonometric", "varying", "windows", "xla_kernels"]
+           "space", "special", "strong", "strong_solves", "topk", "triangular", "trigonometric", "varying", "windows",
+           "xla_kernels"]

@@ -11,9 +11,10 @@ import numpy as np
 
 import fxgrad
 import fxgrad.numpy as fnp
+from xrays.later import LATER
 from xrays.programs import HELD_OUT, PROGRAMS, Case, f32, layers, mlp_loss
 
-ALL: dict[str, Case] = {**PROGRAMS, **HELD_OUT}
+ALL: dict[str, Case] = {**PROGRAMS, **HELD_OUT, **LATER}
 CLOSE = 0.15
 
 

@@ -8,8 +8,9 @@ import jax
 from pages import DOCS, grid, markdown, put
 from rich.table import Table
 
+from xrays.later import LATER
 from xrays.measured import Growth, Row
-from xrays.programs import HELD_OUT
+from xrays.programs import HELD_OUT, PROGRAMS
 
 PAGE = DOCS / "memory.md"
 COLUMNS = ["program", "equations", "model: temporary + results", "XLA's plan", "ratio", "NumPy: as written", "traced",
@@ -20,7 +21,7 @@ def cells(row: Row) -> list[str]:
     """A row of the table."""
     def both(pair: tuple[int, int]) -> str:
         return f"{pair[0]:,} + {pair[1]:,}"
-    mark = " (held out)" if row.name in HELD_OUT else ""
+    mark = " (held out)" if row.name in HELD_OUT else " (later)" if row.name in LATER else ""
     ratio = f"{row.ratio:.2f}" if row.is_close else f"**{row.ratio:.2f}**"
     return [row.name + mark, f"{row.equations:,}", both(row.model), both(row.planned), ratio, f"{row.written:,}",
             f"{row.traced:,}", f"{row.written / row.traced:.2f}"]
@@ -34,11 +35,13 @@ def table(rows: Sequence[Row]) -> Table:
 def write(rows: Sequence[Row], times: Mapping[str, tuple[int, float]], grown: Sequence[Growth]) -> None:
     """Writes everything into the page."""
     close = sum(row.is_close for row in rows)
-    seen = [row for row in rows if row.name not in HELD_OUT]
     speeds = "; ".join(f"{title}, {count:,} equations: {ms:.0f} ms" for title, (count, ms) in times.items())
-    known = sum(row.is_close for row in seen)
-    summary = (f"Within 15 % of XLA's plan: {close} of {len(rows)}; of the {len(seen)} that the model was made with "
-               f"{known}, of those held out {close - known} of {len(rows) - len(seen)} (jax {jax.__version__}, CPU). "
+
+    def share(names: Mapping[str, object]) -> str:
+        return f"{sum(row.is_close for row in rows if row.name in names)} of {len(names)}"
+
+    summary = (f"Within 15 % of XLA's plan: {close} of {len(rows)}; {share(PROGRAMS)} that the model was made with, "
+               f"{share(HELD_OUT)} held out, {share(LATER)} written later (jax {jax.__version__}, CPU). "
                f"Time of a prediction: {speeds}.")
     put(PAGE, "measured", f"{markdown(COLUMNS, [cells(row) for row in rows])}\n\n{summary}")
     heads = ["grows with", "size", "saved", "temporary, model", "temporary, XLA"]
