@@ -164,7 +164,8 @@ def test_every_point_of_a_curve_is_accepted_and_bounds_what_numpy_holds(name: st
     assert not {budget: peak for budget, peak in measured.items() if peak > (1 + COPIES) * budget + OVERHEAD}
 
 
-@pytest.mark.parametrize("name", ["mlp", "mixer, other arguments", "linear", "scalar"])
+@pytest.mark.parametrize("name", [
+    pytest.param("mixer, other arguments", marks=pytest.mark.slow), "mlp, other arguments", "linear", "scalar"])
 def test_least_points_are_accepted(name: str) -> None:
     function, args, argnums = CASES[name]
     least = fxgrad.budget_curve(function, argnums)(*args).points[-1].peak
@@ -209,6 +210,7 @@ def blocks_of(depth: int) -> list[Any]:
             for equation in plans.at(number).program.equations if equation.primitive.name == "checkpoint"]
 
 
+@pytest.mark.slow
 def test_equal_blocks_hold_one_program() -> None:
     for depth in (16, 32):
         blocks = blocks_of(depth)

@@ -65,6 +65,7 @@ def test_matrices_that_are_not_chosen_get_the_gradient_zero(name: str) -> None:
     assert not wrong
 
 
+@pytest.mark.slow
 def test_gradients_of_those_chosen_are_the_closed_forms() -> None:
     inverse = np.linalg.inv(GOOD)
     forms = {"slogdet": inverse.T, "inv": -inverse.T @ np.ones((3, 3)) @ inverse.T,
