@@ -95,6 +95,7 @@ READ_FROM_TEXT = {
     "core/primitive.py:primitive.name in registry": "no two primitives have one name",
     "control/sweep.py:registry[name]": "loops are transposed to sweeps, and sweeps are made of loops",
     "onnx/rules.py:registry[name]": "rules are entered once, by names that stand in a table; one that is none raises",
+    "show/parameters.py:registry[primitive]": "orders are entered once, by names that stand in a table",
     "show/names.py:equation.primitive.name == operation": "what the user's own line calls the operation",
 }
 

@@ -226,8 +226,9 @@ def test_the_bubble_is_the_share_of_masked_steps() -> None:
     busy = sum(0 <= step - stage < microbatches for step in range(steps) for stage in range(stages))
     assert module.bubble(stages, microbatches) == pytest.approx(1 - busy / (stages * steps))
     program = fxgrad.make_program(module.gpipe(compiled("GPipe").mesh))(*compiled("GPipe").arrays)
-    sent, = [each for each in fxgrad.traffic(program) if each.kind == "permute"]
-    assert sent.times == 2 * steps
+    there, back = [each for each in fxgrad.traffic(program) if each.kind == "permute"]
+    assert there.times == back.times == steps
+    assert [pair[::-1] for pair in there.groups] == [*back.groups]
 
 
 # --- the examples as they are ---------------------------------------------------------------------------------------

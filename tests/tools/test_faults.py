@@ -86,7 +86,7 @@ def test_each_room_gets_its_share():
     assert len({(fault.file, fault.line) for fault in chosen}) == 21
     assert sum(rooms.ROOMS.values()) >= 400
     assert {f"fxgrad/{path.name}" for path in (ROOT / "fxgrad").iterdir() if (path / "__init__.py").is_file()} == {
-        *rooms.ROOMS}
+        *rooms.ROOMS, "fxgrad/experimental"}  # which has names of other rooms alone
 
 
 def test_the_looking_at_every_file_exist():
