@@ -122,7 +122,7 @@ def _power(x: Any, y: Any) -> Any:
         if type(base) in PYTHON_SCALARS and type(base) is not bool:
             base = as_array(base)
         elif aval_of(base).dtype == dtypes.bool_:
-            base = without_bool(settled(promoted(base, y))[0])
+            base = without_bool(settled(promoted(base, operand(y)))[0])
         return new_array(exponential.integer_pow(base, int(y)), base)
     x, y = promoted(*operands(x, y))
     dtype = aval_of(x).dtype

@@ -107,7 +107,10 @@ def _promoted(function: Function, own: Function, self: Any, other: Any, name: st
     if not _is_promoted(self, other):
         if not hasattr(other, "__array__") and has_reflected(name, other):
             return NotImplemented
-        return own(self, other)
+        result = own(self, other)
+        makes_objects = self.dtype in _DTYPES and not isinstance(other, np.ndarray) and \
+            isinstance(result, np.ndarray) and result.dtype == object
+        return NotImplemented if makes_objects else result
     result = function(self, other)
     if not (self.flags.writeable or (isinstance(other, np.ndarray) and other.flags.writeable)):
         return result
@@ -300,7 +303,8 @@ def _attach_to_weak() -> None:
             setattr(WeakArray, f"__i{name}__", getattr(WeakArray, f"__{name}__"))
     for name, unary in UNARY.items():
         setattr(WeakArray, f"__{name}__", lambda self, of=unary: of(self))
-    for name in ("__getitem__", "copy", "ravel", "reshape", "squeeze", "swapaxes", "transpose"):
+    for name in ("__copy__", "__deepcopy__", "__getitem__", "copy", "ravel", "reshape", "round", "squeeze", "swapaxes",
+                 "transpose"):
         setattr(WeakArray, name, _weak_view(getattr(Array, name)))
     WeakArray.T = property(_weak_view(np.ndarray.transpose))  # type: ignore[assignment]
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+from fxgrad import dtypes
 from fxgrad.errors import ShapeError, at_user_line
 from fxgrad.frontend import inplace
 from fxgrad.frontend.ufuncs import operators
@@ -32,7 +33,9 @@ from fxgrad.numpy import (
 from fxgrad.numpy.meanings import FUNCTIONS, WIDENED
 from fxgrad.numpy.updates import Updates
 from fxgrad.ops.joining import unstack
+from fxgrad.ops.space import convert
 from fxgrad.tracing.replay import replayed
+from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.tracer import Tracer
 
 Function = Callable[..., Any]
@@ -123,6 +126,14 @@ def _astype(self: Any, dtype: Any, *args: Any, copy: bool = True, **options: Any
 _converted = replayed(creation.astype)
 
 
+def _round(self: Tracer, digits: int | None = None) -> Any:
+    """`round(x)` of shape () is a Python int, as of `Array`; of other shapes, and to `digits`, an array."""
+    rounded = elementwise.round(self, digits or 0)
+    aval = aval_of(self)
+    return rounded if digits is not None or aval.shape or aval.dtype.kind == "c" else convert(
+        rounded, dtypes.int64, weak=True)
+
+
 def _contains(self: Any, value: Any) -> bool:
     return builtins.bool(reductions.any(logic.equal.function(self, value)))
 
@@ -170,7 +181,7 @@ def attach() -> None:
     members |= inplace.changing_methods()
     members |= {
         "__getitem__": replayed(indexing.getitem, views=item), "__iter__": _iterate, "__contains__": _contains,
-        "__round__": lambda self, digits=None: elementwise.round(self, digits or 0),
+        "__round__": _round,
         "__array_namespace__": _array_namespace, "to_device": _to_device,
         "reshape": replayed(_reshape, views=view), "transpose": replayed(_transpose, views=view),
         "block_until_ready": lambda self: self,

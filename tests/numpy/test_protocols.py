@@ -1,0 +1,134 @@
+"""Python's protocols on arrays, weak arrays, computed ints and traced arrays: NumPy's results, or a refusal."""
+
+from __future__ import annotations
+
+import copy
+import enum
+import math
+import numbers
+import operator
+import pickle
+import warnings
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad import jit
+from fxgrad.core.arrays import WeakArray
+from fxgrad.errors import ArgumentError
+
+
+class Two(enum.IntEnum):
+    TWO = 2
+
+
+class Whole(int):
+    """A class derived from Python's ints."""
+
+
+class Real(float):
+    """A class derived from Python's floats."""
+
+
+NUMBERS: dict[Any, Any] = {Two.TWO: 2, Whole(2): 2, Real(1.5): 1.5}
+"""Numbers of derived classes, each with the plain one."""
+
+VALUES = [np.array(2.5, np.float32), np.array(2.5), np.array(3, np.int32), np.array(3), np.array(True),
+          np.array(1 + 2j), np.array([1.0, 2.0, 3.0]), np.array([1, 2, 3]), np.array([True, False]),
+          np.array([[2.5, 1.5]], np.float32)]
+
+OPERATORS = [getattr(operator, name) for name in (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift", "eq",
+    "ne", "lt", "le", "gt", "ge")] + [divmod]
+
+
+def taken(function: Callable[..., Any], *args: Any) -> Any:
+    """Dtypes, shapes and elements of the result, or the class of the error."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            result = function(*args)
+        except (TypeError, ValueError) as error:
+            return type(error).__name__
+    results = result if isinstance(result, tuple) else (result,)
+    return [(type(each), np.asarray(each).dtype, np.shape(each), np.asarray(each).tolist()) for each in results]
+
+
+@pytest.mark.parametrize("values", [VALUES[4:9:2], pytest.param(VALUES, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_numbers_of_derived_classes_are_the_numbers_that_they_are(values: list[Any]) -> None:
+    """Un-jitted and traced, on either side of every operator."""
+    count, wrong = 0, []
+    for x in values:
+        for number, plain in NUMBERS.items():
+            for of in OPERATORS:
+                for name, call in {"x, n": lambda x, n, of=of: of(x, n), "n, x": lambda x, n, of=of: of(n, x)}.items():
+                    for where, run in {
+                        "un-jitted": lambda n, call=call, x=x: call(fnp.asarray(x), n),
+                        "traced": lambda n, call=call, x=x: fxgrad.make_program(lambda x: call(x, n))(x)(x),
+                    }.items():
+                        count += 1
+                        found, expected = taken(run, number), taken(run, plain)
+                        if str(found) != str(expected):
+                            wrong.append(f"{where} {of.__name__}({name}), {x!r}, {number!r}: {found}, not {expected}")
+    assert not wrong, "\n".join(wrong)
+    assert count == len(values) * len(NUMBERS) * len(OPERATORS) * 4
+
+
+def test_arrays_of_objects_are_not_made() -> None:
+    for x in (fnp.asarray(2.5), fnp.zeros(0), fnp.arange(1, 4), fnp.where(np.array([True, False]), 0.1, 1.0)):
+        for other in (Fraction(1, 2), None, object()):
+            for of in OPERATORS[:7]:
+                if isinstance(other, Fraction) and of is operator.pow:
+                    continue  # a Fraction makes a float of itself there
+                for call in (lambda x, y, of=of: of(x, y), lambda x, y, of=of: of(y, x)):
+                    with pytest.raises(TypeError):
+                        call(x, other)
+                    with pytest.raises((TypeError, ArgumentError)):
+                        jit(lambda x, call=call, other=other: call(x, other))(x)
+
+
+def unchanged() -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    """What makes arrays of arrays and changes no dtype, so that what gave way gives way still."""
+    yield from {
+        "copy": copy.copy, "deepcopy": copy.deepcopy, "deepcopy of a list": lambda x: copy.deepcopy([x])[0],
+        "x.copy": lambda x: x.copy(), "+": operator.pos, "-": operator.neg, "abs": abs, "[:]": lambda x: x[:],
+        "[...]": lambda x: x[...], "[::-1]": lambda x: x[::-1], "T": lambda x: x.T, "round": lambda x: round(x, 1),
+        "x.round": lambda x: x.round(1), "reshape": lambda x: x.reshape(2, 1), "divmod": lambda x: divmod(x, 2)[0],
+    }.items()
+
+
+def test_weakness_outlives_copies_and_roundings() -> None:
+    weak, narrow = fnp.where(np.array([True, False]), 0.1, 1.0), np.float32([1.0])
+    assert type(weak) is WeakArray
+    for name, function in unchanged():
+        for found in (function(weak), jit(function)(weak)):
+            assert (type(found), (narrow * found).dtype) == (WeakArray, np.float32), name
+            np.testing.assert_array_equal(found, function(fnp.asarray(np.array([0.1, 1.0]))))
+    assert type(pickle.loads(pickle.dumps(weak))) is WeakArray
+    changed = copy.copy(weak)
+    changed[0] = 5.0
+    assert weak.tolist() == [0.1, 1.0]
+
+
+def test_rounding_of_scalars_gives_ints() -> None:
+    for x in (2.5, -0.5, np.float32(3.5), np.float64(1e6 + 0.7), np.int32(7), np.array(-2.5)):
+        traced, at_once = jit(round)(x), round(fnp.asarray(x))
+        assert traced == at_once == round(float(x))
+        assert isinstance(traced, int)
+        assert (fnp.ones(1, np.int32) * traced).dtype == (fnp.ones(1, np.int32) * at_once).dtype == np.int32
+        assert jit(lambda x: round(x, 0))(np.asarray(x)).dtype == round(fnp.asarray(np.asarray(x)), 0).dtype
+    assert fxgrad.grad(lambda x: x * round(x))(2.7) == 3.0
+
+
+def test_computed_ints_are_ints() -> None:
+    count = jit(lambda n: n + 1)(2)
+    assert [copy.copy(count), copy.deepcopy(count), pickle.loads(pickle.dumps(count)), round(count), count.real,
+            math.floor(count), operator.index(count), *range(3, count + 1)] == [3] * 8
+    assert isinstance(count, numbers.Integral)
+    assert (f"{count:03d}", divmod(count, 2), round(count, -1), "abcd"[count], hash(count)) == (
+        "003", (1, 1), 0, "d", hash(3))
