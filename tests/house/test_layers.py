@@ -124,6 +124,13 @@ def level(module: str) -> int:
     return LEVEL[part]
 
 
+def test_the_page_names_every_part_of_every_layer() -> None:
+    page = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
+    shown = page[page.index("## The layers"):page.index("`tests/house/test_layers.py` holds every import")]
+    parts = [part for layer in LAYERS for part in layer if not part.startswith("__")]
+    assert [part for part in parts if f"`{part}`" not in shown] == []
+
+
 def test_imports_go_downwards() -> None:
     upwards = [f"{path}:{found.line} imports {found.module}" for path in FILES for found in imports(path)
                if found.module.split(".")[0] == "fxgrad" and level(found.module) > level(module_name(path))]
