@@ -188,10 +188,10 @@ def fft(x: Any, fft_type: Any, fft_lengths: Sequence[int]) -> Any:
     name = fft_type if isinstance(fft_type, str) else getattr(fft_type, "name", None)
     if name is None:
         raise ArgumentError(at_user_line(f"fft: fft_type={fft_type!r}; an FftType or its name is needed"))
-    kind, x = name.lower(), array_of("fft", x)
-    if not len(fft_lengths):
+    kind, x, lengths = name.lower(), array_of("fft", x), integers("fft", fft_lengths)
+    if not lengths:
         return x
     dtype = dtypes.inexact_dtype(aval_of(x).dtype)
     # rfft of complex numbers is refused by the operation
     x = convert(x, dtype if kind == "rfft" else dtypes.complex_dtype(dtype))
-    return fft_room.fft(x, kind, integers("fft", fft_lengths))
+    return fft_room.fft(x, kind, lengths)

@@ -489,7 +489,7 @@ MESSAGES: dict[str, tuple[type[Exception], Function, str]] = {
                   ("multi_dot: arrays of shapes (3, 4), (3, 4); matrices that fit each other are needed (the first and "
                   "last may be vectors)")),
     "power": (ArgumentError, lambda: fnp.linalg.matrix_power(S, 0.5),
-              "matrix_power: n must be an integer, got 0.5"),
+              "matrix_power: an integer is needed, got 0.5"),
     "lstsq": (ShapeError, lambda: fnp.linalg.lstsq(A, np.ones(4)),
               ("lstsq: a matrix of shape (3, 4) and a right side of shape (4,); a matrix and a vector or matrix of as "
               "many rows are needed")),

@@ -18,6 +18,7 @@ from fxgrad.core.program import Program, inner_first
 from fxgrad.core.regions import replaced
 from fxgrad.show import equal, parse, program_text, to_json
 from fxgrad.show.difference import difference
+from fxgrad.show.gathers import IMPLIED
 from fxgrad.show.names import NAMES
 from fxgrad.show.parameters import orders
 from fxgrad.show.scope import UNTYPED
@@ -71,7 +72,7 @@ def reordered(program: Program) -> Program:
             params = replaced(equation.params, equation.regions, [made[id(each)] for each in equation.programs])
             equations.append(equation.replace(equation.inputs, dict(reversed(params.items()))))
         other = made[id(inner)] = inner.replace(equations=equations)
-        for slot in (NAMES, UNTYPED):  # what the text said of names
+        for slot in (NAMES, UNTYPED, IMPLIED):  # what the text said of names
             kept: Any = slot.of(inner)
             if kept is not None:
                 slot.put(other, kept)
