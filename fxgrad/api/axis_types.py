@@ -12,10 +12,8 @@ from jax.sharding import AxisType
 from fxgrad import tree
 from fxgrad.api.compiled import jit
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.flat import spread_over
-from fxgrad.frontend.placing import placed
+from fxgrad.frontend.placing import placed, shardings_of_leaves
 from fxgrad.frontend.strict import array_of
-from fxgrad.parallel.shardings import shown
 from fxgrad.tracebacks import boundary
 
 
@@ -37,11 +35,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 
 def _placed(what: str, xs: Any, shardings: Any) -> Any:
     leaves, structure = tree.flatten(xs)
-    given = spread_over(shardings, xs)
-    if given is None:
-        raise ArgumentError(at_user_line(
-            f"{what}: {shown(shardings)} is not a prefix of the container {structure}. Write one sharding for all of "
-            "it, or a container of its structure"))
+    given = shardings_of_leaves(what, xs, shardings)
     names = tree.leaf_names(xs, "x")
     return tree.unflatten(structure, [
         leaf if sharding is None else placed(what, array_of(what, leaf), sharding, name)

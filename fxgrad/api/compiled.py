@@ -203,8 +203,8 @@ class _JittedFunction:
         self.plans = executables.plans
         plan, traced = None, None
         if executables.shares is not None:
-            with self._static.compared(args, kwargs):
-                plan = executables.plans.find(self._key(executables, args, kwargs))
+            key = self._key(executables, args, kwargs)
+            plan = self._static.looked_up(executables.plans.find, key, args, kwargs)
         if plan is None:
             plan, traced = self._plan(executables, JittedCall(self._static, args, kwargs))
         token = _handed_over.set(None if traced is None else (self, traced))
@@ -304,8 +304,7 @@ class _JittedFunction:
         entered at the second.
         """
         signature = call.signature(avals)
-        with self._static.compared(call.args, call.kwargs):
-            bound = executables.bound.get(signature)
+        bound = self._static.looked_up(executables.bound.get, signature, call.args, call.kwargs)
         if bound is not None:
             bound = executables.bound[signature] = bound.on_device()
             key, plan = self._key(executables, call.args, call.kwargs), self._plan_of(bound, call)

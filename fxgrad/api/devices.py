@@ -14,9 +14,9 @@ from fxgrad import tree
 from fxgrad.core.avals import keys_to_jax, to_numpy
 from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.executors.xla import x64
-from fxgrad.frontend.flat import spread_over
+from fxgrad.frontend.placing import shardings_of_leaves
 from fxgrad.parallel.meshes import is_partial
-from fxgrad.parallel.shardings import Placement, device_put_p, placement_of, shown
+from fxgrad.parallel.shardings import Placement, device_put_p, placement_of
 from fxgrad.tracing.tape import bind
 from fxgrad.tracing.tracer import Tracer
 
@@ -152,7 +152,7 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
     dtype('float64')
     """
     leaves, structure = tree.flatten(x)
-    devices, sources = (_spread("device_put", each, x) for each in (device, src))
+    devices, sources = (shardings_of_leaves("device_put", x, each, "one device or sharding") for each in (device, src))
     results = []
     with x64():
         for leaf, to, at in zip(leaves, devices, sources, strict=True):
@@ -164,15 +164,6 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
             results.append(_put_by_program(leaf, to, at) if type(leaf) is Tracer else jax.device_put(
                 value, to, src=at, donate=donate, may_alias=may_alias))
     return tree.unflatten(structure, results)
-
-
-def _spread(what: str, given: Any, x: Any) -> list[Any]:
-    found = spread_over(given, x)
-    if found is None:
-        raise ArgumentError(at_user_line(
-            f"{what}: {shown(given)} is not a prefix of the container {tree.structure(x)}. Write one device or "
-            "sharding for all of it, or a container of its structure"))
-    return found
 
 
 def _put_by_program(x: Tracer, device: Any, src: Any) -> Any:

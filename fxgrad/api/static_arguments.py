@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -114,11 +113,15 @@ class StaticArguments:
             if key in self.names:
                 _check_hashable(name, key, value)
 
-    def compared(self, args: Args, kwargs: Kwargs) -> AbstractContextManager[Any]:
-        """A block that compares the static arguments with those of earlier calls."""
-        return _Comparison(self, args, kwargs) if self.any else _NOTHING
+    def looked_up(self, find: Callable[[Any], Any], key: Any, args: Args, kwargs: Kwargs) -> Any:
+        """`find(key)`, which compares the static arguments with those of earlier calls."""
+        try:
+            return find(key)
+        except Exception as error:
+            self._check_comparable(args, kwargs, error)
+            raise
 
-    def check_comparable(self, args: Args, kwargs: Kwargs, error: BaseException | None) -> None:
+    def _check_comparable(self, args: Args, kwargs: Kwargs, error: BaseException | None) -> None:
         """Raises `ArgumentError` for a static argument that could not be compared with that of an earlier call."""
         compared = _compared(error)
         if compared is None:
@@ -136,7 +139,7 @@ class StaticArguments:
     def explain(self, args: Args, kwargs: Kwargs, error: BaseException | None = None) -> None:
         """Raises our own message where jax refuses a static or a dynamic argument, or a comparison ended in `error`."""
         self.check_hashable(args, kwargs)
-        self.check_comparable(args, kwargs, error)
+        self._check_comparable(args, kwargs, error)
         name, roots = function_name(self._fun), parameter_names(self._fun, len(args))
         for leaf, where in zip(self.split(args, kwargs).leaves, self.leaf_names(args, kwargs), strict=True):
             if type(leaf) is Tracer:
@@ -148,22 +151,6 @@ class StaticArguments:
                     f"jit: {where} of {name} is a {type(leaf).__name__}, where an array or a number is needed. "
                     f"Make the argument static: jit({name}, static_argnames={roots[0] if not roots else where!r})",
                 )) from None
-
-
-class _Comparison(AbstractContextManager[None]):
-    """A block in which static arguments are compared, as a class: those of `contextlib` take longer."""
-
-    __slots__ = ("_args", "_kwargs", "_static")
-
-    def __init__(self, static: StaticArguments, args: Args, kwargs: Kwargs) -> None:
-        self._static, self._args, self._kwargs = static, args, kwargs
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is not None:
-            self._static.check_comparable(self._args, self._kwargs, error)
-
-
-_NOTHING = nullcontext()
 
 
 def _compared(error: BaseException | None) -> Any:

@@ -6,10 +6,26 @@ from typing import Any
 
 import jax
 
+from fxgrad import tree
 from fxgrad.core.avals import keys_to_jax
+from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.executors.xla import x64
-from fxgrad.parallel.shardings import constrained, placement_of
+from fxgrad.frontend.flat import spread_over
+from fxgrad.parallel.shardings import constrained, placement_of, shown
 from fxgrad.tracing.tape import aval_of, innermost_for
+
+
+def shardings_of_leaves(what: str, xs: Any, shardings: Any, one: str = "one sharding") -> list[Any]:
+    """For each leaf of `xs` its sharding, where there is one for all or a container that is a prefix.
+
+    Raises `ArgumentError` for what is neither; `one` says what may be given for all.
+    """
+    given = spread_over(shardings, xs)
+    if given is None:
+        raise ArgumentError(at_user_line(
+            f"{what}: {shown(shardings)} is not a prefix of the container {tree.structure(xs)}. Write {one} for all "
+            "of it, or a container of its structure"))
+    return given
 
 
 def placed(what: str, x: Any, sharding: Any, name: str = "the result") -> Any:

@@ -109,8 +109,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
     derivatives. The bounds are real scalars; the counter has their type. `unroll` is that of `scan`, and needs known
     bounds.
 
-    Raises as `while_loop` does, and `DTypeError` for bounds that are no real numbers, or
-    whose dtypes differ.
+    Raises as `while_loop` does, and `DTypeError` for bounds that are no real numbers, or whose dtypes differ.
 
     >>> import fxgrad
     >>> float(fori_loop(0, 4, lambda i, total: total + i * i, 0.0))
@@ -125,7 +124,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
         if aval.shape != () or aval.dtype.kind not in "iuf":
             raise DTypeError(at_user_line(f"fori_loop: {name} must be a real scalar, got {aval}. "
                                           "Write int(n), or convert it with .astype('int32')"))
-    (first_type, last_type) = (aval_of(lower), aval_of(upper))
+    first_type, last_type = aval_of(lower), aval_of(upper)
     if first_type.dtype != last_type.dtype and not (first_type.weak or last_type.weak):
         raise DTypeError(at_user_line(f"fori_loop: lower is {first_type} and upper is {last_type}; equal dtypes are "
                                       f"needed. Convert one of them with .astype({last_type.dtype.name!r})"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,7 @@ from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.executors.platforms import platform_of
 from fxgrad.frontend.flat import check_leaf, just
 from fxgrad.frontend.named import call_by_name
-from fxgrad.frontend.operands import is_staging
+from fxgrad.frontend.operands import is_staging, whole
 from fxgrad.lax.bodies import check_function, flatten, join_branches, trace_body
 from fxgrad.tracebacks import boundary
 from fxgrad.tracing.tape import innermost_for
@@ -75,7 +74,7 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0) ->
     check_function("composite", decomposition, "decomposition")
     if not isinstance(name, str) or not name:
         raise ArgumentError(at_user_line(f"composite: name={name!r}; a text is needed, such as 'my.square'"))
-    if operator.index(version) < 0:
+    if whole("composite", version) < 0:
         raise ArgumentError(at_user_line(f"composite: version={version}; a whole number from 0 on is needed"))
 
     @functools.wraps(decomposition)

@@ -80,8 +80,8 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = Non
     (2, 4)
     """
     if out_sharding is not None:
-        return placed("dot_general", dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type),
-                                                 out_sharding)
+        result = dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
+        return placed("dot_general", result, out_sharding)
     lhs, rhs = promoted(array_of("dot_general", lhs), array_of("dot_general", rhs))
     (left, right), (left_batch, right_batch) = dimension_numbers
     pairs = [integers("dot_general", axes) for axes in (left, right, left_batch, right_batch)]

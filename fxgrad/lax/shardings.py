@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad import tree
-from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.flat import spread_over
+from fxgrad.frontend.placing import shardings_of_leaves
 from fxgrad.frontend.strict import array_of
-from fxgrad.parallel.shardings import constrained, shown
+from fxgrad.parallel.shardings import constrained
 from fxgrad.tracing.tape import aval_of
 
 __all__ = ["with_sharding_constraint"]
@@ -32,11 +31,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     True
     """
     leaves, structure = tree.flatten(x)
-    given = spread_over(shardings, x)
-    if given is None:
-        raise ArgumentError(at_user_line(
-            f"with_sharding_constraint: {shown(shardings)} is not a prefix of the container {structure}. Write one "
-            "sharding for all of it, or a container of its structure"))
+    given = shardings_of_leaves("with_sharding_constraint", x, shardings)
     names = [name and f"x{name if name[0] == '[' else f'.{name}'}" for name in tree.leaf_names(x, "")]
     arrays = [array_of("with_sharding_constraint", leaf) for leaf in leaves]
     return tree.unflatten(structure, [

@@ -100,14 +100,14 @@ def mse_loss(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
     >>> mse_loss([1.0, 2.0], [0.0, 4.0], reduction="none")
     array([1., 4.])
     """
-    predictions, targets = _pair("mse_loss", predictions, targets, reduction)
+    predictions, targets = _of_one_shape("mse_loss", reduction, predictions=predictions, targets=targets)
     return _mse_loss(predictions, targets, reduction=reduction)
 
 
-def _pair(name: str, predictions: Any, targets: Any, reduction: str) -> list[Any]:
-    arrays = loss_operands(name, reduction, predictions=predictions, targets=targets)
-    check_same_shapes(name, predictions=arrays[0], targets=arrays[1])
-    return arrays
+def _of_one_shape(name: str, reduction: str, **arrays: Any) -> list[Any]:
+    read = loss_operands(name, reduction, **arrays)
+    check_same_shapes(name, **dict(zip(arrays, read, strict=True)))
+    return read
 
 
 @_elementwise
@@ -122,7 +122,7 @@ def l1_loss(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
     >>> float(l1_loss([1.0, 2.0], [0.0, 4.0]))
     1.5
     """
-    predictions, targets = _pair("l1_loss", predictions, targets, reduction)
+    predictions, targets = _of_one_shape("l1_loss", reduction, predictions=predictions, targets=targets)
     return _l1_loss(predictions, targets, reduction=reduction)
 
 
@@ -142,7 +142,7 @@ def huber_loss(predictions: Any, targets: Any, *, delta: float = 1.0, reduction:
     array([0.125, 2.5  ])
     """
     check_not_negative("huber_loss", delta=delta)
-    predictions, targets = _pair("huber_loss", predictions, targets, reduction)
+    predictions, targets = _of_one_shape("huber_loss", reduction, predictions=predictions, targets=targets)
     return _huber_loss(predictions, targets, delta=float(delta), reduction=reduction)
 
 
@@ -165,7 +165,7 @@ def smooth_l1_loss(predictions: Any, targets: Any, *, beta: float = 1.0, reducti
     array([0.0625, 2.    ])
     """
     check_not_negative("smooth_l1_loss", beta=beta)
-    predictions, targets = _pair("smooth_l1_loss", predictions, targets, reduction)
+    predictions, targets = _of_one_shape("smooth_l1_loss", reduction, predictions=predictions, targets=targets)
     return _smooth_l1_loss(predictions, targets, beta=float(beta), reduction=reduction)
 
 
@@ -191,8 +191,7 @@ def hinge_loss(predictions: Any, labels: Any, *, margin: float = 1.0, reduction:
     >>> hinge_loss([0.5, 2.0], [1, -1], reduction="none")
     array([0.5, 3. ])
     """
-    predictions, labels = loss_operands("hinge_loss", reduction, predictions=predictions, labels=labels)
-    check_same_shapes("hinge_loss", predictions=predictions, labels=labels)
+    predictions, labels = _of_one_shape("hinge_loss", reduction, predictions=predictions, labels=labels)
     return _hinge_loss(predictions, labels, margin=float(margin), reduction=reduction)
 
 
@@ -210,8 +209,7 @@ def hinge_embedding_loss(distances: Any, labels: Any, *, margin: float = 1.0, re
     >>> hinge_embedding_loss([0.25, 0.25], [1, -1], reduction="none")
     array([0.25, 0.75])
     """
-    distances, labels = loss_operands("hinge_embedding_loss", reduction, distances=distances, labels=labels)
-    check_same_shapes("hinge_embedding_loss", distances=distances, labels=labels)
+    distances, labels = _of_one_shape("hinge_embedding_loss", reduction, distances=distances, labels=labels)
     return _hinge_embedding_loss(distances, labels, margin=float(margin), reduction=reduction)
 
 
@@ -266,8 +264,7 @@ def triplet_margin_loss(anchor: Any, positive: Any, negative: Any, *, margin: fl
     4.0
     """
     name = "triplet_margin_loss"
-    arrays = loss_operands(name, reduction, anchor=anchor, positive=positive, negative=negative)
-    check_same_shapes(name, anchor=arrays[0], positive=arrays[1], negative=arrays[2])
+    arrays = _of_one_shape(name, reduction, anchor=anchor, positive=positive, negative=negative)
     _check_vectors(name, arrays[0])
     return _triplet_margin_loss(*arrays, margin=float(margin), epsilon=float(epsilon), swap=bool(swap),
                                 reduction=reduction)
@@ -299,7 +296,7 @@ def poisson_nll_loss(predictions: Any, targets: Any, *, log_input: bool = True, 
     >>> float(poisson_nll_loss([0.0], [3.0]))
     1.0
     """
-    predictions, targets = _pair("poisson_nll_loss", predictions, targets, reduction)
+    predictions, targets = _of_one_shape("poisson_nll_loss", reduction, predictions=predictions, targets=targets)
     return _poisson_nll_loss(predictions, targets, log_input=bool(log_input), full=bool(full), epsilon=float(epsilon),
                              reduction=reduction)
 

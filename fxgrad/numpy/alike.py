@@ -21,17 +21,20 @@ def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, DType]:
     return sizes, aval.dtype if dtype is None else dtypes.canonical(dtype)
 
 
+def _of_number(name: str, number: int, a: Any, dtype: Any, shape: Any, device: Any, out_sharding: Any) -> Any:
+    check_device(name, device)
+    sizes, wanted = _like(name, a, dtype, shape)
+    result = constant(sizes, number, wanted)
+    return result if out_sharding is None else placed(name, result, out_sharding)
+
+
 def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of zeros of the shape and dtype of `a`: an array, a list, or what has a `shape` and a `dtype`.
 
     >>> zeros_like([1, 2])
     array([0, 0], dtype=int32)
     """
-    if out_sharding is not None:
-        return placed("zeros_like", zeros_like(a, dtype, shape, device=device), out_sharding)
-    check_device("zeros_like", device)
-    sizes, wanted = _like("zeros_like", a, dtype, shape)
-    return constant(sizes, 0, wanted)
+    return _of_number("zeros_like", 0, a, dtype, shape, device, out_sharding)
 
 
 def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -40,11 +43,7 @@ def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = Non
     >>> ones_like([1, 2])
     array([1, 1], dtype=int32)
     """
-    if out_sharding is not None:
-        return placed("ones_like", ones_like(a, dtype, shape, device=device), out_sharding)
-    check_device("ones_like", device)
-    sizes, wanted = _like("ones_like", a, dtype, shape)
-    return constant(sizes, 1, wanted)
+    return _of_number("ones_like", 1, a, dtype, shape, device, out_sharding)
 
 
 def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
