@@ -14,7 +14,8 @@ _everywhere: np.dtype[Any] = np.dtype(np.float32)
 _here: ContextVar[np.dtype[Any] | None] = ContextVar("default_float", default=None)
 
 check_level: int = int(os.environ.get("FXGRAD_CHECK", "0"))
-"""0: no checks; 1: every finished program; 2: also every value a NumPy rule returns; 3: also text round-trips."""
+"""0: no checks; 1: every finished program; 2: also every value a NumPy rule returns; 3: also that texts
+read back are the same, where they have something new; 4: for every program."""
 
 interning_limit: int = 200_000
 """Recorded operations kept for recognition before the table of programs is emptied."""

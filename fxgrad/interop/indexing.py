@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from jax.extend.core import ClosedJaxpr
@@ -12,27 +11,19 @@ from fxgrad.errors import UnsupportedError
 from fxgrad.interop.importing import Rule, imports, inlined
 from fxgrad.interop.matching import integers, parameters
 from fxgrad.ops import dynamic
-from fxgrad.ops.space import convert
 from fxgrad.tracing.tape import aval_of
-
-
-def _starts(starts: Sequence[Any]) -> list[Any]:
-    """Start indices of one dtype, which ours must have."""
-    found = {aval_of(start).dtype for start in starts}
-    return list(starts) if len(found) < 2 else [convert(start, max(found, key=lambda dtype: dtype.itemsize))
-                                                for start in starts]
 
 
 @imports("dynamic_slice")
 def _dynamic_slice(equation: Any, x: Any, *starts: Any) -> Any:
     sizes, = parameters(equation, "slice_sizes")
-    return dynamic.dynamic_slice(x, _starts(starts), integers(sizes))
+    return dynamic.dynamic_slice(x, list(starts), integers(sizes))
 
 
 @imports("dynamic_update_slice")
 def _dynamic_update_slice(equation: Any, x: Any, update: Any, *starts: Any) -> Any:
     parameters(equation)
-    return dynamic.dynamic_update_slice(x, update, _starts(starts))
+    return dynamic.dynamic_update_slice(x, update, list(starts))
 
 
 _WINDOWS = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")

@@ -1,7 +1,8 @@
-"""The third level of checking: every finished program is printed, parsed back, and compared."""
+"""The upper levels of checking: finished programs are printed, parsed back, and compared."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ from fxgrad import config
 from fxgrad.analyses.check import check
 from fxgrad.caches import Cache
 from fxgrad.core.facts import Slot
-from fxgrad.core.program import Program
+from fxgrad.core.program import Program, Var
 from fxgrad.core.sizes import Size
 from fxgrad.errors import ProgramSyntaxError
 from fxgrad.show.equality import equal
@@ -22,16 +23,46 @@ SIZE_LIMIT = 2000
 """Programs of more equations are not printed at every step: tests of large programs do that themselves."""
 
 _CHECKED: Slot[bool] = Slot("text is checked")
-_read = Cache("programs read to check texts", 1024)
-"""By the text and what it names: tests record the same again and again."""
+_seen = Cache("neighbourhoods of operations in texts that were checked", 65536)
 
 
 def checked(program: Program) -> None:
-    """Verifies the rules of the IR, and at level 3 the text."""
+    """Verifies the rules of the IR; at level 3 also the text, where something new stands in it, at level 4 any text."""
     check(program)
-    if config.check_level >= 3 and len(program.equations) <= SIZE_LIMIT and not _CHECKED.of(program):
+    if config.check_level < 3 or len(program.equations) > SIZE_LIMIT or _CHECKED.of(program):
+        return
+    new = [each for each in neighbourhoods(program) if each not in _seen]
+    if new or config.check_level > 3:
         check_text(program)
-        _CHECKED.put(program, True)
+        for each in new:
+            _seen.add(each, True)
+    _CHECKED.put(program, True)
+
+
+def neighbourhoods(program: Program) -> Iterator[int]:
+    """What stands in the text of a program, an operation each: hashes, for sets.
+
+    An operation is told by its primitive, parameters and ranks, and by what makes its operands, and how often each of
+    them is used. Sizes, widths of dtypes and numbers say nothing new: tests record the same formulas in all of them.
+    """
+    for inner in _programs(program):
+        makers: dict[int, Any] = {id(each): place < inner.captured for place, each in enumerate(inner.inputs)}
+        uses = Counter(id(atom) for equation in inner.equations for atom in equation.inputs)
+        uses.update(map(id, inner.outputs))
+        for equation in inner.equations:
+            operands = [(makers[id(atom)], uses[id(atom)] > 1) if isinstance(atom, Var) else atom.aval.dtype.kind
+                        for atom in equation.inputs]
+            makers.update((id(output), (equation.primitive, place)) for place, output in enumerate(equation.outputs))
+            yield hash((equation.primitive, *operands,
+                        *((output.aval.ndim, output.aval.dtype.kind, min(uses[id(output)], 2))
+                          for output in equation.outputs),
+                        *((name, _kind(value)) for name, value in equation.params.items())))
+
+
+def _kind(value: Any) -> Any:
+    if value is None or isinstance(value, bool | str):
+        return value
+    return frozenset(map(_kind, value)) if type(value) is tuple and len(value) < 8 else type(value)
 
 
 def check_text(program: Program) -> None:
@@ -47,9 +78,8 @@ def check_text(program: Program) -> None:
     primitives = {equation.primitive for inner in _programs(program) for equation in inner.equations}
     classes = {type(value) for value in values if is_value_class(type(value))}
     text = program_text(program, constants=True)
-    key = text, frozenset(primitives), frozenset(classes)
     try:
-        same = equal(program, _read.get(key) or _read.add(key, parse(text, primitives, classes)))
+        same = equal(program, parse(text, primitives, classes))
     except ProgramSyntaxError as error:
         raise AssertionError(f"the text of a program does not parse; this is a bug in fxgrad: {error}\n{text}") \
             from error

@@ -171,7 +171,7 @@ def test_least_points_are_accepted(name: str) -> None:
     least = fxgrad.budget_curve(function, argnums)(*args).points[-1].peak
     gradient = fxgrad.grad(function, argnums, memory_budget=least)
     expected = fxgrad.grad(function, argnums)(*args)
-    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5),
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6),
                  gradient(*args), expected)
 
 

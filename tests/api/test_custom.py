@@ -31,11 +31,11 @@ def test_custom_jvp_everywhere() -> None:
     assert grad(cubed)(2.0) == 40.0
     assert jvp(cubed, (2.0,), (1.0,)) == (8.0, 40.0)
     assert grad(grad(cubed))(2.0) == 40.0
-    np.testing.assert_allclose(vmap(grad(cubed))(X), 10 * X ** 2)
-    np.testing.assert_allclose(grad(lambda x: np.sum(vmap(cubed)(x)))(X), 10 * X ** 2)
-    np.testing.assert_allclose(jit(vmap(grad(cubed)))(X), 10 * X ** 2)
-    np.testing.assert_allclose(grad(jit(lambda x: np.sum(cubed(x))))(X), 10 * X ** 2)
-    np.testing.assert_allclose(hessian(lambda x: np.sum(cubed(x)))(X), np.diag(20 * X))
+    np.testing.assert_allclose(vmap(grad(cubed))(X), 10 * X ** 2, rtol=1e-12)
+    np.testing.assert_allclose(grad(lambda x: np.sum(vmap(cubed)(x)))(X), 10 * X ** 2, rtol=1e-12)
+    np.testing.assert_allclose(jit(vmap(grad(cubed)))(X), 10 * X ** 2, rtol=1e-12)
+    np.testing.assert_allclose(grad(jit(lambda x: np.sum(cubed(x))))(X), 10 * X ** 2, rtol=1e-12)
+    np.testing.assert_allclose(hessian(lambda x: np.sum(cubed(x)))(X), np.diag(20 * X), rtol=1e-12)
 
 
 def test_row_p9_derivatives_of_ones_own_under_every_transformation() -> None:
@@ -46,11 +46,12 @@ def test_row_p9_derivatives_of_ones_own_under_every_transformation() -> None:
     for function in (cubed, by_vjp, by_gradient):
         np.testing.assert_array_equal(vmap(function)(X), X ** 3)
         for slope in (grad(function), fxgrad.jacrev(function), grad(checkpoint(function))):
-            np.testing.assert_allclose(vmap(slope)(X), 10.0 * X ** 2)
-            np.testing.assert_allclose(vmap(grad(slope))(X), 20.0 * X)
-            np.testing.assert_allclose(vmap(lambda x, slope=slope: jvp(slope, (x,), (1.0,))[1])(X), 20.0 * X)
+            np.testing.assert_allclose(vmap(slope)(X), 10.0 * X ** 2, rtol=1e-12)
+            np.testing.assert_allclose(vmap(grad(slope))(X), 20.0 * X, rtol=1e-12)
+            np.testing.assert_allclose(vmap(lambda x, slope=slope: jvp(slope, (x,), (1.0,))[1])(X), 20.0 * X,
+                                       rtol=1e-12)
         assert grad(grad(grad(function)))(1.5) == pytest.approx(20.0)
-        np.testing.assert_allclose(jit(vmap(grad(function)))(X), 10.0 * X ** 2)
+        np.testing.assert_allclose(jit(vmap(grad(function)))(X), 10.0 * X ** 2, rtol=1e-12)
 
 
 def test_custom_jvp_static_arguments_and_defaults() -> None:
@@ -119,10 +120,10 @@ def test_custom_vjp_under_forward_mode() -> None:
 
     f.defvjp(lambda x: (x ** 3, x), lambda x, cotangent: (5.0 * x ** 2 * cotangent,))
     assert jvp(f, (2.0,), (1.0,)) == (8.0, 20.0)
-    np.testing.assert_allclose(hessian(lambda x: np.sum(f(x)))(X), np.diag(10 * X))
-    np.testing.assert_allclose(fxgrad.jacfwd(f)(X), np.diag(5 * X ** 2))
-    np.testing.assert_allclose(jit(lambda x: jvp(f, (x,), (x,))[1])(X), 5 * X ** 3)
-    np.testing.assert_allclose(vmap(lambda x: jvp(f, (x,), (1.0,))[1])(X), 5 * X ** 2)
+    np.testing.assert_allclose(hessian(lambda x: np.sum(f(x)))(X), np.diag(10 * X), rtol=1e-12)
+    np.testing.assert_allclose(fxgrad.jacfwd(f)(X), np.diag(5 * X ** 2), rtol=1e-12)
+    np.testing.assert_allclose(jit(lambda x: jvp(f, (x,), (x,))[1])(X), 5 * X ** 3, rtol=1e-12)
+    np.testing.assert_allclose(vmap(lambda x: jvp(f, (x,), (1.0,))[1])(X), 5 * X ** 2, rtol=1e-12)
     assert grad(lambda x: jvp(f, (x,), (1.0,))[1])(2.0) == 20.0
 
 
@@ -150,10 +151,11 @@ def test_checkpoint_equals_the_function() -> None:
         return np.sum(np.sin(np.exp(x)) * x)
 
     g = checkpoint(f)
-    np.testing.assert_allclose(grad(g)(X), grad(f)(X))
-    np.testing.assert_allclose(jit(grad(g))(X), grad(f)(X))
-    np.testing.assert_allclose(hessian(g)(X), hessian(f)(X))
-    np.testing.assert_allclose(vmap(grad(checkpoint(lambda x: np.sin(x) * x)))(X), np.sin(X) + X * np.cos(X))
+    np.testing.assert_allclose(grad(g)(X), grad(f)(X), rtol=1e-12)
+    np.testing.assert_allclose(jit(grad(g))(X), grad(f)(X), rtol=1e-12)
+    np.testing.assert_allclose(hessian(g)(X), hessian(f)(X), rtol=1e-12)
+    np.testing.assert_allclose(vmap(grad(checkpoint(lambda x: np.sin(x) * x)))(X), np.sin(X) + X * np.cos(X),
+                               rtol=1e-12)
 
 
 def test_checkpoint_keeps_inputs_only() -> None:
@@ -166,7 +168,7 @@ def test_checkpoint_keeps_inputs_only() -> None:
     saving = fxgrad.vjp(checkpoint(f), X)[1]
     assert repr(saving) == "<pullback of f, 1 residuals>"
     assert int(repr(plain).split(",")[1].split()[0]) > 5
-    np.testing.assert_allclose(saving(np.ones(2))[0], plain(np.ones(2))[0])
+    np.testing.assert_allclose(saving(np.ones(2))[0], plain(np.ones(2))[0], rtol=1e-12)
 
 
 def test_checkpoint_recomputes_behind_a_barrier_under_xla() -> None:
@@ -268,7 +270,7 @@ def test_rules_read_what_is_there_at_each_call(use: str, kind: str) -> None:
         setting["k"] = k
         # Of the second derivative one factor is the rule's, and one that of what its forward part returned.
         expected = k * k if use == "second order" and kind != "residual" else k
-        np.testing.assert_allclose(derivative(X), np.full(2, expected), err_msg=f"{use}, {kind}, {k}")
+        np.testing.assert_allclose(derivative(X), np.full(2, expected), err_msg=f"{use}, {kind}, {k}", rtol=1e-12)
 
 
 def test_rules_can_be_set_again() -> None:
@@ -283,7 +285,7 @@ def test_rules_can_be_set_again() -> None:
         for slope in slopes[2:]:
             np.testing.assert_array_equal(slope(X), [k, k])
     f.defvjp(lambda x: (x, x), lambda x, cotangent: (cotangent * np.sin(x),))  # other operations, and residuals
-    np.testing.assert_allclose(slopes[0](X[0]), np.sin(X[0]))
+    np.testing.assert_allclose(slopes[0](X[0]), np.sin(X[0]), rtol=1e-12)
 
 
 def weighted(kinds):
@@ -387,7 +389,7 @@ def test_what_a_function_closes_over_is_differentiated_as_the_function_is() -> N
         assert jvp(f, (x,), (1.0,))[1] == grad(f)(x) == 6.0
         assert grad(h)(x) == 2.0 * x * x + 100.0
         np.testing.assert_array_equal(vmap(grad(f))(X), [6.0, 6.0])
-        np.testing.assert_allclose(vmap(grad(h))(X), 2.0 * X * X + 100.0)
+        np.testing.assert_allclose(vmap(grad(h))(X), 2.0 * X * X + 100.0, rtol=1e-12)
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def test_against_jax(name: str) -> None:
         wanted = results(jax, jax.lax, jnp)
         got = results(fxgrad, fxgrad.lax, fnp)
     for one, two in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
-        np.testing.assert_allclose(one, two, 1e-10, 1e-10)
+        np.testing.assert_allclose(one, two, 1e-12, 1e-12)
     if name == "entries":
         assert {shard.device.id for shard in got[0].addressable_shards} == {0, 1, 2, 3}
 

@@ -29,7 +29,7 @@ def test_floating_dtypes_are_kept(dtype: type) -> None:
     x = np.array([1.0, 2.0], dtype)
     result = grad(lambda x: np.sum(x * x * 0.5))(x)
     assert result.dtype == dtype
-    np.testing.assert_allclose(np.asarray(result, np.float64), [1.0, 2.0])
+    np.testing.assert_allclose(np.asarray(result, np.float64), [1.0, 2.0], rtol=1e-12)
     compiled = fxgrad.jit(grad(lambda x: np.sum(x * x * 0.5)))(x)
     assert compiled.dtype == dtype
 
@@ -58,7 +58,7 @@ def test_complex_as_jax(holomorphic: bool) -> None:
 
     with jax.enable_x64(True):
         expected = jax.grad(f(jnp), holomorphic=holomorphic)(jnp.asarray(z))
-    np.testing.assert_allclose(grad(f(np), holomorphic=holomorphic)(z), expected)
+    np.testing.assert_allclose(grad(f(np), holomorphic=holomorphic)(z), expected, rtol=1e-12)
 
 
 def test_argnums() -> None:
@@ -128,7 +128,7 @@ def test_aux_through_outer_transformations() -> None:
         return slope * aux
 
     assert grad(f)(2.0) == pytest.approx(12 * 2.0 ** 3)
-    np.testing.assert_allclose(fxgrad.vmap(grad(f))(np.array([1.0, 2.0])), [12.0, 96.0])
+    np.testing.assert_allclose(fxgrad.vmap(grad(f))(np.array([1.0, 2.0])), [12.0, 96.0], rtol=1e-12)
 
 
 def test_allow_int() -> None:
@@ -307,7 +307,7 @@ def test_the_output_of_a_shared_prefix_decides() -> None:
     slope = grad(f)
     for name, expected in [("sin", np.cos(0.5)), ("product", np.sin(0.5) + 0.5 * np.cos(0.5))] * 3:
         which[0] = name
-        np.testing.assert_allclose(slope(np.float64(0.5)), expected)
+        np.testing.assert_allclose(slope(np.float64(0.5)), expected, rtol=1e-12)
 
 
 def test_functions_that_keep_their_argument_or_return_it() -> None:

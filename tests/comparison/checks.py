@@ -18,7 +18,7 @@ from tests.comparison.arguments import Case
 from tests.comparison.libraries import LIBRARIES
 
 ASPECTS = ("values", "jvp", "vjp", "vmap", "jit")
-TOLERANCE = {"float32": 5e-5, "complex64": 5e-5, "float64": 1e-9, "complex128": 1e-9, "bfloat16": 2e-2,
+TOLERANCE = {"float32": 5e-6, "complex64": 5e-6, "float64": 1e-12, "complex128": 1e-12, "bfloat16": 2e-2,
              "float16": 2e-3}
 FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 # `tests/conftest.py` has XLA emit by its older emitters, which know less: complex numbers are not clamped.

@@ -17,6 +17,7 @@ import pytest
 
 import fxgrad
 from fxgrad.errors import FxgradError
+from fxgrad.show import equal
 from tests.comparison.cases import CASES
 from tests.comparison.libraries import LIBRARIES, functions
 from tests.comparison.runs import groups
@@ -78,12 +79,31 @@ def bits(result: Any) -> list[tuple[Any, ...]]:
     return [(leaf.dtype, leaf.shape, leaf.tobytes()) for leaf in map(np.asarray, jax.tree.leaves(result))]
 
 
+class Recorded:
+    """A program and what it is called with: two are equal where the programs are, and where the results are."""
+
+    def __init__(self, function: Callable[..., Any], args: Sequence[Any]) -> None:
+        self.program, self.args = fxgrad.make_program(function)(*args), args
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Recorded) and (
+            equal(self.program, other.program) or self.bits() == other.bits())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{self.bits()} of {self.program}"
+
+    def bits(self) -> list[tuple[Any, ...]]:
+        return bits(self.program(*self.args))
+
+
 def un_jitted(function: Callable[..., Any], args: Sequence[Any]) -> list[tuple[Any, ...]]:
     return bits(function(*args))
 
 
-def traced(function: Callable[..., Any], args: Sequence[Any]) -> list[tuple[Any, ...]]:
-    return bits(fxgrad.make_program(function)(*args)(*args))
+def traced(function: Callable[..., Any], args: Sequence[Any]) -> Recorded:
+    return Recorded(function, args)
 
 
 def noted(function: Callable[..., Any], calls: list[Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -110,7 +130,7 @@ def runs(library: str, names: Sequence[str]) -> Iterator[tuple[str, str | None]]
                 try:
                     args = case.arrays(dtype)
                     with mock.patch.object(module, name, noting):
-                        wanted = {un_jitted: un_jitted(called, args)}
+                        wanted: dict[Any, Any] = {un_jitted: un_jitted(called, args)}
                         if not case.static:
                             wanted[traced] = traced(called, args)
                 except (ValueError, TypeError, RuntimeError, RuntimeWarning, FxgradError, np.linalg.LinAlgError):

@@ -38,7 +38,7 @@ def in_scopes(steps: Any) -> Any:
 
 def assert_same(first: Any, second: Any) -> None:
     for one, other in zip(fxgrad.tree.leaves(first), fxgrad.tree.leaves(second), strict=True):
-        np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=5e-12, atol=5e-14)
 
 
 @given(recipes(), shapes)

@@ -57,7 +57,7 @@ def test_row_w15_gradients_of_broadcast_operands_have_their_shapes(operation: An
             values[0][place], values[1][place] = value + 1e-6 * direction, value - 1e-6 * direction
             above, below = (np.sum(weights * operation(*operands)) for operands in values)
             numeric = (above - below) / 2e-6
-            np.testing.assert_allclose(np.sum(slope * direction), numeric, rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(np.sum(slope * direction), numeric, rtol=2e-7, atol=2e-7)
 
 
 def test_row_w15_the_backward_program_sums_over_the_rows() -> None:

@@ -252,7 +252,7 @@ def test_comparisons_and_bounds_are_replayed_with_the_number_at_hand() -> None:
         for compare in (np.greater, np.maximum, np.arctan2, np.power, np.fmod, np.copysign, np.floor_divide, np.hypot):
             got = fxgrad.vmap(lambda each, compare=compare, number=number: compare(each, number))(X)
             with np.errstate(all="ignore"):
-                np.testing.assert_allclose(got, compare(X, number))
+                np.testing.assert_allclose(got, compare(X, number), rtol=1e-12)
 
 
 def test_whole_numbers_that_are_floats_are_refused_on_every_call() -> None:
@@ -285,7 +285,9 @@ def test_tables_are_bounded(monkeypatch: pytest.MonkeyPatch, fresh_tables: None)
 def test_every_cache_has_a_bound_and_a_place_on_the_page() -> None:
     page = (Path(__file__).parents[2] / "docs/caches.md").read_text(encoding="utf-8")
     found = fillings()
-    assert all(0 < filling.size <= 4096 and filling.entries <= filling.size for filling in found), found
+    numbers = "neighbourhoods of operations in texts that were checked"  # and no objects, so that more of them may stay
+    assert all(0 < filling.size <= (65536 if filling.name == numbers else 4096) and filling.entries <= filling.size
+               for filling in found), found
     missing = {filling.name for filling in found if filling.name not in page}
     assert not missing, f"docs/caches.md lists every cache, and not these: {missing}"
 

@@ -54,10 +54,10 @@ def test_cure(name: str) -> None:
     with pytest.raises(REFUSALS):
         grad(compiled(BODIES[name].split("\n")))(X)
     value, slope = cured(BODIES[name], lambda function: value_and_grad(function)(X))
-    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
     assert slope.shape == X.shape
     if "text" not in name:
-        np.testing.assert_allclose(cured(BODIES[name], lambda function: jit(function)(X)), expected, rtol=1e-6)
+        np.testing.assert_allclose(cured(BODIES[name], lambda function: jit(function)(X)), expected, rtol=2e-12)
 
 
 def test_what_has_no_counterpart_names_the_bridge() -> None:
@@ -124,4 +124,5 @@ def test_a_rule_that_closes_over_a_mapped_array_is_told_to_take_it_as_an_argumen
     said = "^the jvp rule of function uses a traced array of a function that has returned .* Make that array"
     with pytest.raises(LeakedTracerError, match=said):
         fxgrad.jvp(lambda z: fxgrad.vmap(lambda x: closing(x, z))(X), (2.0,), (1.0,))
-    np.testing.assert_allclose(fxgrad.jvp(lambda z: fxgrad.vmap(lambda x: taking(x, z))(X), (2.0,), (1.0,))[1], X)
+    np.testing.assert_allclose(fxgrad.jvp(lambda z: fxgrad.vmap(lambda x: taking(x, z))(X), (2.0,), (1.0,))[1], X,
+                               rtol=1e-12)

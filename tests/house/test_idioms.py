@@ -332,11 +332,11 @@ def test_gradient(name: str) -> None:
     value = total(expected(name, x))
     for _ in range(2):
         found, slope = run(name, lambda function: value_and_grad(lambda x: total(function(x)))(x))
-        np.testing.assert_allclose(found, value, rtol=2e-6, atol=1e-9)
+        np.testing.assert_allclose(found, value, rtol=5e-12, atol=2e-15)
     step = 1e-6 * np.sin(1.0 + np.arange(x.size)).reshape(x.shape)
     if expected(name, x + step) is not None and np.asarray(slope).dtype == np.float64 and "default dtype" not in name:
         difference = (total(expected(name, x + step)) - total(expected(name, x - step))) / 2
-        np.testing.assert_allclose(np.sum(slope * step), difference, rtol=1e-4, atol=1e-12)
+        np.testing.assert_allclose(np.sum(slope * step), difference, rtol=2e-6, atol=2e-14)
 
 
 @pytest.mark.parametrize("name", IDIOMS)
@@ -344,7 +344,7 @@ def test_batch(name: str) -> None:
     _, x = IDIOMS[name]
     rows = np.stack([x, x + 0.01])
     found = run(name, lambda function: vmap(lambda x: total(function(x)))(rows))
-    np.testing.assert_allclose(found, [total(expected(name, row)) for row in rows], rtol=2e-6, atol=1e-9)
+    np.testing.assert_allclose(found, [total(expected(name, row)) for row in rows], rtol=5e-12, atol=2e-15)
 
 
 @pytest.mark.slow
@@ -352,4 +352,4 @@ def test_batch(name: str) -> None:
 def test_compiled(name: str) -> None:
     _, x = IDIOMS[name]
     found = run(name, lambda function: jit(lambda x: total(function(x)))(x))
-    np.testing.assert_allclose(found, total(expected(name, x)), rtol=2e-6, atol=1e-9)
+    np.testing.assert_allclose(found, total(expected(name, x)), rtol=1e-12, atol=1e-15)

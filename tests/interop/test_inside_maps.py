@@ -78,4 +78,4 @@ def test_all_ways(name: str, check: bool) -> None:
         results = [way(W, X) for way in ways]
     for got in results:
         for one, two in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
-            np.testing.assert_allclose(one, two, 1e-10, 1e-10)
+            np.testing.assert_allclose(one, two, 1e-12, 1e-12)

@@ -87,7 +87,7 @@ def function_of(recipe: tuple[Any, list[tuple[int, int, int]]]) -> Callable[[Any
 
 
 def assert_close(actual: Any, expected: Any, what: str) -> None:
-    np.testing.assert_allclose(np.asarray(actual), np.asarray(expected), rtol=1e-6, atol=1e-8, err_msg=what)
+    np.testing.assert_allclose(np.asarray(actual), np.asarray(expected), rtol=1e-12, atol=1e-14, err_msg=what)
 
 
 @pytest.mark.slow

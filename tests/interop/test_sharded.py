@@ -109,7 +109,7 @@ def test_against_jax(name: str, check: bool) -> None:
         wanted = of_jax(W, X)
     for got in (of_ours(W, X), fxgrad.jit(of_ours)(W, X)):
         for one, two in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
-            np.testing.assert_allclose(one, two, 1e-10, 1e-10)
+            np.testing.assert_allclose(one, two, 1e-12, 1e-12)
 
 
 def test_what_has_no_counterpart_stays_jaxs() -> None:

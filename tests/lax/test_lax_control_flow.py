@@ -67,7 +67,7 @@ def test_equal_to_jax(name: str, way: str) -> None:
     what, apply = WAYS[way]
     with jax.enable_x64(True):
         result = apply(functools.partial(BASES[name], FXGRAD))
-    np.testing.assert_allclose(result, expected(name, what == "second")[what], rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(result, expected(name, what == "second")[what], rtol=2e-12, atol=2e-12)
 
 
 # --- reverse mode without a bound on the steps ----------------------------------------------------------------
@@ -79,14 +79,14 @@ def newton(a: Any) -> Any:
 
 def test_gradient_through_newton() -> None:
     for transform in (grad, lambda f: jit(grad(f))):
-        np.testing.assert_allclose(transform(newton)(np.float64(2.0)), 0.5 / np.sqrt(2.0), rtol=1e-10)
+        np.testing.assert_allclose(transform(newton)(np.float64(2.0)), 0.5 / np.sqrt(2.0), rtol=1e-12)
 
 
 @pytest.mark.slow
 def test_gradient_through_newton_for_each_entry() -> None:
     a = np.array([1e-3, 2.0, 1e6])
-    np.testing.assert_allclose(vmap(grad(newton))(a), 0.5 / np.sqrt(a), rtol=1e-9)
-    np.testing.assert_allclose(jit(vmap(grad(newton)))(a), 0.5 / np.sqrt(a), rtol=1e-9)
+    np.testing.assert_allclose(vmap(grad(newton))(a), 0.5 / np.sqrt(a), rtol=1e-10)
+    np.testing.assert_allclose(jit(vmap(grad(newton)))(a), 0.5 / np.sqrt(a), rtol=1e-10)
 
 
 def sinkhorn(cost: Any, loop: Callable[..., Any]) -> Any:
@@ -119,8 +119,8 @@ def test_gradient_through_sinkhorn_equals_that_of_the_unrolled_one() -> None:
     assert count > 5
     np.testing.assert_allclose(value, sinkhorn(cost, unrolled), rtol=1e-12)
     reference = grad(lambda c: sinkhorn(c, unrolled))(cost)
-    np.testing.assert_allclose(grad(lambda c: sinkhorn(c, until_settled))(cost), reference, rtol=1e-9)
-    np.testing.assert_allclose(jit(grad(lambda c: sinkhorn(c, until_settled)))(cost), reference, rtol=1e-9)
+    np.testing.assert_allclose(grad(lambda c: sinkhorn(c, until_settled))(cost), reference, rtol=1e-12)
+    np.testing.assert_allclose(jit(grad(lambda c: sinkhorn(c, until_settled)))(cost), reference, rtol=1e-12)
 
 
 def adaptive(rate: Any, loop: Callable[..., Any]) -> Any:
@@ -151,8 +151,8 @@ def test_gradient_through_an_adaptive_solver_equals_that_of_the_unrolled_one() -
     rate = np.float64(3.0)
     reference = grad(lambda r: adaptive(r, python_while))(rate)
     for transform in (grad, lambda f: jit(grad(f))):
-        np.testing.assert_allclose(transform(lambda r: adaptive(r, lax.while_loop))(rate), reference, rtol=1e-9)
-    np.testing.assert_allclose(reference, -1 / 16, rtol=1e-2)  # y(1) = 1 / (1 + rate)
+        np.testing.assert_allclose(transform(lambda r: adaptive(r, lax.while_loop))(rate), reference, rtol=1e-12)
+    np.testing.assert_allclose(reference, -1 / 16, rtol=0.002)  # y(1) = 1 / (1 + rate)
 
 
 def many_steps(x: Any, steps: Any) -> Any:
@@ -173,7 +173,7 @@ def test_gradient_under_jit_with_a_table_of_states(steps: int) -> None:
     value = x
     for _ in range(steps):
         reference, value = reference * (np.cos(value) + 0.1), np.sin(value) + 0.1 * value
-    np.testing.assert_allclose(jit(grad(many_steps))(x, np.int32(steps)), reference, rtol=1e-7, atol=1e-300)
+    np.testing.assert_allclose(jit(grad(many_steps))(x, np.int32(steps)), reference, rtol=5e-12, atol=5e-305)
 
 
 @pytest.mark.slow
@@ -184,7 +184,7 @@ def test_small_tables_of_states_recompute() -> None:
     reference, value = 1.0, 0.3
     for _ in range(200):
         reference, value = reference * (np.cos(value) + 0.1), np.sin(value) + 0.1 * value
-    np.testing.assert_allclose(result, np.full_like(x, reference), rtol=1e-7, atol=1e-300)
+    np.testing.assert_allclose(result, np.full_like(x, reference), rtol=1e-12, atol=1e-305)
 
 
 # --- lanes that do not take part --------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def test_a_lane_that_has_stopped_computes_no_nan() -> None:
     def f(x: Any) -> Any:  # 1 / (x - 3) is infinite where a lane ends
         return lax.while_loop(lambda s: s < 3.0, lambda s: s + 1.0 + 0.0 / (s - 3.0), x)
     x = np.array([0.0, 1.0, 2.0])
-    np.testing.assert_allclose(grad(lambda x: fnp.sum(vmap(f)(x)))(x), [1.0, 1.0, 1.0])
+    np.testing.assert_allclose(grad(lambda x: fnp.sum(vmap(f)(x)))(x), [1.0, 1.0, 1.0], rtol=1e-12)
 
 
 def test_a_dead_lane_does_not_keep_a_loop_running() -> None:
@@ -266,7 +266,7 @@ def test_closed_over_floats_are_inputs_of_the_program() -> None:
         return fnp.sum(lax.scan(lambda c, y: (c * scale + y, None), x[0], x)[0])
     x = np.arange(3.0)
     for scale in (0.5, 2.0):
-        np.testing.assert_allclose(grad(f)(x, scale), [scale ** 3 + scale ** 2, scale, 1.0])
+        np.testing.assert_allclose(grad(f)(x, scale), [scale ** 3 + scale ** 2, scale, 1.0], rtol=1e-12)
 
 
 def test_a_loop_on_jax_arrays_is_compiled_once() -> None:
@@ -332,8 +332,9 @@ def test_what_is_passed_on_is_the_same_for_all_lanes(function: Any) -> None:
     np.testing.assert_array_equal(first, [function(each, y)[0] for each in x])
     np.testing.assert_array_equal(second, y)
     gradient = grad(lambda y: fnp.sum(mapped(x, y)[0]) + 5.0 * mapped(x, y)[1])(y)
-    np.testing.assert_allclose(gradient, grad(lambda y: sum(function(each, y)[0] for each in x) + 5.0 * y)(y))
-    np.testing.assert_allclose(fxgrad.jit(mapped)(x, y)[0], first)
+    np.testing.assert_allclose(gradient, grad(lambda y: sum(function(each, y)[0] for each in x) + 5.0 * y)(y),
+                               rtol=1e-12)
+    np.testing.assert_allclose(fxgrad.jit(mapped)(x, y)[0], first, rtol=1e-12)
 
 
 def test_zeros_are_not_propagated_through_counters() -> None:

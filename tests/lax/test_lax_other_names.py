@@ -77,7 +77,7 @@ def test_ragged_dot_general_as_jax(case: str) -> None:
         batch = tuple(axis - (group is not None and axis > group) for axis in dot[1][1])
         if len(sizes):
             alone = (dot[0][0], shifted), (dot[1][0], batch)
-            np.testing.assert_allclose(expected, by_hand(lhs, rhs, sizes, alone, ragged, group), rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(expected, by_hand(lhs, rhs, sizes, alone, ragged, group), rtol=5e-5, atol=5e-6)
     check_grads(function, (lhs, rhs), 1)  # jax has derivatives of some of these alone
     slope = grad(lambda x, y: fnp.sum(fnp.sin(function(x, y))), (0, 1))
     for got, want in zip(jit(slope)(lhs, rhs), slope(lhs, rhs), strict=True):
@@ -142,7 +142,7 @@ def test_platform_dependent_as_jax() -> None:
     for call in (ours, jit(ours), fxgrad.make_program(ours)(X), vmap(ours), jit(vmap(ours))):
         np.testing.assert_allclose(call(X), expected, rtol=1e-6)
     for call in (grad(lambda x: ours(x).sum()), jit(grad(lambda x: ours(x).sum()))):
-        np.testing.assert_allclose(call(X), 2 * X)
+        np.testing.assert_allclose(call(X), 2 * X, rtol=1e-12)
     assert str(fxgrad.make_program(ours)(X)).splitlines()[1].split("#")[0].strip() == "return x * x"
     assert lax.platform_dependent(X[:0], default=lambda x: x + 1).shape == (0,)
     assert lax.platform_dependent(default=lambda: 3) == 3

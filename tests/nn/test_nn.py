@@ -294,10 +294,10 @@ def test_attention_in_chunks_is_differentiated_twice_and_batched() -> None:
         return lambda q: fnp.sum(nn.dot_product_attention(q, *args[1:], implementation=implementation) ** 2)
 
     found, expected = (fxgrad.jvp(fxgrad.grad(loss(each)), (args[0],), (args[1],))[1] for each in ("chunked", "xla"))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(found, expected, atol=1e-12, rtol=1e-14)
     batch = np.stack([args[0], args[1]])
     np.testing.assert_allclose(fxgrad.vmap(fxgrad.grad(loss("chunked")))(batch), fxgrad.vmap(fxgrad.grad(loss("xla")))(
-        batch), atol=1e-5)
+        batch), atol=1e-12, rtol=1e-14)
 
 
 @pytest.mark.slow

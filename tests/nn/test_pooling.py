@@ -137,9 +137,9 @@ def test_derivatives_batches_and_programs(name: str) -> None:
     check_grads(layer, args, order=1, modes=("fwd", "rev"))
     names = [equation.params.get("name") for equation in fxgrad.make_program(layer)(*args).equations]
     assert names[-1] == name
-    np.testing.assert_allclose(fxgrad.jit(layer)(*args), layer(*args), rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(fxgrad.jit(layer)(*args), layer(*args), rtol=1e-12, atol=1e-15)
     found = fxgrad.vmap(layer)(*[np.stack([arg, arg + 1.0]) for arg in args])
-    np.testing.assert_allclose(found[1], layer(*[arg + 1.0 for arg in args]), rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(found[1], layer(*[arg + 1.0 for arg in args]), rtol=1e-12, atol=1e-15)
 
 
 def test_sizes_may_have_names() -> None:
@@ -169,7 +169,7 @@ def test_transposed_kernels_are_pytorchs() -> None:
     for stride, dilation, (low, high) in itertools.product((1, 2, 3), (1, 2), ((0, 0), (1, 1), (2, 1))):
         found = nn.conv_transpose(LINE, kernel, strides=stride, dilation=dilation, padding=((low, high),),
                                   transpose_kernel=True)
-        np.testing.assert_allclose(found, spread(LINE, kernel, stride, dilation, low, high), rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(found, spread(LINE, kernel, stride, dilation, low, high), rtol=2e-12, atol=2e-14)
     more = nn.conv_transpose(LINE, kernel, strides=2, padding=((1, 0),), transpose_kernel=True)  # output_padding=1
     assert more.shape[1] == nn.conv_transpose(LINE, kernel, strides=2, padding=1, transpose_kernel=True).shape[1] + 1
 
@@ -186,7 +186,7 @@ def test_it_is_the_transpose_of_a_convolution(options: dict[str, Any]) -> None:
     expected = np.asarray(pullback(x)[0])
     behind = [(0, whole - size) for size, whole in zip(found.shape, expected.shape, strict=True)]
     assert max(high for _, high in behind) <= 1  # which windows at such strides do not reach
-    np.testing.assert_allclose(np.pad(found, behind), expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(np.pad(found, behind), expected, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.slow

@@ -73,14 +73,14 @@ def test_second_derivatives() -> None:
         return 2.0 * np.sum(np.log(np.diagonal(fnp.linalg.cholesky(a))))
     inverse = np.linalg.inv(a)
     gradient, second = fxgrad.jvp(fxgrad.grad(log_determinant), (a,), (v,))
-    np.testing.assert_allclose(gradient, inverse, atol=1e-12)
-    np.testing.assert_allclose(second, -inverse @ v @ inverse, atol=1e-10)
+    np.testing.assert_allclose(gradient, inverse, atol=1e-15, rtol=5e-11)
+    np.testing.assert_allclose(second, -inverse @ v @ inverse, atol=5e-14, rtol=5e-11)
 
 
 def test_batches_are_those_of_each_matrix() -> None:
     stack = definite((3, 128, 128), "float64")
     gradient = fxgrad.grad(lambda a: np.sum(np.linalg.cholesky(a) ** 3))
-    np.testing.assert_allclose(fxgrad.vmap(gradient)(stack), [gradient(a) for a in stack], rtol=1e-11, atol=1e-14)
+    np.testing.assert_allclose(fxgrad.vmap(gradient)(stack), [gradient(a) for a in stack], rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("size", [128, 256, 512])

@@ -95,10 +95,10 @@ def test_derivatives(name: str) -> None:
 
     with jax.enable_x64(True):
         expected = jax.jit(jax.grad(loss(jnp)))(a)
-    np.testing.assert_allclose(fxgrad.grad(loss(fnp))(a), expected, 1e-10, 1e-10)
+    np.testing.assert_allclose(fxgrad.grad(loss(fnp))(a), expected, 1e-12, 1e-12)
     check_grads(loss(fnp), (a,), order=2)
     batched = fxgrad.vmap(fxgrad.grad(loss(fnp)))(np.stack([a, 2 * a]))
-    np.testing.assert_allclose(batched[0], expected, 1e-10, 1e-10)
+    np.testing.assert_allclose(batched[0], expected, 1e-12, 1e-12)
 
 
 def test_numpys_own_functions() -> None:

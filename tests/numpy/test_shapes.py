@@ -66,6 +66,17 @@ LISTS: list[tuple[Any, ...]] = [
 ]
 
 
+def test_steps_of_linspace() -> None:
+    for num in (0, 1, 2, 5):
+        for endpoint in (True, False):
+            ours = [fnp.linspace(0.0, 3.0, num, endpoint, True), fxgrad.jit(
+                lambda stop, num=num, endpoint=endpoint: fnp.linspace(0.0, stop, num, endpoint, True))(3.0)]
+            for numbers, step in ours:
+                expected = np.linspace(0.0, 3.0, num, endpoint, True)
+                np.testing.assert_allclose(numbers, expected[0], rtol=1e-6)
+                np.testing.assert_allclose(step, expected[1], rtol=1e-6)
+
+
 @pytest.mark.parametrize("case", LISTS, ids=lambda case: f"{case[0]}-{len(case[1])}")
 def test_lists_of_arrays(case: tuple[Any, ...]) -> None:
     name, arrays, *rest = case

@@ -57,7 +57,7 @@ def test_functions_for_jax(name: str) -> None:
 
     with jax.enable_x64(True):
         for got, wanted in zip(of(collectives), of(jax.lax), strict=True):
-            np.testing.assert_allclose(got, wanted, 1e-10, 1e-10)
+            np.testing.assert_allclose(got, wanted, 1e-12, 1e-12)
 
 
 @pytest.mark.slow

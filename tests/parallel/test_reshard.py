@@ -103,7 +103,7 @@ def test_auto_axes_and_explicit_axes_as_jax(mesh: Any) -> None:
                      lambda: functools.partial(fxgrad.auto_axes(axes="x")(function), out_sharding=P("y"))):
             for call in (make(), jit(make())):
                 assert lies(call(placed)["s"], mesh, "y")
-                np.testing.assert_allclose(call(placed)["s"], np.sin(A) @ A, rtol=1e-4)
+                np.testing.assert_allclose(call(placed)["s"], np.sin(A) @ A, rtol=2e-5)
         seen = []
 
         @fxgrad.explicit_axes(in_sharding=(P("x"), None))
@@ -114,7 +114,7 @@ def test_auto_axes_and_explicit_axes_as_jax(mesh: Any) -> None:
         assert lies(seen[0], mesh, "x")
         np.testing.assert_allclose(jit(looked_at)(A, 2.0), A + 2)
         slope = jit(grad(lambda x: fnp.sum(fxgrad.auto_axes(function, out_sharding=P("y"))(x)["s"])))(placed)
-        np.testing.assert_allclose(slope, grad(lambda x: fnp.sum(function(x)["s"]))(A), rtol=1e-3)
+        np.testing.assert_allclose(slope, grad(lambda x: fnp.sum(function(x)["s"]))(A), rtol=2e-5)
         if mesh.axis_types[0] is AxisType.Explicit:
             theirs = jax.sharding.auto_axes(lambda x: jax.numpy.sin(x) @ x, out_sharding=P("y"))(placed)
             assert lies(theirs, mesh, "y")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from typing import Any
 
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from rich.console import Console
 
 import fxgrad
 import fxgrad.numpy as fnp
@@ -140,6 +142,15 @@ def test_a_policy_is_read_and_changed() -> None:
     assert repr(summed) == "<autocast to bfloat16, dot_general: full, exp: half, reduce_sum: half, tanh: full>"
     assert "conv_general_dilated, dot_general" in str(policy)
     assert policy.with_(dtype=np.float16) == fxgrad.autocast_policies.float16
+
+
+def test_the_table_has_blocks_under_their_kind() -> None:
+    policy = fxgrad.autocast_policies.bfloat16.with_(full=["@head"], half=["@tail", "@neck"])
+    written = io.StringIO()
+    Console(width=400, file=written).print(policy.table())
+    rows = [re.findall(r"[\w ,]*\w", line) for line in written.getvalue().splitlines() if "in blocks" in line]
+    assert [[each.strip() for each in row] for row in rows] == [["half, in blocks", "neck, tail"],
+                                                               ["full, in blocks", "head"]]
 
 
 def test_blocks_have_their_own_precision() -> None:

@@ -274,7 +274,7 @@ def test_derivatives_in_the_parameters(name: str, parameters: tuple[float, ...])
         theirs = jax.jit(jax.grad(lambda *parameters: sampler(jax.random.key(4), *parameters, dtype="float64"),
                                   places))(*typed)
     for got in (fxgrad.grad(ours, places)(*typed), fxgrad.jit(fxgrad.grad(ours, places))(*typed)):
-        np.testing.assert_allclose(got, theirs, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(got, theirs, rtol=1e-12, atol=1e-15)
 
 
 def test_derivatives_of_vectors() -> None:
@@ -284,14 +284,14 @@ def test_derivatives_of_vectors() -> None:
             jax.random.key(4), alpha, dtype="float64")))(alpha)
     got = fxgrad.grad(lambda alpha: weights @ fxgrad.random.dirichlet(fxgrad.random.key(4), alpha, dtype="float64"))(
         alpha)
-    np.testing.assert_allclose(got, expected, rtol=1e-9)
+    np.testing.assert_allclose(got, expected, rtol=1e-12)
     cov = np.array([[2.0, 0.5], [0.5, 1.0]])
     with jax.enable_x64(True):
         expected = jax.jit(jax.grad(lambda cov: jax.random.multivariate_normal(
             jax.random.key(4), np.zeros(2), cov).sum()))(cov)
     got = fxgrad.grad(lambda cov: fxgrad.numpy.sum(fxgrad.random.multivariate_normal(
         fxgrad.random.key(4), np.zeros(2), cov)))(cov)
-    np.testing.assert_allclose(got, expected, rtol=1e-9)
+    np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
 def test_all_samplers_of_jax_are_here() -> None:

@@ -35,6 +35,17 @@ def test_wide_seeds(seed: Any) -> None:
         same(fxgrad.random.key(seed), jax.random.key(seed))
 
 
+def test_traced_seeds_are_those_of_numbers() -> None:
+    """A Python integer that a function is called with gives the key that it gives un-jitted, one beyond 32 bits too."""
+    for make in (fxgrad.jit, fxgrad.vmap):
+        for seed in (0, 7, -1, -2**31, 2**31 - 1, 2**31, 2**40 + 3, -2**40):
+            given = seed if make is fxgrad.jit else np.array([seed])
+            found = make(lambda seed: fxgrad.random.key_data(fxgrad.random.key(seed)))(given)
+            with jax.enable_x64(make is fxgrad.vmap):
+                expected = fxgrad.random.key_data(fxgrad.random.key(seed if make is fxgrad.jit else given[0]))
+            np.testing.assert_array_equal(np.asarray(found).reshape(2), expected, str((make, seed)))
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_split_fold_in_and_bits(shape: tuple[int, ...]) -> None:
     ours, theirs = fxgrad.random.key(7), jax.random.key(7)

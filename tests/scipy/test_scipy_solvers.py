@@ -48,7 +48,7 @@ def test_unfinished_iterations_are_those_of_jax(name: str) -> None:
     with jax.enable_x64(True):
         expected = getattr(jax.scipy.sparse.linalg, name)(matrix(name), B, M=np.diag(1 / np.diag(ANY)), **options)[0]
     found = getattr(linalg, name)(matrix(name), B, M=np.diag(1 / np.diag(ANY)), **options)[0]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert np.max(np.abs(matrix(name) @ found - B)) > 1e-6  # it has not come to its end
 
 
@@ -64,12 +64,13 @@ def test_derivatives_and_batches(name: str) -> None:
     slopes = fxgrad.grad(lambda a, b: np.sum(ours(a, b) ** 3), (0, 1))(a, B)
     expected = fxgrad.grad(lambda a, b: np.sum(np.linalg.solve(a, b) ** 3), (0, 1))(a, B)
     for one, other in zip(slopes, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-14)
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(fxgrad.hessian(lambda b: np.sum(ours(a, b) ** 3))(B),
-                               fxgrad.hessian(lambda b: np.sum(np.linalg.solve(a, b) ** 3))(B), rtol=1e-9, atol=1e-14)
+                               fxgrad.hessian(lambda b: np.sum(np.linalg.solve(a, b) ** 3))(B), rtol=5e-12, atol=1e-15)
     np.testing.assert_allclose(fxgrad.vmap(ours, (None, 0))(a, np.stack([B, 100 * B])),
-                               np.linalg.solve(a, np.stack([B, 100 * B]).T).T, rtol=1e-9)
-    np.testing.assert_allclose(fxgrad.vmap(ours, (0, None))(np.stack([a, 2 * a]), B)[1], np.linalg.solve(2 * a, B))
+                               np.linalg.solve(a, np.stack([B, 100 * B]).T).T, rtol=1e-12)
+    np.testing.assert_allclose(fxgrad.vmap(ours, (0, None))(np.stack([a, 2 * a]), B)[1], np.linalg.solve(2 * a, B),
+                               rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -80,8 +81,8 @@ def test_containers(name: str) -> None:
     ones = {"a": np.ones(2), "c": np.ones((1, 2))}
     found, info = getattr(linalg, name)(scaled, ones, x0=ones, M=lambda t: {"a": t["a"] / 2, "c": t["c"] / 3})
     assert info is None
-    np.testing.assert_allclose(found["a"], [0.5, 0.5])
-    np.testing.assert_allclose(found["c"], [[1 / 3, 1 / 3]])
+    np.testing.assert_allclose(found["a"], [0.5, 0.5], rtol=1e-12)
+    np.testing.assert_allclose(found["c"], [[1 / 3, 1 / 3]], rtol=1e-12)
 
 
 @pytest.mark.parametrize(("call", "error", "message"), [

@@ -68,31 +68,14 @@ SLOW = {"hyp1f1", "hyp2f1", "expi", "exp1", "expn", "gammainc", "gammaincc", "be
 """Functions whose kernels take long to compile."""
 
 
-def cases(derivatives: bool = False) -> list[Any]:
-    return [pytest.param(*case, id=case[0], marks=[pytest.mark.slow] * (case[0] in SLOW))
-            for case in CASES if case[2] or not derivatives]
-
-
-@pytest.mark.parametrize(("name", "args", "_"), cases())
-def test_values(name: str, args: tuple[Any, ...], _: Any) -> None:
-    function = getattr(fxgrad.scipy.special, name)
-    with jax.enable_x64(True):
-        expected = jax.jit(theirs_of(name))(*args)  # one program to compile
-        close(function(*args), expected, WEAKER.get(name, 1e-10))
-        close(fxgrad.jit(function)(*args), expected, WEAKER.get(name, 1e-10))
-    narrow = [arg.astype(np.float32) if arg.dtype.kind == "f" else arg for arg in args]
-    with jax.enable_x64(name != "owens_t"):  # which jax makes float64 of there
-        close(function(*narrow), jax.jit(theirs_of(name))(*narrow), 2e-4)
-    rows = np.broadcast_arrays(*args)
-    if name not in ("logsumexp", "softmax", "log_softmax"):
-        close(fxgrad.vmap(function)(*rows), function(*rows), 1e-12)
-
-
-@pytest.mark.parametrize(("name", "args", "places"), cases(derivatives=True))
-def test_derivatives(name: str, args: tuple[Any, ...], places: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("name", "args", "places"), [
+    pytest.param(*case, id=case[0], marks=[pytest.mark.slow] * (case[0] in SLOW)) for case in CASES])
+def test_values_and_derivatives(name: str, args: tuple[Any, ...], places: tuple[int, ...]) -> None:
     function = getattr(fxgrad.scipy.special, name)
     random = np.random.default_rng(0)
-    tangents = [random.standard_normal(args[place].shape) for place in places]
+    chosen = [args[place] for place in places]
+    tangents = [random.standard_normal(arg.shape) for arg in chosen]
+    narrow = [arg.astype(np.float32) if arg.dtype.kind == "f" else arg for arg in args]
 
     def within(function: Callable[..., Any]) -> Callable[..., Any]:
         def partial(*chosen: Any) -> Any:
@@ -100,19 +83,34 @@ def test_derivatives(name: str, args: tuple[Any, ...], places: tuple[int, ...]) 
             return function(*(given.get(place, arg) for place, arg in enumerate(args)))
         return partial
 
-    chosen = [args[place] for place in places]
+    @jax.jit
+    def oracle(chosen: Any, narrow: Any) -> Any:
+        """All that jax is asked for: most of the time of the test goes to compiling."""
+        theirs = theirs_of(name)
+        both = jax.jvp(within(theirs), chosen, tangents) if places else (theirs(*args), None)
+        return both, None if name == "owens_t" else theirs(*narrow)
+
     with jax.enable_x64(True):
-        theirs = within(theirs_of(name))
-        expected = jax.jit(lambda *chosen: jax.jvp(theirs, chosen, tuple(tangents)))(*chosen)
-    tolerance = 10 * WEAKER.get(name, 1e-10)
-    got = fxgrad.jvp(within(function), chosen, tangents)
-    close(got, expected, tolerance)
-    value, pull = fxgrad.vjp(within(function), *chosen)
-    cotangents = jax.tree.map(lambda output: random.standard_normal(np.shape(output)), value)
-    forwards = sum(np.sum(left * right) for left, right in
-                   zip(jax.tree.leaves(cotangents), jax.tree.leaves(got[1]), strict=True))
-    backwards = sum(np.sum(left * right) for left, right in zip(pull(cotangents), tangents, strict=True))
-    np.testing.assert_allclose(forwards, backwards, rtol=1e-9)
+        (expected, slope), of_narrow = oracle(chosen, narrow)
+    if name == "owens_t":  # of which jax makes float64 in its mode of 64 bits
+        of_narrow = jax.jit(theirs_of(name))(*narrow)
+    tolerance = WEAKER.get(name, 1e-10)
+    close(function(*args), expected, tolerance)
+    with jax.enable_x64(True):
+        close(fxgrad.jit(function)(*args), expected, tolerance)
+    close(function(*narrow), of_narrow, 2e-4)
+    if name not in ("logsumexp", "softmax", "log_softmax"):
+        rows = np.broadcast_arrays(*args)
+        close(fxgrad.vmap(function)(*rows), function(*rows), 1e-12)
+    if places:
+        got = fxgrad.jvp(within(function), chosen, tangents)
+        close(got, (expected, slope), 10 * tolerance)
+        value, pull = fxgrad.vjp(within(function), *chosen)
+        cotangents = jax.tree.map(lambda output: random.standard_normal(np.shape(output)), value)
+        forwards = sum(np.sum(left * right) for left, right in
+                       zip(jax.tree.leaves(cotangents), jax.tree.leaves(got[1]), strict=True))
+        backwards = sum(np.sum(left * right) for left, right in zip(pull(cotangents), tangents, strict=True))
+        np.testing.assert_allclose(forwards, backwards, rtol=2e-12)
 
 
 def test_integers_become_floats() -> None:
@@ -129,7 +127,7 @@ ENDS = np.array([0.0, -0.0, 1.0, -1.0, -1.5, -2.5, np.inf, -np.inf, np.nan])
 def test_ends(name: str) -> None:
     with jax.enable_x64(True):
         expected = np.asarray(theirs_of(name)(ENDS))
-    np.testing.assert_allclose(getattr(fxgrad.scipy.special, name)(ENDS), expected, rtol=1e-10)
+    np.testing.assert_allclose(getattr(fxgrad.scipy.special, name)(ENDS), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["xlogy", "xlog1py", "rel_entr", "kl_div", "betaln", "beta"])
@@ -139,14 +137,15 @@ def test_ends_of_pairs(name: str) -> None:
         expected = np.asarray(theirs_of(name)(x, y))
     both = np.isfinite(x) & np.isfinite(y) if name in ("betaln", "beta", "kl_div", "rel_entr") else x == x  # noqa: PLR0124
     # Of betaln(1, 1), which is 0, newer versions of jax make a rounding error.
-    np.testing.assert_allclose(getattr(fxgrad.scipy.special, name)(x, y)[both], expected[both], rtol=1e-10, atol=2e-15)
+    np.testing.assert_allclose(getattr(fxgrad.scipy.special, name)(x, y)[both], expected[both], rtol=1e-12, atol=1e-15)
 
 
 def test_derivatives_of_products_with_logarithms_at_zero() -> None:
     for name in ("xlogy", "xlog1py"):
         with jax.enable_x64(True):
             expected = jax.grad(theirs_of(name), (0, 1))(0.0, 3.0)
-        np.testing.assert_allclose(fxgrad.grad(getattr(fxgrad.scipy.special, name), (0, 1))(0.0, 3.0), expected)
+        np.testing.assert_allclose(fxgrad.grad(getattr(fxgrad.scipy.special, name), (0, 1))(0.0, 3.0), expected,
+                                   rtol=1e-12)
 
 
 LOG_SUMS: list[dict[str, Any]] = [
@@ -239,9 +238,9 @@ def test_bessel_functions_of_whole_orders() -> None:
     z = np.array([0.0, 1e-3, 1.0, 2.4048, 5.0, -3.0, 20.0])
     expected = np.stack([scipy.special.jv(order, z) for order in range(5)])
     for function in (bessel_jn, fxgrad.jit(bessel_jn, static_argnames="v")):
-        np.testing.assert_allclose(function(z, v=4), expected, rtol=1e-9, atol=1e-13)
+        np.testing.assert_allclose(function(z, v=4), expected, rtol=5e-11, atol=5e-15)
     slope = fxgrad.vmap(fxgrad.grad(lambda x: bessel_jn(x, v=3)[2]))(z)
-    np.testing.assert_allclose(slope, scipy.special.jvp(2, z), rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(slope, scipy.special.jvp(2, z), rtol=5e-9, atol=5e-13)
     assert bessel_jn(np.float32(1.0), v=0).dtype == np.float32
     with pytest.raises(errors.ArgumentError, match=re.escape(
             "bessel_jn: v=50 and n_iter=50; an integer v from 0 to n_iter - 1 is needed")):
@@ -252,14 +251,14 @@ def test_spherical_harmonics() -> None:
     n, m = np.array([0, 1, 1, 2, 2, 3, 5, 7]), np.array([0, 0, -1, 2, -1, 3, -4, 0])
     theta, phi = np.linspace(0.0, np.pi, 8), np.linspace(0.0, 6.0, 8)
     expected = scipy.special.sph_harm_y(n, m, theta, phi)
-    np.testing.assert_allclose(sph_harm_y(n, m, theta, phi), expected, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(sph_harm_y(n, m, theta, phi), expected, rtol=1e-12, atol=1e-15)
     compiled = fxgrad.jit(lambda *args: sph_harm_y(*args, n_max=7))(n, m, theta, phi)
-    np.testing.assert_allclose(compiled, expected, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(compiled, expected, rtol=1e-12, atol=1e-15)
     for angle in (0.7, 0.0, 3.0):
         _, slope = fxgrad.jvp(lambda t: sph_harm_y(3, 2, t, 0.4), (np.float64(angle),), (np.float64(1.0),))
         difference = (scipy.special.sph_harm_y(3, 2, angle + 1e-6, 0.4)
                       - scipy.special.sph_harm_y(3, 2, angle - 1e-6, 0.4)) / 2e-6
-        np.testing.assert_allclose(slope, difference, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(slope, difference, rtol=5e-9, atol=5e-9)
     assert sph_harm_y(2, 1, 0.3, 0.4).dtype == np.complex128
     with pytest.raises(errors.ArgumentError, match=re.escape(
             "sph_harm_y: n is traced, so its greatest value is not known. Pass n_max")):
@@ -296,7 +295,7 @@ def test_spherical_harmonics_at_every_angle() -> None:
     for n in range(4):
         for m in range(-n, n + 1):
             got = fsp.sph_harm_y(np.full(9, n), np.full(9, m), theta, np.full(9, 1.1), n_max=3)
-            np.testing.assert_allclose(got, scipy.special.sph_harm_y(n, m, theta, 1.1), rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(got, scipy.special.sph_harm_y(n, m, theta, 1.1), rtol=1e-12, atol=1e-15)
 
 
 def test_few_elements_of_any_shape_are_compiled_once() -> None:

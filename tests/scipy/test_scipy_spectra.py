@@ -37,7 +37,7 @@ SHORT_TIME: list[dict[str, Any]] = [
 def close(found: Any, expected: Any) -> None:
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.shape == np.shape(theirs)
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=1e-13)
 
 
 @pytest.mark.parametrize("options", SPECTRA, ids=str)
@@ -59,7 +59,7 @@ def test_short_time_transforms_as_scipy(options: dict[str, Any]) -> None:
     inverse = {name: value for name, value in options.items() if name in ("nperseg", "noverlap", "nfft")}
     inverse["input_onesided"] = options.get("return_onesided", True)
     times, back = signal.istft(found[2], **inverse)
-    np.testing.assert_allclose(back[:, :50], X, atol=1e-12)
+    np.testing.assert_allclose(back[:, :50], X, atol=1e-15, rtol=5e-12)
     close([back], [scipy.signal.istft(found[2], **inverse)[1]])
     np.testing.assert_array_equal(times, np.arange(back.shape[-1]))  # SciPy's counts entries of the batch
     turned = np.moveaxis(found[2], (0, 1, 2), (1, 2, 0))
@@ -94,9 +94,10 @@ def test_transformations_of_spectra(name: str) -> None:
             assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
         np.testing.assert_allclose(function(signal, given), function(signal, x), atol=1e-5)
     check_grads(lambda x: function(signal, x), (x,), order=1)
-    np.testing.assert_allclose(fxgrad.jit(lambda x: function(signal, x))(x), function(signal, x), atol=1e-12)
+    np.testing.assert_allclose(fxgrad.jit(lambda x: function(signal, x))(x), function(signal, x), atol=1e-15,
+                               rtol=2e-12)
     np.testing.assert_allclose(fxgrad.vmap(lambda x: function(signal, x))(np.stack([x, 2 * x]))[1],
-                               function(signal, 2 * x), atol=1e-12)
+                               function(signal, 2 * x), atol=1e-15, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("call", "error", "message"), [

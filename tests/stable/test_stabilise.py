@@ -142,7 +142,7 @@ def test_inverse_times_vector_and_determinants() -> None:
     for scale in (1.0, 1e-90, 1e90):
         expected = np.linalg.slogdet(a * scale)[1]
         np.testing.assert_allclose(log_det(a * scale), expected, rtol=1e-13)
-        np.testing.assert_allclose(fxgrad.grad(log_det)(a * scale), np.linalg.inv(a * scale).T, rtol=1e-11)
+        np.testing.assert_allclose(fxgrad.grad(log_det)(a * scale), np.linalg.inv(a * scale).T, rtol=1e-12)
 
 
 # --- under transformations ------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_before_and_after_differentiation() -> None:
     np.testing.assert_allclose(NESTED["grad of"](), SHARES, rtol=1e-14)
     np.testing.assert_allclose(NESTED["of grad"](), SHARES, rtol=1e-14)
     second = stabilise(fxgrad.hessian(log_sum_exp))(LARGE)
-    np.testing.assert_allclose(second, np.diag(SHARES) - np.outer(SHARES, SHARES), atol=1e-15)
+    np.testing.assert_allclose(second, np.diag(SHARES) - np.outer(SHARES, SHARES), atol=1e-15, rtol=1e-12)
     assert np.isnan(fxgrad.grad(log_sum_exp)(LARGE)).any()  # and outside nothing is changed
 
 
@@ -299,7 +299,7 @@ BINARY = [np.add, np.subtract, np.multiply, np.divide]
 def test_random_programs_keep_their_values(steps: Any, shape: Any) -> None:
     x, y = np.random.default_rng(0).uniform(-1.0, 1.0, (2, *shape))
     function = build(steps, np)
-    np.testing.assert_allclose(stabilise(function)(x, y), function(x, y), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(stabilise(function)(x, y), function(x, y), rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.slow

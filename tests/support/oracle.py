@@ -18,7 +18,7 @@ def draw(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).uniform(-1.5, 1.5, shape)[()]
 
 
-def assert_close(given: Any, wanted: Any, what: str, tolerance: float = 1e-9) -> None:
+def assert_close(given: Any, wanted: Any, what: str, tolerance: float = 1e-12) -> None:
     """Holds containers of arrays to each other, dtypes included."""
     first, second = jax.tree.leaves(given), jax.tree.leaves(wanted)
     assert len(first) == len(second), what

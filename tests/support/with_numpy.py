@@ -20,7 +20,8 @@ import fxgrad.numpy as fnp
 
 DTYPES = {name: np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in
           ("bool", "int8", "uint8", "int32", "uint32", "float16", "bfloat16", "float32", "complex64")}
-TOLERANCE = {"bfloat16": 4e-2, "float16": 5e-3, "float32": 2e-5, "complex64": 2e-5, "float64": 1e-9, "complex128": 1e-9}
+TOLERANCE = {"bfloat16": 4e-2, "float16": 5e-3, "float32": 2e-5, "complex64": 2e-5, "float64": 1e-12,
+             "complex128": 1e-12}
 
 
 def draw(shape: Sequence[int], dtype: str = "float32", low: float = -3, high: float = 3, seed: str = "") -> Any:

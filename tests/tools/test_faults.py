@@ -14,8 +14,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
-generate, kinds, page, rooms, run, explained = (
-    importlib.import_module(f"planted.{name}") for name in ("generate", "kinds", "page", "rooms", "run", "explained"))
+generate, kinds, page, reached, rooms, run, explained = (
+    importlib.import_module(f"planted.{name}")
+    for name in ("generate", "kinds", "page", "reached", "rooms", "run", "explained"))
 
 SOURCE = b'''"""A module."""
 LIMIT: int = 400
@@ -92,11 +93,48 @@ def test_each_room_gets_its_share():
 def test_the_looking_at_every_file_exist():
     files = [path.relative_to(ROOT).as_posix() for room in rooms.ROOMS for path in (ROOT / room).rglob("*.py")]
     assert [file for file in files if not rooms.looking_at(file)] == []
-    named = {test for table in (rooms.TESTS, rooms.OTHERS) for tests in table.values() for test in tests.split()}
+    named = {test for tests in rooms.TESTS.values() for test in tests.split()}
     assert [test for test in sorted(named) if not (ROOT / test).exists()] == []
-    patterns = [pattern for table in (rooms.TESTS, rooms.OTHERS) for pattern in table]
-    assert [pattern for pattern in patterns if not any(fnmatch(file, pattern) for file in files)] == []
-    assert (ROOT / rooms.LAWS).is_file()
+    assert [pattern for pattern in rooms.TESTS if not any(fnmatch(file, pattern) for file in files)] == []
+
+
+def test_notes_leave_the_source_as_it_is():
+    """Each fault of the example has its note, and what is computed stays."""
+    source = b"""def f(x, y):
+    if x > 1 and y:
+        x += 2
+    z = (x +
+         y * 2)
+    return -z
+"""
+    faults = {(fault.line, fault.kind): fault for fault in generate.faults_of("f.py", source)}
+    chosen = [faults[place] for place in ((2, "flipped comparison"), (3, "dropped statement"), (4, "swapped operands"),
+                                          (5, "dropped term"), (6, "wrong sign")) if place in faults]
+    assert len(chosen) >= 4
+    names, plain, with_notes = [], {}, {reached.NOTE: lambda name: names.append(name)}
+    exec(source, plain)
+    exec(reached.noted(source, chosen), with_notes)
+    assert with_notes["f"](2, 3) == plain["f"](2, 3) == -10
+    assert set(names) == {fault.name for fault in chosen}
+    names.clear()
+    assert with_notes["f"](0, 3) == plain["f"](0, 3) == -6
+    assert set(names) == {fault.name for fault in chosen if fault.line != 3}
+
+
+def test_tests_that_come_by():
+    """The cheapest of each function first; those that only see what was imported last; slow ones by themselves."""
+    reach = reached.Reach(
+        {"a": {"t/x.py::f[1]", "t/x.py::f[2]", "t/x.py::g", "u/y.py::h", "t/x.py::s"}, "b": {"", "t/x.py::g"}},
+        {"t/x.py::f[1]": 0.2, "t/x.py::f[2]": 0.1, "t/x.py::g": 3.0, "u/y.py::h": 1.0, "t/x.py::s": 9.0,
+         "t/x.py::k": 0.0},
+        {"t/x.py::s"})
+    assert reach.of("a", ["t"], False, 10.0) == ["t/x.py::f[2]", "t/x.py::g", "t/x.py::f[1]"]
+    assert reach.of("a", None, False, 1.5) == ["t/x.py::f[2]", "u/y.py::h", "t/x.py::f[1]"]
+    assert reach.of("a", None, True, 10.0) == ["t/x.py::s"]
+    assert reach.of("b", ["t"], False, 10.0) == ["t/x.py::g", "t/x.py::k", "t/x.py::f[2]", "t/x.py::f[1]"]
+    assert reach.of("c", ["u"], False, 10.0) == ["u/y.py::h"]
+    assert reach.within(["t/x.py::f[2]", "t/x.py::g", "t/x.py::k"], 0.05) == 1
+    assert reach.within(["t/x.py::f[2]", "t/x.py::g", "t/x.py::k"], 4.0) == 3
 
 
 def test_the_tool_says_what_it_does():

@@ -180,7 +180,7 @@ def test_second_derivatives_at_ties(function: Any) -> None:
                     below = (here - fxgrad.grad(value)(at - step)) / STEP
                     if np.all(np.isfinite(above)) and np.all(np.abs(above) < 1e3) and np.allclose(
                             above, below, rtol=1e-2, atol=1e-3):
-                        np.testing.assert_allclose(hessian[:, place], (above + below) / 2, rtol=2e-2, atol=2e-3)
+                        np.testing.assert_allclose(hessian[:, place], (above + below) / 2, rtol=2e-7, atol=2e-8)
         except (FxgradError, TypeError, ValueError, IndexError):
             break  # not a function of so many numbers, or without derivatives
 

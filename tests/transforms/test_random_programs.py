@@ -44,7 +44,7 @@ def test_all_ways_agree(steps: list[tuple[str, int, int, int]], shape: tuple[int
                 "parsed": again(x, y)}
     for name, outcome in outcomes.items():
         for actual, wanted in zip(jax.tree.leaves(outcome), jax.tree.leaves(expected), strict=True):
-            np.testing.assert_allclose(actual, wanted, rtol=1e-8, atol=1e-10, err_msg=name)
+            np.testing.assert_allclose(actual, wanted, rtol=1e-10, atol=1e-12, err_msg=name)
 
 
 @examples(25)
@@ -55,11 +55,11 @@ def test_second_derivatives_and_batches(steps: list[tuple[str, int, int, int]], 
     function = build(steps, np)
     product = fxgrad.hvp(function, (x, y), (v,))
     reverse = fxgrad.grad(lambda x: np.sum(fxgrad.grad(function)(x, y) * v))(x)
-    np.testing.assert_allclose(product, reverse, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(product, reverse, rtol=1e-12, atol=1e-14)
     with jax.enable_x64(True):
         theirs = build(steps, jnp)
         expected = jax.jit(lambda x, y, v: jax.jvp(lambda x: jax.grad(theirs)(x, y), (x,), (v,))[1],
                            compiler_options=ABLE)(x, y, v)
-    np.testing.assert_allclose(product, expected, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(product, expected, rtol=1e-12, atol=1e-14)
     stacked = fxgrad.vmap(fxgrad.grad(function), in_axes=(0, None))(np.stack([x, v]), y)
-    np.testing.assert_allclose(stacked[1], fxgrad.grad(function)(v, y), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(stacked[1], fxgrad.grad(function)(v, y), rtol=1e-12, atol=1e-14)

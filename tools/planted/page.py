@@ -19,15 +19,18 @@ Verdict = Mapping[str, Any]
 HEAD = """# Planted faults
 
 How much would the tests notice? `tools/faults` changes one expression of the package at a time, in a copy of it, and
-runs the tests of that file until one fails. The faults are generated from the source, by the kinds in the first table
+runs tests until one fails. The faults are generated from the source, by the kinds in the first table
 (`tools/planted/kinds.py`); which of them are planted is drawn by a seed, for each room so many as
-`tools/planted/rooms.py` says, kinds and files in turns. That file also says which tests look at which file; the laws
-run for the primitives of the file only. Costs are left alone, since they are estimates, and so are the texts of
-messages, which the tests compare word for word.
+`tools/planted/rooms.py` says, kinds and files in turns. Costs are left alone, since they are estimates, and so are the
+texts of messages, which the tests compare word for word.
+
+The suite first runs once on sources that note which tests compute the expression of each fault. Only these can catch
+it, and they are run in three tiers: the quick tests of the file, which `tools/planted/rooms.py` names, then quick tests
+of other files, then slow ones; of each the cheapest first, and so many as fit into a few minutes.
 
 ```text
-./tools/faults --tiers quick     the quick tests alone: about an hour on two cores
-./tools/faults --survivors       then the slow ones too, for what survived
+./tools/faults                   everything: the suite once, and an hour or two on two cores
+./tools/faults --survivors       again for what survived, after tests were written
 ./tools/faults --page "a date"   writes this page
 ```
 

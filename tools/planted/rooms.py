@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 from fnmatch import fnmatch
-from pathlib import Path
 
 ROOMS = {
     "fxgrad/analyses": 7, "fxgrad/api": 26, "fxgrad/budgets": 4, "fxgrad/cli": 3, "fxgrad/control": 20, "fxgrad/core": 11,
@@ -15,9 +13,6 @@ ROOMS = {
     "fxgrad/stable": 12, "fxgrad/testing": 4, "fxgrad/tracing": 10, "fxgrad/transforms": 12, "fxgrad/xray": 5}
 """How many faults are planted in each room, where there is one of that name: all rooms, in proportion to their lines,
 and those twice that every gradient goes through."""
-
-LAWS = "tests/ops/test_laws.py"
-"""Run for the primitives of the file alone, or of those that import it."""
 
 _ALGEBRA = "tests/derivation"
 _ANY = "tests/house/test_errors.py tests/house/test_caches.py tests/house/test_public.py"
@@ -46,15 +41,15 @@ TESTS: dict[str, str] = {
     **dict.fromkeys(("fxgrad/ops/fft.py", "fxgrad/numpy/fft.py"), "tests/numpy/test_fft.py"),
     **dict.fromkeys(("fxgrad/ops/products.py", "fxgrad/numpy/products.py", "fxgrad/numpy/einsum.py"),
                     "tests/numpy/test_products.py"),
-    "fxgrad/ops/*.py": f"tests/transforms/test_kinks.py tests/house/test_errors.py {_ALGEBRA}",
+    "fxgrad/ops/*.py": f"tests/ops tests/transforms/test_kinks.py tests/house/test_errors.py {_ALGEBRA}",
     "fxgrad/control/custom*.py": "tests/api/test_custom.py tests/api/test_checkpoint.py",
     **dict.fromkeys(("fxgrad/frontend/callback.py", "fxgrad/executors/callbacks.py"), "tests/frontend/test_callbacks.py"),
     "fxgrad/frontend/inplace.py": "tests/frontend/test_inplace.py",
-    "fxgrad/parallel/*.py": "tests/parallel tests/frontend/test_callbacks.py",
-    "fxgrad/control/*.py": "tests/lax tests/core tests/tracing tests/api/test_custom.py tests/api/test_checkpoint.py "
+    "fxgrad/parallel/*.py": "tests/ops/test_laws.py tests/parallel tests/frontend/test_callbacks.py",
+    "fxgrad/control/*.py": "tests/ops/test_laws.py tests/lax tests/core tests/tracing tests/api/test_custom.py tests/api/test_checkpoint.py "
                            "tests/api/test_inner_jit.py tests/control/test_control_flow.py tests/parallel/test_collectives.py "
                            "tests/frontend/test_callbacks.py tests/house/test_errors.py tests/house/test_caches.py",
-    "fxgrad/transforms/*.py": f"tests/core tests/tracing tests/api tests/executors/test_direct.py tests/lax {_ANY}",
+    "fxgrad/transforms/*.py": f"tests/ops/test_laws.py tests/core tests/tracing tests/api tests/executors/test_direct.py tests/lax {_ANY}",
     "fxgrad/derivation/*.py": f"tests/core tests/tracing {_ALGEBRA} tests/api tests/executors/test_direct.py {_ANY}",
     "fxgrad/tracing/*.py": f"tests/core tests/tracing tests/derivation {_ANY} tests/house/test_tracebacks.py tests/api "
                            "tests/frontend tests/executors/test_direct.py",
@@ -78,70 +73,7 @@ TESTS: dict[str, str] = {
 }
 """Tests by the files they look at; those of every pattern that fits, in this order."""
 
-_EXECUTORS = "tests/executors tests/transforms/test_random_programs.py"
-OTHERS: dict[str, str] = {
-    "fxgrad/ops/*.py": f"{_EXECUTORS} tests/lax/test_lax_names.py tests/transforms/test_cheap_gradients.py tests/house/test_vocabulary.py "
-                       "tests/numpy tests/scipy/test_scipy_special.py tests/house/test_docs.py",
-    "fxgrad/control/*.py": f"{_EXECUTORS} tests/scipy/test_scipy_solvers.py tests/show tests/house/test_names_of_jax.py "
-                           "tests/transforms/test_compose.py tests/api tests/house/test_docs.py",
-    "fxgrad/parallel/*.py": f"{_EXECUTORS} tests/lax tests/core tests/tracing tests/house/test_errors.py tests/house/test_names_of_jax.py",
-    "fxgrad/transforms/*.py": f"{_EXECUTORS} tests/transforms/test_compose.py tests/transforms/test_cheap_gradients.py {_ALGEBRA} "
-                              "tests/parallel/test_collectives.py tests/frontend/test_callbacks.py tests/show tests/house/test_docs.py",
-    "fxgrad/derivation/*.py": f"{_EXECUTORS} tests/lax tests/transforms/test_compose.py tests/frontend/test_callbacks.py tests/show "
-                              "tests/house/test_docs.py",
-    "fxgrad/tracing/*.py": f"{_EXECUTORS} tests/lax tests/control tests/numpy tests/transforms tests/house/test_docs.py",
-    "fxgrad/core/*.py": f"{_EXECUTORS} tests/lax {_ALGEBRA} tests/house/test_names_of_jax.py tests/frontend/test_callbacks.py "
-                        "tests/numpy tests/transforms/test_compose.py tests/house/test_docs.py",
-    "fxgrad/executors/*.py": f"{_EXECUTORS} {_ANY} tests/lax tests/house/test_tracebacks.py tests/interop tests/house/test_docs.py",
-    "fxgrad/api/*.py": f"{_EXECUTORS} tests/house/test_names_of_jax.py tests/transforms/test_compose.py tests/lax tests/show "
-                       "tests/house/test_public.py tests/interop tests/house/test_docs.py",
-    "fxgrad/frontend/*.py": "tests/numpy tests/house/test_idioms.py tests/house/test_cures.py tests/api tests/comparison "
-                            "tests/house/test_docs.py",
-    "fxgrad/numpy/*.py": "tests/numpy tests/comparison tests/lax/test_lax_names.py tests/house/test_docs.py",
-    "fxgrad/analyses/*.py": f"{_EXECUTORS} tests/show tests/house/test_docs.py",
-}
-"""Further tests, which are seldom the first to fail: for what survives those above."""
-
-MOST = 40
-"""So many primitives are held to the laws, where more are made of what a file has."""
-
-
-def looking_at(file: str, table: dict[str, str] = TESTS) -> list[str]:
+def looking_at(file: str) -> list[str]:
     """The tests of a file of the package."""
-    found = [test for pattern, tests in table.items() if fnmatch(file, pattern) for test in tests.split()]
+    found = [test for pattern, tests in TESTS.items() if fnmatch(file, pattern) for test in tests.split()]
     return list(dict.fromkeys(found))
-
-
-def primitives_by_file(root: Path) -> dict[str, list[str]]:
-    """The primitives that the laws look at for each file that makes some, or that makers of some import."""
-    from rules import room
-
-    import fxgrad  # noqa: F401  (the package has to be whole before its primitives are looked for)
-    from fxgrad.core.primitive import registry
-
-    own: dict[str, list[str]] = {}
-    for primitive in registry.values():
-        own.setdefault(f"fxgrad/{room(primitive)}.py", []).append(primitive.name)
-    result = {file: sorted(names) for file, names in own.items()}
-    needed = {file: imported((root / file).read_text("utf-8")) for file in own}
-    for path in sorted((root / "fxgrad").rglob("*.py")):
-        file = path.relative_to(root).as_posix()
-        module = file.removesuffix(".py").replace("/", ".")
-        if file in own and len(own[file]) > 1:
-            continue
-        users = {name for other, names in own.items() if module in needed[other] for name in names}
-        if users and file.startswith(("fxgrad/ops/", "fxgrad/control/", "fxgrad/parallel/", "fxgrad/transforms/")):
-            names = sorted({*users, *own.get(file, [])})
-            result[file] = names[::-(-len(names) // MOST)]
-    return result
-
-
-def imported(source: str) -> set[str]:
-    """The modules that a file imports."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found

@@ -11,21 +11,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from planted.generate import Fault
-from planted.rooms import LAWS, OTHERS, looking_at
+from planted.reached import Reach, noted, without_notes
+from planted.rooms import looking_at
 
 COPIED = ("fxgrad", "tests", "tools", "docs", "examples", "pyproject.toml", "README.md")
-MARKERS = {"quick": "not slow and not long and not bench", "others": "not slow and not long and not bench",
-           "slow": "slow and not long and not bench", "any": "not bench"}
-LIMITS = {"quick": 300.0, "others": 600.0, "slow": 900.0}
-"""What is run in turn, the quick tests of the file, quick tests of others, and the slow ones of the file; and the
-seconds after which each is stopped: several times what they take without a fault."""
+TIERS = {"quick": 120.0, "others": 180.0, "slow": 300.0}
+"""What is run in turn, of the tests that come by the fault: the quick ones of its file, quick ones of others, and slow
+ones of all; and for how many seconds, where there are more."""
+FIRST = 5.0
+"""Of each tier the cheapest tests run in a process of their own first, of so many seconds: most faults end there."""
 MEMORY = 24 << 30
-"""Bytes of addresses: a fault that allocates without end is stopped."""
+"""Bytes of data: a fault that allocates without end is stopped. (Browsers reserve far more addresses.)"""
 
 
 @dataclass
@@ -38,11 +40,15 @@ class Verdict:
     seconds: float
 
 
-class Copy:
-    """A copy of the project in `folder`, where faults are planted one at a time."""
+LIMIT = 600.0
+"""Seconds after which tests are stopped: twice what the longest tier may take without a fault."""
 
-    def __init__(self, root: Path, folder: Path) -> None:
-        self.root, self.path = root, folder / "copy"
+
+class Copy:
+    """A copy of the project in a folder, where faults are planted one at a time."""
+
+    def __init__(self, root: Path, path: Path) -> None:
+        self.path = path
         shutil.rmtree(self.path, ignore_errors=True)
         for name in COPIED:
             if (root / name).is_dir():
@@ -58,18 +64,19 @@ class Copy:
         self._written += 10
         os.utime(path, (self._written, self._written))
 
-    def run(self, tests: list[str], tier: str, primitives: list[str], limit: float) -> tuple[int, str, float]:
+    def run(self, tests: Sequence[str], limit: float, *options: str, **settings: str) -> tuple[int, str, float]:
         """The exit status of the tests (-1: out of time), what they wrote, and the seconds."""
-        path = os.pathsep.join([str(self.path), str(self.path / "tools" / "planted")])
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPATH": path,
-                       "FAULTS_PRIMITIVES": " ".join(primitives), "FXGRAD_CHECK": "3", "JAX_PLATFORMS": "cpu",
-                       "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "CI": "1"}
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", "-p", "no:cacheprovider", "-p", "restrict",
-                   "-m", MARKERS[tier], *tests]
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "FXGRAD_CHECK": "3", "JAX_PLATFORMS": "cpu",
+                       "PYTHONPATH": os.pathsep.join([str(self.path), str(self.path / "tools")]),
+                       "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "CI": "1", **settings}
+        names = self.path.parent / f"{self.path.name}.tests"  # there can be more than a command line holds
+        names.write_text("\n".join(tests), encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-m",
+                   "not bench and not long", *options, f"@{names}"]
         begin = time.monotonic()
         with subprocess.Popen(command, cwd=self.path, env=environment, stdout=subprocess.PIPE, text=True,
-                              stderr=subprocess.STDOUT, start_new_session=True,
-                              preexec_fn=_bounded) as process:  # noqa: PLW1509  (there are no threads)
+                              stderr=subprocess.STDOUT, start_new_session=True) as process:
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (MEMORY, MEMORY))
             try:
                 output, _ = process.communicate(timeout=limit)
             except subprocess.TimeoutExpired:
@@ -79,48 +86,73 @@ class Copy:
         return process.returncode, output, time.monotonic() - begin
 
 
-def _bounded() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-
-
 class Session:
     """The runs of one list of faults, whose verdicts are kept in a file, so that they can be resumed."""
 
-    def __init__(self, root: Path, folder: Path, primitives: Mapping[str, list[str]]) -> None:
+    def __init__(self, root: Path, folder: Path, workers: int) -> None:
+        folder = folder.resolve()  # the tests run in another folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.file, self.copy, self.primitives = folder / "verdicts.json", Copy(root, folder), primitives
+        self.file, self.folder, self.root = folder / "verdicts.json", folder, root
         self.verdicts = verdicts(folder)
+        self._copies = [Copy(root, folder / f"copy-{number}") for number in range(workers)]
+        self.reach = Reach.read(folder / "reach")
 
-    def judge(self, fault: Fault, tiers: Sequence[str]) -> Verdict:
-        """Plants the fault, runs the tests of its file in these tiers, and takes it out again."""
-        source = (self.copy.root / fault.file).read_bytes()
-        self.copy.write(fault.file, fault.applied(source))
+    def look(self, faults: Sequence[Fault]) -> str:
+        """Runs the suite once to see which tests come by which fault, and keeps that; the last line of the tests."""
+        copy = Copy(self.root, self.folder / "copy-noted")
+        for file in {fault.file for fault in faults}:
+            copy.write(file, noted((self.root / file).read_bytes(), [each for each in faults if each.file == file]))
+        first = copy.path / "fxgrad" / "__init__.py"
+        first.write_text(without_notes(first.read_text("utf-8")), encoding="utf-8")
+        shutil.rmtree(self.folder / "reach", ignore_errors=True)
+        _, output, _ = copy.run(["tests"], 4 * 3600.0, "-p", "planted.reached", "-n", str(len(self._copies)), "--dist",
+                                "worksteal", FAULTS_REACH=str(self.folder / "reach"))
+        self.reach = Reach.read(self.folder / "reach")
+        for fault in faults:
+            self.reach.tests.setdefault(fault.name, set())
+        (self.folder / "reach" / "looked.json").write_text(self.reach.text(), encoding="utf-8")
+        return output.rstrip().rpartition("\n")[2]
+
+    def judge_all(self, faults: Sequence[Fault], tiers: Sequence[str]) -> Iterator[Fault]:
+        """Judges faults side by side, and yields each when it is judged."""
+        with ThreadPoolExecutor(len(self._copies)) as pool:
+            for done in as_completed([pool.submit(self.judge, fault, tiers) for fault in faults]):
+                yield done.result()
+
+    def judge(self, fault: Fault, tiers: Sequence[str]) -> Fault:
+        """Plants the fault in a copy that is free, runs the tests that come by, and takes it out again."""
+        copy, source = self._copies.pop(), (self.root / fault.file).read_bytes()
+        copy.write(fault.file, fault.applied(source))
         try:
-            verdict = self._judged(fault, tiers)
+            verdict = self._judged(fault, tiers, copy)
         finally:
-            self.copy.write(fault.file, source)
+            copy.write(fault.file, source)
+            self._copies.append(copy)
         self.verdicts[fault.name] = {**asdict(fault), **asdict(verdict)}
-        self.file.write_text(json.dumps(self.verdicts, indent=1), encoding="utf-8")
-        return verdict
+        self.file.write_text(json.dumps(dict(self.verdicts), indent=1), encoding="utf-8")
+        return fault
 
-    def _judged(self, fault: Fault, tiers: Sequence[str]) -> Verdict:
-        total = 0.0
-        primitives = self.primitives.get(fault.file, [])
+    def _judged(self, fault: Fault, tiers: Sequence[str], copy: Copy) -> Verdict:
+        total, own, ran = 0.0, looking_at(fault.file), set[str]()
         for tier in tiers:
-            own = [*([LAWS] if primitives else []), *looking_at(fault.file)]
-            tests = own if tier != "others" else [test for test in looking_at(fault.file, OTHERS) if test not in own]
-            status, output, seconds = self.copy.run(tests, tier, primitives, LIMITS[tier])
-            total += seconds
-            if status not in (0, 5):  # 5: there are no such tests
-                return Verdict(True, failing(status, output), tier, round(total, 1))
-        return Verdict(False, "", tiers[-1], round(total, 1))
+            every = self.reach.of(fault.name, own if tier == "quick" else None, tier == "slow", TIERS[tier])
+            tests = [test for test in every if test not in ran]
+            ran.update(tests)
+            first = self.reach.within(tests, FIRST)
+            for part in (tests[:first], tests[first:]):
+                if not part:
+                    continue
+                status, output, seconds = copy.run(part, LIMIT, "-x")
+                total += seconds
+                if status != 0:
+                    return Verdict(True, failing(status, output), tier, round(total, 1))
+        return Verdict(False, "" if ran else "no test comes by", tiers[-1], round(total, 1))
 
     def confirm(self) -> str:
         """What the tests that caught faults say without any: nothing, unless they fail for another reason."""
         known = {str(verdict["by"]) for verdict in self.verdicts.values()}
         names = sorted(name for name in known if name.startswith("tests/") and "::" in name)
-        everything = sorted({name for found in self.primitives.values() for name in found})
-        status, output, _ = self.copy.run(names, "any", everything, 10 * LIMITS["slow"])
+        status, output, _ = self._copies[0].run(names, 10 * LIMIT)
         return "" if status == 0 else output[-3000:]
 
 

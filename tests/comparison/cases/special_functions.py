@@ -36,7 +36,10 @@ CASES: dict[str, list[Case]] = {
     "multigammaln": [Case(A(3, low=2, high=4), 2)],
 }
 
-CASES["log_ndtr"].append(Case(A(400, low=-40, high=5), dtypes=("float32", "float64")))
+CASES["log_ndtr"] += [Case(A(400, low=-40, high=5), dtypes=("float32",), without={
+    "derivatives": "in float32 jax's have five digits, since it derives a sum of six terms"}),
+                      # jax's own is good to 6e-11 there (ours to 2e-15): a sum of six terms in the place of erfcx.
+                      Case(A(400, low=-40, high=5), dtypes=("float64",), tolerance=1e3)]
 CASES["betaln"].append(Case(A(3, low=1e4, high=1e7), A(3, low=0.5, high=9), dtypes=("float32",), without={
     "derivatives": "differences of digammas of large numbers"}))
 CASES["zeta"].append(Case(A(3, low=4, high=30), A(3, low=0.5, high=40)))
