@@ -4,121 +4,43 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Iterator
 
 from fxgrad.analyses.flow import Flow, flow_of
-from fxgrad.analyses.fusing import (
-    ALIAS,
-    BARRIER,
-    CHEAP,
-    CONVOLUTION,
-    DOT,
-    EXPENSIVE,
-    FACTOR,
-    LOOP,
-    MOVE,
-    REDUCE,
-    UPDATE,
-    VIEW,
-)
-from fxgrad.analyses.lifetimes import Copy, Lifetimes, Moment
+from fxgrad.analyses.groups import Groups
+from fxgrad.analyses.instructions import ELEMENT, INPUT, OPAQUE, PART, REDUCE, RESHAPE, UPDATE
+from fxgrad.analyses.lifetimes import Lifetimes, Moment
+from fxgrad.analyses.lowering import lowered
 from fxgrad.core.facts import fact
 from fxgrad.core.program import Program
 from fxgrad.core.regions import Region
 
-_FUSED = frozenset({CHEAP, EXPENSIVE, ALIAS, VIEW, MOVE})
-"""Kinds that may be computed within what uses them."""
-_FUSING = _FUSED | {REDUCE}
-"""Kinds that may compute what they use."""
-_MOVING = frozenset({VIEW, MOVE})
-"""Kinds that take parts of a value, or repeat it; a result is not written over what is read so."""
-_WRITING = _FUSED | {UPDATE, LOOP}
-"""Kinds that may write their result over an operand."""
-_WORKING = frozenset({FACTOR, LOOP})
-"""Kinds with work space."""
-_PASSING = frozenset({ALIAS, BARRIER})
-MOST_GROUPS = 8
-"""So many groups may compute a cheap value again."""
-
-
-class Groups:
-    """Which steps are computed together: `of[step]` has the steps in whose groups it is, itself if it heads one."""
-
-    def __init__(self, flow: Flow) -> None:
-        self.flow = flow
-        self.of: list[tuple[int, ...]] = [()] * len(flow.equations)
-        users, kinds, makes = flow.users(), flow.kinds, flow.makes
-        results = {*flow.results}
-        of = self.of
-        for step in range(len(kinds) - 1, -1, -1):
-            kind = kinds[step]
-            if kind == REDUCE:
-                of[step] = self._of_reduction(step, users, results)
-                continue
-            if kind not in _FUSED or len(makes[step]) != 1:
-                of[step] = (step,)
-                continue
-            value = makes[step][0]
-            using = users[value]
-            if len(using) == 1 and value not in results:  # most often
-                user = using[0]
-                fits = kinds[user] in _FUSING and (kind != EXPENSIVE or _elements(flow, user) <= flow.elements(value))
-                of[step] = of[user] if fits and (kind != EXPENSIVE or len(of[user]) == 1) else (step,)
-                continue
-            of[step] = self._shared(step, kind, value, using, value in results)
-
-    def _of_reduction(self, step: int, users: list[list[int]], results: set[int]) -> tuple[int, ...]:
-        """A reduction is computed with what uses it, if that alone uses its operand too: the maximum in softmax."""
-        flow, of = self.flow, self.of
-        read, made = flow.reads[step], flow.makes[step]
-        if len(read) != 1 or len(made) != 1 or made[0] in results or flow.made_by[read[0]] < 0:
-            return (step,)
-        using = [*users[made[0]], *(user for user in users[read[0]] if user != step)]
-        if len(using) < 2 or any(flow.kinds[user] not in _FUSED for user in using):
-            return (step,)
-        groups = {group for user in using for group in of[user]}
-        return tuple(groups) if len(groups) == 1 else (step,)
-
-    def _shared(self, step: int, kind: int, value: int, using: list[int], is_result: bool) -> tuple[int, ...]:
-        """The groups of a step that several use, or none does: what is cheap is computed in each that can."""
-        flow, kinds = self.flow, self.flow.kinds
-        groups: dict[int, None] = {}
-        is_stored = is_result or not using
-        for user in using:
-            if kinds[user] not in _FUSING or (kind == EXPENSIVE and _elements(flow, user) > flow.elements(value)):
-                is_stored = True
-            else:
-                groups.update(dict.fromkeys(self.of[user]))
-        if len(groups) + is_stored > (1 if kind == EXPENSIVE else MOST_GROUPS):
-            return (step,)
-        if len(groups) + is_stored > 1:  # reductions take in what only they use
-            alone = [group for group in groups if kinds[group] != REDUCE]
-            is_stored = is_stored or len(alone) < len(groups)
-            return (*alone, step) if is_stored else tuple(alone)
-        return tuple(groups) or (step,)
-
-
-def _elements(flow: Flow, step: int) -> int:
-    """How many elements a step makes; a reduction goes through those that it reads, once."""
-    return 0 if flow.kinds[step] == REDUCE else flow.elements(flow.makes[step][0])
+MOST_TRIED = 16
+"""So many results are tried for a place."""
 
 
 class Compiled:
     """What the model says of a program: `lifetimes` of its buffers, and bytes beside the arguments.
 
-    `order` are the steps that head a group, in the order in which they run. `results` are the bytes of the results,
-    each of which has memory of its own, `temporary` those of all else at its peak; a value may lie where a result will
-    be, and takes no memory of its own then. `total` is the sum.
+    `made` are its instructions and `groups` which are computed together; `order` are those that head a group, in the
+    order in which they run. `results` are the bytes of the results, each of which has memory of its own, `temporary`
+    those of all else at its peak; a value may lie where a result will be, and takes no memory of its own then. `total`
+    is the sum. Of the body of a loop, which a `region` is, `lifetimes` are beside what is carried and stacked.
     """
 
     def __init__(self, flow: Flow, region: Region | None = None) -> None:
-        self.flow, self.groups = flow, Groups(flow)
-        self._base = _bases(flow, self.groups)
-        self._reads = self._reads_of_groups()
+        self.flow = flow
+        self.made = lowered(flow, region)
+        ends = [self.made.of[value] for value in flow.outputs if value >= 0] if region is None else \
+            self.made.ends(region)
+        self.groups = Groups(self.made, ends)
+        self._base = self._bases()
         self.order = self._ordered()
-        self.lifetimes = self._lifetimes(region)
-        results = {self._base[value] for value in flow.results}
-        self._results = {value for value in results if value in self.lifetimes.begin}
-        self.results = sum(flow.sizes[flow.base[value]] for value in flow.results)
+        self._places = {node: place for place, node in enumerate(self.order)}
+        self._alike: dict[int, list[int]] = {}  # what a result may lie where it begins and the other ends
+        self.lifetimes = self._lifetimes(region, ends)
+        self._results = {base for node in ends if (base := self._base[node]) in self.lifetimes.begin}
+        self.results = sum(self.made.sizes[self.made.of[value]] for value in flow.results)
         self.temporary = 0 if region is not None else self._temporary()
 
     @property
@@ -126,259 +48,224 @@ class Compiled:
         """The bytes of temporaries and results."""
         return self.temporary + self.results
 
-    def moved(self, step: int) -> int:
-        """The bytes that the group of a step reads and writes, each value once."""
-        sizes, base = self.flow.sizes, self._base
-        made = [value for value in self.flow.makes[step] if base[value] == value]
-        return sum(sizes[value] for value in {*made, *(base[value] for value in self._reads[step])}) if made else 0
+    def regions_of(self, head: int) -> tuple[Region, ...]:
+        """The programs that an instruction holds."""
+        made = self.made
+        return self.flow.equations[made.steps[head]].regions if made.kinds[head] == OPAQUE else ()
 
-    def _reads_of_groups(self) -> dict[int, list[int]]:
-        """What each group reads from memory; what it reads in several places stands several times."""
-        flow, of = self.flow, self.groups.of
-        found: dict[int, list[int]] = {}
-        self._parts: set[tuple[int, int]] = set()  # groups with what they read at other places than they write
-        for step, reads in enumerate(flow.reads):
-            groups = of[step]
-            if step in groups:
-                found.setdefault(step, [])
-            if flow.kinds[step] in _MOVING and reads and flow.elements(flow.makes[step][0]) != flow.elements(reads[0]):
-                self._parts.update((group, value) for group in groups for value in self._from_memory(group, reads[0]))
-            for value in reads:
-                maker = flow.made_by[value]
-                within = of[maker] if maker >= 0 else ()
-                for group in groups:
-                    if group not in within:
-                        found.setdefault(group, []).append(value)
+    def values(self) -> dict[int, int]:
+        """The values of the flow that instructions are; what only the compiler makes is none."""
+        found: dict[int, int] = {}
+        for value, node in self.made.of.items():
+            found.setdefault(self._base.get(node, node), value)
         return found
 
-    def _from_memory(self, group: int, value: int) -> list[int]:
-        """What a group reads from memory in order to have a value."""
-        flow, found, stack = self.flow, [], [value]
-        while stack:
-            value = stack.pop()
-            maker = flow.made_by[value]
-            if maker >= 0 and group in self.groups.of[maker]:
-                stack += flow.reads[maker]
-            else:
-                found.append(value)
-        return found
+    def moved(self, head: int) -> int:
+        """The bytes that the group of an instruction reads and writes, each value once."""
+        sizes, base = self.made.sizes, self._base
+        if self.made.kinds[head] == PART and self.regions_of(self.made.reads[head][0]):
+            return 0
+        own = {head} if base[head] == head else set()
+        return sum(sizes[node] for node in own.union([base[each] for each in self.groups.reads[head]])) if own else 0
+
+    def _bases(self) -> dict[int, int]:
+        """Whose memory each instruction's value lies in: another shape of a value, alone, in that of it."""
+        kinds, groups = self.made.kinds, self.groups
+        base: dict[int, int] = {}
+        for node in groups.order:
+            alone = kinds[node] == RESHAPE and node not in groups.members
+            base[node] = base[groups.reads[node][0]] if alone else node
+        return base
+
+    # --- the order ----------------------------------------------------------------------------------------
 
     def _ordered(self) -> list[int]:
-        """Breadth first: what is ready first runs first; of what becomes ready at once, what the results ask first."""
-        flow = self.flow
-        makers = {group: [flow.made_by[value] for value in reads if flow.made_by[value] >= 0]
-                  for group, reads in self._reads.items()}
-        for group, needed in makers.items():
-            if group in flow.waits:
-                needed += [maker for maker in self._heads(flow.waits[group]) if maker in makers and maker != group]
+        """Breadth first: what is ready first runs first, what only needs arguments before what needs constants."""
+        made, groups = self.made, self.groups
+        kinds = made.kinds
         waiting: dict[int, int] = {}
         following: dict[int, list[int]] = {}
-        ready: deque[int] = deque()
-        for group in _depth_first([flow.made_by[value] for value in flow.results], makers):
-            before = {*makers[group]}
-            waiting[group] = len(before)
-            for maker in before:
-                following.setdefault(maker, []).append(group)
+        ready = deque(sorted([node for node in groups.order if kinds[node] == INPUT]))
+        constants = -1
+        ready.append(constants)
+        for node in groups.order:
+            if kinds[node] == INPUT:
+                continue
+            before = {*groups.reads[node], *self._awaited(node)}
+            if self._has_constant(node):
+                before.add(constants)
             if not before:
-                ready.append(group)
+                ready.appendleft(node)
+            waiting[node] = len(before)
+            for each in before:
+                following.setdefault(each, []).append(node)
         order = []
         while ready:
-            group = ready.popleft()
-            order.append(group)
-            for user in following.get(group, ()):
+            node = ready.popleft()
+            if node in waiting:
+                order.append(node)
+            for user in following.get(node, ()):
                 waiting[user] -= 1
                 if not waiting[user]:
                     ready.append(user)
         return order
 
-    def _heads(self, value: int) -> list[int]:
-        """The groups that must have run before a value is there, which may be computed where it is used."""
-        flow, found, stack = self.flow, [], [value]
-        while stack:
-            maker = flow.made_by[stack.pop()]
-            if maker >= 0 and maker in self.groups.of[maker]:
-                found.append(maker)
-            elif maker >= 0:
-                stack += flow.reads[maker]
-        return found
+    def _has_constant(self, node: int) -> bool:
+        """Whether a constant is an operand: of arrays of it, and of reductions that are no part of a loop."""
+        made, groups = self.made, self.groups
+        members = groups.members.get(node)
+        if members is None:
+            return made.kinds[node] == REDUCE or not made.reads[node]
+        return node in groups.library and any(made.kinds[each] == REDUCE for each in members)
 
-    def _lifetimes(self, region: Region | None) -> Lifetimes:
-        flow, base = self.flow, self._base
+    def _awaited(self, node: int) -> Iterator[int]:
+        """What is computed again waits for the value that its caller says."""
+        value = self.flow.waits.get(self.made.steps[node])
+        if value is None or not self.groups.reads[node]:
+            return
+        stack = [self.made.of[value]]
+        while stack:
+            each = stack.pop()
+            if each in self.groups.reads:
+                if each != node:
+                    yield each
+            else:
+                stack += self.made.reads[each]
+
+    # --- lifetimes ----------------------------------------------------------------------------------------
+
+    def _lifetimes(self, region: Region | None, ends: list[int]) -> Lifetimes:
+        made, groups, base = self.made, self.groups, self._base
+        kinds = made.kinds
+        parts: dict[int, list[int]] = {}
+        for node in self.order:
+            if kinds[node] == PART:
+                parts.setdefault(made.reads[node][0], []).append(node)
         end: dict[int, int] = {}
         moments = []
-        for position, step in enumerate(self.order):
-            read = {base[value]: position for value in self._reads[step]}
+        for node, carried in made.carried.items():
+            if node in groups.reads:
+                parts[node] = [*dict.fromkeys([*parts.get(node, ()), *carried])]
+        for place, node in enumerate(self.order):
+            if kinds[node] == PART:
+                moments.append(Moment(made.steps[node], (), ()))
+                continue
+            read = {base[each]: place for each in groups.reads[node]}
             end.update(read)
-            own = [value for value in flow.makes[step] if base[value] == value]
-            kind = flow.kinds[step]
-            inside = self._inside(step) if kind in _WORKING else 0
-            over = self._over(step, own, read) if kind in _WRITING and own else ()
-            moments.append(Moment(step, read, own, inside, over))
-        end.update(dict.fromkeys([base[value] for value in flow.results], len(moments)))
-        copies = self._copies()
+            own = parts.get(node) or ([node] if base[node] == node else [])
+            inside = self._inside(node) if kinds[node] == OPAQUE else 0
+            moments.append(Moment(made.steps[node], read, own, inside, self._over(node, own)))
+        end.update(dict.fromkeys([base[node] for node in ends], len(moments)))
         if region is None:
-            return Lifetimes(moments, end, flow.sizes.__getitem__, copies=copies)
-        return self._in_loop(region, moments, end, copies)
+            return Lifetimes(moments, end, made.sizes.__getitem__)
+        return self._in_loop(region, moments, end)
 
-    def _copies(self) -> list[Copy]:
-        """Operands of convolutions in other orders of axes than XLA's kernels take, copied when they are made."""
-        flow = self.flow
-        found = []
-        if CONVOLUTION in flow.kinds:
-            places = {step: position for position, step in enumerate(self.order)}
-            for position, step in enumerate(self.order):
-                if flow.kinds[step] == CONVOLUTION:
-                    found += [Copy(places.get(flow.made_by[value], 0), position, flow.sizes[value])
-                              for value in _turned(flow, step)]
-        return found
+    def _in_loop(self, region: Region, moments: list[Moment], end: dict[int, int]) -> Lifetimes:
+        """Of the body of a loop: what is carried is there, and what takes its place when it is read no more."""
+        made, flow, base = self.made, self.flow, self._base
+        carried = [made.of[value] for value, link in zip(flow.inputs, region.inputs, strict=True)
+                   if link.how == "carry"]
+        after = [made.of[value] if value >= 0 else -1 for value, link in zip(flow.outputs, region.outputs, strict=True)
+                 if link.how == "carry"]
+        there = set()
+        for old, new in zip(carried, after, strict=False):
+            node = base.get(new, -1)
+            if node >= 0 and node != old and end.get(old, -1) < self._places.get(node, -1):
+                there.add(node)
+        return Lifetimes(moments, end, lambda node: 0 if node in there or node in made.in_place else made.sizes[node],
+                         carried)
 
-    def _in_loop(self, region: Region, moments: list[Moment], end: dict[int, int],
-                 copies: list[Copy]) -> Lifetimes:
-        """Of the body of a loop: what is carried is there, entries are read and written in their place."""
-        flow, base = self.flow, self._base
-        carried = [value for value, link in zip(flow.inputs, region.inputs, strict=True) if link.how == "carry"]
-        users = flow.users()
-        entering = [value for value, link in zip(flow.inputs, region.inputs, strict=True) if link.how == "entry"
-                    and any(flow.kinds[user] not in _FUSING for user in users[value])]
-        written = {base[value] for value, link in zip(flow.outputs, region.outputs, strict=True)
-                   if value >= 0 and link.how == "entry" and not users[value] and flow.made_by[value] >= 0
-                   and flow.kinds[flow.made_by[value]] in _FUSED}
-        return Lifetimes(moments, end, lambda value: 0 if value in written else flow.sizes[value], carried, entering,
-                         copies)
-
-    def _inside(self, step: int) -> int:
-        """The work space of a step."""
-        flow = self.flow
+    def _inside(self, node: int) -> int:
+        """The work space of a kernel or a loop."""
+        made, flow = self.made, self.flow
+        step = made.steps[node]
         equation = flow.equations[step]
-        if flow.kinds[step] == FACTOR:  # works in columns, in a copy of its operand, and its result is looked through
-            operand = flow.reads[step][0] if flow.reads[step] else -1
-            copied = operand >= 0 and flow.made_by[self._base[operand]] < 0
-            return flow.sizes[flow.makes[step][0]] if copied else 0
         if equation.primitive.regions is None:
             return 0
         return max(map(_of_region, equation.regions), default=0)
 
-    def _over(self, step: int, own: list[int], reads: dict[int, int]) -> list[int]:
-        """The operands that the result may be written over."""
-        flow = self.flow
-        kind = flow.kinds[step]
-        if kind == LOOP:
-            return self._carried(step)
-        sizes, avals = flow.sizes, flow.avals
-        size, width = sizes[own[0]], avals[own[0]].dtype.itemsize
-        return [value for value in reads if sizes[value] == size and avals[value].dtype.itemsize == width
-                and (step, value) not in self._parts and not self._is_column(value)]
-
-    def _is_column(self, value: int) -> bool:
-        """Whether a value is the product of a matrix and a vector, which is computed as a matrix of one column."""
-        maker = self.flow.made_by[value]
-        return maker >= 0 and self.flow.kinds[maker] == DOT and min(
-            [len(atom.aval.shape) for atom in self.flow.equations[maker].inputs]) < 2
-
-    def _carried(self, step: int) -> list[int]:
-        """The operands that a loop carries, which it may write over."""
-        flow = self.flow
-        equation = flow.equations[step]
-        places = {link.place for region in equation.regions for link in region.inputs if link.how == "carry"}
-        if not places:
+    def _over(self, node: int, own: list[int]) -> list[int]:
+        """The operands that the result of a group may be written over."""
+        made, groups, base = self.made, self.groups, self._base
+        if made.over:
+            found = [base[each] for part in own for each in made.over.get(part, ()) if each in base]
+            if found:
+                return found
+        if not own or node in groups.library:
             return []
-        carried = {equation.inputs[place] for place in places}
-        return [self._base[value] for value in flow.reads[step] if flow.variables[value] in carried
-                and flow.made_by[self._base[value]] >= 0]
+        if made.kinds[node] == UPDATE:
+            return [base[made.reads[node][0]]] if made.reads[node][0] in base else []
+        if made.kinds[node] != ELEMENT:
+            return []
+        shape, size = made.shapes[node], made.sizes[node]
+        found = [each for each in groups.reads[node] if made.shapes[each] == shape and made.sizes[each] == size
+]
+        members = groups.members.get(node)
+        if found and members is not None:
+            bad = self._read_in_parts(members)
+            found = [each for each in found if each not in bad]
+        if found:
+            self._alike[node] = [base[each] for each in found]
+        return [each for each in found if base[each] == each and made.kinds[each] != PART]
+
+    def _read_in_parts(self, members: list[int]) -> set[int]:
+        """What a group reads at other places than it writes."""
+        made = self.made
+        within = {*members}
+        bad: set[int] = set()  # instructions that are read so
+        for each in members:  # users come before what they read
+            if made.kinds[each] != ELEMENT or each in bad:
+                bad.update(made.reads[each])
+        spread = [each for each in bad if each in within]
+        while spread:
+            each = spread.pop()
+            for read in made.reads[each]:
+                if read not in bad:
+                    bad.add(read)
+                    if read in within:
+                        spread.append(read)
+        return bad
 
     def _temporary(self) -> int:
         """The most bytes of temporaries that are alive at once, but for those that lie where a result will be.
 
         What a result is written over lies there, and what that is written over.
         """
-        lifetimes, sizes = self.lifetimes, self.flow.sizes
+        lifetimes, sizes = self.lifetimes, self.made.sizes
         begin, end, taken = lifetimes.begin, lifetimes.end, lifetimes.taken
         last = len(self.order)
-        until = {below: begin[value] - 1 for value, below in taken.items()}
-        room = sorted((sizes[value], value) for value in self._results)
-        used: dict[int, list[tuple[int, int]]] = {}
+        until = {below: begin[node] - 1 for node, below in taken.items()}
+        room = sorted((sizes[node], node) for node in self._results)
+        used: dict[int, list[tuple[int, int, int, int]]] = {}
+        alike = self._alike
         under: set[int] = set()
-        for _, value in room:
-            below = value
+        for _, node in room:
+            below = node
             while below in taken:
                 below = taken[below]
                 under.add(below)
-            used[value] = [(begin[below], last)]
+            used[node] = [(begin[below], last, below, node)]
         change = [0] * (last + 2)
-        for first, final, size in lifetimes.copies:
-            change[first] += size
-            change[final + 1] -= size
-        temporaries = [value for value in begin if value not in used and value not in under and lifetimes.held[value]]
-        for value in sorted(temporaries, key=sizes.__getitem__, reverse=True):
-            span = begin[value], until.get(value, min(end.get(value, begin[value]), last))
-            large = bisect_left(room, (sizes[value], -1))
+        temporaries = [node for node in begin if node not in used and node not in under and lifetimes.held[node]]
+        for node in sorted(temporaries, key=sizes.__getitem__, reverse=True):
+            span = begin[node], until.get(node, min(end.get(node, begin[node]), last))
+            large = bisect_left(room, (sizes[node], -1))
             for _, result in room[large:large + MOST_TRIED]:
-                for first, final in used[result]:
-                    if first <= span[1] and span[0] <= final:
+                for first, final, start, stop in used[result]:
+                    if (first < span[1] or (first == span[1] and node not in alike.get(start, ()))) and (
+                            span[0] < final or (span[0] == final and stop not in alike.get(node, ()))):
                         break
                 else:
-                    used[result].append(span)
+                    used[result].append((*span, node, node))
                     break
             else:
-                change[span[0]] += sizes[value]
-                change[span[1] + 1] -= sizes[value]
+                change[span[0]] += sizes[node]
+                change[span[1] + 1] -= sizes[node]
         alive = most = 0
-        for position, moment in enumerate(lifetimes.moments):
-            alive += change[position]
+        for place, moment in enumerate(lifetimes.moments):
+            alive += change[place]
             most = max(most, alive + moment.inside)
         return most
-
-
-def _turned(flow: Flow, step: int) -> list[int]:
-    """The operands of a convolution whose axes stand in another order than batch, space, feature; space, in, out."""
-    images, kernel, _ = flow.equations[step].params["dimension_numbers"]
-    last = len(images) - 1
-    space = tuple(range(1, last))
-    orders = (images == (0, last, *space), kernel == (last, last - 1, *range(last - 1)))
-    return [value for value, is_usual in zip(flow.reads[step], orders, strict=False) if not is_usual]
-
-
-def _depth_first(wanted: list[int], makers: dict[int, list[int]]) -> list[int]:
-    """The groups that are needed, each after those that it reads; and at last those that nothing needs."""
-    found: dict[int, None] = {}
-    for first in (*[each for each in wanted if each >= 0], *makers):
-        stack = [first]
-        while stack:
-            top = stack[-1]
-            if top in found:
-                stack.pop()
-                continue
-            missing = [each for each in makers[top] if each not in found]
-            if missing:
-                stack.extend(reversed(missing))
-            else:
-                found[top] = None
-                stack.pop()
-    return [*found]
-
-
-MOST_TRIED = 16
-"""So many results are tried for a place."""
-
-
-def _bases(flow: Flow, groups: Groups) -> list[int]:
-    """Whose memory each value lies in: another shape of a value in that of it, and a transpose for products too."""
-    base = [*range(len(flow.avals))]
-    users = None
-    for step, kind in enumerate(flow.kinds):
-        if kind not in _PASSING and kind != VIEW:
-            continue
-        reads, makes = flow.reads[step], flow.makes[step]
-        if kind == VIEW:
-            if step not in groups.of[step] or not reads or flow.sizes[makes[0]] != flow.sizes[reads[0]]:
-                continue
-            users = users or flow.users()
-            if not users[makes[0]] or any(flow.kinds[user] != DOT for user in users[makes[0]]):
-                continue
-        for place, made in enumerate(makes):
-            if reads:
-                base[made] = base[reads[place if len(reads) == len(makes) else 0]]
-    return base
 
 
 @fact

@@ -43,7 +43,8 @@ class Flow:
     """A program as steps on numbered values.
 
     Of each step there are its equation, its place in the user's code, its part ("forward", "backward" or ""), its
-    kind, whether it acts on each element (`on_each`), and the values that it `reads` and `makes`; of each value its
+    kind, whether it acts on each element (`on_each`), the values that it is `given` (-1 for numbers), and those that it
+    `reads` and `makes`; of each value its
     type, its size in bytes, the step that makes it (-1 for inputs), the variable that it first was, the program which
     that is in, and the value that it is a view of, or itself. Numbers, being part of the code, are no values. What a
     call in the backward pass computes is of that pass. Values in a `shard_map`, and those that it takes and makes,
@@ -60,6 +61,7 @@ class Flow:
         self.kinds: list[int] = []
         self.on_each: list[bool] = []
         self._kinds: dict[Primitive, tuple[int, bool]] = {}
+        self.given: list[list[int]] = []
         self.reads: list[list[int]] = []
         self.makes: list[list[int]] = []
         self.avals: list[Aval] = []
@@ -72,6 +74,8 @@ class Flow:
         """Steps before which callers still hold the operands of a call."""
         self.waits: dict[int, int] = {}
         """Steps of what is computed again, and a value before which they do not begin, though they do not read it."""
+        self.in_pieces = False
+        """Whether devices have pieces of some values, which are not of the shapes of their variables there."""
         self._bytes: dict[Aval, int] = {}
         self._elements: dict[Aval, int] = {}
         self._open = opened_size(program) <= LIMIT
@@ -104,7 +108,8 @@ class Flow:
             if primitive.regions is not None and self._open and _is_opened(equation) and not self.closes(equation):
                 self._call(equation, equation.regions[0], environment, equation.source or around, is_back)
                 continue
-            reads = [found for atom in equation.inputs if (found := environment.get(atom, -1)) >= 0]
+            given = [environment.get(atom, -1) for atom in equation.inputs]
+            reads = [value for value in given if value >= 0]
             known = self._kinds.get(primitive)
             if known is None:
                 known = self._kinds[primitive] = kind_of(equation), acts_on_each.of(primitive)
@@ -118,6 +123,7 @@ class Flow:
             self.parts.append("backward" if is_back else "" if source is None else source.part or "")
             self.equations.append(equation)
             self.kinds.append(kind)
+            self.given.append(given)
             self.reads.append(reads)
             self.makes.append(made)
             if kind in _VIEWS:
@@ -158,6 +164,7 @@ class Flow:
             if given >= 0:
                 inside[var] = given
                 if region.role == "mapped":
+                    self.in_pieces = True
                     self.sizes[self.base[given]] = min(self.sizes[self.base[given]], var.aval.nbytes)
         first = len(self.equations)
         self._walk(program, inside, around, is_back or (around is not None and around.part == "backward"))

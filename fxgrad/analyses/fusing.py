@@ -14,7 +14,6 @@ from fxgrad.ops import (
     creation,
     dynamic,
     exponential,
-    factorizations,
     indexing,
     joining,
     parts,
@@ -23,18 +22,19 @@ from fxgrad.ops import (
     reductions,
     shaping,
     space,
+    trigonometric,
     varying,
 )
 
-CHEAP, EXPENSIVE, ALIAS, VIEW, MOVE, REDUCE, UPDATE, DOT, CONVOLUTION, EXCHANGE, BARRIER, FACTOR, KERNEL, LOOP = (
-    range(14))
+CHEAP, EXPENSIVE, ALIAS, VIEW, MOVE, REDUCE, UPDATE, DOT, CONVOLUTION, EXCHANGE, BARRIER, KERNEL, LOOP = (
+    range(13))
 """Kinds of steps.
 
 `CHEAP` and `EXPENSIVE` act on each element, and differ in whether a compiler computes them again to save a store;
 `ALIAS` is the operand in a new shape, `VIEW` a part or another order of it, or its elements repeated, which NumPy does
 not copy; `MOVE` copies elements; `REDUCE` reduces; `UPDATE` writes a part of its first operand; `DOT` is a product,
-`CONVOLUTION` a convolution, `EXCHANGE` what devices do together; `BARRIER` passes its operands on; `FACTOR` is a
-kernel of LAPACK, `KERNEL` any other, `LOOP` holds programs.
+`CONVOLUTION` a convolution, `EXCHANGE` what devices do together; `BARRIER` passes its operands on; `KERNEL` is
+any other, `LOOP` holds programs.
 """
 
 moves: Analysis[int] = Analysis("moves", missing="conservative", default=KERNEL)
@@ -52,15 +52,24 @@ moves.enter(UPDATE, dynamic.dynamic_update_slice_p, indexing.scatter_p, indexing
 moves.enter(DOT, products.dot_general_p)
 moves.enter(CONVOLUTION, convolution.conv_general_dilated_p)
 moves.enter(BARRIER, barrier.optimization_barrier_p)
-moves.enter(FACTOR, factorizations.cholesky_p, factorizations.lu_p)
 
 cheap: Analysis[bool] = Analysis("cheap to compute again", missing="conservative", default=False)
 """Whether what acts on each element takes so little that a compiler computes it again wherever it is needed."""
 cheap.enter(True, pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arithmetic.neg_p, arithmetic.max_p,
             arithmetic.min_p, comparison.eq_p, comparison.ne_p, comparison.lt_p, comparison.le_p, comparison.gt_p,
             comparison.ge_p, comparison.and_p, comparison.or_p, comparison.xor_p, comparison.not_p,
-            exponential.square_p, exponential.integer_pow_p, choose.clamp_p, parts.sign_p, parts.abs_p, parts.floor_p,
-            parts.ceil_p, parts.round_p, parts.is_finite_p, parts.conj_p, parts.complex_p)
+            trigonometric.sin_p, trigonometric.cos_p, exponential.square_p, exponential.integer_pow_p, choose.clamp_p,
+            parts.sign_p, parts.abs_p, parts.floor_p, parts.ceil_p, parts.round_p, parts.is_finite_p, parts.conj_p,
+            parts.complex_p)
+
+offloaded: Analysis[bool] = Analysis("offloaded", missing="conservative", default=False)
+"""Whether the library that a compiler gives reductions to computes an operation on each element with them."""
+offloaded.enter(True, pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arithmetic.div_p, arithmetic.neg_p,
+                arithmetic.max_p, arithmetic.min_p, exponential.square_p, exponential.integer_pow_p,
+                exponential.pow_p, exponential.exp_p, exponential.expm1_p, exponential.log_p, exponential.log1p_p,
+                exponential.sqrt_p, exponential.rsqrt_p, exponential.cbrt_p, trigonometric.sin_p, trigonometric.cos_p,
+                trigonometric.tanh_p, parts.abs_p, parts.sign_p, parts.floor_p, parts.ceil_p, parts.round_p,
+                space.convert_element_type_p)
 
 
 def kind_of(equation: Equation) -> int:

@@ -19,14 +19,6 @@ class Moment(NamedTuple):
     over: Collection[int] = ()
 
 
-class Copy(NamedTuple):
-    """A copy of a value in another order of its elements: from which position to which it is there, and its bytes."""
-
-    first: int
-    last: int
-    size: int
-
-
 class Lifetimes:
     """When values are alive: from the position `begin` to the position `end`, both included.
 
@@ -35,23 +27,14 @@ class Lifetimes:
     """
 
     def __init__(self, moments: Sequence[Moment], end: dict[int, int], bytes_of: Callable[[int], int],
-                 writable: Collection[int] = (), entering: Collection[int] = (),
-                 copies: Sequence[Copy] = ()) -> None:
+                 writable: Collection[int] = ()) -> None:
         self.moments, self.end = moments, end
         held = self.held = dict.fromkeys(writable, 0)
         begin = self.begin = dict.fromkeys(writable, 0)
         self.taken: dict[int, int] = {}
         """The value whose memory a value takes over."""
         live = self.live = [0] * len(moments)
-        self.copies = copies
-        for first, last, size in copies:
-            for position in range(first, last + 1):
-                live[position] += size
         alive = 0
-        for value in entering:
-            begin[value] = 0
-            held[value] = bytes_of(value)
-            alive += held[value]
         for position, (_, reads, makes, inside, over) in enumerate(moments):
             dying = [value for value in reads if end.get(value) == position and value in held]
             for value in makes:
@@ -66,7 +49,7 @@ class Lifetimes:
                     dying.remove(under)
                     held[value] = held[under]
                     self.taken[value] = under
-            live[position] += alive + inside
+            live[position] = alive + inside
             for value in dying:
                 alive -= held[value]
             for value in makes:

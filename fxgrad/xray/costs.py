@@ -235,13 +235,13 @@ def _each(program: Program, steps: int, devices: int, around: str = "?") -> Iter
 def fused_bytes(program: Program) -> int:
     """The bytes moved where operations are fused as in the model of XLA: what groups read and write, once each."""
     model = compiled(program)
-    return sum(_moved(model, step) for step in model.order)
+    return sum(_moved(model, head) for head in model.order)
 
 
-def _moved(model: Compiled, step: int) -> int:
-    regions = model.flow.equations[step].regions
+def _moved(model: Compiled, head: int) -> int:
+    regions = model.regions_of(head)
     if not regions:
-        return model.moved(step)
+        return model.moved(head)
     if regions[0].role == "branch":
         return max(fused_bytes(region.program) for region in regions)
     return sum((1 if region.times is None else region.times) * fused_bytes(region.program) for region in regions)

@@ -131,31 +131,38 @@ class _Xray:
         at_peak = sum(lifetimes.held.get(value, 0) for value in results
                       if lifetimes.begin.get(value, len(lifetimes.live)) <= lifetimes.peak_at)
         given = arguments + constants
-        as_written = self._view("written", lifetimes, given, max(lifetimes.peak - at_peak, 0), size)
-        as_compiled = self._view("compiled", model.lifetimes, given, model.temporary, size)
+        as_written = self._view("written", lifetimes, given, max(lifetimes.peak - at_peak, 0), size, None)
+        as_compiled = self._view("compiled", model.lifetimes, given, model.temporary, size, model.values)
         saved = self._saved_list if "backward" in self.flow.parts else functools.partial(_residuals, program)
         return Memory(title, arguments, constants, as_written, as_compiled, saved)
 
     # --- the two ways -------------------------------------------------------------------------------------
 
-    def _view(self, way: str, lifetimes: Lifetimes, given: int, temporary: int, results: int) -> View:
+    def _view(self, way: str, lifetimes: Lifetimes, given: int, temporary: int, results: int,
+              values: Callable[[], dict[int, int]] | None) -> View:
+        """One way; where lifetimes are not of values of the flow, `values` has those of the flow that they are."""
         def timeline() -> tuple[Point, ...]:
             return tuple([self._point(number, moment.step, live) for number, (moment, live) in enumerate(
                 zip(lifetimes.moments, lifetimes.live, strict=True))])
         at = lifetimes.peak_at
         point = Point(0, "nothing", "", "", 0) if at < 0 else self._point(
             at, lifetimes.moments[at].step, lifetimes.peak)
-        peak = Peak(point, given + lifetimes.peak, functools.partial(self._holders, lifetimes, point))
+        peak = Peak(point, given + lifetimes.peak, functools.partial(self._holders, lifetimes, point, values))
         return View(way, peak, temporary, results, timeline)
 
-    def _holders(self, lifetimes: Lifetimes, point: Point) -> tuple[Holder, ...]:
-        """Who holds memory at the peak."""
+    def _holders(self, lifetimes: Lifetimes, point: Point, values: Callable[[], dict[int, int]] | None,
+                 ) -> tuple[Holder, ...]:
+        """Who holds memory at the peak; what is no value of the program is work space."""
         at = lifetimes.peak_at
         if at < 0:
             return tuple(self._given())
-        holders = [*self._given(), *(self._holder(value, lifetimes.held[value]) for value in lifetimes.alive_at(at))]
-        inside = lifetimes.moments[at].inside + sum(
-            copy.size for copy in lifetimes.copies if copy.first <= at <= copy.last)
+        held = [(value, lifetimes.held[value]) for value in lifetimes.alive_at(at)]
+        inside = lifetimes.moments[at].inside
+        if values is not None:
+            known = values()
+            inside += sum(size for node, size in held if node not in known)
+            held = [(known[node], size) for node, size in held if node in known]
+        holders = [*self._given(), *(self._holder(value, size) for value, size in held)]
         if inside:
             holders.append(Holder(f"in {point.operation}", None, inside, point.line, "work space"))
         return tuple(sorted(holders, key=lambda each: -each.nbytes))
@@ -173,7 +180,7 @@ class _Xray:
 
     def _holder(self, value: int, size: int) -> Holder:
         flow = self.flow
-        role = "result" if value in self._results else \
+        role = "result" if flow.base[value] in self._results else \
             "saved" if value in self._saved else "temporary"
         return Holder(self.names.of(value), flow.avals[value], size, self.names.made_at(value), role)
 
