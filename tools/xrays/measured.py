@@ -13,8 +13,9 @@ import fxgrad
 import fxgrad.numpy as fnp
 from xrays.later import LATER
 from xrays.programs import HELD_OUT, PROGRAMS, Case, f32, layers, mlp_loss
+from xrays.unseen import UNSEEN
 
-ALL: dict[str, Case] = {**PROGRAMS, **HELD_OUT, **LATER}
+ALL: dict[str, Case] = {**PROGRAMS, **HELD_OUT, **LATER, **UNSEEN}
 CLOSE = 0.15
 
 
