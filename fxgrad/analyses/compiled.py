@@ -167,13 +167,31 @@ class Compiled:
                    if link.how == "carry"]
         after = [made.of[value] if value >= 0 else -1 for value, link in zip(flow.outputs, region.outputs, strict=True)
                  if link.how == "carry"]
-        there = set()
+        there, copied = set(), []
         for old, new in zip(carried, after, strict=False):
             node = base.get(new, -1)
-            if node >= 0 and node != old and end.get(old, -1) < self._places.get(node, -1):
+            if node < 0 or node == old or node not in self._places:
+                continue
+            readers = {each for each in self.order if old in moments[self._places[each]].reads}
+            before = self._needed_by(node)
+            if not readers - {node} <= before:  # nobody knows that they read it before it is written over
+                copied.append(old)
+                there.add(node)
+            elif node not in readers or old in moments[self._places[node]].over:
                 there.add(node)
         return Lifetimes(moments, end, lambda node: 0 if node in there or node in made.in_place else made.sizes[node],
-                         carried)
+                         carried, copied)
+
+    def _needed_by(self, node: int) -> set[int]:
+        """The groups that must have run before one."""
+        found: set[int] = set()
+        stack = [node]
+        while stack:
+            for each in self.groups.reads[stack.pop()]:
+                if each not in found:
+                    found.add(each)
+                    stack.append(each)
+        return found
 
     def _inside(self, node: int) -> int:
         """The work space of a kernel or a loop."""

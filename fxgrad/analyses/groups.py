@@ -35,7 +35,7 @@ _MOST_COPIES = 15
 """An instruction is emitted no more often than this in a group."""
 _MOST_REDUCTIONS = 5
 """A group with more reductions takes in no other."""
-_ONCE = frozenset({PAD, UPDATE, REDUCE})
+_ONCE = frozenset({PAD, CONCATENATE, UPDATE, REDUCE})
 """Kinds that are emitted once in a group, and in no other."""
 
 

@@ -23,11 +23,12 @@ class Lifetimes:
     """When values are alive: from the position `begin` to the position `end`, both included.
 
     `live` has the bytes at each position, `peak` the most of them, `peak_at` the first position that has so many.
-    `held` are the bytes of each value, 0 where it lies in memory that is not counted.
+    `held` are the bytes of each value, 0 where it lies in memory that is not counted. Inputs that are `writable` are
+    there and may be written over, and those that are `copied` take memory from the beginning.
     """
 
     def __init__(self, moments: Sequence[Moment], end: dict[int, int], bytes_of: Callable[[int], int],
-                 writable: Collection[int] = ()) -> None:
+                 writable: Collection[int] = (), copied: Collection[int] = ()) -> None:
         self.moments, self.end = moments, end
         held = self.held = dict.fromkeys(writable, 0)
         begin = self.begin = dict.fromkeys(writable, 0)
@@ -35,6 +36,9 @@ class Lifetimes:
         """The value whose memory a value takes over."""
         live = self.live = [0] * len(moments)
         alive = 0
+        for value in copied:
+            held[value] = bytes_of(value)
+            alive += held[value]
         for position, (_, reads, makes, inside, over) in enumerate(moments):
             dying = [value for value in reads if end.get(value) == position and value in held]
             for value in makes:

@@ -164,17 +164,48 @@ def _simple(kind: int, costly: bool = False, offers: bool = False) -> _Rule:
 
 
 _rules.enter(_simple(SLICE), shaping.slice_p, shaping.rev_p, shaping.tile_p)
-_rules.enter(_simple(GATHER, costly=True), indexing.gather_p)
 _rules.enter(_simple(TAKE), dynamic.dynamic_slice_p)
 _rules.enter(_simple(UPDATE), dynamic.dynamic_update_slice_p)
 _rules.enter(_simple(IOTA, offers=True), creation.iota_p)
 
 
+def _indices(made: Instructions, node: int) -> int:
+    """Indices, of which those below zero count from the end."""
+    return made.once(("indices", node), ELEMENT, [node], made.shapes[node], made.like[node], name="indices")
+
+
+def _with_batches(made: Instructions, equation: Equation, node: int) -> int:
+    """Indices, with those of the axes that operand and indices share."""
+    batches = len(equation.params["operand_batching_dims"])
+    if not batches:
+        return node
+    *shape, width = made.shapes[node]
+    return made.once(("batches", node, batches), CONCATENATE, [node], (*shape, width + batches), made.like[node])
+
+
+@_rules.register(indexing.gather_p)
+def _gathers(made: Instructions, equation: Equation, reads: list[int]) -> None:
+    """What is out of range is replaced, where nothing is known of indices."""
+    value, = made.makes
+    shape = made.flow.avals[value].shape
+    if len(reads) != 2:
+        _kernel(made, reads, [value])
+        return
+    places = _indices(made, reads[1])
+    found = made.add(GATHER, [reads[0], _with_batches(made, equation, places)], shape, value, costly=True)
+    if equation.params["mode"] not in ("promise_in_bounds", "clip"):
+        inside = made.once(("inside", places), SLICE, [places], made.shapes[places][:-1], made.like[places])
+        found = made.add(ELEMENT, [found, inside], shape, value, name="select_n")
+    made.of[value] = found
+
+
 @_rules.register(indexing.scatter_p, indexing.scatter_add_p, *[registry[f"scatter_{how}"] for how in (
     "max", "min", "mul", "sub")])
-def _scatters(made: Instructions, _equation: Equation, reads: list[int]) -> None:
+def _scatters(made: Instructions, equation: Equation, reads: list[int]) -> None:
     """What is scattered into is written over."""
     value, = made.makes
+    if len(reads) == 3:
+        reads = [reads[0], _with_batches(made, equation, _indices(made, reads[1])), reads[2]]
     found = made.of[value] = made.add(OPAQUE, reads, made.flow.avals[value].shape, value)
     made.over[found] = reads[:1]
 

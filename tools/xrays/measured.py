@@ -45,10 +45,14 @@ def measured(name: str) -> Row:
     case = ALL[name]
     program = fxgrad.make_program(case.function)(*case.args)
     found = fxgrad.memory(case.function)(*case.args)
-    planned = fxgrad.jit(case.function).lower(*case.args).compile().memory_analysis()
-    return Row(name, len(program.equations), (found.compiled.temporary, found.compiled.results),
-               (planned.temp_size_in_bytes, planned.output_size_in_bytes), found.peak.point.nbytes,
-               _traced(program, case.args))
+    return Row(name, len(program.equations), (found.compiled.temporary, found.compiled.results), planned(case),
+               found.peak.point.nbytes, _traced(program, case.args))
+
+
+def planned(case: Case) -> tuple[int, int]:
+    """The bytes of temporaries and results that XLA plans."""
+    plan = fxgrad.jit(case.function).lower(*case.args).compile().memory_analysis()
+    return plan.temp_size_in_bytes, plan.output_size_in_bytes
 
 
 def _traced(program: Any, args: Any) -> int:

@@ -11,6 +11,7 @@ from rich.table import Table
 from xrays.later import LATER
 from xrays.measured import Growth, Row
 from xrays.programs import HELD_OUT, PROGRAMS
+from xrays.unseen import UNSEEN
 
 PAGE = DOCS / "memory.md"
 COLUMNS = ["program", "equations", "model: temporary + results", "XLA's plan", "ratio", "NumPy: as written", "traced",
@@ -21,7 +22,8 @@ def cells(row: Row) -> list[str]:
     """A row of the table."""
     def both(pair: tuple[int, int]) -> str:
         return f"{pair[0]:,} + {pair[1]:,}"
-    mark = " (held out)" if row.name in HELD_OUT else " (later)" if row.name in LATER else ""
+    mark = " (held out)" if row.name in HELD_OUT else " (later)" if row.name in LATER else \
+        " (unseen)" if row.name in UNSEEN else ""
     ratio = f"{row.ratio:.2f}" if row.is_close else f"**{row.ratio:.2f}**"
     return [row.name + mark, f"{row.equations:,}", both(row.model), both(row.planned), ratio, f"{row.written:,}",
             f"{row.traced:,}", f"{row.written / row.traced:.2f}"]
@@ -41,8 +43,8 @@ def write(rows: Sequence[Row], times: Mapping[str, tuple[int, float]], grown: Se
         return f"{sum(row.is_close for row in rows if row.name in names)} of {len(names)}"
 
     summary = (f"Within 15 % of XLA's plan: {close} of {len(rows)}; {share(PROGRAMS)} that the model was made with, "
-               f"{share(HELD_OUT)} held out, {share(LATER)} written later (jax {jax.__version__}, CPU). "
-               f"Time of a prediction: {speeds}.")
+               f"{share(HELD_OUT)} held out, {share(LATER)} later, {share(UNSEEN)} unseen "
+               f"(jax {jax.__version__}, CPU). Time of a prediction: {speeds}.")
     put(PAGE, "measured", f"{markdown(COLUMNS, [cells(row) for row in rows])}\n\n{summary}")
     heads = ["grows with", "size", "saved", "temporary, model", "temporary, XLA"]
     put(PAGE, "growth", markdown(heads, [

@@ -336,4 +336,8 @@ UNSEEN: dict[str, Case] = {
     "gradients of 50 triplets": Case(fxgrad.vmap(fxgrad.grad(triplets), in_axes=(None, 0, 0, 0)), (
         [f32(30, 40), f32(40, 8)], f32(50, 4, 30), f32(50, 4, 30), f32(50, 4, 30))),
 }
-"""None of these changed the model before it was measured on all of them."""
+"""None of these changed the model before it was measured on all of them.
+
+It was within 15 % of XLA's plan on 43 of the 50 then. The rules of the indices of gathers and scatters, of
+concatenations that are read twice, and of carried values that others read were added after that.
+"""
