@@ -41,6 +41,7 @@ from fxgrad.ops.reductions import reduce_or
 from fxgrad.ops.shaping import pad, slice_in_dim
 from fxgrad.ops.space import broadcast_to, convert, reshape
 from fxgrad.ops.special import bessel_i0e
+from fxgrad.tracing.provenance import note_results
 from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.trace import WRITTEN, trace
 
@@ -195,7 +196,10 @@ def modf(x: Any, /, out: Any = None) -> tuple[Any, Any]:
     whole = trunc(x)
     infinite = comparison.eq(parts.abs(x), math.inf)
     zero = mul(parts.sign(x), where(comparison.ne(x, x), x, scalar_like(0.0, x)))
-    return where(infinite, zero, subtract(x, whole)), whole
+    fraction = where(infinite, zero, subtract(x, whole))
+    note_results((fraction,), lambda: ("[0]",))
+    note_results((whole,), lambda: ("[1]",))
+    return fraction, whole
 
 
 def _spacing(x: Any) -> Any:

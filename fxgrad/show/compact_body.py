@@ -153,11 +153,10 @@ class Body:
         inner = {var: pending.ready for var, pending in given.items()}
         if equation.primitive is gather_p:
             self._indexed(equation, inner)
-        if inner:
-            short = sugared(form, equation, operands, inner)
-            form, operands = (form, operands) if short is None else short
-        shown = render(form, operands, self._writer.value)
+        short = sugared(form, equation, operands, inner) if inner else None
+        shown = render(*(form, operands) if short is None else short, self._writer.value)
         var = equation.outputs[0] if equation.outputs else _NOTHING
+        # As one equation: in `x[i[:2]]` the indices `i[:2][:, None]` stand for an index, which `i[:2, None]` is not.
         ready = Ready(var, form, tuple(operands), tuple([atom.aval for atom in atoms]))
         return Pending(ready, shown, first, line, self._writer.margin.called(equation), tuple(filter(None, origins)))
 

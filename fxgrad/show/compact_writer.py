@@ -16,14 +16,18 @@ from fxgrad.show import indices, operators  # noqa: F401  (they fill the table)
 from fxgrad.show.blocks import ROLE_NAMES, block_of
 from fxgrad.show.compact_body import Body, Statement
 from fxgrad.show.definitions import Definitions, is_applied, is_call
+from fxgrad.show.differentiated import Formula, formulas
 from fxgrad.show.forms import Form, Shown, is_word
 from fxgrad.show.margin import COMMENT_COLUMN, Line, Margin
 from fxgrad.show.names import RESERVED, is_identifier
 from fxgrad.show.notations import Written, call_names, form_of, meaning
 from fxgrad.show.parameters import optional_parameters, ordered
 from fxgrad.show.scope import Scope, type_text
+from fxgrad.show.sections import HEADINGS
 from fxgrad.show.values import INDENT, array_lines, string_text, value_lines
 from fxgrad.show.wrapping import wrapped
+
+BACKWARD = [f"# {HEADINGS['backward']}"]
 
 
 class CompactWriter:
@@ -66,7 +70,12 @@ class CompactWriter:
         bindings = [f"captured {scope.bind(var)}: {type_text(var.aval)}" for var in program.inputs[:program.captured]]
         body = [Statement([f"# {remark}"]) for remark in self._remarks] if program is self.main else []
         body += [Statement([line]) for line in self.definitions.captured(program, bindings, scope.names)]
-        body += Body(self, scope, program).statements()
+        statements = Body(self, scope, program).statements()
+        if program is self.main and self.shows_source:
+            below = [statement.lines for statement in statements].index(BACKWARD) + 1 if \
+                any(statement.lines == BACKWARD for statement in statements) else 0
+            statements[below:below] = formulas(program, self, scope)
+        body += statements
         types = ", ".join(type_text(atom.aval) for atom in program.outputs)
         unnamed = any(isinstance(atom, Var) and atom not in scope.names for atom in program.outputs)
         tail = f" -> {types}:" if unnamed else ":"
@@ -80,6 +89,12 @@ class CompactWriter:
         given = dict(zip(program.inputs, names, strict=True))
         scope = self.scopes[id(program)] = Scope(program, self.sources, given, around)
         return Body(self, scope, program).statements()
+
+    def apart(self, part: Program, around: Scope) -> list[Statement]:
+        """The statements of a program that stands below no head, with letters that are none of the text around it."""
+        writer = CompactWriter(part, True, -1, 10_000)
+        scope = writer.scopes[id(part)] = Scope(part, writer.sources, {}, around)
+        return Body(writer, scope, part).statements()
 
     def reference(self, program: Program | None) -> str:
         """What stands for a program that is defined under `where`, or for none; "" if it stands where it is used."""
@@ -103,6 +118,11 @@ class CompactWriter:
         before: tuple[Line | None, str] = (None, "")
         for statement in statements:
             comment = ""
+            if statement.lines[0].startswith("#"):  # the lines of statements hold across remarks
+                shown = self.shows_source and statement.line is not None
+                comment = self.margin.comment(statement.line, statement.called) if shown else ""
+                result.append((INDENT + statement.lines[0], comment))
+                continue
             now = statement.line, statement.called
             if self.shows_source and statement.recorded and now[0] is not None and now != before:
                 comment = self.margin.comment(*now)
@@ -166,6 +186,14 @@ def scopes_of(program: Program, limit: int, width: int) -> dict[int, Scope]:
     writer = CompactWriter(program, False, limit, width)
     writer.lines()
     return writer.scopes
+
+
+def formulas_of(program: Program) -> list[Formula]:
+    """The remarks on what is differentiated in a program and not computed."""
+    writer = CompactWriter(program, False, -1, 10_000)
+    writer.lines()
+    return [Formula(statement.lines[0], statement.line, statement.called)
+            for statement in formulas(program, writer, writer.scopes[id(program)])]
 
 
 def is_title(text: str) -> bool:

@@ -305,6 +305,10 @@ def _used_elsewhere(program: Program, runs: list[list[Equation]]) -> set[Var]:
     """The variables that a run other than their own uses, or that are outputs."""
     made: dict[Atom, int] = {}
     used = {atom for atom in program.outputs if isinstance(atom, Var)}
+    in_runs = {id(equation) for run in runs for equation in run}
+    for equation in program.equations:
+        if id(equation) not in in_runs:
+            used.update([atom for atom in equation.inputs if isinstance(atom, Var)])
     for number, run in enumerate(runs):
         for equation in run:
             used.update(atom for atom in equation.inputs if isinstance(atom, Var) and made.get(atom) != number)
@@ -331,8 +335,12 @@ def _results(run: list[Equation], assigned: Assigned, used: set[Var]) -> Iterato
         for equation in alike or run:  # the rounds of a loop
             yield from _all_outputs(equation, assigned.names[0])
     else:
-        fitting = [equation for equation in found if equation in alike] or found
-        yield from _all_outputs(fitting[-1], assigned.names[0])
+        equation = [equation for equation in found if equation in alike or not alike][-1:] or found[-1:]
+        needed = [var for var in equation[0].outputs if var in used]
+        if len(needed) == 1 and assigned.is_call and not alike and assigned.names[0] is not None:
+            yield needed[0], assigned.names[0]  # `argsort` gives one of the two results of `sort`
+        else:
+            yield from _all_outputs(equation[0], assigned.names[0])
 
 
 def _several_operations(equations: Sequence[Equation]) -> bool:

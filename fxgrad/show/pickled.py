@@ -13,6 +13,8 @@ from fxgrad.core.avals import Aval, Folded, Literal
 from fxgrad.core.primitive import Primitive
 from fxgrad.core.program import Atom, Equation, Program, Signature, Source, Var, inner_first
 from fxgrad.errors import UnsupportedError
+from fxgrad.show.compact_writer import formulas_of
+from fxgrad.show.differentiated import FORMULAS, Formula
 from fxgrad.show.margin import Margin
 from fxgrad.show.names import NAMES, called_name, own_names
 from fxgrad.show.sources import Sources
@@ -36,7 +38,8 @@ def reduced(program: Program) -> tuple[Callable[[list[_Kept]], Program], tuple[l
     programs = inner_first(program)
     numbers = {id(inner): _Held(number) for number, inner in enumerate(programs)}
     sources, codes = Sources(), dict[int, RecordedCode]()
-    return _made, ([_kept(inner, numbers, sources, codes) for inner in programs],)
+    kept = [_kept(inner, numbers, sources, codes) for inner in programs]
+    return _made, ([*kept[:-1], kept[-1]._replace(formulas=formulas_of(program))],)
 
 
 class RecordedCode:
@@ -85,6 +88,7 @@ class _Kept(NamedTuple):
     signature: Signature | None
     names: dict[int, str]
     called: str
+    formulas: list[Formula]
 
 
 def _kept(program: Program, held: dict[int, _Held], sources: Sources, codes: dict[int, RecordedCode]) -> _Kept:
@@ -111,7 +115,7 @@ def _kept(program: Program, held: dict[int, _Held], sources: Sources, codes: dic
                  for equation in program.equations]
     return _Kept(program.in_avals, equations, atoms(program.outputs), program.captured, program.constants,
                  program.signature, {numbers[var]: name for var, name in names.items() if var in numbers},
-                 called_name(program))
+                 called_name(program), [])
 
 
 def _told(literal: Literal, margin: Margin) -> Literal:
@@ -156,6 +160,7 @@ def _remade(kept: _Kept, held: Sequence[Program]) -> Program:
     NAMES.put(program, {variables[number]: name for number, name in kept.names.items()})
     if kept.called:
         CALLED.put(program, Called(kept.called, ()))
+    FORMULAS.put(program, kept.formulas)
     return program
 
 

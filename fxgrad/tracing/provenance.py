@@ -60,6 +60,9 @@ class Called(NamedTuple):
 CALLED: Slot[Called] = Slot("called")
 """Of programs that were traced for one that is shown."""
 
+CAPTURED: Slot[tuple[Any, ...]] = Slot("values of captured inputs")
+"""Of such programs, what their captured inputs are: a variable of the program around, or a number or an array."""
+
 
 def note_partial(tape: Tape, value: Tracer) -> None:
     """Notes that `value`, captured by `tape`, is not what the user's expression makes, if that goes on with it here.
@@ -154,3 +157,15 @@ def note_called(tape: Tape, program: Program) -> None:
                         tuple(one if one == other else "" for one, other in both),
                         code=called.code if called.code is known.code else None)
     CALLED.put(program, called)
+    captured = tuple([value.variable if type(value) is Tracer else value for value in tape.captured])
+    before = CAPTURED.of(program)
+    if before is None or all(map(_is_same, before, captured)):
+        CAPTURED.put(program, captured)
+    else:  # called again with others
+        CAPTURED.put(program, ())
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two captured values are one object, or one number."""
+    return one is other or (type(one) is type(other) and type(one) in (bool, int, float, complex) and
+                            repr(one) == repr(other))

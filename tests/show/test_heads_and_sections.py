@@ -14,6 +14,7 @@ from fxgrad import grad, jit, vmap
 from fxgrad.frontend.flat import title_of
 from fxgrad.show import parse, program_text
 from fxgrad.show.names import own_names
+from fxgrad.show.sections import HEADINGS
 from fxgrad.show.sources import Sources
 
 
@@ -57,7 +58,7 @@ def test_a_wrapper_of_ones_own_is_what_it_is_called() -> None:
 
 def headings(function: Callable[..., Any], *args: Any) -> list[str]:
     text = program_text(fxgrad.make_program(function)(*args))
-    return [line.strip() for line in text.splitlines() if line.strip().startswith("# ")]
+    return [line.strip() for line in text.splitlines() if line.strip() in map("# {}".format, HEADINGS.values())]
 
 
 def test_sections() -> None:

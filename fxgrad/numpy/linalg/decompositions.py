@@ -16,6 +16,7 @@ from fxgrad.ops.ordering import argsort
 from fxgrad.ops.parts import abs
 from fxgrad.ops.pointwise import scalar_like
 from fxgrad.ops.space import broadcast_to
+from fxgrad.tracing.provenance import note_results
 
 
 class EighResult(NamedTuple):
@@ -79,7 +80,10 @@ def qr(a: Any, mode: str = "reduced") -> Any:
         raise ArgumentError(at_user_line(f"qr: mode={mode!r}; it is one of 'reduced', 'complete', 'r'"))
     a, = matrices("qr", a)
     q, r = factorizations.qr(a, full_matrices=mode in ("complete", "full"))
-    return r if mode == "r" else QRResult(q, r)
+    if mode == "r":
+        note_results((q, r), lambda: (None, ""))
+        return r
+    return QRResult(q, r)
 
 
 # --- eigenvalues ------------------------------------------------------------------------------------------------------
@@ -106,6 +110,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
     lower = _is_lower("eigh", UPLO)
     a, = matrices("eigh", a, square=True)
     vectors, values = eigen.eigh(symmetrized(a) if symmetrize_input else from_triangle(a, lower), lower)
+    note_results((vectors, values), lambda: ("[1]", "[0]"))
     return EighResult(values, vectors)
 
 

@@ -31,6 +31,7 @@ from fxgrad.ops.pointwise import add, scalar_like
 from fxgrad.ops.shaping import pad
 from fxgrad.ops.space import broadcast_to, convert, reshape
 from fxgrad.ops.triangular import triangular_solve
+from fxgrad.tracing.provenance import note_results
 from fxgrad.tracing.tape import aval_of
 
 __all__ = ["cholesky", "eigh", "eigh_tridiagonal", "hessenberg", "lu", "polar", "qr", "qr_multiply", "rsf2csf", "schur",
@@ -90,6 +91,8 @@ def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full",
         raise ArgumentError(at_user_line(f"qr: mode={mode!r}; it is one of 'full', 'economic', 'r'"))
     a, = matrices("qr", a)
     found = factorizations.qr(a, full_matrices=mode != "economic", pivoting=pivoting)
+    if mode == "r":
+        note_results(found, lambda: (None, "[0]", "[1]"))
     return tuple(found[mode == "r":])
 
 
@@ -139,12 +142,14 @@ def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, 
     a, = matrices("eigh", a, square=True)
     if b is None:
         vectors, values = eigen.eigh(symmetrized(a), lower)
+        note_results((vectors, values), lambda: (None, "") if eigvals_only else ("[1]", "[0]"))
     else:
         a, b = matrices("eigh", a, b, square=True)
         factor = factorizations.cholesky(b if lower else adjoint(b))
         half = triangular_solve(factor, hermitian(a, lower), left_side=True, lower=True)
         inner = triangular_solve(factor, half, lower=True, transpose_a=True, conjugate_a=True)
         vectors, values = eigen.eigh(symmetrized(inner))
+        note_results((vectors, values), lambda: (None, "" if eigvals_only else "[0]"))
         vectors = triangular_solve(factor, vectors, left_side=True, lower=True, transpose_a=True, conjugate_a=True)
     return values if eigvals_only else (values, vectors)
 
@@ -167,7 +172,9 @@ def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str 
                                       "are needed, the second one shorter by 1"))
     full = add(add(diag(d), diag(e, 1)), diag(conjugated(e), -1))
     vectors, values = eigen.eigh(symmetrized(full))
-    if select == "i":
+    if select == "a":
+        note_results((vectors, values), lambda: (None, "") if eigvals_only else ("[1]", "[0]"))
+    else:
         first, last = select_range
         values, vectors = values[first:last + 1], vectors[:, first:last + 1]
     return values if eigvals_only else (values, vectors)
