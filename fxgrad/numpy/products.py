@@ -27,7 +27,7 @@ from fxgrad.numpy.arithmetic import multiply, subtract
 from fxgrad.numpy.joining import stack
 from fxgrad.numpy.shaping import moveaxis, ravel
 from fxgrad.ops.parts import conj
-from fxgrad.ops.products import dot_general, dot_general_p, precision_name
+from fxgrad.ops.products import dot_general, dot_general_p
 from fxgrad.ops.space import reshape, transpose
 from fxgrad.tracing.replay import replayed
 from fxgrad.tracing.tape import aval_of, bind
@@ -73,8 +73,8 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
         left, right = a.variable.aval, b.variable.aval
         numbers = _PLAIN.get((len(left.shape), len(right.shape)))
         if numbers is not None and left.dtype is right.dtype and left.shape[-1] == right.shape[0] \
-                and preferred_element_type is None:
-            return bind(dot_general_p, a, b, dimension_numbers=numbers, precision=precision_name(precision),
+                and preferred_element_type is None and precision is None:
+            return bind(dot_general_p, a, b, dimension_numbers=numbers, precision=None,
                         preferred_element_type=None)[0]
     a, b = _operands(a, b)
     left_shape, right_shape = shape_of(a), shape_of(b)

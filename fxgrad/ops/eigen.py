@@ -275,4 +275,4 @@ svd_p = register(Primitive(
 
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> list[Any]:
     """[U, s, Vᴴ] with U diag(s) Vᴴ = a and descending s, or [s] alone."""
-    return bind(svd_p, a, full_matrices=full_matrices, compute_uv=compute_uv)
+    return bind(svd_p, a, full_matrices=full_matrices and compute_uv, compute_uv=compute_uv)

@@ -256,8 +256,19 @@ def dot_general(x: Any, y: Any, dimension_numbers: Any, precision: str | None = 
     """
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
     numbers = (tuple(x_contract), tuple(y_contract)), (tuple(x_batch), tuple(y_batch))
-    return bind(dot_general_p, x, y, dimension_numbers=numbers, precision=precision_name(precision),
+    if preferred_element_type is not None or precision is not None:
+        precision, preferred_element_type = _with_effect(aval_of(x), aval_of(y), precision, preferred_element_type)
+    return bind(dot_general_p, x, y, dimension_numbers=numbers, precision=precision,
                 preferred_element_type=preferred_element_type)[0]
+
+
+def _with_effect(x: Aval, y: Aval, precision: Any, preferred: DType | None) -> tuple[Any, DType | None]:
+    """The options without those that change nothing: the dtype that the product has, a precision of whole numbers."""
+    names = precision_name(precision)
+    listed = names if isinstance(names, tuple) else (names,)
+    if not dtypes.is_inexact(x.dtype) and all(name in ("default", "high", "highest") for name in listed):
+        names = None
+    return names, None if preferred == x.dtype and not (x.weak and y.weak) else preferred
 
 
 @rewrites.register(dot_general_p, makers=(transpose_p,))

@@ -142,7 +142,7 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = F
     `op` transposes and conjugates; with `unit_diagonal` the diagonal is taken for ones.
     """
     return bind(triangular_solve_p, a, b, left_side=left_side, lower=lower, transpose_a=transpose_a,
-                conjugate_a=conjugate_a, unit_diagonal=unit_diagonal)[0]
+                conjugate_a=conjugate_a and aval_of(a).dtype.kind == "c", unit_diagonal=unit_diagonal)[0]
 
 
 # --- an LU decomposition ------------------------------------------------------------------------------------------
