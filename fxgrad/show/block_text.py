@@ -32,12 +32,13 @@ class BlockText:
         self.order = [*block.lead, *block.shared.get(*SHOWN), *own]
         self._texts: dict[int, str] = {}
         self._labels: dict[str, str] = {}
-        for var in equation.outputs:
-            scope.bind(var)  # first, so that no input gets the same letter
-        self._names = self._input_names()
+        self._names: dict[int, str] = {}
 
     def head(self, given: Mapping[Var, Pending]) -> str:
-        """The first line, in which the values `given` stand as expressions."""
+        """The first line, in which the values `given` stand as expressions; all other operands have names by now."""
+        for var in self._equation.outputs:
+            self._scope.bind(var)  # first, so that no input gets the same letter
+        self._names = self._input_names()
         if self._by_truth:
             self._labels = dict(zip("01", TRUTH, strict=True))
         for place, atom in enumerate(self._equation.inputs):
@@ -114,6 +115,8 @@ class BlockText:
         for place, var, program in reversed(links):
             if var in own[id(program)]:
                 wanted.setdefault(place, own[id(program)][var])
+        for place, name in self._carried_names().items():
+            wanted.setdefault(place, name)
         moving = {*self._block.shared.get("state", "carry", "over")}
         for place, _, _ in links:
             atom = self._equation.inputs[place] if place >= 0 and place not in moving else None
@@ -129,6 +132,18 @@ class BlockText:
             if place not in names:
                 names[place] = next(letters)
         return names
+
+    def _carried_names(self) -> dict[int, str]:
+        """What is carried on is called as what it becomes, where that has a name."""
+        found: dict[int, str] = {}
+        for region in self._equation.regions:
+            starts = [link.place for link in region.inputs if link.how == "carry"]
+            ends = [link.place for link in region.outputs if link.how == "carry"]
+            for start, end in zip(starts, ends, strict=False):
+                var = self._equation.outputs[end] if 0 <= end < len(self._equation.outputs) else None
+                if var in self._scope.named and len(starts) == len(ends):
+                    found.setdefault(start, self._scope.names[var])
+        return found
 
     def _own_names(self, program: Program) -> dict[Var, str]:
         """What the inputs of a program are called in it, as far as that is known; all of one that is defined below."""

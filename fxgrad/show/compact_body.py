@@ -18,7 +18,7 @@ from fxgrad.show.block_text import BlockText
 from fxgrad.show.blocks import block_of
 from fxgrad.show.forms import Form, Shown, render
 from fxgrad.show.gathers import IMPLIED, Ready, indices_key, short_form
-from fxgrad.show.literals import neighbours, origin_of, shown_literal
+from fxgrad.show.literals import neighbours, origin_of, shown_literal, written
 from fxgrad.show.margin import Line
 from fxgrad.show.scope import Scope
 from fxgrad.show.sections import sections
@@ -145,7 +145,8 @@ class Body:
         for atom in atoms:
             if isinstance(atom, Literal):
                 operands.append(self._number(atom, form, atoms))
-                origins.append(origin_of(atom, self._writer.margin.called_at))
+                told = written(equation, equation.inputs.index(atom), self._writer.sources)
+                origins.append(origin_of(told or atom, self._writer.margin.called_at))
                 continue
             pending = given.get(atom)
             operands.append(self._scope.shown(atom) if pending is None else pending.shown)

@@ -79,8 +79,8 @@ class CompactWriter:
         types = ", ".join(type_text(atom.aval) for atom in program.outputs)
         unnamed = any(isinstance(atom, Var) and atom not in scope.names for atom in program.outputs)
         tail = f" -> {types}:" if unnamed else ":"
-        first, *rest = wrapped(f"{head}({', '.join(inputs)}){tail}", self.width, 2 * INDENT, len(head))
-        return self._commented([(first, file), *((line, "") for line in rest), *self._marked(body)])
+        *before, last = wrapped(f"{head}({', '.join(inputs)}){tail}", self.width, 2 * INDENT, len(head))
+        return self._commented([*((line, "") for line in before), (last, file), *self._marked(body)])
 
     def block(self, program: Program | None, names: Sequence[str], around: Scope) -> list[Statement]:
         """The statements of a program whose inputs have names already, in the text of another one."""
@@ -121,6 +121,7 @@ class CompactWriter:
             if statement.lines[0].startswith("#"):  # the lines of statements hold across remarks
                 shown = self.shows_source and statement.line is not None
                 comment = self.margin.comment(statement.line, statement.called) if shown else ""
+                comment = "; ".join(filter(None, [comment, *dict.fromkeys(statement.origins)])) if shown else ""
                 result.append((INDENT + statement.lines[0], comment))
                 continue
             now = statement.line, statement.called
@@ -132,8 +133,8 @@ class CompactWriter:
                 before = (None, "")
             if self.shows_source and statement.origins:
                 comment = "; ".join(filter(None, [comment, *dict.fromkeys(statement.origins)]))
-            first, *rest = statement.lines
-            result += [(INDENT + first, comment), *((INDENT + line, "") for line in rest)]
+            *before_last, last = statement.lines  # no comment stands in the middle of a statement
+            result += [*((INDENT + line, "") for line in before_last), (INDENT + last, comment)]
         return result
 
     def _commented(self, lines: Sequence[tuple[str, str]]) -> list[str]:
@@ -192,7 +193,7 @@ def formulas_of(program: Program) -> list[Formula]:
     """The remarks on what is differentiated in a program and not computed."""
     writer = CompactWriter(program, False, -1, 10_000)
     writer.lines()
-    return [Formula(statement.lines[0], statement.line, statement.called)
+    return [Formula(statement.lines[0], statement.line, statement.called, statement.origins)
             for statement in formulas(program, writer, writer.scopes[id(program)])]
 
 

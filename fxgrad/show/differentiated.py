@@ -37,7 +37,7 @@ def formulas(program: Program, writer: CompactWriter, scope: Scope) -> list[Stat
     """
     kept = FORMULAS.of(program)
     if kept is not None:
-        return [Statement([remark.text], remark.line, True, remark.called) for remark in kept]
+        return [Statement([remark.text], remark.line, True, remark.called, remark.origins) for remark in kept]
     if all(equation.source is None or equation.source.part is None for equation in program.equations):
         return []
     remarks: list[Statement] = []
@@ -54,11 +54,12 @@ def _prefixed(text: str, statement: Statement) -> Statement:
 
 
 class Formula(NamedTuple):
-    """A remark: its text, the user's line, and the function called there."""
+    """A remark: its text, the user's line, the function called there, and where numbers in it come from."""
 
     text: str
     line: Line | None
     called: str
+    origins: tuple[str, ...]
 
 
 FORMULAS: Slot[list[Formula]] = Slot("formulas of what is differentiated")
@@ -66,7 +67,7 @@ FORMULAS: Slot[list[Formula]] = Slot("formulas of what is differentiated")
 
 
 class _Value(NamedTuple):
-    """A variable of a function of the user's, and whether it is meant itself, and not a tangent or a cotangent of it."""
+    """A variable of a function of the user's, and whether it is meant itself, not a tangent or a cotangent of it."""
 
     function: Program
     var: Var

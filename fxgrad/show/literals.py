@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.avals import Aval, Literal
+from fxgrad.core.avals import Aval, Folded, Literal
+from fxgrad.core.program import Equation
 from fxgrad.show.forms import ATOM, PREFIX, Form, Shown
 from fxgrad.show.numbers import NanBits, Number
+from fxgrad.show.sources import Sources
 from fxgrad.show.values import PLAIN_LITERALS, kind_of, number_text
 
 
@@ -80,6 +82,8 @@ def plain_kind(number: Number) -> str:
 
 _SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _LONGEST = 32
+WRITTEN = "written"
+"""In the place of the operation that made a number: what the user wrote for it is in that of the source."""
 
 
 def origin_of(literal: Literal, called: Callable[[Any], str]) -> str:
@@ -88,6 +92,8 @@ def origin_of(literal: Literal, called: Callable[[Any], str]) -> str:
     `called` gives the function that the user called at a source.
     """
     made_of = getattr(literal, "made_of", None)
+    if made_of is not None and made_of.operation == WRITTEN:
+        return f"{_number(literal)} = {made_of.source}"
     if made_of is None or made_of.operation not in _SYMBOLS:
         return ""
     formula = _formula(literal)
@@ -95,6 +101,22 @@ def origin_of(literal: Literal, called: Callable[[Any], str]) -> str:
     if formula == _number(literal) or len(formula) > _LONGEST:
         return ""
     return f"{_number(literal)} = {formula}{name and f' of {name}'}"
+
+
+def written(equation: Equation, place: int, sources: Sources) -> Literal | None:
+    """A number among the inputs of `equation`, with the user's expression for it: `0.995 = decay`, if that is known.
+
+    That is so for operands of operators that the user's code itself recorded.
+    """
+    atom, source = equation.inputs[place], equation.source
+    if not isinstance(atom, Literal) or hasattr(atom, "made_of") or source is None or source.part is not None:
+        return None
+    text = sources.operand(source, equation.primitive.name, place)
+    if not text or len(text) > _LONGEST:
+        return None
+    result = Literal(atom.value, atom.aval)
+    result.made_of = Folded(WRITTEN, (), text)
+    return result
 
 
 def _sources(literal: Literal) -> Iterator[Any]:

@@ -15,6 +15,7 @@ from fxgrad.core.program import Atom, Equation, Program, Signature, Source, Var,
 from fxgrad.errors import UnsupportedError
 from fxgrad.show.compact_writer import formulas_of
 from fxgrad.show.differentiated import FORMULAS, Formula
+from fxgrad.show.literals import WRITTEN, written
 from fxgrad.show.margin import Margin
 from fxgrad.show.names import NAMES, called_name, own_names
 from fxgrad.show.sources import Sources
@@ -101,6 +102,9 @@ def _kept(program: Program, held: dict[int, _Held], sources: Sources, codes: dic
     def atoms(values: Sequence[Atom]) -> list[int | Literal]:
         return [_told(value, margin) if isinstance(value, Literal) else numbers[value] for value in values]
 
+    def operands(equation: Equation) -> list[Atom]:
+        return [written(equation, place, sources) or atom for place, atom in enumerate(equation.inputs)]
+
     def place(source: Source | None) -> _KeptSource | None:
         if source is None:
             return None
@@ -108,7 +112,7 @@ def _kept(program: Program, held: dict[int, _Held], sources: Sources, codes: dic
         # The names are kept themselves: by its part it is known that a derivative is not what the line assigns.
         return _KeptSource(codes.setdefault(id(source.code), code), source.instruction, source.part or "", source.scope)
 
-    equations = [_KeptEquation(equation.primitive, atoms(equation.inputs),
+    equations = [_KeptEquation(equation.primitive, atoms(operands(equation)),
                                {name: _replaced(value, _is_program, lambda inner: held[id(inner)])
                                 for name, value in equation.params.items()},
                                [var.aval for var in equation.outputs], place(equation.source))
@@ -121,7 +125,7 @@ def _kept(program: Program, held: dict[int, _Held], sources: Sources, codes: dic
 def _told(literal: Literal, margin: Margin) -> Literal:
     """The number, with the name of the function that it comes from and not the place."""
     made_of = getattr(literal, "made_of", None)
-    if made_of is None:
+    if made_of is None or made_of.operation == WRITTEN:
         return literal
     result = Literal(literal.value, literal.aval)
     result.made_of = Folded(made_of.operation, tuple([_told(each, margin) for each in made_of.operands]),

@@ -51,8 +51,8 @@ class Scope:
         return quoted_name(self.names[var])
 
     def letters_used(self) -> frozenset[str]:
-        """The letters that stand for something here, or around."""
-        return self._around | self._used
+        """The letters, and names, that stand for something here, or around."""
+        return self._around.union(self._used, self.names.values())
 
     def letters_inside(self, unique: Unique) -> Iterator[str]:
         """Letters for a program in the text of this one."""

@@ -43,7 +43,8 @@ OPERATORS: dict[type[ast.AST], str] = {
 
 
 class Spans(NamedTuple):
-    """What stands in a file, by position: targets of assigned expressions, and names among direct operands.
+    """What stands in a file, by position: targets of assigned expressions, names among direct operands, and operators
+    with their two operands.
 
     And by the name of a function and its first line: what it takes its arguments apart into, by the path of each part.
     """
@@ -51,6 +52,7 @@ class Spans(NamedTuple):
     targets: dict[Span, Assigned]
     operands: dict[Span, list[str]]
     parts: dict[tuple[str, int], dict[str, str]]
+    sides: dict[Span, tuple[str, tuple[ast.expr, ast.expr]]]
 
 
 class Sources:
@@ -94,6 +96,15 @@ class Sources:
         free = [name for name in names if name.split(".")[0] not in local]
         return free[0] if len(free) == 1 else None
 
+    def operand(self, source: Source, operation: str, place: int) -> str:
+        """What the user wrote as an operand of an operator, if the operator is `operation`; "" of a number itself."""
+        operator, sides = self._spans(source.code).sides.get(self.span(source), ("", None))
+        if operator != operation or sides is None or not 0 <= place < 2:
+            return ""
+        side = sides[place]
+        inner = side.operand if isinstance(side, ast.UnaryOp) else side
+        return "" if isinstance(inner, ast.Constant) else ast.unparse(side)
+
     def comment(self, source: Source) -> str:
         """The file and the line, as `model.py:12`."""
         name = "".join(char if char.isprintable() else "?" for char in os.path.basename(source.filename))
@@ -110,7 +121,7 @@ def content(filename: str) -> str:
 
 @cached("names in source texts", 64)
 def _read(text: str) -> Spans:
-    spans = Spans({}, {}, {})
+    spans = Spans({}, {}, {}, {})
     module = parse(text)
     if module is None:
         return spans
@@ -125,8 +136,10 @@ def _read(text: str) -> Spans:
             # The instruction that adds has the position of the whole statement.
             spans.targets.setdefault(_span(node), Assigned(_names(node.target), OPERATORS.get(type(node.op), "")))
             spans.operands[_span(node)] = [*_paths([node.target, node.value])]
+            spans.sides[_span(node)] = OPERATORS.get(type(node.op), ""), (node.target, node.value)
         elif isinstance(node, ast.BinOp):
             spans.operands[_span(node)] = [*_paths([node.left, node.right])]
+            spans.sides[_span(node)] = OPERATORS.get(type(node.op), ""), (node.left, node.right)
         elif isinstance(node, ast.Call):
             # What stands before a dot may be an array, or a module under any name.
             for span in _call_spans(node):

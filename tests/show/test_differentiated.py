@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import fxgrad
-import fxgrad.numpy as fnp
 from fxgrad import grad, jvp, lax, nn, vmap
 from fxgrad.show import parse, program_text
 
@@ -104,7 +103,8 @@ def test_what_is_said() -> None:
     assert said(text_of(grad(log_cosh), 1.0)) == ["# derivative of log(cosh(x))"]
     assert said(text_of(grad(robust), X, MATRIX)) == ["# derivative of mean(c)", "#   with c = log(cosh(error))"]
     assert said(text_of(grad(in_steps), X)) == [
-        "# derivative of total * 0.25", "#   with bounded: f64[2] = log(cosh(scores))", "#   with total: f64 = sum(bounded)"]
+        "# derivative of total * 0.25", "#   with bounded: f64[2] = log(cosh(scores))",
+        "#   with total: f64 = sum(bounded)"]
     assert said(text_of(vmap(grad(robust), in_axes=(0, None)), MATRIX, MATRIX)) == [
         "# derivative of mean(c)", "#   with c = log(cosh(error))"]
     assert said(text_of(fxgrad.hessian(log_cosh), 1.0)) == ["# derivative of log(cosh(x))"]
