@@ -11,7 +11,7 @@ from fxgrad.core.avals import Aval, Literal
 from fxgrad.core.primitive import Primitive, output_types
 from fxgrad.core.program import Atom, Equation, Program, Signature, Var
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
-from fxgrad.show import indices, operators  # noqa: F401  (they fill the table)
+from fxgrad.show import diagonals, indices, operators  # noqa: F401  (the last two fill the table)
 from fxgrad.show.block_parser import block
 from fxgrad.show.expression_reader import steps
 from fxgrad.show.expressions import (
@@ -333,6 +333,12 @@ class Maker:
         params = tuple(self.builder.params(node.params).items())
         form = Form("quoted" if node.quoted else "call", node.name, len(operands), statics, params)
         self.builder.unknown(node)
+        if node.name in diagonals.NAMES and not node.quoted:
+            if form != Form("call", node.name, 1):
+                self.fail(node.at, f"{node.name} takes one array and nothing else here")
+            return [diagonals.spread_diagonal(node.name, self.plain(operands[0]),
+                                              lambda form, atoms: self.meant(form, atoms, node.at)[0],
+                                              lambda problem: self.fail(node.at, problem))]
         if node.name in SEVERAL and not node.quoted:
             return self._taken(node, operands)
         return self._form(form, operands, node.at)

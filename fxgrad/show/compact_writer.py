@@ -45,6 +45,8 @@ class CompactWriter:
         self.scopes: dict[int, Scope] = {}
         self._forms: dict[Any, Written] = {}
         self._inputs: dict[int, dict[Var, str]] = {}
+        self.formulas: dict[int, list[Statement]] = {}
+        """Remarks on what is differentiated and not computed, by the `id` of each program that has a head."""
 
     def lines(self) -> list[str]:
         """The whole text."""
@@ -71,10 +73,11 @@ class CompactWriter:
         body = [Statement([f"# {remark}"]) for remark in self._remarks] if program is self.main else []
         body += [Statement([line]) for line in self.definitions.captured(program, bindings, scope.names)]
         statements = Body(self, scope, program).statements()
-        if program is self.main and self.shows_source:
+        if self.shows_source:
+            said = self.formulas[id(program)] = formulas(program, self, scope)
             below = [statement.lines for statement in statements].index(BACKWARD) + 1 if \
                 any(statement.lines == BACKWARD for statement in statements) else 0
-            statements[below:below] = formulas(program, self, scope)
+            statements[below:below] = said
         body += statements
         types = ", ".join(type_text(atom.aval) for atom in program.outputs)
         unnamed = any(isinstance(atom, Var) and atom not in scope.names for atom in program.outputs)
@@ -189,12 +192,12 @@ def scopes_of(program: Program, limit: int, width: int) -> dict[int, Scope]:
     return writer.scopes
 
 
-def formulas_of(program: Program) -> list[Formula]:
-    """The remarks on what is differentiated in a program and not computed."""
-    writer = CompactWriter(program, False, -1, 10_000)
+def formulas_of(program: Program) -> dict[int, list[Formula]]:
+    """The remarks on what is differentiated and not computed, by the `id` of each program that has some."""
+    writer = CompactWriter(program, True, -1, 10_000)
     writer.lines()
-    return [Formula(statement.lines[0], statement.line, statement.called, statement.origins)
-            for statement in formulas(program, writer, writer.scopes[id(program)])]
+    return {key: [Formula(each.lines[0], each.line, each.called, each.origins) for each in said]
+            for key, said in writer.formulas.items() if said}
 
 
 def is_title(text: str) -> bool:

@@ -335,12 +335,12 @@ def _results(run: list[Equation], assigned: Assigned, used: set[Var]) -> Iterato
         for equation in alike or run:  # the rounds of a loop
             yield from _all_outputs(equation, assigned.names[0])
     else:
-        equation = [equation for equation in found if equation in alike or not alike][-1:] or found[-1:]
-        needed = [var for var in equation[0].outputs if var in used]
+        last = ([equation for equation in found if equation in alike] or found)[-1]
+        needed = [var for var in last.outputs if var in used]
         if len(needed) == 1 and assigned.is_call and not alike and assigned.names[0] is not None:
             yield needed[0], assigned.names[0]  # `argsort` gives one of the two results of `sort`
         else:
-            yield from _all_outputs(equation[0], assigned.names[0])
+            yield from _all_outputs(last, assigned.names[0])
 
 
 def _several_operations(equations: Sequence[Equation]) -> bool:

@@ -51,7 +51,7 @@ notations: Analysis[Notation | None] = Analysis("notations", missing="conservati
 """How operations are written that have a way of their own."""
 defaults: Analysis[Defaults] = Analysis("default parameters", missing="conservative", default=lambda avals, given: {})
 """Parameters that calls leave out where they are these; those that may be None are so by default."""
-SEVERAL = ("take", "take_along_axis")
+SEVERAL = ("take", "take_along_axis", "diag", "diagonal")
 """Calls that stand for several equations."""
 _readers: dict[tuple[str, str], list[tuple[Primitive, Read]]] = {}
 

@@ -39,8 +39,9 @@ def reduced(program: Program) -> tuple[Callable[[list[_Kept]], Program], tuple[l
     programs = inner_first(program)
     numbers = {id(inner): _Held(number) for number, inner in enumerate(programs)}
     sources, codes = Sources(), dict[int, RecordedCode]()
-    kept = [_kept(inner, numbers, sources, codes) for inner in programs]
-    return _made, ([*kept[:-1], kept[-1]._replace(formulas=formulas_of(program))],)
+    said = formulas_of(program)
+    return _made, ([_kept(inner, numbers, sources, codes)._replace(formulas=said.get(id(inner), []))
+                    for inner in programs],)
 
 
 class RecordedCode:

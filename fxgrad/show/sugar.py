@@ -1,4 +1,5 @@
-"""Short forms of two equations in a row: `x[0]`, a range and a reshape; `x[i]` and its like, indices and a gather.
+"""Short forms of two equations in a row: `x[0]`, a range and a reshape; `x[i]` and its like, indices and a gather;
+`diag(v)` and `diagonal(m)`.
 
 `sugared` writes them, `spread` reads them, by the same rule.
 """
@@ -11,6 +12,7 @@ from typing import Any, NoReturn
 from fxgrad.core.avals import Shape
 from fxgrad.core.program import Atom, Equation, Var
 from fxgrad.core.sizes import holds
+from fxgrad.show.diagonals import diagonal_form
 from fxgrad.show.forms import Entry, Form, Item, Shown, Span
 from fxgrad.show.gathers import Make, Ready, gathered, short_form
 from fxgrad.show.indices import FULL, indexed_shape, new_axes, trimmed
@@ -23,6 +25,9 @@ def sugared(form: Form, equation: Equation, operands: Sequence[Shown], given: Ma
     ready = given.get(last) if isinstance(last, Var) else None
     if ready is None:
         return None
+    diagonal = diagonal_form(form, ready) if len(operands) == 1 else None
+    if diagonal is not None:
+        return diagonal, [ready.operands[0]]
     shapes = [static for static in form.statics + ready.form.statics if type(static) is tuple]
     if any(type(size) is not int and not holds(size) for shape in shapes for size in shape):
         return None

@@ -189,3 +189,33 @@ def test_what_loops_and_branches_give_is_called_as_what_they_return() -> None:
     assert "new: f64[3] = scan(carry(state=x)" in text
     other = fxgrad.make_program(lambda x: fxgrad.lax.cond(x > 0, doubled, fnp.sin, x) * 2.0)(1.0)
     assert "chosen: " not in program_text(other, source=False).split("cond")[0]  # one branch calls it otherwise
+
+
+def test_letters_within_mean_nothing_else_outside_and_carries_are_called_as_what_they_become() -> None:
+    def hoisted(xs: Any, a: Any) -> Any:
+        def step(c: Any, x: Any) -> Any:
+            return c + np.exp(a) * x, None
+
+        return fxgrad.lax.scan(step, 0.0, xs)[0]
+
+    shown = program_text(fxgrad.make_program(fxgrad.grad(hoisted, argnums=1))(np.ones(4), 0.5), source=False)
+    assert shown == """program grad(hoisted, a)(xs: f64[4], a: f64*):
+  b = exp(a)
+  d_a, c: f64 = scan(carry(d_a=0.0:f64, d_c=1.0:f64), over(x=xs), consts(b), reverse=True):
+    d = d_c * x * b
+    return d_a + d, d_c
+  return d_a"""
+
+
+def test_no_remark_stands_in_the_middle_of_a_call() -> None:
+    def walk(first: Any, second: Any, third: Any, weights_of_the_step: Any) -> Any:
+        def step(state: Any, x: Any) -> Any:
+            left, middle, right = state
+            return (middle, right, left + weights_of_the_step * x), left * right
+        return fxgrad.lax.scan(step, (first, second, third), np.ones((5, 4)))
+
+    text = program_text(fxgrad.make_program(walk)(*np.ones((4, 4))))
+    statements = text.splitlines()
+    place = next(number for number, line in enumerate(statements) if "= scan(" in line)
+    assert "#" not in statements[place]
+    assert statements[place + 1].endswith(f"# {walk.__code__.co_firstlineno + 4} step")
