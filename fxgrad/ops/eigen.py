@@ -10,12 +10,13 @@ the part that mixes vectors of one value, f'(w) times the perturbation, for it i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.avals import Aval, Shape
+from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive, register, total_bytes
 from fxgrad.ops.arithmetic import div, mul, neg, stop_gradient, sub
 from fxgrad.ops.choose import where
@@ -33,18 +34,19 @@ from fxgrad.ops.matrices import (
     complex_of,
     diagonal,
     each_matrix,
-    failure,
     hermitian,
     in_dtype_of,
     is_complex,
     lapack,
     matmul,
     on_diagonal,
+    or_unknown,
     real_of,
     rows,
     safe_reciprocal,
     shape_of,
     stack_rule,
+    unknown,
 )
 from fxgrad.ops.parts import abs, complex, conj, imag, real
 from fxgrad.ops.pointwise import add
@@ -52,12 +54,6 @@ from fxgrad.ops.reductions import argmax
 from fxgrad.ops.space import broadcast_to, convert, reduce_sum
 from fxgrad.ops.triangular import lu_solve
 from fxgrad.tracing.tape import aval_of, bind
-
-
-def _no_convergence(name: str, shape: Shape) -> np.linalg.LinAlgError:
-    return failure(name, f"the iteration does not converge for a matrix of shape {shape}. Is there a NaN or an "
-                         "infinity in it?")
-
 
 # --- Hermitian matrices -------------------------------------------------------------------------------------------
 
@@ -68,11 +64,8 @@ def _eigh_abstract(a: Aval, *, lower: bool) -> list[Aval]:
 
 
 def _eigh_numpy(a: Any, *, lower: bool) -> list[Any]:
-    try:
-        values, vectors = np.linalg.eigh(a, "L" if lower else "U")
-    except np.linalg.LinAlgError:
-        raise _no_convergence("eigh", a.shape) from None
-    return [vectors, values]
+    return or_unknown(lambda a: np.linalg.eigh(a, "L" if lower else "U")[::-1],
+                      lambda a: _eigh_abstract(a, lower=lower), a)
 
 
 def _eigh_xla(lax: Any, a: Any, *, lower: bool) -> list[Any]:
@@ -114,16 +107,18 @@ def _eig_numpy(a: Any, *, left: bool, right: bool) -> list[Any]:
     outputs = _eig_abstract(Aval(a.shape, a.dtype), left=left, right=right)
     if not a.size:
         return [np.zeros(output.shape, output.dtype) for output in outputs]
-    if not np.isfinite(a).all():
-        raise _no_convergence("eig", a.shape)
     # NumPy has no left vectors, and its LAPACK may be another one than XLA's, with other signs.
-    return each_matrix(lambda each: _one_eig(each, left, right, outputs[0].dtype), a.shape[:-2], outputs, a)
+    single = _eig_abstract(Aval(a.shape[-2:], a.dtype), left=left, right=right)
+    return each_matrix(lambda each: _one_eig(each, left, right, single), a.shape[:-2], outputs, a)
 
 
-def _one_eig(a: Any, left: bool, right: bool, dtype: Any) -> list[Any]:
+def _one_eig(a: Any, left: bool, right: bool, outputs: Sequence[Aval]) -> list[Any]:
+    if not np.isfinite(a).all():  # on which LAPACK may not end
+        return [*map(unknown, outputs)]
     *values, left_vectors, right_vectors, info = lapack(a.dtype, "geev")[0](a, compute_vl=left, compute_vr=right)
     if info:
-        raise _no_convergence("eig", a.shape)
+        return [*map(unknown, outputs)]
+    dtype = outputs[0].dtype
     vectors = [left_vectors] * left + [right_vectors] * right
     if len(values) == 1:
         return [values[0], *vectors]
@@ -210,11 +205,8 @@ def _svd_abstract(a: Aval, *, full_matrices: bool, compute_uv: bool) -> list[Ava
 
 def _svd_numpy(a: Any, *, full_matrices: bool, compute_uv: bool) -> list[Any]:
     decompose: Any = np.linalg.svd  # typed by literals only
-    try:
-        found = decompose(a, full_matrices, compute_uv)
-    except np.linalg.LinAlgError:
-        raise _no_convergence("svd", a.shape) from None
-    return list(found) if compute_uv else [found]
+    return or_unknown(lambda a: decompose(a, full_matrices) if compute_uv else [decompose(a, compute_uv=False)],
+                      lambda a: _svd_abstract(a, full_matrices=full_matrices, compute_uv=compute_uv), a)
 
 
 def _svd_xla(lax: Any, a: Any, *, full_matrices: bool, compute_uv: bool) -> list[Any]:

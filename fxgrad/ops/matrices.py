@@ -250,6 +250,26 @@ def each_matrix(kernel: Callable[..., Sequence[Any]], stack: Shape, outputs: Seq
     return results
 
 
+def or_unknown(kernel: Callable[[Any], Sequence[Any]], outputs: Callable[[Aval], Sequence[Aval]], a: Any) -> list[Any]:
+    """`kernel` of stacks of matrices; NaN, as in compiled code, for each matrix for which its iteration does not end.
+
+    NumPy has a `LinAlgError` for the whole stack then. `outputs` gives the types of the results.
+    """
+    try:
+        return list(kernel(a))
+    except np.linalg.LinAlgError:
+        types = outputs(Aval(a.shape, a.dtype))
+        if a.ndim > 2:
+            return each_matrix(lambda each: or_unknown(kernel, outputs, each), a.shape[:-2], types, a)
+        return [*map(unknown, types)]
+
+
+def unknown(output: Aval) -> Any:
+    """An array of NaN; both parts of complex numbers are."""
+    nan = complex(np.nan, np.nan) if output.dtype.kind == "c" else np.nan
+    return np.full(output.shape, nan, output.dtype)
+
+
 def failure(name: str, message: str) -> np.linalg.LinAlgError:
     """The error for matrices that a decomposition does not exist for, with the user's line."""
     return np.linalg.LinAlgError(at_user_line(f"{name}: {message} (Under jit the result would be NaN, without an "

@@ -8,7 +8,7 @@ import numpy as np
 
 from fxgrad.core.avals import Aval
 from fxgrad.core.primitive import NOT_LINEAR, TODO, Cost, Primitive, register, total_bytes
-from fxgrad.ops.matrices import check_matrices, each_matrix, failure, lapack, real_of, stack_rule
+from fxgrad.ops.matrices import check_matrices, each_matrix, lapack, real_of, stack_rule, unknown
 from fxgrad.tracing.tape import bind
 
 # --- Schur ------------------------------------------------------------------------------------------------------------
@@ -27,7 +27,7 @@ def _schur_numpy(a: Any, *, vectors: bool) -> list[Any]:
             return [a.copy() for _ in outputs]
         form, *_, basis, _, info = lapack(a.dtype, "gees")[0](lambda *_: False, a, compute_v=vectors)
         if info:
-            raise failure("schur", f"the iteration does not converge for a matrix of shape {a.shape}.")
+            return [unknown(Aval(a.shape, a.dtype)) for _ in outputs]
         return [form, basis][:1 + vectors]
 
     return each_matrix(kernel, a.shape[:-2], outputs, a)

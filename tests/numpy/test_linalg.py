@@ -461,9 +461,6 @@ MESSAGES: dict[str, tuple[type[Exception], Function, str]] = {
     "solve": (np.linalg.LinAlgError, lambda: fxgrad.grad(lambda a: fnp.linalg.solve(a, V[:2]).sum())(np.ones((2, 2))),
               "solve: a matrix of shape (2, 2) is singular, so the system has no unique solution. Use lstsq, or pinv, "
               "for the least-squares solution." + UNDER_JIT),
-    "svd": (np.linalg.LinAlgError, lambda: fnp.linalg.svd(np.full((2, 2), np.nan)),
-             "svd: the iteration does not converge for a matrix of shape (2, 2). Is there a NaN or an infinity in it?"
-             + UNDER_JIT),
     "not square": (ShapeError, lambda: fnp.linalg.inv(A),
                    "inv: matrices of 3 rows and 4 columns (shape (3, 4)); square ones are needed"),
     "a vector": (ShapeError, lambda: fnp.linalg.svd(V),

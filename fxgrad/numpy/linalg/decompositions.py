@@ -128,8 +128,8 @@ def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -
 def eig(a: Any) -> EigResult:
     """Eigenvalues and eigenvectors (columns of length 1, their largest element real) of square matrices; complex.
 
-    Both have derivatives, where the eigenvalues are distinct. Under `jit` there is a kernel for CPUs only. Raises
-    `numpy.linalg.LinAlgError` if there is a NaN in the matrix.
+    Both have derivatives, where the eigenvalues are distinct. Under `jit` there is a kernel for CPUs only. Of a
+    matrix with a NaN in it all are NaN.
 
     >>> eig([[0.0, 1.0], [-1.0, 0.0]]).eigenvalues
     array([0.+1.j, 0.-1.j])
@@ -158,7 +158,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     With `full_matrices` U and Vh are square. With `hermitian` the matrices are taken for Hermitian. As for `eigh`,
     vectors of equal singular values have no derivatives, nor have those of the value 0: they are taken for 0. What
     completes U or Vh to a square matrix is determined up to a rotation; so derivatives of what depends on its choice
-    mean nothing. Raises `numpy.linalg.LinAlgError` if there is a NaN in a matrix.
+    mean nothing. Of a matrix with a NaN in it all are NaN.
 
     >>> svd([[0.0, 2.0], [1.0, 0.0]]).S
     array([2., 1.])
