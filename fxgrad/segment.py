@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, constant, shape_of
+from fxgrad.frontend.operands import as_array, constant, shape_of, whole
 from fxgrad.numpy.reductions import max as max_of
 from fxgrad.ops.creation import iota
 from fxgrad.ops.families import KINDS
@@ -105,7 +104,7 @@ def _segmented(name: str, combine: str, data: Any, segment_ids: Any, num_segment
         windows = Windows(tuple(range(1, 1 + len(rest))), (0,), (0,))
         return scatter(constant((count, *rest), start, dtype), reshape(ids, (rows, 1)), data, windows, combine=combine,
                        mode=mode, promises=promises)
-    size = operator.index(bucket_size)
+    size = whole(f"{name}: bucket_size", bucket_size)
     if size < 1:
         raise ArgumentError(at_user_line(f"{name}: bucket_size={size}; a number from 1 on is needed"))
     buckets = -(-rows // size)
@@ -137,7 +136,7 @@ def _count(name: str, ids: Any, num_segments: Any) -> int:
         if not shape_of(ids)[0]:
             return 0
         return int(max_of(ids) if type(ids) is Tracer else np.max(np.asarray(ids))) + 1
-    count = operator.index(num_segments)
+    count = whole(f"{name}: num_segments", num_segments)
     if count < 0:
         raise ArgumentError(at_user_line(f"{name}: num_segments={count}; a number from 0 on is needed"))
     return count

@@ -7,8 +7,7 @@ with the first name changing slowest. Containers of arrays are taken leaf by lea
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fxgrad import dtypes, tree
@@ -16,6 +15,7 @@ from fxgrad.core.avals import PYTHON_SCALARS
 from fxgrad.core.primitive import Primitive
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.executors.xla import is_jax
+from fxgrad.frontend.operands import whole
 from fxgrad.frontend.strict import array_of, axis_of
 from fxgrad.lax.named_axes import AxisName, equal_over, groups_of, named_axes, on_leaves, speak_over
 from fxgrad.numpy.arithmetic import add, divide, multiply
@@ -153,15 +153,21 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
     array([3., 1., 2.])
     """
     size = math.prod(named_axes("pshuffle", axis_name).values())
-    if sorted(perm) != [*range(size)]:
+    order = [*perm] if isinstance(perm, Iterable) else []
+    if len(order) != size or any(place not in order for place in range(size)):
         raise ArgumentError(at_user_line(f"pshuffle: perm={perm!r} is not a permutation of 0 to {size - 1}, the "
                                          f"positions along the axis {axis_name!r}"))
-    return _permuted("pshuffle", x, axis_name, [(source, target) for target, source in enumerate(perm)])
+    return _permuted("pshuffle", x, axis_name, [(source, target) for target, source in enumerate(order)])
 
 
 def _permuted(what: str, x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
     axes = named_axes(what, axis_name)
-    pairs = tuple(sorted((operator.index(source), operator.index(target)) for source, target in perm))
+    try:
+        listed = [(source, target) for source, target in perm]
+    except (TypeError, ValueError):
+        raise ArgumentError(at_user_line(f"{what}: perm={perm!r}; pairs of positions (source, target) are needed")
+                            ) from None
+    pairs = tuple(sorted((whole(f"{what}: perm", source), whole(f"{what}: perm", target)) for source, target in listed))
     return on_leaves(what, lambda leaf: speak_over(ppermute_p, [leaf], axes, perm=pairs), x)
 
 
@@ -175,7 +181,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     array([2., 2., 2.])
     """
     count = math.prod(named_axes("pbroadcast", axis_name).values())
-    position = operator.index(source)
+    position = whole("pbroadcast: source", source)
     if not 0 <= position < count:
         raise ArgumentError(at_user_line(f"pbroadcast: source={position} along the axis {axis_name!r} of size {count}; "
                                          f"a position from 0 to {count - 1} is needed"))

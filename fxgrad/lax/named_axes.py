@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from fxgrad import tree
 from fxgrad.core.primitive import Primitive
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.executors.xla import evaluate, size_in_jax
+from fxgrad.frontend.operands import whole
 from fxgrad.frontend.strict import array_of
 from fxgrad.ops.varying import psum_invariant, pvary, take_equal
 from fxgrad.parallel.collective import axis_params, groups_param, pmax_p, pmin_p, psum_p
@@ -63,7 +63,13 @@ def groups_of(what: str, groups: Any, axes: dict[str, int], alike: bool = True) 
         raise UnsupportedError(at_user_line(
             f"{what}: axis_index_groups over the axes {', '.join(map(repr, axes))}; over one axis alone there are "
             "groups. Map over one axis of all the entries instead"))
-    found = tuple(tuple(operator.index(position) for position in group) for group in groups)
+    try:
+        listed = [[*group] for group in groups]
+    except TypeError:
+        raise ArgumentError(at_user_line(
+            f"{what}: axis_index_groups={groups!r}; a list of groups, which are lists of positions, is needed"
+        )) from None
+    found = tuple(tuple(whole(f"{what}: axis_index_groups", position) for position in group) for group in listed)
     return groups_param(found), group_size(what, found, math.prod(axes.values()), alike=alike)
 
 

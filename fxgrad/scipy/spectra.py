@@ -6,7 +6,6 @@ spectra", 1967; D. Griffin and J. Lim, "Signal estimation from modified short-ti
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, axis_of, inexact_operands, shape_of
+from fxgrad.frontend.operands import as_array, axis_of, inexact_operands, shape_of, whole
 
 Detrend = str | bool | Callable[[Any], Any]
 
@@ -76,7 +75,7 @@ def _planned(name: str, length: int, window: Any, nperseg: Any, noverlap: Any, n
     """Reads what a caller asked for; a window by name is SciPy's, an array of numbers is one itself."""
     given = None if isinstance(window, str | tuple) else as_array(window)
     size = 256 if given is None else shape_of(given)[-1]
-    size = size if nperseg is None else operator.index(nperseg)
+    size = size if nperseg is None else whole(f"{name}: nperseg", nperseg)
     if size < 1:
         raise ArgumentError(at_user_line(f"{name}: nperseg={size}; segments of at least one sample are needed"))
     if given is None:
@@ -86,8 +85,8 @@ def _planned(name: str, length: int, window: Any, nperseg: Any, noverlap: Any, n
     if shape_of(given) != (size,) or size > length:
         raise ShapeError(at_user_line(f"{name}: a window of shape {shape_of(given)} for segments of {size} samples, of "
                                       f"a signal of {length}; the signal cannot be shorter, and the window is as long"))
-    overlap = size // 2 if noverlap is None else operator.index(noverlap)
-    points = size if nfft is None else operator.index(nfft)
+    overlap = size // 2 if noverlap is None else whole(f"{name}: noverlap", noverlap)
+    points = size if nfft is None else whole(f"{name}: nfft", nfft)
     if not 0 <= overlap < size or points < size:
         raise ArgumentError(at_user_line(f"{name}: noverlap={overlap} and nfft={points} for nperseg={size}; noverlap "
                                          "must be less, and nfft not less"))
@@ -134,17 +133,23 @@ def csd(x: Any, y: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None
     >>> int(np.argmax(np.abs(power)))
     2
     """
+    return _spectrum("csd", x, y, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
+
+
+def _spectrum(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, noverlap: Any, nfft: Any, detrend: Detrend,
+              return_onesided: bool, scaling: str, axis: int, average: str) -> tuple[Any, Any]:
+    """`csd`, called as `name`."""
     if scaling not in ("density", "spectrum"):
-        raise ArgumentError(at_user_line(f"csd: scaling={scaling!r}; it is 'density' or 'spectrum'"))
+        raise ArgumentError(at_user_line(f"{name}: scaling={scaling!r}; it is 'density' or 'spectrum'"))
     if average not in ("mean", "median"):
-        raise ArgumentError(at_user_line(f"csd: average={average!r}; it is 'mean' or 'median'"))
+        raise ArgumentError(at_user_line(f"{name}: average={average!r}; it is 'mean' or 'median'"))
     first, *rest = inexact_operands(x) if y is None or y is x else inexact_operands(x, y)
-    at = axis_of("csd", axis, len(shape_of(first)))
+    at = axis_of(name, axis, len(shape_of(first)))
     signals = [fnp.moveaxis(each, at, -1) for each in (first, *rest)]
     length = max(shape_of(each)[-1] for each in signals)
     signals = [fnp.pad(each, [(0, 0)] * (len(shape_of(each)) - 1) + [(0, length - shape_of(each)[-1])])
                for each in signals]
-    plan = _planned("csd", length, window, nperseg, noverlap, nfft, return_onesided, first.dtype)
+    plan = _planned(name, length, window, nperseg, noverlap, nfft, return_onesided, first.dtype)
     spectra = [_transformed(each, plan, detrend) for each in signals]
     total = fnp.sum(plan.window ** 2) * fs if scaling == "density" else fnp.sum(plan.window) ** 2
     products = fnp.conj(spectra[0]) * spectra[-1] / total
@@ -183,7 +188,8 @@ def welch(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = Non
     >>> float(frequencies[np.argmax(power)])
     0.25
     """
-    return csd(x, None, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
+    return _spectrum("welch", x, None, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis,
+                     average)
 
 
 _PADDED = {"zeros": {}, "constant": {"mode": "edge"}, "even": {"mode": "reflect"},
@@ -243,9 +249,9 @@ def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = N
                                       f"freq_axis={freq_axis}; two different axes are needed"))
     Zxx = fnp.moveaxis(Zxx, (time_axis, freq_axis), (-2, -1))
     count, bins = shape_of(Zxx)[-2:]
-    whole = 2 * (bins - 1) if input_onesided else bins
-    size = whole if nperseg is None else operator.index(nperseg)
-    points = nfft if nfft is not None else size if input_onesided and size == whole + 1 else whole
+    length = 2 * (bins - 1) if input_onesided else bins
+    size = length if nperseg is None else whole("istft: nperseg", nperseg)
+    points = nfft if nfft is not None else size if input_onesided and size == length + 1 else length
     plan = _planned("istft", size, window, size, noverlap, points, input_onesided, np.dtype("float32")
                     if Zxx.dtype == dtypes.complex64 else np.dtype("float64"))
     back = fnp.fft.irfft if input_onesided else fnp.fft.ifft

@@ -1,4 +1,4 @@
-"""Decompositions of matrices with a NaN in them, singular ones and such that are not positive definite, on both executors."""
+"""Decompositions of matrices with a NaN in them, of singular ones, and of such that are not positive definite."""
 
 from __future__ import annotations
 

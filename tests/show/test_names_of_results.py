@@ -100,7 +100,8 @@ def test_values_at_computed_indices_read_as_in_the_code() -> None:
         "order = np.argsort(M[0])\nranks = np.argsort(order)\nreturn M[2][ranks]": "[ranks]",
         f"{argsort}\nreturn M[1][idx[1:][None]]": "[idx[None, 1:]]",
         f"{argsort}\nreturn M[idx, idx]": "M[idx, idx]",
-        "idx = fnp.argmax(M, axis=1)[:, None]\nreturn fnp.take_along_axis(M, idx, 1)": "take_along_axis(M, idx, axis=1)",
+        "idx = fnp.argmax(M, axis=1)[:, None]\nreturn fnp.take_along_axis(M, idx, 1)":
+            "take_along_axis(M, idx, axis=1)",
     }
     wrong = []
     for number, (lines, expected) in enumerate(cases.items()):

@@ -1,8 +1,8 @@
 """Linear algebra: names, signatures and results are those of jax.numpy.linalg, and NumPy's functions come here too.
 
-A singular matrix, and one that is not positive definite, raise `numpy.linalg.LinAlgError` where NumPy computes; under `jit`
-nothing can be raised, and results are NaN or infinite. Iterations that do not end, as for a matrix with a NaN in it, give
-NaN everywhere.
+A singular matrix, and one that is not positive definite, raise `numpy.linalg.LinAlgError` where NumPy computes; under
+`jit` nothing can be raised, and results are NaN or infinite. Iterations that do not end, as for a matrix with a NaN in
+it, give NaN everywhere.
 """
 
 from fxgrad.numpy.linalg.decompositions import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals

@@ -7,7 +7,6 @@ solution: they solve a system with the transposed matrix, by the same iteration.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from fxgrad import dtypes, tree
 from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import inexact_operands, shape_of
+from fxgrad.frontend.operands import inexact_operands, shape_of, whole
 from fxgrad.lax.loops import fori_loop, while_loop
 from fxgrad.lax.solves import custom_linear_solve
 
@@ -76,7 +75,7 @@ def _solved(name: str, iterate: Callable[..., Any], A: Any, b: Any, x0: Any, tol
     apply, precondition = space.operator(A, "A"), (lambda v: v) if M is None else space.operator(M, "M")
     vector = space.vector(b, "b")
     begin = fnp.zeros_like(vector) if x0 is None else space.vector(x0, "x0")
-    steps = 10 * max(shape_of(vector)[0], 1) if maxiter is None else operator.index(maxiter)
+    steps = 10 * max(shape_of(vector)[0], 1) if maxiter is None else whole(f"{name}: maxiter", maxiter)
 
     def solve(apply: Apply, b: Any) -> Any:
         bound = fnp.maximum(tol * fnp.sqrt(_squared(b)), atol)
@@ -184,9 +183,10 @@ def gmres(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.
     """
     if solve_method not in ("batched", "incremental"):
         raise ArgumentError(at_user_line(f"gmres: solve_method={solve_method!r}; it is 'batched' or 'incremental'"))
+    count = whole("gmres: restart", restart)
 
     def iterate(apply: Apply, precondition: Apply, b: Any, x: Any, bound: Any, steps: int) -> Any:
-        dimensions = min(operator.index(restart), shape_of(b)[0])
+        dimensions = min(count, shape_of(b)[0])
         size = fnp.sqrt(_squared(b))
         relative = fnp.minimum(1.0, bound / fnp.where(size == 0, 1.0, size))
         least = fnp.sqrt(_squared(precondition(b))) * relative
