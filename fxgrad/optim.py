@@ -279,11 +279,26 @@ def _norm(arrays: Sequence[Any]) -> Any:
 
     The squares are those of ratios to the greatest element, so that none overflows; their sum is at least 1.
     """
-    sizes = [widened(as_array(absolute(array))) for array in arrays]
+    wide = [widened(as_array(array)) for array in arrays]
+    plain = _plain_norm(wide)
+    if plain is not None:
+        return plain
+    sizes = [as_array(absolute(array)) for array in wide]
     peak = functools.reduce(maximum, (stop_gradient(max_of(size)) for size in sizes))
     unit = clip_array(peak, 1e-30, float(finfo(peak.dtype).max))
     total = functools.reduce(add, (sum_of(square(divide(size, unit))) for size in sizes))
     return multiply(unit, sqrt(maximum(total, 0.5)))
+
+
+def _plain_norm(arrays: Sequence[Any]) -> Any:
+    """The root of the sum of squares as they are; None where one may be lost, and of what NumPy has no floats of."""
+    if not all(isinstance(array, np.ndarray) and array.dtype.kind in "fc" for array in arrays):
+        return None
+    with np.errstate(all="ignore"):
+        total = functools.reduce(np.add, [np.vdot(array, array).real for array in arrays])
+    limits = np.finfo(total.dtype)
+    lost = limits.tiny / limits.eps * sum([array.size for array in arrays])  # by squares that are rounded to 0
+    return np.asarray(np.sqrt(total)) if lost < total <= limits.max else None
 
 
 def _factor(norm: Any, limit: Any) -> Any:

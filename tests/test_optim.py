@@ -215,6 +215,23 @@ def test_clipping_at_the_ends_of_dtypes(clip: Any) -> None:
     check_grads(lambda g: clip([g], 1.5)[0], (np.array([3.0, -4.0, 0.25]),))
 
 
+def test_clipping_by_norms_is_exact_over_the_whole_range_of_dtypes() -> None:
+    """Whether squares are added as they are or scaled first; norms below 1e-30 count as 0 where they are scaled."""
+    wrong = []
+    for dtype, exponents in (("float32", range(-27, 37)), ("float64", range(-140, 301, 5))):
+        for exponent in exponents:
+            gradients = [np.array([3.0, -4e-3]) * 10.0 ** exponent, np.array([[12.0]]) * 10.0 ** exponent]
+            given = [each.astype(dtype) for each in gradients]
+            exact = np.concatenate([each.astype(np.longdouble).ravel() for each in given])
+            norm = np.sqrt(np.sum(exact ** 2))
+            for limit in (float(norm) / 3, float(norm) * 3):
+                found = np.concatenate([each.ravel() for each in optim.clip_by_global_norm(given, limit)])
+                expected = exact * min(1, np.longdouble(limit) / norm)
+                if found.dtype != dtype or not np.allclose(found / expected, 1, rtol=8 * np.finfo(dtype).eps, atol=0):
+                    wrong.append((dtype, exponent, limit, found))
+    assert not wrong, wrong[:5]
+
+
 def test_a_nan_makes_all_gradients_nan_and_norms_of_complex_ones_are_of_magnitudes() -> None:
     both = optim.clip_by_global_norm({"a": np.array([np.nan]), "b": np.ones(2)}, 1.0)
     assert np.all(np.isnan(both["b"]))
