@@ -17,7 +17,7 @@ from fxgrad.nn.layers import widened
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, power
 from fxgrad.numpy.arithmetic import clip as clip_array
 from fxgrad.numpy.creation import astype
-from fxgrad.numpy.elementwise import absolute, cos, expm1, sign, sqrt, square
+from fxgrad.numpy.elementwise import absolute, cos, expm1, log, sign, sqrt, square
 from fxgrad.numpy.logic import less_equal, where
 from fxgrad.numpy.reductions import max as max_of
 from fxgrad.numpy.reductions import sum as sum_of
@@ -65,19 +65,20 @@ def sgd(rate: Any, momentum: float = 0.0, *, nesterov: bool = False, weight_deca
     if callable(rate):
         return _scheduled(lambda now: sgd(now, momentum, nesterov=nesterov, weight_decay=weight_decay), rate)
     _check("sgd", rate=rate, momentum=momentum, weight_decay=weight_decay)
-    if nesterov and not momentum:
+    if nesterov and _is_none(momentum):
         raise ArgumentError(at_user_line("sgd: nesterov=True needs a momentum, such as momentum=0.9"))
 
     def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
         _match("sgd", gradients, params)
         gradients = _decayed(gradients, params, weight_decay)
-        if not momentum:
+        if _is_none(momentum):
             return tree.map(lambda p, g: p - _as(rate, p) * g, params, gradients), None
         velocity = tree.map(lambda v, g: _as(momentum, v) * v + g, state, gradients)
         steps = tree.map(lambda g, v: g + _as(momentum, v) * v, gradients, velocity) if nesterov else velocity
         return tree.map(lambda p, v: p - _as(rate, p) * v, params, steps), velocity
 
-    return Optimizer((lambda params: tree.map(lambda p: 0 * p, params)) if momentum else (lambda _: None), update)
+    return Optimizer((lambda _: None) if _is_none(momentum) else (lambda params: tree.map(lambda p: 0 * p, params)),
+                     update)
 
 
 @boundary
@@ -151,7 +152,14 @@ def _scheduled(make: Callable[[Any], Optimizer], rate: Callable[[Any], Any]) -> 
 
 
 def _decayed(gradients: Parameters, params: Parameters, weight_decay: float) -> Parameters:
-    return tree.map(lambda g, p: g + _as(weight_decay, p) * p, gradients, params) if weight_decay else gradients
+    if _is_none(weight_decay):
+        return gradients
+    return tree.map(lambda g, p: g + _as(weight_decay, p) * p, gradients, params)
+
+
+def _is_none(setting: Any) -> bool:
+    """Whether a setting is the number 0; of a traced one that is not known."""
+    return isinstance(setting, int | float) and not setting
 
 
 def _averages(beta: float, averages: Parameters, values: Parameters) -> Parameters:
@@ -165,6 +173,8 @@ def _now(rate: Any, count: Any) -> Any:
 
 def _bias(beta: float, count: Any, parameter: Any) -> Any:
     """1 - beta ** count with all its digits, which the difference loses in float32."""
+    if not isinstance(beta, int | float):  # log(0) is minus infinity, and the difference 1
+        return -expm1(multiply(count, log(beta)))
     if isinstance(count, int):
         return -math.expm1(count * math.log(beta)) if beta else 1.0
     dtype = "float64" if getattr(parameter, "dtype", None) == np.float64 else "float32"

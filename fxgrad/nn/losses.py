@@ -21,6 +21,7 @@ from fxgrad.ops.exponential import rsqrt
 from fxgrad.ops.special import xlogy
 from fxgrad.tracebacks import boundary
 from fxgrad.tracing.tape import aval_of
+from fxgrad.tracing.tracer import Tracer
 
 __all__ = ["cosine_embedding_loss", "gaussian_nll_loss", "hinge_embedding_loss", "hinge_loss", "huber_loss", "l1_loss",
            "mse_loss", "poisson_nll_loss", "smooth_l1_loss", "triplet_margin_loss"]
@@ -47,9 +48,9 @@ def check_reduction(name: str, reduction: Any, reductions: tuple[str, ...] = RED
 
 
 def check_not_negative(name: str, **settings: Any) -> None:
-    """Raises `ArgumentError` for a setting that is no number from 0 on."""
+    """Raises `ArgumentError` for a setting that is no number from 0 on; of a traced one that is not known."""
     for setting, value in settings.items():
-        if not isinstance(value, int | float) or not value >= 0:
+        if type(value) is not Tracer and (not isinstance(value, int | float) or not value >= 0):
             raise ArgumentError(at_user_line(f"{name}: {setting} is {value!r}, where a number from 0 on is needed"))
 
 
@@ -76,12 +77,30 @@ def signed(labels: Any, positive: Any, negative: Any) -> Any:
 
 
 def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A loss of each element, of arrays and settings, as one line of a program, with its reduction."""
+    """A loss of each element, of arrays and settings, as one line of a program, with its reduction.
+
+    Settings that are traced are operands of that line; the others are numbers of the program.
+    """
     @functools.partial(named_of_arrays, name=function.__name__.removeprefix("_"))
     @functools.wraps(function)
-    def loss(*arrays: Any, reduction: str, **settings: Any) -> Any:
-        return reduced(function(*map(widened, arrays), **settings), reduction, arrays[0])
-    return loss
+    def loss(*arrays: Any, reduction: str, given: tuple[str, ...] = (), **settings: Any) -> Any:
+        count = len(arrays) - len(given)
+        traced = dict(zip(given, arrays[count:], strict=True))
+        return reduced(function(*map(widened, arrays[:count]), **settings, **traced), reduction, arrays[0])
+
+    @functools.wraps(function)
+    def called(*arrays: Any, reduction: str, **settings: Any) -> Any:
+        traced = {name: value for name, value in settings.items() if type(value) is Tracer}
+        if not traced:
+            return loss(*arrays, reduction=reduction, **settings)
+        static = {name: value for name, value in settings.items() if name not in traced}
+        return loss(*arrays, *traced.values(), reduction=reduction, given=(*traced,), **static)
+    return called
+
+
+def _number(setting: Any) -> Any:
+    """A setting: a float, or a traced array without axes."""
+    return setting if type(setting) is Tracer and not shape_of(setting) else float(setting)
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------
@@ -143,7 +162,7 @@ def huber_loss(predictions: Any, targets: Any, *, delta: float = 1.0, reduction:
     """
     check_not_negative("huber_loss", delta=delta)
     predictions, targets = _of_one_shape("huber_loss", reduction, predictions=predictions, targets=targets)
-    return _huber_loss(predictions, targets, delta=float(delta), reduction=reduction)
+    return _huber_loss(predictions, targets, delta=_number(delta), reduction=reduction)
 
 
 @_elementwise
@@ -166,17 +185,21 @@ def smooth_l1_loss(predictions: Any, targets: Any, *, beta: float = 1.0, reducti
     """
     check_not_negative("smooth_l1_loss", beta=beta)
     predictions, targets = _of_one_shape("smooth_l1_loss", reduction, predictions=predictions, targets=targets)
-    return _smooth_l1_loss(predictions, targets, beta=float(beta), reduction=reduction)
+    return _smooth_l1_loss(predictions, targets, beta=_number(beta), reduction=reduction)
 
 
 @_elementwise
 def _smooth_l1_loss(predictions: Any, targets: Any, beta: float) -> Any:
     error = subtract(predictions, targets)
     size = absolute(error)
-    if not beta:
-        return size
+    if type(beta) is float:
+        if not beta:
+            return size
+        twice: Any = 2 * beta
+    else:
+        twice = where(greater(beta, 0), 2 * beta, 1.0)  # nothing is divided by 0, of which no derivative came back
     inside = where(less(size, beta), error, 0.0)
-    return where(less(size, beta), divide(square(inside), 2 * beta), subtract(size, 0.5 * beta))
+    return where(less(size, beta), divide(square(inside), twice), subtract(size, 0.5 * beta))
 
 
 # --- margins --------------------------------------------------------------------------------------------------------
@@ -192,7 +215,7 @@ def hinge_loss(predictions: Any, labels: Any, *, margin: float = 1.0, reduction:
     array([0.5, 3. ])
     """
     predictions, labels = _of_one_shape("hinge_loss", reduction, predictions=predictions, labels=labels)
-    return _hinge_loss(predictions, labels, margin=float(margin), reduction=reduction)
+    return _hinge_loss(predictions, labels, margin=_number(margin), reduction=reduction)
 
 
 @_elementwise
@@ -210,7 +233,7 @@ def hinge_embedding_loss(distances: Any, labels: Any, *, margin: float = 1.0, re
     array([0.25, 0.75])
     """
     distances, labels = _of_one_shape("hinge_embedding_loss", reduction, distances=distances, labels=labels)
-    return _hinge_embedding_loss(distances, labels, margin=float(margin), reduction=reduction)
+    return _hinge_embedding_loss(distances, labels, margin=_number(margin), reduction=reduction)
 
 
 @_elementwise
@@ -236,7 +259,7 @@ def cosine_embedding_loss(first: Any, second: Any, labels: Any, *, margin: float
     if shape_of(labels) != shape_of(first)[:-1]:
         raise ShapeError(at_user_line(f"{name}: labels has the shape {shape_of(labels)}, where {shape_of(first)[:-1]}, "
                                       "one label for each vector, is needed"))
-    return _cosine_embedding_loss(first, second, labels, margin=float(margin), reduction=reduction)
+    return _cosine_embedding_loss(first, second, labels, margin=_number(margin), reduction=reduction)
 
 
 def _check_vectors(name: str, array: Any) -> None:
@@ -266,7 +289,7 @@ def triplet_margin_loss(anchor: Any, positive: Any, negative: Any, *, margin: fl
     name = "triplet_margin_loss"
     arrays = _of_one_shape(name, reduction, anchor=anchor, positive=positive, negative=negative)
     _check_vectors(name, arrays[0])
-    return _triplet_margin_loss(*arrays, margin=float(margin), epsilon=float(epsilon), swap=bool(swap),
+    return _triplet_margin_loss(*arrays, margin=_number(margin), epsilon=_number(epsilon), swap=bool(swap),
                                 reduction=reduction)
 
 
@@ -297,7 +320,7 @@ def poisson_nll_loss(predictions: Any, targets: Any, *, log_input: bool = True, 
     1.0
     """
     predictions, targets = _of_one_shape("poisson_nll_loss", reduction, predictions=predictions, targets=targets)
-    return _poisson_nll_loss(predictions, targets, log_input=bool(log_input), full=bool(full), epsilon=float(epsilon),
+    return _poisson_nll_loss(predictions, targets, log_input=bool(log_input), full=bool(full), epsilon=_number(epsilon),
                              reduction=reduction)
 
 
@@ -331,7 +354,7 @@ def gaussian_nll_loss(predictions: Any, targets: Any, variances: Any, *, full: b
     arrays = loss_operands(name, reduction, predictions=predictions, targets=targets, variances=variances)
     check_same_shapes(name, predictions=arrays[0], targets=arrays[1])
     check_broadcasts(name, "variances", shape_of(arrays[2]), "predictions", shape_of(arrays[0]))
-    return _gaussian_nll_loss(*arrays, full=bool(full), epsilon=float(epsilon), reduction=reduction)
+    return _gaussian_nll_loss(*arrays, full=bool(full), epsilon=_number(epsilon), reduction=reduction)
 
 
 def check_broadcasts(name: str, argument: str, shape: Any, to: str, wanted: Any) -> None:
