@@ -1,4 +1,4 @@
-"""The dtypes fxgrad knows and how they promote: jax's lattice, with weak Python scalars.
+"""The dtypes fxgrad knows, of which kind they are, and how they promote: jax's lattice, with weak Python scalars.
 
 The lattice is that of jax's type promotion document (docs.jax.dev, "Type promotion semantics"). Its weak
 nodes `int*`, `float*`, `complex*` stand for Python scalars, which take on the dtype of what they meet.
@@ -49,10 +49,23 @@ _SUCCESSORS: dict[str, tuple[str, ...]] = {
 _SHORT = {"bool": "bool", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "int8": "i8",
           "int16": "i16", "int32": "i32", "int64": "i64", "bfloat16": "bf16", "float16": "f16",
           "float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
+WIDE_NAMES = (*_SHORT, "and the narrow dtypes of jax: float8_e4m3fn, float8_e5m2, int4, uint4, ...")
+"""The dtypes as messages list them."""
+NARROW_FLOATS = tuple(f"float{kind}" for kind in (
+    "8_e3m4", "8_e4m3", "8_e4m3b11fnuz", "8_e4m3fn", "8_e4m3fnuz", "8_e5m2", "8_e5m2fnuz", "8_e8m0fnu", "4_e2m1fn"))
+NARROW_INTEGERS = ("int2", "int4", "uint2", "uint4")
+"""These have no shorter names in texts: `i4` is what variables are called, and NumPy's name of int32."""
+_SHORT |= {name: name.replace("float", "f") for name in NARROW_FLOATS} | {name: name for name in NARROW_INTEGERS}
 SHORT_NAMES = {short: name for name, short in _SHORT.items()}
 SUPPORTED: dict[str, DType] = {
-    name: np.dtype(getattr(ml_dtypes, name) if name == "bfloat16" else name) for name in _SHORT}
+    name: np.dtype(getattr(ml_dtypes, name, None) or name) for name in _SHORT}
 _SHORT_OF: dict[DType, str] = {dtype: _SHORT[name] for name, dtype in SUPPORTED.items()}
+FIRST_ADDED = 256
+"""The number of the first dtype that others add to NumPy's; one of them, float8_e5m2, is of its kind of floats."""
+_KINDS: dict[DType, str] = {dtype: name[0].replace("b", "f") for name, dtype in SUPPORTED.items() if dtype.kind == "V"}
+"""The kinds of dtypes that NumPy takes for structures of bytes."""
+_BITS: dict[DType, int] = {SUPPORTED[name]: int(name.strip("uint")) for name in NARROW_INTEGERS} | {
+    SUPPORTED["float4_e2m1fn"]: 4}
 
 
 def _upper_bounds() -> dict[str, set[str]]:
@@ -112,9 +125,29 @@ def from_jax(dtype: Any) -> DType | None:
     return key_dtype if is_jax_key(dtype) and str(dtype) == KEY_NAME else None
 
 
+def kind_of(dtype: DType) -> str:
+    """`b`, `i`, `u`, `f` or `c`: bool, signed or unsigned integer, floating, complex, of bfloat16 and int4 too.
+
+    >>> bfloat16.kind, kind_of(bfloat16)
+    ('V', 'f')
+    """
+    kind = dtype.kind
+    return kind if kind != "V" else _KINDS.get(dtype, kind)
+
+
+def bits_of(dtype: DType) -> int:
+    """The bits of a number: less than 8 of int4, although each takes a byte of NumPy's arrays."""
+    return _BITS.get(dtype, 8 * dtype.itemsize)
+
+
+def is_below_byte(dtype: DType) -> bool:
+    """Whether `dtype` is an integer of less than 8 bits, with which NumPy does not compute."""
+    return dtype.kind == "V" and _KINDS.get(dtype, "f") != "f"
+
+
 def is_floating(dtype: DType) -> bool:
     """Whether `dtype` is real floating (bfloat16 included)."""
-    return dtype.kind == "f" or dtype == bfloat16
+    return kind_of(dtype) == "f"
 
 
 def is_complex(dtype: DType) -> bool:
@@ -124,12 +157,12 @@ def is_complex(dtype: DType) -> bool:
 
 def is_inexact(dtype: DType) -> bool:
     """Whether `dtype` is floating or complex: whether there are derivatives with respect to it."""
-    return dtype.kind in "fc" or dtype == bfloat16
+    return kind_of(dtype) in "fc"
 
 
 def is_integer(dtype: DType) -> bool:
     """Whether `dtype` is a signed or unsigned integer (bool is not)."""
-    return dtype.kind in "iu"
+    return kind_of(dtype) in "iu"
 
 
 def is_64bit(dtype: DType) -> bool:
@@ -160,7 +193,7 @@ def canonical(dtype: Any) -> DType:
     """
     result: DType = np.dtype(dtype).newbyteorder("=")
     if result.name not in _SHORT:
-        raise DTypeError(f"fxgrad has no dtype {result.name!r}; it supports {', '.join(_SHORT)}")
+        raise DTypeError(f"fxgrad has no dtype {result.name!r}; it supports {', '.join(WIDE_NAMES)}")
     return result
 
 
@@ -188,6 +221,24 @@ def _of_weak_node(node: str, types: tuple[tuple[DType, bool], ...]) -> tuple[DTy
     return real if node == "float*" else complex_dtype(real), not integers
 
 
+_NARROW: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(NARROW_FLOATS, ("bool", "int*", "float*", *(name for name in _SUCCESSORS if "int" in name))),
+    **dict.fromkeys(NARROW_INTEGERS, ("bool", "int*"))}
+"""What gives way to dtypes that promote to no other, since nobody should widen them, or narrow others, unseen."""
+
+
+def _with_narrow(one: str, other: str) -> str:
+    """The join of two nodes of which one is a narrow dtype."""
+    if one == other or other in _NARROW.get(one, ()):
+        return one
+    if one in _NARROW.get(other, ()):
+        return other
+    shown = " and ".join("a Python " + node[:-1] if node.endswith("*") else node for node in (one, other))
+    raise DTypeError(f"{shown} do not promote: floats of 8 bits and less promote with integers and Python's floats "
+                     "alone, and integers of less than 8 bits with Python's integers. Convert one first, for example "
+                     "x.astype('float32')")
+
+
 def _width(dtype: DType) -> int:
     return dtype.itemsize
 
@@ -209,11 +260,11 @@ def promote(*types: tuple[DType, bool]) -> tuple[DType, bool]:
         for (dtype, _), node in zip(types, nodes, strict=True):
             if is_key(dtype):
                 raise DTypeError(f"random keys (key<fry>) are no numbers; {KEY_ADVICE}")
-            if node not in _SUCCESSORS:
+            if node not in _SUCCESSORS and node not in _NARROW:
                 raise DTypeError(f"{dtype.name} does not promote; convert it first: x.astype('float32')")
         join = nodes[0]
         for node in nodes[1:]:
-            join = _JOIN[join, node]
+            join = _JOIN[join, node] if join in _SUCCESSORS and node in _SUCCESSORS else _with_narrow(join, node)
         if join.endswith("*"):
             result = _of_weak_node(join, types)
         else:
@@ -225,6 +276,11 @@ def promote(*types: tuple[DType, bool]) -> tuple[DType, bool]:
 def finfo(dtype: DType) -> Any:
     """The limits of a floating dtype, bfloat16 included: `tiny`, `eps`, `nmant`, ..."""
     return ml_dtypes.finfo(dtype)
+
+
+def iinfo(dtype: DType) -> Any:
+    """The limits of an integer dtype, int4 included: `min`, `max`, `bits`."""
+    return ml_dtypes.iinfo(dtype)
 
 
 def default_float() -> DType:

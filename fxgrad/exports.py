@@ -130,6 +130,11 @@ class Exported(Shown):
         contents = {"format": FORMAT, "version": VERSION, "wide": self._wide,
                     "signature": written_signature(self._signature, "export"),
                     "takes": [*map(repr, self.in_avals)], "gives": [*map(repr, self.out_avals)]}
+        unwritten = {aval.dtype.name for aval in (*self.in_avals, *self.out_avals)} & {"int2", "uint2"}
+        if unwritten:
+            raise UnsupportedError(at_user_line(
+                f"Exported.serialize: jax has no form for arguments and results of {', '.join(sorted(unwritten))}. "
+                "Convert them, for example x.astype('int8')"))
         written = io.BytesIO()
         with x64(self._wide), zipfile.ZipFile(written, "w", zipfile.ZIP_STORED) as archive:
             archive.writestr(zipfile.ZipInfo(CONTENTS, STAMP), json.dumps(contents))

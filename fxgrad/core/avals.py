@@ -274,7 +274,7 @@ def check_dtype(value: Any, name: str) -> None:
             "Leave it out of the arguments, or give np.zeros(x.shape)"))
     raise DTypeError(at_user_line(
         f"{name} is an array of dtype {dtype.name}, which fxgrad does not have; "
-        f"it supports {', '.join(dtypes.SUPPORTED)}: convert it first, for example x.astype('float32')"))
+        f"it supports {', '.join(dtypes.WIDE_NAMES)}: convert it first, for example x.astype('float32')"))
 
 
 def is_unchanged(copied: Any, array: Any) -> bool:

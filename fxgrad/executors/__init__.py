@@ -19,6 +19,7 @@ from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.executors.numpy import as_arrays
 from fxgrad.executors.xla import is_jax
+from fxgrad.ops.below_byte import BELOW_BYTE, SCALARS
 from fxgrad.tracing import tape
 from fxgrad.tracing.apply import apply_equations
 from fxgrad.tracing.tracer import Tracer, aval_of, leaked
@@ -36,12 +37,17 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     `Integer`s and `WeakArray`s.
     """
     of_arrays, of_jax, has_weak = not args, False, "weak" in params and params["weak"]
+    below_byte = False  # whether an operand is of integers with which NumPy does not compute
     is_settled = False  # whether an operand is a strong float array: then a single output is strong, too
     for arg in args:
         kind = type(arg)
         if kind is np.ndarray or kind is Array:
             of_arrays = True
-            is_settled = is_settled or arg.dtype.kind in "fc"
+            of_kind = arg.dtype.kind
+            if of_kind in "fc":
+                is_settled = True
+            elif of_kind == "V":
+                below_byte = below_byte or arg.dtype in BELOW_BYTE
         elif kind is Tracer:
             raise leaked(arg)
         elif kind in _WEAK:
@@ -49,11 +55,12 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
             of_arrays = of_arrays or kind is WeakArray
         elif kind not in _FREQUENT:
             of_jax = of_jax or is_jax(arg)
+            below_byte = below_byte or kind in SCALARS
             of_arrays = of_arrays or isinstance(arg, np.ndarray)
     if of_jax:
         return xla_executor.evaluate(primitive, args, params)
     values = [*map(returned, args)] if of_arrays else args
-    outputs = numpy_executor.evaluate(primitive, values, params)
+    outputs = numpy_executor.evaluate(primitive, values, params, below_byte)
     if has_weak and (not is_settled or len(outputs) > 1) and (
             of_arrays or any(type(output) not in _SCALARS for output in outputs)):
         avals = infer(primitive, [*map(aval_of, args)], params)

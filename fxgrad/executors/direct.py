@@ -23,6 +23,7 @@ from fxgrad.derivation.simplify import live_equations, simplify, without_repetit
 from fxgrad.derivation.simplifying import Template
 from fxgrad.executors.numpy import as_arrays, giving_way, own, runner_of
 from fxgrad.executors.straightline import concrete
+from fxgrad.ops.below_byte import has_below_byte
 from fxgrad.transforms.joint import Rules, rules_of
 
 LONG = 1000
@@ -112,7 +113,7 @@ class Passage:
 
 def _to_run(program: Program, computed: int) -> Program | None:
     """The program to be run for `program`; None if it is short, was run directly before, or has effects."""
-    if len(program.equations) < LONG or has_effects(program):
+    if len(program.equations) < LONG or has_effects(program) or has_below_byte(program):
         return None
     if len(program.equations) < LONGEST:
         times = _TIMES_RUN.put(program, (_TIMES_RUN.of(program) or 0) + 1)

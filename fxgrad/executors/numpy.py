@@ -23,6 +23,7 @@ from fxgrad.derivation.simplify import live_equations
 from fxgrad.errors import FxgradError
 from fxgrad.executors.silence import silenced
 from fxgrad.executors.straightline import concrete, generate
+from fxgrad.ops.below_byte import has_below_byte, kernel_for, kernel_in_bytes
 from fxgrad.ops.strong import is_finite
 from fxgrad.tracing.tape import aval_of
 
@@ -33,12 +34,16 @@ _ALONE: Slot[Runner] = Slot("runner of a program that is no part of another one"
 _HAS_RUN: Slot[bool] = Slot("has run")
 
 
-def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """One primitive on NumPy values; illegal operands get the error of the abstract rule."""
+def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], below_byte: bool = False) -> list[Any]:
+    """One primitive on NumPy values; illegal operands get the error of the abstract rule.
+
+    `below_byte` says that some are integers of less than 8 bits.
+    """
     values = [concrete(arg) for arg in args]
+    kernel = kernel_in_bytes(primitive) if below_byte else primitive.numpy
     try:
         with np.errstate(all="ignore"):
-            outputs: list[Any] = primitive.numpy(*values, **params)
+            outputs: list[Any] = kernel(*values, **params)
     except FxgradError:
         raise
     except Exception:
@@ -113,7 +118,7 @@ def _is_among(value: Any, others: Sequence[Any]) -> bool:
 
 def interpret(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """The reference: calls the kernels one by one, and at check level 2 verifies what they return."""
-    step = _checked if config.check_level >= 2 else _computed
+    step = _checked if config.check_level >= 2 else _computed_in_bytes if has_below_byte(program) else _computed
     return walk(program, [*map(concrete, inputs)], step, value_of, live_equations(program))
 
 
@@ -122,8 +127,13 @@ def _computed(equation: Equation, values: list[Any]) -> list[Any]:
     return outputs
 
 
+def _computed_in_bytes(equation: Equation, values: list[Any]) -> list[Any]:
+    outputs: list[Any] = kernel_for(equation)(*values, **equation.params)
+    return outputs
+
+
 def _checked(equation: Equation, values: list[Any]) -> list[Any]:
-    outputs = _computed(equation, values)
+    outputs = _computed_in_bytes(equation, values)
     _check_values(equation, outputs)
     return outputs
 

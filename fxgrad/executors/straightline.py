@@ -19,6 +19,7 @@ from fxgrad.core.primitive import ArrayKernel
 from fxgrad.core.program import Atom, Equation, Program, Var
 from fxgrad.core.told import told
 from fxgrad.derivation.simplify import live_equations
+from fxgrad.ops.below_byte import has_below_byte, kernel_for
 from fxgrad.ops.snippets import Snippet, snippet_of
 
 
@@ -47,8 +48,9 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
     <BLANKLINE>
     """
     equations, constants = _without_constants(live_equations(program))
-    calls = [snippet_of(equation.primitive, [atom.aval for atom in equation.inputs], equation.params)
-             for equation in equations]
+    in_bytes = has_below_byte(program)
+    calls = [None if in_bytes and kernel_for(equation) is not equation.primitive.numpy else snippet_of(
+        equation.primitive, [atom.aval for atom in equation.inputs], equation.params) for equation in equations]
     storage = _Storage(program, equations, calls)
     writer = (_FloatWriter if _is_of_floats(program, equations, calls) else _Writer)(program, constants)
     for index, (equation, call) in enumerate(zip(equations, calls, strict=True)):
@@ -108,7 +110,7 @@ def _without_constants(equations: Sequence[Equation]) -> tuple[list[Equation], d
                     equation.primitive, equation.params) and not equation.primitive.consults and not any(
                     map(consults, equation.programs)):
                 values = [atom.value if type(atom) is Literal else constants[atom] for atom in equation.inputs]
-                results = equation.primitive.numpy(*values, **equation.params)
+                results = kernel_for(equation)(*values, **equation.params)
                 for var, result in zip(equation.outputs, results, strict=True):
                     if type(result) is np.ndarray:
                         result.flags.writeable = False  # so that a result which is one of them is copied
@@ -283,7 +285,7 @@ class _Writer:
 
     def kernel(self, equation: Equation) -> None:
         """Adds the line of one equation: the kernel's own function where it has one output."""
-        rule = equation.primitive.numpy
+        rule = kernel_for(equation)
         single = isinstance(rule, ArrayKernel)
         kernel = self.object(rule, rule.function if isinstance(rule, ArrayKernel) else rule, "k")
         arguments = [self.value(atom) for atom in equation.inputs]

@@ -25,6 +25,7 @@ from fxgrad.derivation.consultation import Consultation, consulting, still_hold
 from fxgrad.executors import explicit, failures
 from fxgrad.executors.lines import Lines
 from fxgrad.executors.ordinary_first import Attempt, attempt_of
+from fxgrad.ops.below_byte import lowering_for
 from fxgrad.ops.strong import is_finite_xla
 from fxgrad.shared_state import SharedList
 from fxgrad.tracing.tape import aval_of
@@ -194,7 +195,7 @@ class _Emission:
         """Calls the rule of an equation, from the user's line, in the scopes that it is in."""
         if equation.programs and Literal in map(type, equation.inputs):
             values = _varying_numbers(equation, values)
-        source, rule = equation.source, equation.primitive.xla
+        source, rule = equation.source, lowering_for(equation.primitive, values)
         if source is None:
             outputs: list[Any] = rule(lax, *values, **equation.params)
             return outputs
@@ -312,7 +313,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
                              lambda values: as_weak(out_avals, primitive.xla(lax, *values, **params)), values)
         if explicit.explicit_mesh(values) is not None:
             return _on_explicit_axes(primitive, params, values)
-        outputs: list[Any] = primitive.xla(lax, *values, **params)
+        outputs: list[Any] = lowering_for(primitive, values)(lax, *values, **params)
         return as_weak(out_avals, outputs)
 
 
@@ -320,7 +321,7 @@ def _on_explicit_axes(primitive: Primitive, params: dict[str, Any], values: Sequ
     """The rule of an operation on arrays of which some lie on Explicit axes, compiled."""
     key = (primitive, *((name, told(value)) for name, value in params.items()))
     function: Callable[..., list[Any]] = _explicit_rules.get(key) or _explicit_rules.add(
-        key, _compiled(lambda values: primitive.xla(lax, *values, **params), foreseen=True)[0])
+        key, _compiled(lambda values: lowering_for(primitive, values)(lax, *values, **params), foreseen=True)[0])
     return function(*values)
 
 

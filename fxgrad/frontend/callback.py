@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import tree
+from fxgrad import dtypes, tree
 from fxgrad.control.custom import ByValue
 from fxgrad.control.lanes import acts
 from fxgrad.control.partition import kept_always
@@ -148,7 +148,7 @@ def _cost(*avals: Aval, results: Avals = (), **_: Any) -> Cost:
 def _refuse_derivative(what: str) -> Callable[..., Any]:
     def jvp(primals: list[Any], tangents: list[Any], *, callback: Any, results: Avals, **params: Any,
             ) -> tuple[list[Any], list[Any]]:
-        if all(aval.dtype.kind in "biu" for aval in results):
+        if all(dtypes.kind_of(aval.dtype) in "biu" for aval in results):
             outputs = bind(_PRIMITIVES[what](), *primals, callback=callback, results=results, **params)
             return outputs, [Zero(aval_of(output)) for output in outputs]
         raise UnsupportedError(at_user_line(

@@ -361,5 +361,5 @@ def refuse_out(name: str, out: Any) -> None:
 
 def wide_dtype(x: Any) -> DType | None:
     """What NumPy adds up such elements in, where that is not their own dtype: int64 or uint64."""
-    kind = aval_of(operand(x)).dtype.kind
+    kind = dtypes.kind_of(aval_of(operand(x)).dtype)
     return dtypes.int64 if kind in "bi" else dtypes.SUPPORTED["uint64"] if kind == "u" else None

@@ -48,7 +48,7 @@ def of_one_dtype(name: str, *values: Any) -> list[Any]:
 
 def kind_of(dtype: DType) -> str:
     """`i` for all integers, `f` for all floats, `c` and `b`: what a Python number must share with an array."""
-    return "f" if dtypes.is_floating(dtype) else "i" if dtypes.is_integer(dtype) else dtype.kind
+    return dtypes.kind_of(dtype).replace("u", "i")
 
 
 def in_dtype(name: str, value: Any, dtype: DType, weak: bool = False) -> Any:
@@ -57,7 +57,7 @@ def in_dtype(name: str, value: Any, dtype: DType, weak: bool = False) -> Any:
     if aval.dtype == dtype and aval.weak == weak:
         return value
     if isinstance(value, np.generic | Integer):
-        if dtypes.is_integer(dtype) and not np.iinfo(dtype).min <= int(value) <= np.iinfo(dtype).max:
+        if dtypes.is_integer(dtype) and not dtypes.iinfo(dtype).min <= int(value) <= dtypes.iinfo(dtype).max:
             raise DTypeError(at_user_line(f"{name}: {int(value)} does not fit into {dtype.name}; convert the other "
                                           "operand with x.astype(...)"))
         return dtype.type(value)

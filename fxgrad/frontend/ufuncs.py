@@ -167,7 +167,8 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                 if dtype is also.dtype and aval.weak is also.weak and dtype.kind in kinds:
                     return bind(primitive, x, y)[0]
             elif not aval.weak and dtype.kind in with_numbers and (
-                    y_type is int or ((y_type is float or y_type is np.float64) and dtype.kind not in "iu")):
+                    y_type is int or ((y_type is float or y_type is np.float64) and (
+                        dtype.kind in "fc" or dtypes.is_inexact(dtype)))):
                 try:
                     number = dtype.type(y)
                 except OverflowError:  # an integer that the dtype cannot hold
@@ -175,7 +176,8 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                 return bind(primitive, x, number)[0]
         elif y_type is Tracer and not y.variable.aval.weak and y.variable.aval.dtype.kind in with_numbers:
             dtype = y.variable.aval.dtype
-            if x_type is int or ((x_type is float or x_type is np.float64) and dtype.kind not in "iu"):
+            if x_type is int or ((x_type is float or x_type is np.float64) and (
+                    dtype.kind in "fc" or dtypes.is_inexact(dtype))):
                 try:
                     number = dtype.type(x)
                 except OverflowError:
@@ -194,9 +196,19 @@ def inexact(primitive: Primitive) -> Function:
     return binary(primitive, lambda x, y: apply(primitive, *promoted_inexact(x, y)), kinds="fc")
 
 
-def composite(function: Function) -> Function:
-    """The function of operands in their common inexact dtype, made of operations."""
-    return lambda *values: function(*settled(promoted_inexact(*operands(*values))))
+def composite(function: Function, exact: bool = False) -> Function:
+    """The function of operands in their common inexact dtype, made of operations.
+
+    Those of floats of a byte are made in float32, unless `function` rounds nothing.
+    """
+    def composed(*values: Any) -> Any:
+        typed = settled(promoted_inexact(*operands(*values)))
+        dtype = aval_of(typed[0]).dtype
+        if exact or dtype.itemsize > 1:
+            return function(*typed)
+        result = function(*(convert(value, dtypes.float32) for value in typed))
+        return convert(result, dtype) if aval_of(result).dtype == dtypes.float32 else result
+    return composed
 
 
 def with_bool_as(general: Function, logical: Function) -> Function:

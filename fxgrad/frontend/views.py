@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad import dtypes
 from fxgrad.tracing.tracer import Tracer
 
 VIEWS = frozenset([
@@ -69,6 +70,6 @@ def _is_view(index: Any, result: Any) -> bool:
 
 def _is_basic(entry: Any) -> bool:
     if type(entry) is Tracer:
-        return not entry.variable.aval.shape and entry.variable.aval.dtype.kind in "iu"
+        return not entry.variable.aval.shape and dtypes.kind_of(entry.variable.aval.dtype) in "iu"
     return entry is None or entry is Ellipsis or isinstance(entry, slice | np.integer) or (
         isinstance(entry, int) and not isinstance(entry, bool))

@@ -214,7 +214,7 @@ def _windowed(name: str, combine: Primitive) -> Rule:
         parts = pool.elements_of_windows(operand.shape, pool.Sliding(**equation.params))
         scalars.reserve(out.size * max(len(parts) - 1, 0))
         of_none = Literal(pool.identity_of(name, out.dtype), Aval((), out.dtype, out.weak))
-        narrow = name == "sum" and out.dtype.itemsize == 2 and dtypes.is_floating(out.dtype)
+        narrow = name == "sum" and out.dtype.itemsize < 4 and dtypes.is_floating(out.dtype)
         dtype = dtypes.float32 if narrow else out.dtype
         flat = _converted(scalars, operand, equation.inputs[0].aval, dtype).ravel()
         made = [scalars.folded(combine, [flat[place] for place in places if place >= 0] or [of_none])
@@ -243,7 +243,7 @@ def _in_sums_dtype(rule: Callable[..., Elements]) -> Rule:
     """A rule of a product, in the dtype that it sums in: float32 for narrower floats."""
     def summed(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
         out = equation.outputs[0].aval
-        narrow = out.dtype.itemsize == 2 and dtypes.is_floating(out.dtype)
+        narrow = out.dtype.itemsize < 4 and dtypes.is_floating(out.dtype)
         dtype = dtypes.float32 if narrow else out.dtype
         given = [_converted(scalars, operand, atom.aval, dtype)
                  for operand, atom in zip(operands, equation.inputs, strict=True)]

@@ -206,7 +206,7 @@ def aval_of_jax(aval: Any) -> Aval:
     if dtype not in _DTYPES:
         raise UnsupportedError(at_user_line(
             f"an imported function has a value of type {aval}, which fxgrad has not; it supports "
-            f"{', '.join(dtypes.SUPPORTED)} and keys of threefry2x32. Convert it inside the function, for example "
+            f"{', '.join(dtypes.WIDE_NAMES)} and keys of threefry2x32. Convert it inside the function, for example "
             "x.astype('float32')"))
     weak = bool(getattr(aval, "weak_type", False)) and dtype != dtypes.bool_
     return Aval(tuple(aval.shape), dtype, weak, varying_of_jax(aval))

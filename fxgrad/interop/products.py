@@ -9,6 +9,7 @@ import jax
 from fxgrad import dtypes, lax
 from fxgrad.interop.importing import imports
 from fxgrad.interop.matching import integers, parameters, precision_of
+from fxgrad.ops import products
 from fxgrad.ops.fft import fft
 from fxgrad.tracing.tape import aval_of
 
@@ -23,7 +24,16 @@ def _preferred(dtype: Any, *operands: Any) -> Any:
 @imports("dot_general")
 def _dot_general(equation: Any, x: Any, y: Any) -> Any:
     numbers, precision, dtype = parameters(equation, "dimension_numbers", "precision", "preferred_element_type")
+    x, y = products.alike(x, y, dtype)
     return lax.dot_general(x, y, numbers, precision_of(precision), _preferred(dtype, x, y))
+
+
+@imports("scaled_dot")
+def _scaled_dot(equation: Any, x: Any, y: Any, x_scale: Any, y_scale: Any) -> Any:
+    """Several of ours for one: a product of operands times their scales."""
+    numbers, dtype = parameters(equation, "dimension_numbers", "preferred_element_type")
+    return lax.scaled_dot(x, y, lhs_scale=x_scale, rhs_scale=y_scale, dimension_numbers=numbers,
+                          preferred_element_type=dtype)
 
 
 @imports("ragged_dot_general")

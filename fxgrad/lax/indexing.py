@@ -53,7 +53,7 @@ def _starts(name: str, given: Any, shape: Shape, allow_negative: bool | Sequence
 
 def _from_front(start: Any, size: int) -> Any:
     dtype = aval_of(start).dtype
-    if dtype.kind != "i":
+    if dtypes.kind_of(dtype) != "i":
         return start  # unsigned, or refused by the operation
     if is_concrete(start) and not shape_of(start):
         return dtype.type(start + size if start < 0 else start)

@@ -73,7 +73,8 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = Non
     """The sum of products over contracted axes, for each index along batch axes.
 
     The result has the batch axes, then the other axes of `lhs`, then those of `rhs`. Operands of different dtypes are
-    promoted; sums are made in, and returned as, `preferred_element_type`. Raises `ShapeError`.
+    promoted; sums are made in, and returned as, `preferred_element_type`, with which float8 meets other floats too.
+    Raises `ShapeError`.
 
     >>> import numpy as np
     >>> dot_general(np.ones((2, 3)), np.ones((4, 3)), (((1,), (1,)), ((), ()))).shape
@@ -82,11 +83,12 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = Non
     if out_sharding is not None:
         result = dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
         return placed("dot_general", result, out_sharding)
-    lhs, rhs = promoted(array_of("dot_general", lhs), array_of("dot_general", rhs))
+    wanted = wanted_dtype(preferred_element_type)
+    lhs, rhs = promoted(*dot_room.alike(array_of("dot_general", lhs), array_of("dot_general", rhs), wanted))
     (left, right), (left_batch, right_batch) = dimension_numbers
     pairs = [integers("dot_general", axes) for axes in (left, right, left_batch, right_batch)]
     numbers = (pairs[0], pairs[1]), (pairs[2], pairs[3])
-    return dot_room.dot_general(lhs, rhs, numbers, precision, wanted_dtype(preferred_element_type))
+    return dot_room.dot_general(lhs, rhs, numbers, precision, wanted)
 
 
 def dot(lhs: Any, rhs: Any, *, dimension_numbers: Any = None, precision: Any = None,

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from fxgrad import dtypes
 from fxgrad.control.call import named
 from fxgrad.core.avals import PYTHON_SCALARS
 from fxgrad.errors import ShapeError, at_user_line
@@ -87,7 +88,7 @@ def hard_tanh(x: Any) -> Any:
     >>> hard_tanh([-2.0, 0.5, 2.0])
     array([-1. ,  0.5,  1. ])
     """
-    bounded = x if aval_of(x).dtype.kind in "bu" else where(less(x, -1), -1, x)
+    bounded = x if dtypes.kind_of(aval_of(x).dtype) in "bu" else where(less(x, -1), -1, x)
     return where(greater(x, 1), 1, bounded)
 
 

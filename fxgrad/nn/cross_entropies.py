@@ -180,7 +180,7 @@ def _of_classes(name: str, first: str, x: Any, labels: Any, axis: int, weights: 
 
 def _check_labels(name: str, first: str, shape: Shape, rest: Shape, labels: Any, probabilities: bool) -> None:
     given, dtype = shape_of(labels), aval_of(labels).dtype
-    if dtype.kind in "biu":
+    if dtypes.kind_of(dtype) in "biu":
         if given != rest:
             advice = "; for probabilities write labels.astype(float)" if given == shape and probabilities else ""
             raise ShapeError(at_user_line(
@@ -215,7 +215,7 @@ def _of_logarithms(logarithms: Any, arrays: Sequence[Any], place: int, given: tu
     if "weights" in named:
         weights = broadcast_to(along(astype(named["weights"], dtype), place, len(shape)), shape)
     size = None  # the weight of each loss in the mean, where it is not 1
-    if aval_of(labels).dtype.kind in "biu":
+    if dtypes.kind_of(aval_of(labels).dtype) in "biu":
         labels, is_label = _places(labels, ignored)
         if is_label is not None:
             counted = is_label if counted is None else logical_and(is_label, counted)

@@ -200,7 +200,7 @@ def _of_channels(what: str, channels: int, **arrays: Any) -> None:
 
 def widened(x: Any) -> Any:
     """Half precision in float32."""
-    return astype(x, dtypes.float32) if aval_of(x).dtype.itemsize == 2 else x
+    return astype(x, dtypes.float32) if dtypes.is_floating(aval_of(x).dtype) and aval_of(x).dtype.itemsize < 4 else x
 
 
 def _normal(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:

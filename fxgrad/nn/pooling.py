@@ -229,7 +229,7 @@ def embedding(table: Any, indices: Any, *, padding_idx: int | None = None) -> An
     shape, dtype = shape_of(table), aval_of(indices).dtype
     if not shape:
         raise ShapeError(at_user_line("embedding: the table is a number, where an array of rows is needed"))
-    if dtype.kind not in "iu":
+    if dtypes.kind_of(dtype) not in "iu":
         raise DTypeError(at_user_line(f"embedding: indices must be integers, got {dtype.name}; convert with "
                                       "indices.astype(int)"))
     rows = np.inf if holds(shape[0]) else shape[0]  # of as many as there come, it shows when the program runs

@@ -65,7 +65,7 @@ def _remainder(x: Any, y: Any) -> Any:
     x, y = _numbers(x, y)
     y = _nonzero(y)
     result = rem(x, y)
-    if aval_of(x).dtype.kind == "u":
+    if dtypes.kind_of(aval_of(x).dtype) == "u":
         return result
     zero = scalar_like(0, result)
     turned = and_(ne(result, zero), ne(lt(result, zero), lt(y, zero)))
@@ -80,7 +80,7 @@ def _floor_divide(x: Any, y: Any) -> Any:
     if dtypes.is_integer(dtype):
         divisor, zero = _nonzero(y), scalar_like(0, x)
         quotient = div(x, divisor)
-        if dtype.kind == "i":
+        if dtypes.kind_of(dtype) == "i":
             below = and_(ne(parts.sign(x), parts.sign(divisor)), ne(rem(x, divisor), zero))
             quotient = where(below, sub(quotient, scalar_like(1, x)), quotient)
         return where(eq(y, zero), zero, quotient)
@@ -179,7 +179,7 @@ def _bound(bound: Any, like: Any, above: bool) -> Any:
     aval = aval_of(like)
     if type(bound) is not int or not dtypes.is_integer(aval.dtype) or aval.weak:
         return bound
-    limits = np.iinfo(aval.dtype)
+    limits = dtypes.iinfo(aval.dtype)
     if limits.min <= bound <= limits.max:
         return bound
     return None if (bound > 0) == above else int(limits.min if above else limits.max)
@@ -233,6 +233,9 @@ def _heaviside(x: Any, y: Any) -> Any:
     return where(eq(x, 0.0), y, where(ne(x, x), x, step))
 
 
-copysign = _named("copysign", composite(_copysign), "The size of the first operand with the sign of the second.")
-heaviside = _named("heaviside", composite(_heaviside), "0 below zero, 1 above it, and the second operand at zero.")
-nextafter = _named("nextafter", composite(parts.nextafter), "The next float of the first operand toward the second.")
+copysign = _named("copysign", composite(_copysign, exact=True),
+                  "The size of the first operand with the sign of the second.")
+heaviside = _named("heaviside", composite(_heaviside, exact=True),
+                   "0 below zero, 1 above it, and the second operand at zero.")
+nextafter = _named("nextafter", composite(parts.nextafter, exact=True),
+                   "The next float of the first operand toward the second.")

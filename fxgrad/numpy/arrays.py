@@ -55,7 +55,8 @@ def _operator(name: str, function: Function) -> Function:
         kind = type(other)
         if kind is Tracer:
             return function(self, other)
-        if (other.dtype == self.dtype and self.dtype.kind in kinds) if kind in ARRAYS else (
+        if (other.dtype == self.dtype and self.dtype.kind in kinds and self.dtype.num < dtypes.FIRST_ADDED) if (
+                kind in ARRAYS) else (
                 _fits(self, other, kind, numbers)):
             try:
                 return _by_numpy(quick, self, other, kind)
@@ -81,7 +82,7 @@ def _reflected_operator(name: str, function: Function) -> Function:
 
 def _fits(self: Any, number: Any, kind: Any, kinds: str) -> bool:
     """Whether NumPy's operator with a number does what ours does: it fits, and gives way to the array's dtype."""
-    own = self.dtype.kind
+    own = self.dtype.kind if self.dtype.num < dtypes.FIRST_ADDED else "V"
     if kind is float or kind is np.float64:
         return own in kinds and own in "fc"
     return kind is int and own in kinds and own != "b" and (0 if own == "u" else -128) <= number <= 127
@@ -229,6 +230,13 @@ def _with_options_of_jax(name: str, own: Function, defaults: dict[str, Any]) -> 
     return method
 
 
+def _astype(self: Array, dtype: Any, *args: Any, **options: Any) -> Any:
+    """NumPy's method; to and from dtypes of a byte that others add to it, the conversion of `fxgrad.numpy.astype`."""
+    if np.dtype(dtype).num >= dtypes.FIRST_ADDED or self.dtype.num >= dtypes.FIRST_ADDED:
+        return METHODS["astype"](self, dtype, *args, **options)
+    return np.ndarray.astype(self, dtype, *args, **options)
+
+
 def _ptp(self: Array, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
     """The greatest element minus the least, which NumPy's arrays no longer have as a method."""
     return METHODS["ptp"](self, axis, out, keepdims)
@@ -275,7 +283,7 @@ def _hash(self: Array) -> int:
 def attach() -> None:
     """Gives `Array` its methods."""
     for name, member in {"__getitem__": _getitem, "__setitem__": _setitem, "dot": _dot, "ptp": _ptp,
-                         "devices": _devices, "block_until_ready": _block_until_ready, "at": property(_at),
+                         "astype": _astype, "devices": _devices, "block_until_ready": _block_until_ready, "at": property(_at),
                          "__format__": _format, "__round__": _round, "__hash__": _hash,
                          "__array_wrap__": _array_wrap}.items():
         setattr(Array, name, member)

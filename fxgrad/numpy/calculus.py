@@ -158,7 +158,7 @@ def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None,
 
 def _sliding(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: Any, turned: bool) -> Any:
     wanted = None if preferred is None else dtypes.canonical(preferred)
-    a, v = settled(promoted(*operands(a, v)) if wanted is not None and wanted.kind in "iu" else
+    a, v = settled(promoted(*operands(a, v)) if wanted is not None and dtypes.kind_of(wanted) in "iu" else
                    promoted_inexact(*operands(a, v)))
     if len(shape_of(a)) != 1 or len(shape_of(v)) != 1 or not shape_of(a)[0] or not shape_of(v)[0]:
         raise ShapeError(at_user_line(f"{name}: arrays of shapes {shape_of(a)} and {shape_of(v)}; vectors with "

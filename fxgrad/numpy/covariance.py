@@ -68,7 +68,7 @@ def _covariance(name: str, m: Any, y: Any, rowvar: bool, bias: bool, ddof: int |
                                       f"{dtypes.canonical(dtype).name}. Convert the result with .astype"))
     x = as_dtype(_variables(name, m, y, rowvar), dtype)
     wanted = aval_of(x).dtype
-    if wanted.itemsize == 2:
+    if wanted.itemsize < 4:
         x = as_dtype(x, dtypes.float32)
     own = dtypes.real_dtype(aval_of(x).dtype)
     count = shape_of(x)[1]

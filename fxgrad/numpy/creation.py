@@ -270,7 +270,7 @@ def identity(n: int, dtype: Any = None) -> Any:
 
 def diagonal_number(name: str, k: Any) -> Any:
     """The number of a diagonal that a caller gave, which may be traced."""
-    if isinstance(k, Tracer) and not k.shape and k.dtype.kind in "iu":
+    if isinstance(k, Tracer) and not k.shape and dtypes.kind_of(k.dtype) in "iu":
         return convert(k, dtypes.int32)
     return whole(name, k)
 

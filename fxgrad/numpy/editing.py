@@ -106,7 +106,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     a = as_array(a)
     options = together(choices)
     count = len(options)
-    if aval_of(a).dtype.kind not in "iub":
+    if dtypes.kind_of(aval_of(a).dtype) not in "iub":
         raise ArgumentError(at_user_line(f"choose: numbers of choices must be integers, got {aval_of(a).dtype.name}"))
     if mode not in ("raise", "clip", "wrap"):
         raise ArgumentError(at_user_line(f"choose: mode must be 'raise', 'clip' or 'wrap', got {mode!r}"))

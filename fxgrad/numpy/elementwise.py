@@ -32,6 +32,7 @@ from fxgrad.ops.comparison import eq, lt, ne, not_
 from fxgrad.ops.creation import bitcast_convert_type
 from fxgrad.ops.parts import complex as complex_
 from fxgrad.ops.pointwise import scalar_like
+from fxgrad.ops.space import convert
 from fxgrad.tracing.tape import aval_of
 from fxgrad.tracing.tracer import Tracer
 
@@ -119,7 +120,7 @@ def _rounding(operation: Function) -> Function:
     """The function that leaves integers alone."""
     def function(x: Any) -> Any:
         x = as_array(x)
-        return new_array(x, x) if aval_of(x).dtype.kind in "iub" else operation(x)
+        return new_array(x, x) if dtypes.kind_of(aval_of(x).dtype) in "iub" else operation(x)
     return function
 
 
@@ -160,7 +161,7 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     """
     refuse_out("round", out)
     a, decimals = as_array(a), whole("round", decimals)
-    if aval_of(a).dtype.kind in "iub":
+    if dtypes.kind_of(aval_of(a).dtype) in "iub":
         if decimals < 0:
             raise UnsupportedError(at_user_line("round: integers with decimals < 0 are not supported. "
                                                 "Write round(x.astype('float32'), decimals)"))
@@ -186,7 +187,7 @@ def _absolute(x: Any) -> Any:
     if type(x) is Tracer and x.variable.aval.dtype.kind != "b":
         return parts.abs(x)
     x = operand(x)
-    return new_array(as_array(x), x) if aval_of(x).dtype.kind in "bu" else apply(parts.abs_p, x)
+    return new_array(as_array(x), x) if dtypes.kind_of(aval_of(x).dtype) in "bu" else apply(parts.abs_p, x)
 
 
 negative = _named("negative", unary(neg_p, "iufcbV"), "Each element with the other sign.")
@@ -200,12 +201,14 @@ def _fabs(x: Any) -> Any:
     return parts.abs(x)
 
 
-fabs = _named("fabs", composite(_fabs), "The absolute value of each element as a float.")
+fabs = _named("fabs", composite(_fabs, exact=True), "The absolute value of each element as a float.")
 sign = _named("sign", unary(parts.sign_p, "iufcbV"), "-1, 0 or 1; of complex numbers x / |x|.")
 
 
 def sign_bit(x: Any) -> Any:
     """Whether the sign of real floats is negative, by their bits: those of zeros and of NaNs too."""
+    if dtypes.bits_of(aval_of(x).dtype) < 8:
+        x = convert(x, dtypes.float32)
     integer = np.dtype(f"int{8 * aval_of(x).dtype.itemsize}")
     return lt(bitcast_convert_type(stop_gradient(x), integer), 0)
 
@@ -213,7 +216,7 @@ def sign_bit(x: Any) -> Any:
 def _signbit(x: Any) -> Any:
     x = as_array(x)
     refuse_complex("signbit", x)
-    if aval_of(x).dtype.kind in "iub":
+    if dtypes.kind_of(aval_of(x).dtype) in "iub":
         return lt(x, scalar_like(0, x))
     return sign_bit(x)
 

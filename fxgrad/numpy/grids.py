@@ -190,7 +190,7 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
 
 def _held(name: str, positions: Any, extent: int, axis: int, mode: str) -> Any:
     positions = asarray(positions)
-    if aval_of(positions).dtype.kind not in "iu":
+    if dtypes.kind_of(aval_of(positions).dtype) not in "iu":
         raise DTypeError(at_user_line(f"{name}: positions must be integers, got {aval_of(positions).dtype.name}"))
     if mode == "clip":
         return clip(positions, 0, extent - 1)
@@ -212,11 +212,11 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     [1, 2]
     """
     places = asarray(indices)
-    if aval_of(places).dtype.kind not in "iu":
+    if dtypes.kind_of(aval_of(places).dtype) not in "iu":
         raise DTypeError(at_user_line(f"unravel_index: positions must be integers, got {aval_of(places).dtype.name}"))
     sizes = _sizes(shape)
     total = functools.reduce(operator.mul, sizes, 1)
-    if aval_of(places).dtype.kind == "i":
+    if dtypes.kind_of(aval_of(places).dtype) == "i":
         places = where(less(places, 0), add(places, total), places)
     if not isinstance(total, int):
         return _unravelled(clip(places, 0, maximum(subtract(total, 1), 0)), sizes)

@@ -54,7 +54,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
         raise ShapeError(at_user_line(f"bincount: a vector is needed, the shape is {shape_of(x)}"))
     if not shape_of(x)[0] and is_concrete(x):
         x = np.asarray(x).astype(np.int32)
-    if aval_of(x).dtype.kind not in "iub":
+    if dtypes.kind_of(aval_of(x).dtype) not in "iub":
         raise DTypeError(at_user_line(f"bincount: integers are needed, got {aval_of(x).dtype.name}; convert with "
                                       "x.astype(int)"))
     minlength = whole("bincount", minlength)

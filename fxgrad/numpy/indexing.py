@@ -158,7 +158,7 @@ def _read(entry: Any) -> list[Any]:
     dtype = aval_of(entry).dtype
     if dtype == dtypes.bool_:
         return _mask(entry)
-    if dtype.kind not in "iu" and not (is_concrete(entry) and not entry.size):
+    if dtypes.kind_of(dtype) not in "iu" and not (is_concrete(entry) and not entry.size):
         raise IndexingError(at_user_line(f"x[...]: an index must be an integer, got {dtype.name}; convert with "
                                          "i.astype(int)"))
     if is_concrete(entry) and not shape_of(entry):

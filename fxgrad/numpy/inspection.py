@@ -46,7 +46,7 @@ class Inspection:
         """All dtypes of the standard by name, or those of a kind as in `isdtype`."""
         check_device("dtypes", device)
         return {name: dtype for name, dtype in dtypes.SUPPORTED.items()
-                if name not in ("float16", "bfloat16") and (kind is None or isdtype(dtype, kind))}
+                if name != "float16" and dtype.num < dtypes.FIRST_ADDED and (kind is None or isdtype(dtype, kind))}
 
 
 def __array_namespace_info__() -> Inspection:  # noqa: N807  (the name that the standard gives it)

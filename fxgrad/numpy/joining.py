@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.frontend.operands import axis_of, concrete, new_array, refuse_out, shape_of
 from fxgrad.numpy.creation import asarray, together
@@ -139,7 +140,7 @@ def _pieces(name: str, ary: Any, indices_or_sections: Any, axis: int, even: bool
     at = axis_of(name, axis, len(shape_of(ary)))
     extent = shape_of(ary)[at]
     given = concrete(indices_or_sections, f"{name}, whose sections decide shapes,")
-    if given.size and given.dtype.kind not in "iu":
+    if given.size and dtypes.kind_of(given.dtype) not in "iu":
         raise ArgumentError(at_user_line(f"{name}: a number of parts or the places to cut at are integers, got "
                                          f"{indices_or_sections!r}"))
     if given.ndim:

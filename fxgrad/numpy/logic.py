@@ -42,7 +42,7 @@ def _comparable(x: Any, y: Any) -> list[Any]:
     for number, other in ((x, y), (y, x)):
         aval = aval_of(other)
         if type(number) is int and dtypes.is_integer(aval.dtype) and not aval.weak:
-            limits = np.iinfo(aval.dtype)
+            limits = dtypes.iinfo(aval.dtype)
             if not limits.min <= number <= limits.max:
                 beyond, within = np.int8(1 if number > 0 else -1), np.zeros(aval.shape, np.int8)
                 return [beyond, within] if number is x else [within, beyond]
@@ -58,7 +58,7 @@ def _are_of_both_signs(x: Any, y: Any) -> bool:
 def _of_both_signs(operation: Function, x: Any, y: Any) -> Any:
     """The comparison of integers of 64 bits with and without a sign, in which no digit is lost as in float64."""
     unsigned = dtypes.SUPPORTED["uint64"]
-    signed, negative = (x, (-1, 0)) if aval_of(x).dtype.kind == "i" else (y, (0, -1))
+    signed, negative = (x, (-1, 0)) if dtypes.kind_of(aval_of(x).dtype) == "i" else (y, (0, -1))
     same = operation(convert(x, unsigned), convert(y, unsigned))
     return select_n(less(signed, 0), same, operation(*map(np.int8, negative)))
 
@@ -123,7 +123,7 @@ left_shift = _named("left_shift", _left_shift, "The bits moved to the left.")
 def _right_shift(x: Any, y: Any) -> Any:
     x, y = (without_bool(value) for value in promoted(*operands(x, y)))
     check_kind("right_shift", "integer", aval_of(x))
-    return apply(shift_right_logical_p if aval_of(x).dtype.kind == "u" else shift_right_arithmetic_p, x, y)
+    return apply(shift_right_logical_p if dtypes.kind_of(aval_of(x).dtype) == "u" else shift_right_arithmetic_p, x, y)
 
 
 right_shift = _named("right_shift", _right_shift, "The bits moved to the right; the sign stays.")

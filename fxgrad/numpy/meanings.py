@@ -82,7 +82,7 @@ def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any =
 def _vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     """`np.vander`: powers of integers are of 64 bits, or as wide as theirs."""
     x = as_array(x)
-    return vander(convert(x, dtypes.int64) if aval_of(x).dtype.kind in "biu" else x, N, increasing)
+    return vander(convert(x, dtypes.int64) if dtypes.kind_of(aval_of(x).dtype) in "biu" else x, N, increasing)
 
 
 def _histogram(a: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None) -> Any:
@@ -110,7 +110,7 @@ def _histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, density: boo
 def _reciprocal(x: Any) -> Any:
     """`np.reciprocal`: of integers it is an integer."""
     x = as_array(x)
-    if aval_of(x).dtype.kind not in "iu":
+    if dtypes.kind_of(aval_of(x).dtype) not in "iu":
         return reciprocal.function(x)
     return where(equal.function(absolute.function(x), 1), x, zeros_like(x))
 
@@ -121,7 +121,7 @@ def _exact(function: Function) -> Function:
     def exact(a: Any, v: Any, *args: Any, **options: Any) -> Any:
         a, v = as_array(a), as_array(v)
         dtype, _ = common_type([aval_of(a), aval_of(v)])
-        if dtype.kind in "iu":
+        if dtypes.kind_of(dtype) in "iu":
             options = {"preferred_element_type": dtype, **options}
         return function(a, v, *args, **options)
     return exact
@@ -130,7 +130,7 @@ def _exact(function: Function) -> Function:
 def _polyder(p: Any, m: int = 1) -> Any:
     """`np.polyder`: of integers it is made of integers of 64 bits."""
     p = as_array(p)
-    if aval_of(p).dtype.kind not in "iu":
+    if dtypes.kind_of(aval_of(p).dtype) not in "iu":
         return polyder(p, m)
     for _ in range(whole("polyder", m)):
         degree = aval_of(p).shape[0] - 1

@@ -60,7 +60,7 @@ def _named(name: str, function: Any, doc: str, nin: int) -> Elementwise:
 def _integers(name: str, x1: Any, x2: Any) -> list[Any]:
     values = settled(promoted(*operands(x1, x2)))
     dtype = aval_of(values[0]).dtype
-    if dtype.kind not in "iu":
+    if dtypes.kind_of(dtype) not in "iu":
         raise DTypeError(at_user_line(f"{name}: integers are needed, got {dtype.name}; convert with x.astype(int)"))
     return values
 
@@ -80,18 +80,24 @@ def _euclid(aval: Aval) -> tuple[Program, Program]:
     return programs[0], programs[1]
 
 
+def _in_bytes(x: Any) -> Any:
+    """NumPy's integers, those of less than 8 bits in 8, since NumPy does not compute with them."""
+    return x.astype(np.int8) if dtypes.is_below_byte(aval_of(x).dtype) else x
+
+
 def _gcd(x1: Any, x2: Any) -> Any:
     x, y = _integers("gcd", x1, x2)
     if is_concrete(x) and is_concrete(y):
-        return np.gcd(x, y)
-    if aval_of(x).dtype.kind == "i":
+        return np.gcd(_in_bytes(x), _in_bytes(y)).astype(aval_of(x).dtype, copy=False)
+    if dtypes.kind_of(aval_of(x).dtype) == "i":
         x, y = parts.abs(x), parts.abs(y)
     shape = common_shape("gcd", shape_of(x), shape_of(y))
     x, y = (broadcast_to(value, shape) for value in (x, y))
     aval = Aval(shape, aval_of(x).dtype)
     goes_on, step = _euclid(aval)
     result = bind_while(goes_on, [], step, [], [_strong(x), _strong(y)])[0]
-    return parts.abs(result) if aval.dtype.kind == "i" else result  # |x| of the least integer is negative itself
+    # The absolute value of the least integer is negative itself.
+    return parts.abs(result) if dtypes.kind_of(aval.dtype) == "i" else result
 
 
 def _strong(x: Any) -> Any:
@@ -101,8 +107,8 @@ def _strong(x: Any) -> Any:
 def _lcm(x1: Any, x2: Any) -> Any:
     x, y = _integers("lcm", x1, x2)
     if is_concrete(x) and is_concrete(y):
-        return np.lcm(x, y)
-    if aval_of(x).dtype.kind == "i":
+        return np.lcm(_in_bytes(x), _in_bytes(y)).astype(aval_of(x).dtype, copy=False)
+    if dtypes.kind_of(aval_of(x).dtype) == "i":
         x, y = parts.abs(x), parts.abs(y)
     divisor = _gcd(x, y)
     none = comparison.eq(divisor, scalar_like(0, divisor))
@@ -118,6 +124,15 @@ lcm = _named("lcm", _lcm, "The least integer that both operands divide; 0 if one
 def _floats(name: str, x: Any) -> Any:
     x, = settled(promoted_inexact(*operands(x)))
     refuse_complex(name, x)
+    return x
+
+
+def _wide_floats(name: str, x: Any) -> Any:
+    """The same, of dtypes with a format that is known here."""
+    x = _floats(name, x)
+    if (dtype := aval_of(x).dtype).name not in _FORMATS:
+        raise DTypeError(at_user_line(f"{name}: not defined for {dtype.name}; convert first, for example "
+                                      "x.astype('float32')"))
     return x
 
 
@@ -137,7 +152,7 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     >>> float(mantissa), int(exponent)
     (0.75, 2)
     """
-    x = _floats("frexp", x)
+    x = _wide_floats("frexp", x)
     mantissa = _FORMATS[aval_of(x).dtype.name][1]
     # Subnormal numbers are made normal first.
     limit = float(dtypes.finfo(aval_of(x).dtype).smallest_normal)
@@ -175,10 +190,12 @@ def _scaled(x: Any, exponent: Any) -> Any:
 
 def _ldexp(x1: Any, x2: Any) -> Any:
     exponent = as_array(x2)
-    if aval_of(exponent).dtype.kind not in "iub":
+    if dtypes.kind_of(aval_of(exponent).dtype) not in "iub":
         raise DTypeError(at_user_line(f"ldexp: exponents must be integers, got {aval_of(exponent).dtype.name}"))
     x = _floats("ldexp", x1)
-    return _scaled(x, convert(exponent, dtypes.int32))
+    dtype = aval_of(x).dtype
+    wide = x if dtype.itemsize > 1 else convert(x, dtypes.float32)
+    return convert(_scaled(wide, convert(exponent, dtypes.int32)), dtype, aval_of(x).weak)
 
 
 ldexp = _named("ldexp", _ldexp, "The first operand times 2 to the power of the second, an integer.", 2)
@@ -204,7 +221,7 @@ def modf(x: Any, /, out: Any = None) -> tuple[Any, Any]:
 
 def _spacing(x: Any) -> Any:
     """Made of bits, since XLA takes differences and comparisons of subnormal numbers for those of 0."""
-    x = _floats("spacing", x)
+    x = _wide_floats("spacing", x)
     bits, biased, integer, mantissa, _ = _bits(x)
     zero, one, shift = (scalar_like(number, bits) for number in (0, 1, mantissa))
     exponent, place = sub(biased, shift), sub(biased, one)
@@ -239,7 +256,7 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
     """
     a = as_array(a)
     _check_order("packbits", bitorder)
-    if aval_of(a).dtype.kind not in "iub":
+    if dtypes.kind_of(aval_of(a).dtype) not in "iub":
         raise DTypeError(at_user_line(f"packbits: integers or bools are needed, got {aval_of(a).dtype.name}"))
     a = ravel(a) if axis is None else a
     at = axis_of("packbits", 0 if axis is None else axis, len(shape_of(a)))

@@ -152,7 +152,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
     if sorter is not None:
         a = take_along_one(a, as_array(sorter), 0, "clip")
     if is_concrete(a) and is_concrete(v):
-        values = [each.astype(np.float32) if each.dtype == dtypes.bfloat16 else each
+        values = [each.astype(np.float32) if dtypes.is_floating(each.dtype) and each.dtype.itemsize < 4 else each
                   for each in map(np.asarray, (a, v))]
         return np.searchsorted(*values, side=side).astype(np.int32)  # type: ignore[call-overload]
     if method == "sort" or (method != "compare_all" and nominal(shape_of(a)[0]) > _FEW):
@@ -197,7 +197,7 @@ def _running(name: str, operation: Callable[..., Any], a: Any, axis: int | None,
     a, at = along(name, a, 0 if axis is None and len(shape_of(as_array(a))) == 1 else axis)
     own = aval_of(a).dtype
     wanted = dtypes.canonical(dtype) if dtype is not None else dtypes.int32 if own == dtypes.bool_ else own
-    inner = dtypes.float32 if wanted.itemsize == 2 and dtypes.is_floating(wanted) else wanted
+    inner = dtypes.float32 if wanted.itemsize < 4 and dtypes.is_floating(wanted) else wanted
     result = operation(as_dtype(a, inner), at)
     return result if inner == wanted else convert(result, wanted)
 

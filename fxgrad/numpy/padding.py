@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.frontend.operands import as_array, as_dtype, is_concrete, operand, shape_of, whole
 from fxgrad.numpy import reductions
@@ -102,7 +103,7 @@ def _statistic(array: Any, axis: int, width: tuple[int, int], function: Callable
         size = extent if length is None else min(int(length), extent)
         chosen = slice_in_dim(array, 0 if first else extent - size, size if first else extent, axis)
         value = function(chosen, axis=axis, keepdims=True)
-        value = as_dtype(rint(value) if dtype.kind in "iu" else value, dtype)
+        value = as_dtype(rint(value) if dtypes.kind_of(dtype) in "iu" else value, dtype)
         parts.append(broadcast_to(value, (*shape[:axis], int(count), *shape[axis + 1:])))
     return concatenate([parts[0], array, parts[1]], axis)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad import dtypes
 from fxgrad.core.sizes import holds, surely_less
 from fxgrad.errors import ArgumentError, DTypeError, IndexingError, at_user_line
 from fxgrad.frontend.operands import as_array, is_concrete, shape_of
@@ -23,7 +24,7 @@ def in_range(name: str, indices: Any, extent: int, axis: int) -> Any:
     indices = np.asarray(indices)
     if not indices.size:
         return indices
-    if indices.dtype.kind not in "iu":
+    if dtypes.kind_of(indices.dtype) not in "iu":
         raise DTypeError(at_user_line(f"{name}: indices are integers, got {indices.dtype.name}; convert with "
                                       ".astype(int)"))
     low, high = indices.min(), indices.max()
@@ -61,7 +62,7 @@ def addressed(name: str, indices: Any, extent: int, axis: int, mode: str | None)
     """
     indices = as_array(indices)
     dtype = aval_of(indices).dtype
-    if dtype.kind not in "iu":
+    if dtypes.kind_of(dtype) not in "iu":
         if 0 in shape_of(indices) and is_concrete(indices):
             return np.zeros(shape_of(indices), np.int32), "promise_in_bounds"  # an empty list has a float dtype
         raise DTypeError(at_user_line(f"{name}: indices must be integers, got {dtype.name}; convert with "
@@ -95,7 +96,7 @@ def without_negatives(name: str, index: Any, mode: str | None) -> Any:
     if mode in ("wrap", "promise_in_bounds") or index is None or isinstance(index, slice | type(...)):
         return index
     indices = as_array(index)
-    if aval_of(indices).dtype.kind != "i":
+    if dtypes.kind_of(aval_of(indices).dtype) != "i":
         return index
     if mode in (None, "raise") and is_concrete(indices):
         if np.min(indices, initial=0) < 0:
@@ -110,7 +111,7 @@ def without_negatives(name: str, index: Any, mode: str | None) -> Any:
 def _from_the_front(indices: Any, extent: int) -> Any:
     """Integers of which the negative ones, which count from the end, are made to count from the front."""
     dtype = aval_of(indices).dtype
-    if dtype.kind == "u":
+    if dtypes.kind_of(dtype) == "u":
         return indices
     indices = _roomy(indices, extent)
     return where(less(indices, 0), add(indices, extent), indices)

@@ -30,7 +30,7 @@ def of_numbers(array: Any, dtype: DType | None) -> Any:
                                              "2.0**70, or give dtype='float64'"))
         return default_width(array)
     if array.dtype.kind in "iuO" and dtypes.is_integer(dtype) and array.size:
-        limits = np.iinfo(dtype)
+        limits = dtypes.iinfo(dtype)
         if array.min() < limits.min or array.max() > limits.max:
             number = _beyond(array, limits.min, limits.max)
             raise OverflowError(at_user_line(f"{number} is out of bounds for {dtype.name}, which holds {limits.min} to "
@@ -46,7 +46,7 @@ def of_numbers(array: Any, dtype: DType | None) -> Any:
 
 def _fits(floats: Any, dtype: DType) -> Any:
     """Which floats are in the range of an integer dtype, whose ends float64 does not all have."""
-    limits = np.iinfo(dtype)
+    limits = dtypes.iinfo(dtype)
     return (floats > float(limits.min) - 1) & (floats < float(limits.max) + 1) | (floats == float(limits.min))
 
 

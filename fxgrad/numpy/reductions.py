@@ -43,15 +43,15 @@ def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
 
 
 def _narrow(dtype: DType) -> bool:
-    return dtype.itemsize == 2 and dtypes.is_floating(dtype)
+    return dtype.itemsize < 4 and dtypes.is_floating(dtype)
 
 
 def summing_dtype(dtype: DType) -> DType:
     """The dtype of a sum of such elements: integers narrower than 32 bits are widened."""
     if dtype.kind == "b":
         return dtypes.int32
-    if dtype.kind in "iu" and dtype.itemsize < 4:
-        return np.dtype(f"{dtype.kind}4")
+    if dtypes.kind_of(dtype) in "iu" and dtype.itemsize < 4:
+        return np.dtype(f"{dtypes.kind_of(dtype)}4")
     return dtype
 
 
@@ -88,7 +88,7 @@ def sum(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims:
     refuse_out("sum", out)
     if where is not None:
         a = choose(mask_of("sum", where), a, _like(a, 0))
-    if not promote_integers and dtype is None and aval_of(operand(a)).dtype.kind in "iu":
+    if not promote_integers and dtype is None and dtypes.kind_of(aval_of(operand(a)).dtype) in "iu":
         dtype = aval_of(operand(a)).dtype
     result = _accumulate(reduce_sum, a, axis, dtype, keepdims)
     return result if initial is None else add(result, _first("sum", initial, result))
@@ -104,7 +104,7 @@ def prod(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
     refuse_out("prod", out)
     if where is not None:
         a = choose(mask_of("prod", where), a, _like(a, 1))
-    if not promote_integers and dtype is None and aval_of(operand(a)).dtype.kind in "iu":
+    if not promote_integers and dtype is None and dtypes.kind_of(aval_of(operand(a)).dtype) in "iu":
         dtype = aval_of(operand(a)).dtype
     result = _accumulate(reductions.reduce_prod, a, axis, dtype, keepdims)
     return result if initial is None else multiply(result, _first("prod", initial, result))
@@ -135,7 +135,7 @@ def _extremum(name: str, operation: Callable[..., Any], pair: Any, a: Any, axis:
     axes = axes_of(name, axis, len(shape))
     if initial is not None:
         if dtypes.is_integer(aval_of(a).dtype) and type(initial) is float and math.isinf(initial):
-            limits = np.iinfo(aval_of(a).dtype)  # the infinity of integers
+            limits = dtypes.iinfo(aval_of(a).dtype)  # the infinity of integers
             initial = int(limits.max if initial > 0 else limits.min)
         initial = _first(name, initial, a)
     if where is not None:

@@ -134,16 +134,95 @@ class complex128(Scalar):  # noqa: N801
     dtype = dtypes.complex128
 
 
-for _type in (bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bfloat16, float16, float32, float64,
-              complex64, complex128):
+class float8_e4m3fn(Scalar):  # noqa: N801
+    """The type of floats of 8 bits, three of them for the mantissa, without infinities; called, it converts to it."""
+
+    dtype = dtypes.SUPPORTED["float8_e4m3fn"]
+
+
+class float8_e4m3(Scalar):  # noqa: N801
+    """The type of floats of 8 bits, three of them for the mantissa, as IEEE 754 has it; called, it converts to it."""
+
+    dtype = dtypes.SUPPORTED["float8_e4m3"]
+
+
+class float8_e4m3b11fnuz(Scalar):  # noqa: N801
+    """The type of floats of 8 bits, three for the mantissa, bias 11, without -0.0; called, it converts to it."""
+
+    dtype = dtypes.SUPPORTED["float8_e4m3b11fnuz"]
+
+
+class float8_e4m3fnuz(Scalar):  # noqa: N801
+    """The type of floats of 8 bits, three for the mantissa, without -0.0 and infinities; called, it converts to it."""
+
+    dtype = dtypes.SUPPORTED["float8_e4m3fnuz"]
+
+
+class float8_e3m4(Scalar):  # noqa: N801
+    """The type of floats of 8 bits, four of them for the mantissa; called, it converts to it."""
+
+    dtype = dtypes.SUPPORTED["float8_e3m4"]
+
+
+class float8_e5m2(Scalar):  # noqa: N801
+    """The type of floats of 8 bits, two of them for the mantissa; called, it converts to it."""
+
+    dtype = dtypes.SUPPORTED["float8_e5m2"]
+
+
+class float8_e5m2fnuz(Scalar):  # noqa: N801
+    """The type of floats of 8 bits, two for the mantissa, without -0.0 and infinities; called, it converts to it."""
+
+    dtype = dtypes.SUPPORTED["float8_e5m2fnuz"]
+
+
+class float8_e8m0fnu(Scalar):  # noqa: N801
+    """The type of powers of 2 in 8 bits, in which scales are kept; called, it converts to it."""
+
+    dtype = dtypes.SUPPORTED["float8_e8m0fnu"]
+
+
+class float4_e2m1fn(Scalar):  # noqa: N801
+    """The type of floats of 4 bits: 0 to 6, and their negatives; called, it converts to it."""
+
+    dtype = dtypes.SUPPORTED["float4_e2m1fn"]
+
+
+class int2(Scalar):  # noqa: N801
+    """The type of signed integers of 2 bits; called, it converts to it."""
+
+    dtype = dtypes.SUPPORTED["int2"]
+
+
+class int4(Scalar):  # noqa: N801
+    """The type of signed integers of 4 bits; called, it converts to it."""
+
+    dtype = dtypes.SUPPORTED["int4"]
+
+
+class uint2(Scalar):  # noqa: N801
+    """The type of unsigned integers of 2 bits; called, it converts to it."""
+
+    dtype = dtypes.SUPPORTED["uint2"]
+
+
+class uint4(Scalar):  # noqa: N801
+    """The type of unsigned integers of 4 bits; called, it converts to it."""
+
+    dtype = dtypes.SUPPORTED["uint4"]
+
+
+for _type in (bool_, int2, int4, int8, int16, int32, int64, uint2, uint4, uint8, uint16, uint32, uint64, bfloat16,
+              float16, float32, float64, complex64, complex128, float4_e2m1fn, float8_e3m4, float8_e4m3,
+              float8_e4m3b11fnuz, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu):
     _type.__module__ = "fxgrad.numpy"  # where people and pickle find it
 
 
 def without(name: str) -> str | None:
     """What is said of a narrow type of jax's that there is not here; None if `name` is none."""
-    found = re.fullmatch(r"float(?:4|6|8)_e(\d)m(\d)\w*|u?int[124]", name)
+    found = re.fullmatch(r"float6_e(\d)m(\d)\w*|u?int1", name)
     if found is None:
         return None
-    instead = "int8 holds its numbers, and fxgrad.numpy.clip its range" if found[1] is None else (
+    instead = "bool holds its numbers" if found[1] is None else (
         f"fxgrad.lax.reduce_precision(x, {found[1]}, {found[2]}) rounds to as many digits")
-    return f"module 'fxgrad.numpy' has no attribute {name!r}: fxgrad has no such narrow dtype. {instead}"
+    return f"module 'fxgrad.numpy' has no attribute {name!r}: XLA does not compute with that dtype. {instead}"

@@ -70,11 +70,12 @@ def _bounds(dtype: Any, *bounds: Any) -> list[Any]:
     wanted = None if dtype is None else dtypes.canonical(dtype)
     if wanted is None:
         return promoted_inexact(*together(bounds))
-    inner = dtypes.float64 if wanted.kind in "biu" else wanted
+    inner = dtypes.float64 if dtypes.kind_of(wanted) in "biu" else wanted
     if any(isinstance(bound, complex) for bound in bounds):
         inner = dtypes.complex_dtype(inner)
     arrays = [asarray(bound) if hasattr(bound, "dtype") else asarray(bound, inner) for bound in bounds]
-    common = common_type([aval_of(array) for array in arrays] + ([] if wanted.kind in "biu" else [Aval((), wanted)]))[0]
+    common = common_type([aval_of(array) for array in arrays] + (
+        [] if dtypes.kind_of(wanted) in "biu" else [Aval((), wanted)]))[0]
     return [as_dtype(array, dtypes.inexact_dtype(common)) for array in arrays]
 
 

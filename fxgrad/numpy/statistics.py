@@ -45,7 +45,7 @@ def _widened(a: Any, dtype: Any) -> tuple[Any, Any]:
     a, = promoted_inexact(as_array(a))
     wanted = aval_of(a).dtype if dtype is None else dtypes.canonical(dtype)
     inner = dtypes.inexact_dtype(wanted)
-    if inner.itemsize == 2:
+    if inner.itemsize < 4:
         inner = dtypes.float32
     return (a if aval_of(a).dtype == inner else as_dtype(a, inner)), wanted
 

@@ -53,7 +53,7 @@ def result_type(*args: Any) -> DType:
     pairs = []
     for value in args:
         if isinstance(value, np.dtype | type | str):
-            pairs.append((dtypes.canonical(value), value in _WEAK))
+            pairs.append((dtypes.canonical(value), isinstance(value, type) and value in _WEAK))  # a dtype equals `float`
         else:
             aval = aval_of(operand(value))
             pairs.append((aval.dtype, aval.weak))
@@ -88,7 +88,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     own = np.dtype(dtype)
     for each in kind if isinstance(kind, tuple) else (kind,):
         if isinstance(each, str) and each in _KINDS:
-            if own.kind in _KINDS[each] or ("f" in _KINDS[each] and dtypes.is_floating(own)):
+            if dtypes.kind_of(own) in _KINDS[each]:
                 return True
             continue
         try:

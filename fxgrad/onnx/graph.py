@@ -277,6 +277,8 @@ class Graph:
         """The value in another dtype; as it is if it has it."""
         if value.dtype == dtype:
             return value
+        if dtypes.is_floating(dtype) and dtype.itemsize == 1:  # what is out of range is infinite or a NaN, as in XLA
+            return self.raw("Cast", [value], [dtype], {"to": protos.element_type(dtype), "saturate": 0})[0]
         return self.raw("Cast", [value], [dtype], {"to": protos.element_type(dtype)})[0]
 
     def in_dtype(self, dtype: DType, rule: Callable[..., Value], *values: Value) -> Value:

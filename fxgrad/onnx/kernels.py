@@ -64,6 +64,9 @@ _WIDER = {
     "uint16": ("int32", "uint32"), "uint32": ("int64", "uint64"), "uint64": ("int64",),
     "bfloat16": ("float32",), "float16": ("float32",),
 }
+NARROW = {**dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"), "float32"),
+          "int4": "int32", "uint4": "int32"}
+"""The narrow dtypes that ONNX converts, and does hardly anything else with; and those in which all else is done."""
 
 
 class NoKernel(Exception):  # noqa: N818  (rules that may meet it choose another way)
@@ -86,6 +89,8 @@ def way_of(operator: str, dtype: DType) -> Way | None:
     Raises `NoKernel` where there is none.
     """
     known = KERNELS.get(operator)
+    if dtype.name in NARROW:
+        return Way(np.dtype(NARROW[dtype.name]))
     if known is None or dtype.name in known:
         return None
     for name in _WIDER.get(dtype.name, ()):

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad import dtypes
 from fxgrad.dtypes import DType
 from fxgrad.errors import UnsupportedError
+from fxgrad.onnx.kernels import NARROW
 
 IR_VERSIONS = {21: 10, 26: 13}
 """The version of the file format with which each version of the operators came."""
@@ -29,6 +31,9 @@ def package() -> ModuleType:
 
 def element_type(dtype: DType) -> int:
     """The number that ONNX has for a dtype."""
+    if dtype.name in dtypes.NARROW_FLOATS + dtypes.NARROW_INTEGERS and dtype.name not in NARROW:
+        raise UnsupportedError(f"to_onnx: onnxruntime does not compute with {dtype.name}; of the narrow dtypes it has "
+                               f"{', '.join(NARROW)}. Convert first, for example x.astype('float32')")
     number: int = package().helper.np_dtype_to_tensor_dtype(dtype)
     return number
 

@@ -39,7 +39,7 @@ def folded(primitive: Primitive, inputs: list[Any]) -> list[Any] | None:
     """
     if any(type(value) is not Literal for value in inputs):
         return None
-    if primitive in (mul_p, div_p) and is_complex(inputs[0]):
+    if (primitive in (mul_p, div_p) and is_complex(inputs[0])) or dtypes.is_below_byte(inputs[0].dtype):
         return None
     aval = primitive.abstract(*(literal.aval for literal in inputs))[0]
     with np.errstate(all="ignore"):
@@ -265,7 +265,7 @@ def mulhi_wide(x: Any, y: Any) -> Any:
 
 
 def _mulhi_numpy(x: Any, y: Any) -> Any:
-    bits, kind = 8 * x.dtype.itemsize, x.dtype.kind
+    bits, kind = dtypes.bits_of(x.dtype), dtypes.kind_of(x.dtype)
     if bits < 64:
         wide = np.dtype(f"{kind}8")
         return ((x.astype(wide) * y.astype(wide)) >> wide.type(bits)).astype(x.dtype)
@@ -276,5 +276,13 @@ def _mulhi_numpy(x: Any, y: Any) -> Any:
     return high - np.where(x < 0, y, 0) - np.where(y < 0, x, 0)
 
 
-mulhi_p = binary("mulhi", numpy=_mulhi_numpy, accepts="integer", tangents=None)
+def _mulhi_xla(lax: Any, x: Any, y: Any) -> Any:
+    if not dtypes.is_below_byte(x.dtype):
+        return lax.mulhi(x, y)
+    bits, wide = dtypes.bits_of(x.dtype), np.dtype(np.int16)
+    product = lax.mul(lax.convert_element_type(x, wide), lax.convert_element_type(y, wide))
+    return lax.convert_element_type(lax.shift_right_arithmetic(product, lax.full_like(product, bits)), x.dtype)
+
+
+mulhi_p = binary("mulhi", numpy=_mulhi_numpy, xla=_mulhi_xla, accepts="integer", tangents=None)
 mulhi = operation(mulhi_p)

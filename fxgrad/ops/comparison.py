@@ -30,7 +30,7 @@ eq, ne, lt, le, gt, ge = map(operation, (eq_p, ne_p, lt_p, le_p, gt_p, ge_p))
 
 def _rank(x: Any) -> Any:
     """Integers in the total order of the floats `x` (IEEE 754-2008, section 5.10), for other dtypes `x` itself."""
-    if x.dtype.kind in "biu":
+    if dtypes.kind_of(x.dtype) in "biu":
         return x
     integer = np.dtype(f"int{8 * x.dtype.itemsize}")
     bits = np.asarray(x).view(integer)
@@ -117,7 +117,8 @@ def _and_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) 
 
 def _unsigned(x: Any) -> Any:
     """The bits of integers as unsigned integers."""
-    return np.asarray(x).view(f"uint{8 * x.dtype.itemsize}")
+    bits = np.asarray(x).view(f"uint{8 * x.dtype.itemsize}")
+    return bits & np.uint8((1 << dtypes.bits_of(x.dtype)) - 1) if dtypes.is_below_byte(x.dtype) else bits
 
 
 def _shift_right_logical_numpy(x: Any, y: Any) -> Any:
@@ -147,7 +148,7 @@ def _population_count_numpy(x: Any) -> Any:
 
 def _clz_numpy(x: Any) -> Any:
     """Spreads the highest bit to all lower ones and counts the rest."""
-    bits = 8 * x.dtype.itemsize
+    bits = dtypes.bits_of(x.dtype)
     spread, step = _unsigned(x), 1
     while step < bits:
         spread = spread | (spread >> spread.dtype.type(step))
@@ -155,7 +156,20 @@ def _clz_numpy(x: Any) -> Any:
     return (bits - np.bitwise_count(spread)).astype(x.dtype)
 
 
-population_count_p = unary("population_count", numpy=_population_count_numpy, accepts="integer", tangent=None,
+def _counted_by_xla(name: str, of_nothing: Callable[[int], int]) -> Callable[..., Any]:
+    """The count in the bytes that hold integers of less than 8 bits, `of_nothing(missing)` of which are not theirs."""
+    def rule(lax: Any, x: Any) -> Any:
+        if not dtypes.is_below_byte(x.dtype):
+            return getattr(lax, name)(x)
+        bits = dtypes.bits_of(x.dtype)
+        octets = lax.bitwise_and(lax.convert_element_type(x, np.uint8), np.uint8((1 << bits) - 1))
+        return lax.convert_element_type(lax.sub(getattr(lax, name)(octets), np.uint8(of_nothing(8 - bits))), x.dtype)
+    return rule
+
+
+population_count_p = unary("population_count", numpy=_population_count_numpy,
+                           xla=_counted_by_xla("population_count", lambda missing: 0), accepts="integer", tangent=None,
                            public="bitwise_count")
-clz_p = unary("clz", numpy=_clz_numpy, accepts="integer", tangent=None)
+clz_p = unary("clz", numpy=_clz_numpy, xla=_counted_by_xla("clz", lambda missing: missing), accepts="integer",
+              tangent=None)
 population_count, clz = operation(population_count_p), operation(clz_p)

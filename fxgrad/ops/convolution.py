@@ -173,7 +173,7 @@ def _conv_numpy(lhs: Any, rhs: Any, *, precision: Any, preferred_element_type: D
     result = _conv_aval(Aval(lhs.shape, lhs.dtype), Aval(rhs.shape, rhs.dtype), geometry, preferred_element_type)
     shape, dtype = result.shape, result.dtype
     # As XLA does it: products of narrow floats are summed in float32.
-    inner = np.dtype(np.float32) if dtype.itemsize == 2 and dtypes.is_floating(dtype) else dtype
+    inner = np.dtype(np.float32) if dtype.itemsize < 4 and dtypes.is_floating(dtype) else dtype
     if 0 in shape or not rhs.size:
         return np.zeros(shape, dtype)
     lhs_spec, rhs_spec, out_spec = geometry.dimension_numbers

@@ -31,7 +31,7 @@ def _bitcast_abstract(x: Aval, *, new_dtype: DType) -> list[Aval]:
     if x.dtype != new_dtype and (x.dtype.kind in "bc" or new_dtype.kind in "bc"):
         raise DTypeError(f"bitcast_convert_type: {x.dtype.name} to {new_dtype.name}; bool and complex dtypes have no "
                          "bits in common with others. Use x.astype(...) to convert values")
-    old, new = x.dtype.itemsize, new_dtype.itemsize
+    old, new = dtypes.bits_of(x.dtype), dtypes.bits_of(new_dtype)
     if old >= new:
         return [Aval(x.shape if old == new else (*x.shape, old // new), new_dtype)]
     if not x.shape or x.shape[-1] != new // old:
@@ -41,12 +41,22 @@ def _bitcast_abstract(x: Aval, *, new_dtype: DType) -> list[Aval]:
 
 
 def _bitcast_numpy(x: Any, *, new_dtype: DType) -> Any:
-    old, new = x.dtype.itemsize, new_dtype.itemsize
-    if old == new:
+    old, new = dtypes.bits_of(x.dtype), dtypes.bits_of(new_dtype)
+    if old == new and old >= 8:
         return x.view(new_dtype)
+    if old < 8 or new < 8:
+        return _bitcast_below_byte(x, old, new, new_dtype)
     if old > new:
         return np.ascontiguousarray(x.reshape(*x.shape, 1)).view(new_dtype)
     return np.ascontiguousarray(x).view(new_dtype).reshape(x.shape[:-1])
+
+
+def _bitcast_below_byte(x: Any, old: int, new: int, new_dtype: DType) -> Any:
+    """The same where an element has less than 8 bits, the lowest ones of a byte; the first of several is the lowest."""
+    octets = np.ascontiguousarray(x.reshape(*x.shape, 1)).view(np.uint8)
+    bits = np.unpackbits(octets, axis=-1, bitorder="little")[..., :old]
+    shape = x.shape[:-1] if old < new else (*x.shape, old // new) if old > new else x.shape
+    return np.packbits(bits.reshape(*shape, new), axis=-1, bitorder="little").view(new_dtype)[..., 0]
 
 
 def _bitcast_batch(size: int, values: list[Any], axes: list[int], *, new_dtype: DType) -> tuple[list[Any], list[int]]:

@@ -20,6 +20,7 @@ from fxgrad.errors import DTypeError
 from fxgrad.ops.arithmetic import add, div, mul, neg_p, sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import and_, eq, ne
+from fxgrad.ops.families import by_float32
 from fxgrad.ops.pointwise import align, binary, operation, unary
 from fxgrad.ops.snippets import Snippet, of_ufunc, snippets
 from fxgrad.tracing.tape import aval_of
@@ -62,7 +63,9 @@ def _exp2_numpy(x: Any) -> Any:
     return np.exp(x * x.dtype.type(math.log(2))) if x.dtype.kind == "c" else np.exp2(x)
 
 
-exp2_p = unary("exp2", numpy=_exp2_numpy, tangent=lambda t, out, x: mul(t, mul(out, math.log(2))))
+# XLA rounds ln 2 to a float of a byte, too.
+exp2_p = unary("exp2", numpy=_exp2_numpy, xla=by_float32("exp2"),
+               tangent=lambda t, out, x: mul(t, mul(out, math.log(2))))
 exp2 = operation(exp2_p)
 
 
@@ -79,6 +82,8 @@ logistic = operation(logistic_p)
 
 
 def _rsqrt_numpy(x: Any) -> Any:
+    if x.dtype.itemsize == 1:
+        return _rsqrt_numpy(x.astype(np.float32)).astype(x.dtype)
     return np.reciprocal(np.sqrt(x))
 
 

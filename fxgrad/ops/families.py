@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from fxgrad import dtypes
 from fxgrad.core.avals import Aval, Shape
 from fxgrad.core.primitive import (
@@ -37,7 +39,7 @@ KINDS: dict[str, Accepts] = {
     "floating": dtypes.is_floating,
     "complex": dtypes.is_complex,
     "integer": dtypes.is_integer,
-    "integral": lambda dtype: dtype.kind in "biu",
+    "integral": lambda dtype: dtypes.kind_of(dtype) in "biu",
 }
 """Sets of dtypes by name, as messages show them; of these, only `all` has the dtype of random keys too."""
 
@@ -132,6 +134,19 @@ def lax_function(xla: str | Callable[..., Any]) -> Callable[..., Any]:
     if callable(xla):
         return xla
     return lambda lax, *values, **params: getattr(lax, xla)(*values, **params)
+
+
+def by_float32(xla: str | Callable[..., Any]) -> Callable[..., Any]:
+    """The same as `lax_function`; floats of a byte go by way of float32."""
+    function = lax_function(xla)
+
+    def rule(lax: Any, *values: Any) -> Any:
+        dtype = values[0].dtype
+        if dtype.itemsize > 1:
+            return function(lax, *values)
+        wide = [lax.convert_element_type(value, np.float32) for value in values]
+        return lax.convert_element_type(function(lax, *wide), dtype)
+    return rule
 
 
 def reduction(name: str, *, numpy: Callable[..., Any], accepts: str, jvp: Rule, transpose: Rule = NOT_LINEAR,

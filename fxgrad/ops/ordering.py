@@ -33,7 +33,7 @@ def _sort_abstract(*operands: Aval, dimension: int, num_keys: int) -> list[Aval]
 
 def _comparable(x: Any) -> Any:
     """`x` in a dtype that NumPy sorts with NaNs last."""
-    return x.astype(np.float32) if x.dtype == dtypes.bfloat16 else x
+    return x.astype(np.float32) if x.dtype.itemsize < 4 and dtypes.is_floating(x.dtype) else x
 
 
 def _ordered_parts(x: Any) -> list[Any]:
@@ -53,7 +53,12 @@ def _sort_numpy(*operands: Any, dimension: int, num_keys: int) -> list[Any]:
 
 
 def _sort_xla(lax: Any, *operands: Any, dimension: int, num_keys: int) -> list[Any]:
-    return list(lax.sort(operands, dimension=dimension, is_stable=True, num_keys=num_keys))
+    """Floats of a byte as float32: the NaN of some of them has a sign, and XLA would put it first."""
+    wide = [lax.convert_element_type(operand, np.float32) if dtypes.is_floating(operand.dtype) and
+            operand.dtype.itemsize == 1 else operand for operand in operands]
+    ordered = lax.sort(wide, dimension=dimension, is_stable=True, num_keys=num_keys)
+    return [lax.convert_element_type(each, operand.dtype) if each.dtype != operand.dtype else each
+            for each, operand in zip(ordered, operands, strict=True)]
 
 
 def _sort_jvp(primals: list[Any], tangents: list[Any], *, dimension: int,

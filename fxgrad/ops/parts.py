@@ -42,7 +42,7 @@ def _abs_tangent(t: Any, out: Any, x: Any) -> Any:
 
 
 def _abs_xla(lax: Any, x: Any) -> Any:
-    return x if x.dtype.kind == "u" else lax.abs(x)
+    return x if dtypes.kind_of(x.dtype) == "u" else lax.abs(x)
 
 
 abs_p = unary("abs", numpy=np.abs, xla=_abs_xla, accepts="numeric", tangent=_abs_tangent, result=dtypes.real_dtype)
@@ -52,7 +52,7 @@ abs = operation(abs_p)
 @rewrites.register(abs_p)
 def _abs_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """|-x| is |x|, but for unsigned integers, of which -x is another number; and |x| has no sign to lose."""
-    negated = known.inputs_if(inputs[0], neg_p) if aval_of(inputs[0]).dtype.kind != "u" else None
+    negated = known.inputs_if(inputs[0], neg_p) if dtypes.kind_of(aval_of(inputs[0]).dtype) != "u" else None
     return [abs(negated[0])] if negated else [inputs[0]] if known.inputs_if(inputs[0], abs_p) else None
 
 
@@ -142,6 +142,9 @@ def rounded_bits(bits: Any, mantissa: int, exponent_bits: int, mantissa_bits: in
 
 
 def _reduce_precision_numpy(x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
+    if x.dtype.itemsize == 1:
+        wide = _reduce_precision_numpy(x.astype(np.float32), exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
+        return wide.astype(x.dtype)
     bits = rounded_bits(np.asarray(x).view(f"uint{8 * x.dtype.itemsize}"), MANTISSA[x.dtype.name], exponent_bits,
                         mantissa_bits)
     return np.where(np.isnan(x), x, np.asarray(bits).view(x.dtype))[()]

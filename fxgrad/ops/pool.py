@@ -74,7 +74,7 @@ def identity_of(name: str, dtype: DType) -> Any:
     if dtype.kind == "b":
         return np.bool_(greatest)
     if dtypes.is_integer(dtype):
-        limits = np.iinfo(dtype)
+        limits = dtypes.iinfo(dtype)
         return dtype.type(limits.max if greatest else limits.min)
     return dtype.type(math.inf if greatest else -math.inf)
 
@@ -117,7 +117,7 @@ def _window_kernel(name: str, combine: np.ufunc) -> Callable[..., Any]:
         if 0 in counts:
             return np.zeros(counts, x.dtype)
         # As XLA does it: narrow floats are summed in float32.
-        is_narrow = name == "sum" and x.dtype.itemsize == 2 and dtypes.is_floating(x.dtype)
+        is_narrow = name == "sum" and x.dtype.itemsize < 4 and dtypes.is_floating(x.dtype)
         result = _filled(x.astype(np.float32) if is_narrow else x, identity_of(name, x.dtype), windows)
         for axis in range(x.ndim):
             first, *others = _places(windows, counts, axis)

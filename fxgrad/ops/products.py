@@ -17,6 +17,7 @@ from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.dtypes import DType
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.ops.arithmetic import mul
+from fxgrad.ops.conversion import converted, converted_by_xla
 from fxgrad.ops.families import check_same_dtype, is_linear, rank_of
 from fxgrad.ops.pointwise import sum_of_parts
 from fxgrad.ops.snippets import Snippet, snippets
@@ -62,9 +63,12 @@ def dot_numpy(x: Any, y: Any, *, dimension_numbers: DotDimensions, precision: st
     dtype = x.dtype
     if preferred_element_type is not None and preferred_element_type != dtype:
         dtype = preferred_element_type
-        x, y = x.astype(dtype), y.astype(dtype)
+        whole = dtypes.is_floating(x.dtype) and dtypes.is_integer(dtype)  # XLA makes integers of the sums
+        x, y = (each.astype(np.float32 if whole else dtype) for each in (x, y))
     product = _product(x.shape, y.shape, dimension_numbers)
-    if dtype.itemsize == 2 and dtypes.is_floating(dtype):
+    if dtype.kind in "iu" and x.dtype.kind == "f":
+        return converted(product(x, y), dtype)
+    if dtype.itemsize < 4 and dtypes.is_floating(dtype):
         # As XLA does it: products of narrow floats are summed in float32.
         return product(x.astype(np.float32), y.astype(np.float32)).astype(dtype)
     return product(x, y)
@@ -116,6 +120,13 @@ def _general_product(x_shape: Shape, y_shape: Shape, dimension_numbers: DotDimen
 
 def _dot_xla(lax: Any, x: Any, y: Any, *, dimension_numbers: DotDimensions, precision: str | None,
              preferred_element_type: DType | None) -> list[Any]:
+    dtype = x.dtype
+    whole = preferred_element_type is not None and dtypes.is_integer(preferred_element_type)
+    if dtypes.bits_of(dtype) < 8 or (dtype.itemsize == 1 and whole and dtypes.is_floating(dtype)):
+        # XLA makes no sums of them in other dtypes, or rounds these before they are made whole.
+        x, y = (lax.convert_element_type(each, np.float32) for each in (x, y))
+        product = lax.dot_general(x, y, dimension_numbers, precision=precision, preferred_element_type=np.float32)
+        return [converted_by_xla(lax, product, preferred_element_type or dtype)]
     return [lax.dot_general(x, y, dimension_numbers, precision=precision,
                             preferred_element_type=preferred_element_type or x.dtype)]
 
@@ -165,11 +176,25 @@ def transposed_by(by: Products, cotangents: list[Any], inputs: list[Any], dimens
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
     x_axes, y_axes = (x_contract, x_batch), (y_contract, y_batch)
     x, y = inputs
-    dtype = (x if is_linear(x) else y).aval.dtype
-    cotangent = convert(cotangents[0], dtype)
+    aval = (x if is_linear(x) else y).aval
+    cotangent = cotangents[0]
+    if aval.dtype.itemsize > 1:
+        cotangent = convert(cotangent, aval.dtype)
+    elif aval_of(cotangent).dtype != aval.dtype:  # which would lose most of it: the other operand is widened, as in jax
+        x, y = (value if is_linear(value) else convert(value, aval_of(cotangent).dtype) for value in inputs)
     if is_linear(x):
-        return [_cotangent_of_first(cotangent, x.aval, y, x_axes, y_axes, True, by), None]
-    return [None, _cotangent_of_first(cotangent, y.aval, x, y_axes, x_axes, False, by)]
+        return [convert(_cotangent_of_first(cotangent, aval, y, x_axes, y_axes, True, by), aval.dtype), None]
+    return [None, convert(_cotangent_of_first(cotangent, aval, x, y_axes, x_axes, False, by), aval.dtype)]
+
+
+def alike(x: Any, y: Any, preferred_element_type: DType | None) -> tuple[Any, Any]:
+    """Operands whose sums are made in a dtype that is given: floats of a byte beside others as these, without loss."""
+    pair = aval_of(x).dtype, aval_of(y).dtype
+    if preferred_element_type is None or pair[0] == pair[1] or not all(map(dtypes.is_floating, pair)) or not any(
+            dtype.itemsize == 1 for dtype in pair):
+        return x, y
+    wide = max(dtypes.float32, *pair, key=lambda dtype: dtype.itemsize)
+    return convert(x, wide), convert(y, wide)
 
 
 def _dot_transpose(cotangents: list[Any], inputs: list[Any], *, dimension_numbers: DotDimensions,
@@ -224,7 +249,7 @@ def _dot_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | Non
     (x_contract, y_contract), (x_batch, _) = params["dimension_numbers"]
     preferred = params["preferred_element_type"]
     if x_batch or len(x_contract) != 1 or not {x.ndim, y.ndim} <= {1, 2} or x.dtype.kind not in "fc" or \
-            x.dtype.itemsize == 2 or (preferred is not None and preferred != x.dtype):
+            x.dtype.itemsize < 4 or (preferred is not None and preferred != x.dtype):
         return None
     left, right = "{0}.T" * (x_contract[0] != x.ndim - 1) or "{0}", "{1}.T" * (y_contract[0] != 0) or "{1}"
     return Snippet(f"{left}.dot({right}{{out}})", row_major=True)

@@ -20,7 +20,7 @@ from fxgrad.tracing.tape import aval_of
 
 COVERED_BY = {
     "ragged_dot_general": "dot_general of operands masked for each group (fxgrad.lax.ragged_dot_general)",
-    "scaled_dot": "dot_general of operands multiplied by their scales: fxgrad has no dtypes of 8 bits and less",
+    "scaled_dot": "dot_general of operands multiplied by their scales (fxgrad.lax.scaled_dot)",
 }
 """Primitives of jax of this family that fxgrad has none for, and what stands in their place."""
 

@@ -77,7 +77,7 @@ def _extremum(ufunc: np.ufunc, least: bool) -> Callable[..., Any]:
         if dtype.kind == "b":
             return np.bool_(least)
         if dtypes.is_integer(dtype):
-            return np.iinfo(dtype).max if least else np.iinfo(dtype).min
+            return dtypes.iinfo(dtype).max if least else dtypes.iinfo(dtype).min
         return dtype.type(math.inf if least else -math.inf)
 
     def kernel(x: Any, axes: tuple[int, ...]) -> Any:

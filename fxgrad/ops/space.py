@@ -15,6 +15,7 @@ from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.rewrites import Definitions, rewrites
 from fxgrad.dtypes import DType
 from fxgrad.errors import DTypeError, ShapeError
+from fxgrad.ops.conversion import converted, converted_by_xla
 from fxgrad.ops.families import broadcast_shapes, linear_unary, rank_of, reduced, reduction
 from fxgrad.ops.snippets import Snippet, snippets
 from fxgrad.tracing.tape import aval_of, bind
@@ -274,7 +275,7 @@ reduce_sum_p = reduction(
 def _sum_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
     """The kernel's call with what it takes by default left out; of narrow numbers the sum is of their own dtype."""
     aval, axes = avals[0], params["axes"]
-    if aval.dtype.kind not in "fc" or aval.dtype.itemsize == 2 or not axes:
+    if aval.dtype.kind not in "fc" or aval.dtype.itemsize < 4 or not axes:
         return None
     axis = axes[0] if len(axes) == 1 else axes
     return Snippet(f"add_reduce({{0}}, {axis})" if aval.ndim > 1 else "add_reduce({0})", {"add_reduce": np.add.reduce})
@@ -302,38 +303,18 @@ def _convert_abstract(x: Aval, *, dtype: DType, weak: bool) -> list[Aval]:
         raise DTypeError("astype: random keys (key<fry>) are not converted; take their bits with "
                          "fxgrad.random.key_data(key)")
     if dtype.name not in dtypes.SUPPORTED:
-        raise DTypeError(f"astype: fxgrad has no dtype {dtype.name!r}; it supports {', '.join(dtypes.SUPPORTED)}")
+        raise DTypeError(f"astype: fxgrad has no dtype {dtype.name!r}; it supports {', '.join(dtypes.WIDE_NAMES)}")
     return [Aval(x.shape, dtype, weak)]
 
 
 def _convert_numpy(x: Any, *, dtype: DType, weak: bool) -> Any:
     if x.dtype.kind == "V" and dtypes.is_key(x.dtype):
         raise TypeError("the abstract rule says why")
-    if x.dtype.kind == "c" and dtype.kind != "c":
-        x = x.real if dtype.kind != "b" else x != 0
-    if dtype.kind in "iu" and x.dtype.kind in "fV":
-        return _to_whole(x, dtype)
-    return x.astype(dtype, copy=False)
-
-
-def _to_whole(x: Any, dtype: DType) -> Any:
-    """Floats as integers, toward zero; those out of range as the nearest one there is and NaNs as 0, as XLA has it."""
-    least, greatest = np.iinfo(dtype).min, np.iinfo(dtype).max
-    if not x.size:
-        return x.astype(dtype)
-    wide = x if x.dtype.kind == "f" and x.dtype.itemsize > 2 else x.astype(np.float32)
-    low, high = wide.dtype.type(least - 1.0), wide.dtype.type(greatest + 1.0)
-    if np.min(wide) > low and np.max(wide) < high:  # false where there is a NaN
-        return x.astype(dtype)
-    above, below = wide >= high, wide < wide.dtype.type(least)
-    whole = np.where(above | below | np.isnan(wide), 0, wide).astype(dtype)
-    return np.where(above, dtype.type(greatest), np.where(below, dtype.type(least), whole))[()]
+    return converted(x, dtype)
 
 
 def _convert_xla(lax: Any, x: Any, *, dtype: DType, weak: bool) -> Any:
-    if x.dtype.kind == "c" and dtype.kind != "c":
-        x = lax.real(x) if dtype.kind != "b" else lax.ne(x, lax.full_like(x, 0))
-    return lax.convert_element_type(x, dtype)
+    return converted_by_xla(lax, x, dtype)
 
 
 def _convert_transpose(cotangent: Any, aval: Aval, *, dtype: DType, weak: bool) -> Any:

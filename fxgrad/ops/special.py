@@ -18,6 +18,7 @@ from fxgrad.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import eq, lt
 from fxgrad.ops.exponential import exp, log, log1p
+from fxgrad.ops.families import by_float32
 from fxgrad.ops.parts import sign
 from fxgrad.ops.pointwise import binary, operation, unary
 
@@ -223,7 +224,7 @@ def _i1e_numpy(x: Any) -> Any:
 
 
 def _special(name: str, numpy: Callable[..., Any], tangent: Callable[..., Any]) -> Any:
-    return unary(name, numpy=numpy, accepts="floating", tangent=tangent, flops=20)
+    return unary(name, numpy=numpy, xla=by_float32(name), accepts="floating", tangent=tangent, flops=20)
 
 
 def _gaussian(x: Any, factor: float) -> Any:

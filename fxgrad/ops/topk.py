@@ -36,6 +36,8 @@ def _descending_keys(x: Any) -> Any:
     """Integers that are less where elements are greater, in the total order: NaN, inf, ..., 0, -0, ..., -inf, -NaN."""
     if not dtypes.is_floating(x.dtype):
         return ~x
+    if x.dtype.itemsize == 1:
+        x = x.astype(np.float32)
     signed = np.dtype(f"i{x.dtype.itemsize}")
     bits = np.ascontiguousarray(x).view(signed)
     ordered = bits ^ ((bits >> (8 * signed.itemsize - 1)) & np.iinfo(signed).max)
@@ -74,9 +76,15 @@ def _top_k_cost(x: Aval, *, k: int, axis: int) -> Cost:
     return Cost(x.size * max(k, 1).bit_length(), total_bytes([x], _top_k_abstract(x, k=k, axis=axis)))
 
 
+def _top_k_xla(lax: Any, x: Any, *, k: int, axis: int) -> list[Any]:
+    narrow = dtypes.is_floating(x.dtype) and x.dtype.itemsize == 1  # as for `sort`
+    values, places = lax.top_k(lax.convert_element_type(x, np.float32) if narrow else x, k, axis=axis)
+    return [lax.convert_element_type(values, x.dtype) if narrow else values, places]
+
+
 top_k_p = register(Primitive(
     name="top_k", abstract=_top_k_abstract, numpy=_top_k_numpy,
-    xla=lambda lax, x, *, k, axis: list(lax.top_k(x, k, axis=axis)),
+    xla=_top_k_xla,
     jvp=_top_k_jvp, transpose=NOT_LINEAR,
     batch=lambda size, values, axes, *, k, axis: (
         top_k(values[0], k, axis + (axis >= axes[0])), [axes[0], axes[0]]),

@@ -12,6 +12,7 @@ from fxgrad.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.ops.choose import where
 from fxgrad.ops.comparison import eq
 from fxgrad.ops.exponential import rsqrt
+from fxgrad.ops.families import by_float32
 from fxgrad.ops.pointwise import align, binary, operation, unary
 from fxgrad.tracing.tape import aval_of
 
@@ -23,9 +24,9 @@ tan_p = unary("tan", numpy=np.tan, tangent=lambda t, out, x: mul(t, add(mul(out,
 sin, cos, tan = operation(sin_p), operation(cos_p), operation(tan_p)
 
 # The derivatives of asin and acos are infinite at 1 and -1.
-asin_p = unary("asin", numpy=np.arcsin, public="arcsin",
+asin_p = unary("asin", numpy=np.arcsin, xla=by_float32("asin"), public="arcsin",
                tangent=lambda t, out, x: mul(t, rsqrt(sub(1.0, mul(x, x)))))
-acos_p = unary("acos", numpy=np.arccos, public="arccos",
+acos_p = unary("acos", numpy=np.arccos, xla=by_float32("acos"), public="arccos",
                tangent=lambda t, out, x: neg(mul(t, rsqrt(sub(1.0, mul(x, x))))))
 atan_p = unary("atan", numpy=np.arctan, public="arctan", tangent=lambda t, out, x: div(t, add(mul(x, x), 1.0)))
 asin, acos, atan = operation(asin_p), operation(acos_p), operation(atan_p)
@@ -62,8 +63,8 @@ def _share_of_leg(t: Any, out: Any, leg: Any) -> Any:
     return mul(t, div(where(origin, 0.0, leg), where(origin, 1.0, out)))
 
 
-hypot_p = binary("hypot", numpy=np.hypot, xla=lambda lax, x, y: _hypot_xla(lax, *align(lax, x, y)), accepts="floating",
-                 flops=8, tangents=[lambda t, out, x, y: _share_of_leg(t, out, x),
+hypot_p = binary("hypot", numpy=np.hypot, xla=by_float32(lambda lax, x, y: _hypot_xla(lax, *align(lax, x, y))),
+                 accepts="floating", flops=8, tangents=[lambda t, out, x, y: _share_of_leg(t, out, x),
                                     lambda t, out, x, y: _share_of_leg(t, out, y)])
 hypot = operation(hypot_p)
 

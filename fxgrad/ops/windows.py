@@ -127,7 +127,7 @@ def default_fill(dtype: DType) -> Any:
         return dtype.type(np.nan)
     if dtype.kind == "b":
         return np.True_
-    return dtype.type(np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max)
+    return dtype.type(dtypes.iinfo(dtype).min if dtypes.kind_of(dtype) == "i" else dtypes.iinfo(dtype).max)
 
 
 # --- plans ----------------------------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ def special(name: str) -> Callable[..., Any]:
     """
     def rule(_: Any, *values: Any) -> Any:
         dtype = values[-1].dtype
-        if dtype.itemsize == 2:
+        if dtype.itemsize < 4:
             values = tuple(lax.convert_element_type(value, np.float32) for value in values)
         return jax.tree.map(lambda output: lax.convert_element_type(output, dtype),
                             getattr(jax.scipy.special, name)(*values))

@@ -43,7 +43,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
         return placed("bits", bits(key, shape, dtype), out_sharding)
     key = one_key("bits", key)
     chosen = np.dtype(np.uint32) if dtype is None else dtypes.canonical(dtype)
-    if chosen.kind != "u":
+    if dtypes.kind_of(chosen) != "u":
         raise DTypeError(at_user_line(f"bits: dtype={chosen.name}, where an unsigned dtype is needed, such as "
                                       "'uint32'"))
     return raw_bits(key, sizes_of("bits", shape), 8 * chosen.itemsize)
@@ -95,7 +95,7 @@ def _is_number(value: Any, number: float) -> bool:
 
 def _clipped(value: Any, dtype: DType) -> Any:
     """An integer moved into the range of `dtype`, and converted."""
-    own, wanted = np.iinfo(aval_of(value).dtype), np.iinfo(dtype)
+    own, wanted = dtypes.iinfo(aval_of(value).dtype), dtypes.iinfo(dtype)
     if own.min < wanted.min:
         value = maximum(value, wanted.min)
     if own.max > wanted.max:
@@ -126,7 +126,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *
     drawn_shape("randint", shape, low, high)
     if wanted.itemsize >= 4:
         return _integers(key, shape, low, high, wanted)
-    limits = np.iinfo(wanted)
+    limits = dtypes.iinfo(wanted)
     low, high = (minimum(maximum(convert(value, dtypes.int32), int(limits.min)), int(limits.max) + added)
                  for value, added in ((low, 0), (high, 1)))
     return convert(_integers(key, shape, low, high, dtypes.int32), wanted)
@@ -135,8 +135,8 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *
 def _integers(key: Any, shape: Shape, low: Any, high: Any, dtype: DType) -> Any:
     """Remainders of numbers of twice the width, in two halves: which makes them equally likely to one part in 2^n."""
     beyond = False
-    if np.iinfo(aval_of(high).dtype).max > np.iinfo(dtype).max:
-        beyond = gt(high, int(np.iinfo(dtype).max))
+    if dtypes.iinfo(aval_of(high).dtype).max > dtypes.iinfo(dtype).max:
+        beyond = gt(high, int(dtypes.iinfo(dtype).max))
     low, high = _clipped(low, dtype), _clipped(high, dtype)
     width = 8 * dtype.itemsize
     unsigned = np.dtype(f"uint{width}")

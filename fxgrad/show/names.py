@@ -19,7 +19,8 @@ from fxgrad.tracing.provenance import CALLED
 STRING = r'"(?:[^"\\\n]|\\.)*"'
 PATH = rf"[^\W\d]\w*(?:\.[^\W\d]\w*|\[(?:-?\d+|{STRING}|'(?:[^'\\\n]|\\.)*')\])*"
 _AXIS = rf"(?:[^\W\d]\w*|{STRING})"
-TYPE = (r"(?:bool|bf16|[iuf]\d+|c\d+|key<fry>)\*?\[[\w,\s+*^()-]*\]"  # sizes are numbers, or arithmetic of names
+TYPE = (r"(?:bool|bf16|f[48]_e\w+|u?int[24]|[iuf]\d+|c\d+|key<fry>)\*?"
+        r"\[[\w,\s+*^()-]*\]"  # sizes are numbers, or arithmetic of names
         rf"(?:\{{{_AXIS}(?:,{_AXIS})*\}})?")  # with the mesh axes that the value varies over
 RESERVED = frozenset(["program", "captured", "return", "where",
                       "True", "False", "None", "nan", "inf", "complex"])

@@ -48,8 +48,8 @@ def convert(values: Sequence[Number], dtype: DType) -> np.ndarray[Any, Any]:
 
 
 def _whole(values: Sequence[Any], dtype: DType) -> np.ndarray[Any, Any]:
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
+    if dtypes.kind_of(dtype) in "iu":
+        limits = dtypes.iinfo(dtype)
         for value in values:
             if not limits.min <= value <= limits.max:
                 raise WrongNumberError(f"{value} is out of the range of {dtype.name}")
@@ -63,7 +63,8 @@ def _floats(values: Sequence[Any], dtype: DType) -> np.ndarray[Any, Any]:
         raise WrongNumberError(f"a number is out of the range of {dtype.name}") from None
     with np.errstate(all="ignore"):
         result = wide.astype(dtype)
-    lost = np.flatnonzero(np.isinf(result.astype(dtypes.float64)) & ~np.isinf(wide))
+        beyond = ~np.isfinite(result.astype(dtypes.float64)) | (np.abs(wide) >= 2 * float(dtypes.finfo(dtype).max))
+    lost = np.flatnonzero(beyond & np.isfinite(wide))
     if len(lost):
         raise WrongNumberError(f"{_shown(values[lost[0]])} is out of the range of {dtype.name}")
     for index, value in enumerate(values):

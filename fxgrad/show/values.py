@@ -28,7 +28,7 @@ PLAIN_LITERALS: dict[str, Aval] = {aval.dtype.kind: aval for aval in PYTHON_AVAL
 
 def kind_of(dtype: DType) -> str:
     """`b`, `i`, `f` or `c`: bool, integer, floating, complex."""
-    return "f" if dtypes.is_floating(dtype) else "i" if dtypes.is_integer(dtype) else dtype.kind
+    return dtypes.kind_of(dtype).replace("u", "i")
 
 
 def bits_dtype(dtype: DType) -> DType:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fxgrad import errors
+from fxgrad import dtypes, errors
 from fxgrad.advice import called, conversion
 from fxgrad.core.avals import Aval, Shape, array_aval, check_dtype
 from fxgrad.core.program import Var
@@ -97,7 +97,7 @@ class Tracer:
         return bool(self.tape.force(self, "bool()").reshape(()))
 
     def __index__(self) -> int:
-        if self.dtype.kind not in "iu" or self.shape:
+        if dtypes.kind_of(self.dtype) not in "iu" or self.shape:
             raise errors.ArrayConversionError(errors.at_user_line(
                 f"a traced {self.aval} cannot be used as an index or a size: only integer scalars can"))
         return int(self.tape.force(self, called() or "an index"))
@@ -117,7 +117,7 @@ class Tracer:
 
     def item(self, *_: Any) -> Any:
         """The value of a bool or an integer, where it is known; refused of a float, which has a derivative."""
-        if self.size == 1 and self.dtype.kind in "biu":
+        if self.size == 1 and dtypes.kind_of(self.dtype) in "biu":
             return self.tape.force(self, "x.item()").item()
         raise _refusal(self, "x.item()", "Leave out .item(): a 0-d x itself can be used in arithmetic")
 

@@ -70,14 +70,22 @@ class {name}:
 
     def __repr__(self):
         return f"{{self.dtype}}{{[*self.shape]}}"''',
-    dtypes.is_floating: '''\
+    dtypes.kind_of: '''\
 def {name}(dtype):
-    """Whether `dtype` is real floating (bfloat16 included)."""
-    return dtype.kind == "f" or dtype.name == "bfloat16"''',
-    dtypes.is_inexact: '''\
+    """`b`, `i`, `u`, `f` or `c`: bool, signed or unsigned integer, floating, complex, of bfloat16 too."""
+    return "f" if "float" in dtype.name else dtype.kind''',
+    dtypes.bits_of: '''\
 def {name}(dtype):
-    """Whether `dtype` is floating or complex (bfloat16 included)."""
-    return dtype.kind in "fc" or dtype.name == "bfloat16"''',
+    """The bits of a number."""
+    return 4 if dtype.name.startswith("float4") else 8 * dtype.itemsize''',
+    dtypes.is_below_byte: '''\
+def {name}(dtype):
+    """Whether `dtype` is an integer of less than 8 bits: there is none here."""
+    return False''',
+    dtypes.iinfo: '''\
+def {name}(dtype):
+    """The limits of an integer dtype."""
+    return np.iinfo(dtype)''',
 }
 """Sources in the place of those that lead further than kernels need, or to ml_dtypes."""
 

@@ -71,7 +71,7 @@ def is_usual(value: Any) -> bool:
 def plain_text(value: Any, root: Root) -> str | None:
     """A scalar of NumPy's as a number of Python's, which takes on the dtype beside it; None where it would not do."""
     dtype = value.dtype
-    if dtype.kind in "iu":
+    if kind_of(dtype) == "i":
         return repr(int(value))
     if dtype.kind in "fc" and is_usual(value):
         return number_text(value, root)
@@ -83,7 +83,7 @@ def scalar_text(value: Any, root: Root) -> str:
     dtype = value.dtype
     if dtype.kind == "b":
         return f"{root('numpy')}.bool({bool(value)})"
-    if dtype.kind in "iu":
+    if kind_of(dtype) == "i":
         return f"{type_text(dtype, root)}({int(value)})"
     if dtype.names is None and is_usual(value):
         number = number_text(np.float64(value) if dtype.kind == "V" or dtype.itemsize == 2 else value, root)
@@ -126,4 +126,4 @@ def _nested(array: Any, root: Root) -> str:
     value = array[()]
     if value.dtype.kind == "b":
         return str(bool(value))
-    return plain_text(value if value.dtype.kind in "iufc" else np.float64(value), root) or ""
+    return plain_text(value if value.dtype.kind in "iufc" else np.float64(value), root) or number_text(value, root)

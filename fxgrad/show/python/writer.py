@@ -22,6 +22,7 @@ from fxgrad.core.program import Atom, Equation, Program, Var, inner_first
 from fxgrad.derivation.simplify import live_equations
 from fxgrad.derivation.sizes import with_numbers
 from fxgrad.errors import UnsupportedError
+from fxgrad.ops.below_byte import kernel_for
 from fxgrad.ops.snippets import Snippet, snippet_of
 from fxgrad.ops.space import broadcast_to_p, convert_element_type_p
 from fxgrad.parallel.shard_map import without_devices
@@ -177,10 +178,15 @@ class File:
         simple = self._simple(equation, names)
         if simple:
             return [f"{names[equation.outputs[0]]} = {simple}"]
-        snippet = snippet_of(equation.primitive, [atom.aval for atom in equation.inputs], equation.params)
+        below_byte = kernel_for(equation) is not equation.primitive.numpy
+        snippet = None if below_byte else snippet_of(
+            equation.primitive, [atom.aval for atom in equation.inputs], equation.params)
         if snippet is not None and not any(getattr(value, "__closure__", None) for value in snippet.objects.values()):
             return [f"{names[equation.outputs[0]]} = {self._expression(equation, snippet, names)}"]
         rule = equation.primitive.numpy
+        if below_byte:
+            raise Refusal("is of integers of less than 8 bits, with which NumPy does not compute (x.astype('int8') are "
+                          "of 8)")
         function = rule.function if isinstance(rule, ArrayKernel) else rule
         if isinstance(function, FunctionType):
             refuse_inner(function)
