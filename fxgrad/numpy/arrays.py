@@ -283,7 +283,8 @@ def _hash(self: Array) -> int:
 def attach() -> None:
     """Gives `Array` its methods."""
     for name, member in {"__getitem__": _getitem, "__setitem__": _setitem, "dot": _dot, "ptp": _ptp,
-                         "astype": _astype, "devices": _devices, "block_until_ready": _block_until_ready, "at": property(_at),
+                         "astype": _astype, "devices": _devices, "block_until_ready": _block_until_ready,
+                         "at": property(_at),
                          "__format__": _format, "__round__": _round, "__hash__": _hash,
                          "__array_wrap__": _array_wrap}.items():
         setattr(Array, name, member)

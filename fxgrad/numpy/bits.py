@@ -42,8 +42,8 @@ def view(x: Any, dtype: Any = None) -> Any:
         raise DTypeError(at_user_line(f"view: an array of {given.name} cannot be read as {wanted.name}. Write "
                                       "x.astype(...) to convert the values"))
     if dtypes.bits_of(given) < 8 or dtypes.bits_of(wanted) < 8:
-        raise DTypeError(at_user_line(f"view: {given.name} as {wanted.name}: elements of less than 8 bits lie otherwise in "
-                                      "NumPy's arrays than in XLA's. Write "
+        raise DTypeError(at_user_line(f"view: {given.name} as {wanted.name}: elements of less than 8 bits lie "
+                                      "otherwise in NumPy's arrays than in XLA's. Write "
                                       "fxgrad.lax.bitcast_convert_type(x, dtype)"))
     if dtypes.is_complex(given):
         return view(_last_joined(stack([real(x), imag(x)], len(shape_of(x)))), wanted)

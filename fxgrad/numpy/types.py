@@ -52,8 +52,8 @@ def result_type(*args: Any) -> DType:
         raise ArgumentError(at_user_line("result_type: at least one array or dtype is needed"))
     pairs = []
     for value in args:
-        if isinstance(value, np.dtype | type | str):
-            pairs.append((dtypes.canonical(value), isinstance(value, type) and value in _WEAK))  # a dtype equals `float`
+        if isinstance(value, np.dtype | type | str):  # that of float64 equals `float`, and is not weak
+            pairs.append((dtypes.canonical(value), isinstance(value, type) and value in _WEAK))
         else:
             aval = aval_of(operand(value))
             pairs.append((aval.dtype, aval.weak))

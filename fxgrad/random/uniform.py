@@ -52,6 +52,9 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
 def unit(key: Any, shape: Shape, dtype: DType) -> Any:
     """Numbers from 0 up to 1 of a typed key: as the mantissa of numbers from 1 to 2, of which 1 is taken."""
     limits = dtypes.finfo(dtype)
+    if limits.bits < 8:
+        raise DTypeError(at_user_line(f"random: no numbers of {dtype.name} are drawn, of which there are too few. Draw "
+                                      "them in float32 and convert them"))
     width = limits.bits
     drawn = 8 if limits.nmant < 8 else width  # the bits of narrow mantissas
     unsigned = np.dtype(f"uint{width}")

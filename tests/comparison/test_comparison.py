@@ -89,7 +89,7 @@ def test_imported_functions_compiled(library: str, names: list[str]) -> None:
     assert_none(runs.jit_problems(library, names, bridge=bridge))
 
 
-REFUSED = {"lax.scaled_dot in float32": "fxgrad has no dtypes of 8 bits"}
+REFUSED: dict[str, str] = {}
 """Known refusals to import, which are the same in all versions of jax."""
 UNDERIVED = {
     "scipy.special.expn in float64": "in jax 0.10 its rule holds the order as a value of the trace, which is over when "

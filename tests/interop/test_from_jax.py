@@ -242,10 +242,10 @@ def test_closed_over_tracer(use: Any) -> None:
 
 
 def test_dtypes_that_fxgrad_has_not() -> None:
-    with pytest.raises(errors.DTypeError, match="from_jax: an argument of function is an array of dtype float8_e4m3fn"):
-        fxgrad.from_jax(lambda x: x)(np.ones(2).astype(jnp.float8_e4m3fn))
-    with pytest.raises(errors.UnsupportedError, match=r"value of type float8_e4m3fn\[3\], which fxgrad has not"):
-        fxgrad.from_jax(lambda x: x.astype(jnp.float8_e4m3fn))(X)
+    with pytest.raises(errors.DTypeError, match="from_jax: an argument of function is an array of dtype float6_e2m3fn"):
+        fxgrad.from_jax(lambda x: x)(np.ones(2).astype(jnp.float6_e2m3fn))
+    with pytest.raises(errors.UnsupportedError, match=r"value of type float6_e2m3fn\[3\], which fxgrad has not"):
+        fxgrad.from_jax(lambda x: x.astype(jnp.float6_e2m3fn))(X)
 
 
 # --- programs ---------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ WITHOUT_CASE = {
     **dict.fromkeys(("lax.pbroadcast", "lax.pcast"), "it has a meaning inside `shard_map` alone"),
     **dict.fromkeys(("lax.precv", "lax.psend", "lax.ragged_all_to_all"), "it needs several devices"),
     "lax.rng_uniform": "no two calls give the same numbers",
-    **dict.fromkeys(("nn.scaled_dot_general", "nn.scaled_matmul"), "dtypes of 8 bits, which fxgrad has not"),
+    **dict.fromkeys(("nn.scaled_dot_general", "nn.scaled_matmul"), "jax has them for GPUs alone"),
     "nn.get_scaled_dot_general_config": "it takes no arrays",
 }
 """Functions without a case, by `library.name`."""
