@@ -28,7 +28,6 @@ from fxgrad.analyses.instructions import (
     Shape,
 )
 from fxgrad.core.analysis import Analysis
-from fxgrad.core.primitive import registry
 from fxgrad.core.program import Equation
 from fxgrad.core.regions import Region
 from fxgrad.ops import (
@@ -39,10 +38,12 @@ from fxgrad.ops import (
     indexing,
     joining,
     parts,
+    pool,
     products,
     reductions,
     shaping,
     space,
+    triangular,
 )
 
 _WINDOW = 32
@@ -199,8 +200,8 @@ def _gathers(made: Instructions, equation: Equation, reads: list[int]) -> None:
     made.of[value] = found
 
 
-@_rules.register(indexing.scatter_p, indexing.scatter_add_p, *[registry[f"scatter_{how}"] for how in (
-    "max", "min", "mul", "sub")])
+@_rules.register(indexing.scatter_p, indexing.scatter_add_p, indexing.scatter_sub_p, indexing.scatter_mul_p,
+                 indexing.scatter_min_p, indexing.scatter_max_p)
 def _scatters(made: Instructions, equation: Equation, reads: list[int]) -> None:
     """What is scattered into is written over."""
     value, = made.makes
@@ -210,7 +211,7 @@ def _scatters(made: Instructions, equation: Equation, reads: list[int]) -> None:
     made.over[found] = reads[:1]
 
 
-@_rules.register(registry["select_and_scatter_add"])
+@_rules.register(pool.select_and_scatter_add_p)
 def _scatters_to_largest(made: Instructions, _equation: Equation, reads: list[int]) -> None:
     """The places of the largest are found along each axis, and scattered to."""
     value, = made.makes
@@ -288,7 +289,7 @@ def _reduces(made: Instructions, equation: Equation, reads: list[int]) -> None:
                                                          offers=made.floats[found], name="neg")
 
 
-@_rules.register(*[registry[f"reduce_window_{how}"] for how in ("max", "min", "sum")])
+@_rules.register(pool.reduce_window_max_p, pool.reduce_window_min_p, pool.reduce_window_sum_p)
 def _reduces_windows(made: Instructions, equation: Equation, reads: list[int]) -> None:
     """The library has windows side by side."""
     value, = made.makes
@@ -372,14 +373,14 @@ def _factors(made: Instructions, _equation: Equation, reads: list[int]) -> None:
     made.of[values[0]] = made.add(ELEMENT, parts_of[:1], shape, values[0], name="factor")
 
 
-@_rules.register(registry["lu_solve"], registry["triangular_solve"])
+@_rules.register(triangular.lu_solve_p, triangular.triangular_solve_p)
 def _solves(made: Instructions, equation: Equation, reads: list[int]) -> None:
     """The solution is written over a copy of what is solved for, in columns."""
     value, = made.makes
     *factors, right = reads
     factors = factors[1:] or factors  # what the factors were of is not read
     found = made.add(TRANSPOSE, [right], made.shapes[right], value)
-    for _ in range(1 if equation.primitive.name == "triangular_solve" else 2):
+    for _ in range(1 if equation.primitive is triangular.triangular_solve_p else 2):
         before = found
         found = made.add(OPAQUE, [*factors, before], made.shapes[right], value)
         made.over[found] = [before]

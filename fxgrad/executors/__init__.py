@@ -19,7 +19,7 @@ from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.executors.numpy import as_arrays
 from fxgrad.executors.xla import is_jax
-from fxgrad.ops.below_byte import BELOW_BYTE, SCALARS
+from fxgrad.ops.below_byte import SCALARS, WIDER
 from fxgrad.tracing import tape
 from fxgrad.tracing.apply import apply_equations
 from fxgrad.tracing.tracer import Tracer, aval_of, leaked
@@ -37,7 +37,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     `Integer`s and `WeakArray`s.
     """
     of_arrays, of_jax, has_weak = not args, False, "weak" in params and params["weak"]
-    below_byte = False  # whether an operand is of integers with which NumPy does not compute
+    below_byte = False  # whether an operand is of a dtype with which NumPy does not compute
     is_settled = False  # whether an operand is a strong float array: then a single output is strong, too
     for arg in args:
         kind = type(arg)
@@ -47,7 +47,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
             if of_kind in "fc":
                 is_settled = True
             elif of_kind == "V":
-                below_byte = below_byte or arg.dtype in BELOW_BYTE
+                below_byte = below_byte or arg.dtype in WIDER
         elif kind is Tracer:
             raise leaked(arg)
         elif kind in _WEAK:

@@ -37,7 +37,7 @@ _HAS_RUN: Slot[bool] = Slot("has run")
 def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], below_byte: bool = False) -> list[Any]:
     """One primitive on NumPy values; illegal operands get the error of the abstract rule.
 
-    `below_byte` says that some are integers of less than 8 bits.
+    `below_byte` says that some are of dtypes with which NumPy does not compute.
     """
     values = [concrete(arg) for arg in args]
     kernel = kernel_in_bytes(primitive) if below_byte else primitive.numpy

@@ -10,8 +10,10 @@ Importing this package imports every room, so that all primitives are registered
 from fxgrad.ops import (
     arithmetic,
     barrier,
+    below_byte,
     choose,
     comparison,
+    conversion,
     convolution,
     creation,
     cumulative,
@@ -53,9 +55,9 @@ from fxgrad.ops import (
     xla_kernels,
 )
 
-__all__ = ["arithmetic", "barrier", "choose", "comparison", "convolution", "creation", "cumulative", "determinant",
-           "dynamic", "eigen", "exponential", "factorizations", "fft", "gamma", "indexing", "integrals",
-           "joining", "matrices", "matrix_functions", "moving", "ordering", "parts", "pointwise", "pool", "products",
-           "pseudoinverse", "ragged", "random", "reduced_forms", "reductions", "samplers", "shaping", "singular",
-           "space", "special", "strong", "strong_solves", "topk", "triangular", "trigonometric", "varying", "windows",
-           "xla_kernels"]
+__all__ = ["arithmetic", "barrier", "below_byte", "choose", "comparison", "conversion", "convolution", "creation",
+           "cumulative", "determinant", "dynamic", "eigen", "exponential", "factorizations", "fft", "gamma",
+           "indexing", "integrals", "joining", "matrices", "matrix_functions", "moving", "ordering",
+           "parts", "pointwise", "pool", "products", "pseudoinverse", "ragged", "random", "reduced_forms",
+           "reductions", "samplers", "shaping", "singular", "space", "special", "strong", "strong_solves",
+           "topk", "triangular", "trigonometric", "varying", "windows", "xla_kernels"]

@@ -1,4 +1,7 @@
-"""Integers of less than 8 bits, with which NumPy does not compute and XLA hardly: both do so in 8 bits here."""
+"""Dtypes with which NumPy does not compute and XLA hardly: integers of less than 8 bits, and powers of 2 alone.
+
+Both compute in 8 bits here, and with powers of 2, which have neither 0 nor a sign, in float32.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,15 @@ from fxgrad.ops.arithmetic import mulhi_p
 from fxgrad.ops.convolution import conv_general_dilated_p
 from fxgrad.ops.creation import bitcast_convert_type_p
 from fxgrad.ops.ordering import sort_p
+from fxgrad.ops.parts import nextafter_p
 from fxgrad.ops.pointwise import acts_on_each
 from fxgrad.ops.space import convert_element_type_p, reduce_sum_p
 
-BELOW_BYTE = {dtypes.SUPPORTED[name]: np.dtype(np.uint8 if name[0] == "u" else np.int8)
-              for name in dtypes.NARROW_INTEGERS}
+_SCALES = dtypes.SUPPORTED["float8_e8m0fnu"]
+WIDER = {dtypes.SUPPORTED[name]: np.dtype(np.uint8 if name[0] == "u" else np.int8)
+         for name in dtypes.NARROW_INTEGERS} | {_SCALES: np.dtype(np.float32)}
 """The dtypes of this kind, and those in which is computed."""
-SCALARS = frozenset(dtype.type for dtype in BELOW_BYTE)
+SCALARS = frozenset(dtype.type for dtype in WIDER)
 
 
 
@@ -52,7 +57,7 @@ in_bytes.enter(
     "clipped", reductions.reduce_max_p, reductions.reduce_min_p, pool.reduce_window_max_p, pool.reduce_window_min_p)
 in_bytes.enter(
     "itself", convert_element_type_p, comparison.shift_right_logical_p, comparison.population_count_p, comparison.clz_p,
-    mulhi_p, bitcast_convert_type_p)  # these look at the bits themselves
+    mulhi_p, nextafter_p, bitcast_convert_type_p)  # these look at the bits themselves
 
 
 def _wider(primitive: Primitive, rule: Rule, convert: Callable[[Any, DType], Any], clip: Callable[..., Any]) -> Rule:
@@ -60,15 +65,15 @@ def _wider(primitive: Primitive, rule: Rule, convert: Callable[[Any, DType], Any
     wraps = in_bytes.of(primitive) == "wrapped"
 
     def narrowed(output: Any, dtype: DType) -> Any:
-        if dtype not in BELOW_BYTE:
-            return output
-        limits = dtypes.iinfo(dtype)
-        return convert(output if wraps else clip(output, int(limits.min), int(limits.max)), dtype)
+        if dtypes.is_below_byte(dtype) and not wraps:
+            limits = dtypes.iinfo(dtype)
+            output = clip(output, int(limits.min), int(limits.max))
+        return convert(output, dtype)
 
     def wider(*values: Any, **params: Any) -> list[Any]:
         avals = [Aval(np.shape(value), value.dtype) for value in values]
-        wide = [convert(value, BELOW_BYTE.get(value.dtype, value.dtype)) for value in values]
-        given = {name: BELOW_BYTE.get(value, value) if isinstance(value, np.dtype) else value
+        wide = [convert(value, WIDER.get(value.dtype, value.dtype)) for value in values]
+        given = {name: WIDER.get(value, value) if isinstance(value, np.dtype) else value
                  for name, value in params.items()}
         return [narrowed(output, aval.dtype)
                 for output, aval in zip(rule(*wide, **given), primitive.abstract(*avals, **params), strict=True)]
@@ -86,7 +91,9 @@ def kernel_in_bytes(primitive: Primitive) -> Rule:
 
 def lowering_for(primitive: Primitive, values: Sequence[Any]) -> Rule:
     """The XLA rule of `primitive` for `values` of jax's: XLA computes with few such dtypes, and not always right."""
-    if in_bytes.of(primitive) == "itself" or not any(value.dtype in BELOW_BYTE for value in values):
+    how = in_bytes.of(primitive)
+    narrow = {value.dtype for value in values} & WIDER.keys()
+    if how == "itself" or not (narrow - {_SCALES} if how == "moved" else narrow):
         return primitive.xla
 
     def rule(lax: Any, *values: Any, **params: Any) -> Any:
@@ -101,10 +108,10 @@ def lowering_for(primitive: Primitive, values: Sequence[Any]) -> Rule:
 def has_below_byte(program: Program) -> bool:
     """Whether values of such a dtype are in `program`, those within its subprograms apart."""
     outputs = [var for equation in program.equations for var in equation.outputs]
-    return any(var.aval.dtype.kind == "V" and var.aval.dtype in BELOW_BYTE for var in (*program.inputs, *outputs))
+    return any(var.aval.dtype.kind == "V" and var.aval.dtype in WIDER for var in (*program.inputs, *outputs))
 
 
 def kernel_for(equation: Equation) -> Rule:
     """The NumPy rule of the operation of `equation`, for operands of the dtypes that it has there."""
-    below = any(atom.aval.dtype in BELOW_BYTE for atom in (*equation.inputs, *equation.outputs))
+    below = any(atom.aval.dtype in WIDER for atom in (*equation.inputs, *equation.outputs))
     return kernel_in_bytes(equation.primitive) if below else equation.primitive.numpy

@@ -103,8 +103,20 @@ is_finite_p = unary("is_finite", numpy=np.isfinite, accepts="floating", tangent=
                     result=lambda dtype: dtypes.bool_, public="isfinite")
 is_finite = operation(is_finite_p)
 
+def _nextafter_xla(lax: Any, x: Any, y: Any) -> Any:
+    """Powers of 2 alone, which have no sign: XLA looks for one among their bits, where the next number is one more."""
+    if x.dtype != dtypes.SUPPORTED["float8_e8m0fnu"]:
+        return lax.nextafter(x, y)
+    bits, other = (lax.bitcast_convert_type(each, np.uint8) for each in (x, y))
+    one = np.uint8(1)
+    moved = lax.select(lax.lt(bits, other), bits + one, lax.select(lax.gt(bits, other), bits - one, bits))
+    return lax.bitcast_convert_type(lax.select(lax.gt(lax.max(bits, other), np.uint8(254)), lax.full_like(
+        bits, 255), moved), x.dtype)  # of which 255 is NaN
+
+
 # To rounding it is its first operand.
-nextafter_p = binary("nextafter", numpy=np.nextafter, accepts="floating", tangents=[lambda t, out, x, y: t, None])
+nextafter_p = binary("nextafter", numpy=np.nextafter, accepts="floating", xla=_nextafter_xla,
+                     tangents=[lambda t, out, x, y: t, None])
 nextafter = operation(nextafter_p)
 
 # --- reduced precision ------------------------------------------------------------------------------------------

@@ -37,7 +37,10 @@ def _descending_keys(x: Any) -> Any:
     if not dtypes.is_floating(x.dtype):
         return ~x
     if x.dtype.itemsize == 1:
+        # Dtypes without -0 have its bits for their NaN, of which NumPy makes a negative one and XLA a positive one.
+        unsigned = x.dtype.name.endswith("fnuz")
         x = x.astype(np.float32)
+        x = np.where(np.isnan(x), np.abs(x), x) if unsigned else x
     signed = np.dtype(f"i{x.dtype.itemsize}")
     bits = np.ascontiguousarray(x).view(signed)
     ordered = bits ^ ((bits >> (8 * signed.itemsize - 1)) & np.iinfo(signed).max)

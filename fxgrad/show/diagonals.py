@@ -28,8 +28,10 @@ def diagonal_form(form: Form, ready: Ready) -> Form | None:
         return None
     if aval.ndim == 1:
         padded = _padded(size)
+        if form != _reshaped(size, size) or ready.form != padded:
+            return None
         zero = shown_literal(Literal(0, aval.update(shape=())), padded, neighbours(padded, [aval]))
-        if form == _reshaped(size, size) and ready.form == padded and ready.operands[1] == zero:
+        if ready.operands[1] == zero:
             return Form("call", "diag", 1)
     elif form == _every(size) and ready.form == _reshaped(size * size):
         return Form("call", "diagonal", 1)

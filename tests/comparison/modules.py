@@ -67,7 +67,7 @@ MODULES: dict[str, Counterpart] = {
         "TypePromotionError": "`fxgrad.errors.DTypeError`", "canonicalize_dtype": "dtypes stay what they are",
         **_each("extended itemsize_bits prng_key scalar_type_of issubdtype",
                 "NumPy's dtypes say it; `fxgrad.random` has `key_dtype`"),
-        **_each("iinfo result_type", "`fxgrad.numpy` has it")}),
+        "result_type": "`fxgrad.numpy` has it"}),
     "jax.errors": Counterpart("fxgrad.errors", "aliases of our own classes, see [errors](errors.md)"),
     "jax.image": Counterpart("fxgrad.image", "", {"*": "methods are given as strings; other scalings are not there"}),
     "jax.ops": Counterpart("fxgrad.segment"),

@@ -102,8 +102,8 @@ def test_transformations_of_spectra(name: str) -> None:
 
 @pytest.mark.parametrize(("call", "error", "message"), [
     (lambda: signal.welch(X, scaling="power"), errors.ArgumentError,
-     "csd: scaling='power'; it is 'density' or 'spectrum'"),
-    (lambda: signal.welch(X, average="mode"), errors.ArgumentError, "csd: average='mode'; it is 'mean' or 'median'"),
+     "welch: scaling='power'; it is 'density' or 'spectrum'"),
+    (lambda: signal.welch(X, average="mode"), errors.ArgumentError, "welch: average='mode'; it is 'mean' or 'median'"),
     (lambda: signal.stft(X, boundary="none"), errors.ArgumentError,
      "stft: boundary='none'; it is one of 'zeros', 'constant', 'even', 'odd', or None"),
     (lambda: signal.stft(X, nperseg=0), errors.ArgumentError,

@@ -28,7 +28,8 @@ CASES = [
     ("program f(x: float32) {", "", "line 1, column 14: expected a type such as f32[3,4], found 'float32'"),
     ("program f(x: f33[2]) {", "",
      ("line 1, column 14: there is no dtype 'f33'; there are bool, u8, u16, u32, u64, i8, i16, i32, i64, bf16, "
-      "f16, f32, f64, c64, c128")),
+      "f16, f32, f64, c64, c128, f8_e3m4, f8_e4m3, f8_e4m3b11fnuz, f8_e4m3fn, f8_e4m3fnuz, f8_e5m2, f8_e5m2fnuz, "
+      "f8_e8m0fnu, f4_e2m1fn, int2, int4, uint2, uint4")),
     ("program f(x: f32[2,,3]) {", "",
      "line 1, column 14: expected a type such as f32[3,4], with sizes between commas, found 'f32[2,,3]'"),
     ("program f(x: f32[] y: f32[]) {", "", "line 1, column 20: expected ',' or ')' after an input, found 'y'"),

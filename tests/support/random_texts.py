@@ -30,10 +30,14 @@ def avals(draw: st.DrawFn) -> Aval:
 
 @st.composite
 def arrays(draw: st.DrawFn, aval: Aval) -> Any:
-    """Any bits at all, but for bools."""
+    """Any bits at all, but for bools; elements of less than 8 are the lowest of theirs."""
     if aval.dtype.kind == "b":
         return np.array([draw(st.booleans()) for _ in range(aval.size)], bool).reshape(aval.shape)[()]
     data = draw(st.binary(min_size=aval.nbytes, max_size=aval.nbytes))
+    if (bits := dtypes.bits_of(aval.dtype)) < 8:
+        lowest = np.frombuffer(data, np.uint8) & np.uint8((1 << bits) - 1)
+        return (lowest.astype(aval.dtype) if dtypes.is_below_byte(aval.dtype) else lowest.view(aval.dtype)).reshape(
+            aval.shape)[()]
     return np.frombuffer(data, aval.dtype).reshape(aval.shape)[()]
 
 

@@ -35,7 +35,7 @@ class Numbers(NamedTuple):
 
 
 def every_program(operands: Any, **params: Any) -> tuple[Region, ...]:
-    """All programs among the parameters, in containers of any depth."""
+    """All programs among the parameters, by their names, whatever order they came in; in containers of any depth."""
     def found(value: Any, at: tuple[Any, ...]) -> Iterator[Region]:
         if isinstance(value, Program):
             yield Region("call", at, value, (), (), None)
@@ -43,7 +43,7 @@ def every_program(operands: Any, **params: Any) -> tuple[Region, ...]:
             for place, item in enumerate(value):
                 yield from found(item, (*at, place))
 
-    return tuple(region for name, value in params.items() for region in found(value, (name,)))
+    return tuple(region for name, value in sorted(params.items()) for region in found(value, (name,)))
 
 
 def user_primitive(name: str, abstract: Any) -> Primitive:

@@ -22,7 +22,7 @@ from fxgrad.core.program import Atom, Equation, Program, Var, inner_first
 from fxgrad.derivation.simplify import live_equations
 from fxgrad.derivation.sizes import with_numbers
 from fxgrad.errors import UnsupportedError
-from fxgrad.ops.below_byte import kernel_for
+from fxgrad.ops.below_byte import WIDER, kernel_for
 from fxgrad.ops.snippets import Snippet, snippet_of
 from fxgrad.ops.space import broadcast_to_p, convert_element_type_p
 from fxgrad.parallel.shard_map import without_devices
@@ -185,8 +185,9 @@ class File:
             return [f"{names[equation.outputs[0]]} = {self._expression(equation, snippet, names)}"]
         rule = equation.primitive.numpy
         if below_byte:
-            raise Refusal("is of integers of less than 8 bits, with which NumPy does not compute (x.astype('int8') are "
-                          "of 8)")
+            dtype = next(atom.aval.dtype for atom in (*equation.inputs, *equation.outputs) if atom.aval.dtype in WIDER)
+            raise Refusal(f"is of {dtype.name}, with which NumPy does not compute (it does with "
+                          f"x.astype({WIDER[dtype].name!r}))")
         function = rule.function if isinstance(rule, ArrayKernel) else rule
         if isinstance(function, FunctionType):
             refuse_inner(function)
