@@ -16,6 +16,8 @@ and those twice that every gradient goes through."""
 
 _ALGEBRA = "tests/derivation"
 _ANY = "tests/house/test_errors.py tests/house/test_caches.py tests/house/test_public.py"
+_SIDE_BY_SIDE = "tests/comparison tests/ops/test_laws.py"
+"""Every public function beside NumPy's and jax's, and the laws of every primitive."""
 _MATRICES = ("determinant", "eigen", "factorizations", "matrices", "matrix_functions", "pseudoinverse", "reduced_forms",
              "triangular")
 
@@ -41,7 +43,7 @@ TESTS: dict[str, str] = {
     **dict.fromkeys(("fxgrad/ops/fft.py", "fxgrad/numpy/fft.py"), "tests/numpy/test_fft.py"),
     **dict.fromkeys(("fxgrad/ops/products.py", "fxgrad/numpy/products.py", "fxgrad/numpy/einsum.py"),
                     "tests/numpy/test_products.py"),
-    "fxgrad/ops/*.py": f"tests/ops tests/transforms/test_kinks.py tests/house/test_errors.py {_ALGEBRA}",
+    "fxgrad/ops/*.py": f"tests/ops {_SIDE_BY_SIDE} tests/numpy tests/scipy tests/transforms/test_kinks.py tests/house/test_errors.py {_ALGEBRA}",
     "fxgrad/control/custom*.py": "tests/api/test_custom.py tests/api/test_checkpoint.py",
     **dict.fromkeys(("fxgrad/frontend/callback.py", "fxgrad/executors/callbacks.py"), "tests/frontend/test_callbacks.py"),
     "fxgrad/frontend/inplace.py": "tests/frontend/test_inplace.py",
@@ -61,13 +63,15 @@ TESTS: dict[str, str] = {
     "fxgrad/numpy/linalg/*.py": "tests/numpy/test_linalg.py",
     "fxgrad/frontend/*.py": "tests/frontend/test_protocol.py tests/numpy/test_numbers.py tests/core tests/tracing tests/house/test_errors.py "
                             "tests/numpy/test_elementwise.py tests/numpy/test_arrays.py",
-    "fxgrad/numpy/*.py": "tests/numpy/test_more_functions.py tests/numpy/test_values.py tests/frontend/test_protocol.py "
-                         "tests/frontend/test_inplace.py tests/numpy/test_elementwise.py tests/house/test_errors.py "
+    "fxgrad/numpy/*.py": f"tests/numpy {_SIDE_BY_SIDE} tests/frontend/test_protocol.py "
+                         "tests/frontend/test_inplace.py tests/house/test_errors.py "
                          "tests/house/test_idioms.py tests/house/test_cures.py tests/tracing/test_replay.py",
+    **{f"fxgrad/{room}/*.py": f"tests/{room} {_SIDE_BY_SIDE}" for room in (
+        "interop", "lax", "nn", "random", "scipy")},
     "fxgrad/budgets/*.py": "tests/api/test_budgets.py tests/api/test_plans.py",
     **{f"fxgrad/{room}/*.py": f"tests/{room}" for room in (
-        "cli", "editing", "explorer", "granularity", "graphs", "interop", "lax", "nn", "onnx", "pictures",
-        "precision", "random", "retracing", "scipy", "show", "stable", "testing", "xray")},
+        "cli", "editing", "explorer", "granularity", "graphs", "onnx", "pictures", "precision", "retracing", "show",
+        "stable", "testing", "xray")},
     "fxgrad/analyses/*.py": "tests/analyses tests/core tests/tracing tests/random tests/transforms/test_cheap_gradients.py tests/parallel/test_collectives.py "
                             "tests/frontend/test_callbacks.py tests/house/test_errors.py tests/api tests/executors/test_emission.py",
 }
