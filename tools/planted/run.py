@@ -21,7 +21,7 @@ from planted.reached import Reach, noted, without_notes
 from planted.rooms import looking_at
 
 COPIED = ("fxgrad", "tests", "tools", "docs", "examples", "pyproject.toml", "README.md")
-TIERS = {"quick": 120.0, "others": 180.0, "slow": 300.0}
+TIERS = {"quick": 60.0, "others": 45.0, "slow": 60.0}
 """What is run in turn, of the tests that come by the fault: the quick ones of its file, quick ones of others, and slow
 ones of all; and for how many seconds, where there are more."""
 FIRST = 5.0
@@ -40,8 +40,8 @@ class Verdict:
     seconds: float
 
 
-LIMIT = 600.0
-"""Seconds after which tests are stopped: twice what the longest tier may take without a fault."""
+LIMIT = 300.0
+"""Seconds after which tests are stopped: five times what the longest tier may take without a fault."""
 
 
 class Copy:
