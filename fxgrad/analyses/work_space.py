@@ -39,9 +39,6 @@ def _of_convolution(equation: Equation) -> int:
 def _of_product(equation: Equation) -> int:
     """Copies of operands in which the axes of a matrix do not stand side by side."""
     ((first, second), batches) = equation.params["dimension_numbers"]
-    ranks = [len(atom.aval.shape) for atom in equation.inputs]
-    if not batches[0] and (max(ranks) < 3 or not first):
-        return 0
     if [*first] != sorted(first):
         first, second = zip(*sorted(zip(first, second, strict=True)), strict=True)
     copied = 0

@@ -156,7 +156,8 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Re
     program = traced.program
     wrt = traced.wrt([has_tangent(aval) for aval in avals])
     primal = linearized(program, wrt)
-    labels = [*(f"captured[{index}]" for index in range(program.captured)), *names()]
+    captured = len(primal.captured) + program.captured
+    labels = [*(f"captured[{index}]" for index in range(captured)), *names()]
     residuals = primal.program.outputs[len(program.outputs):]
     linear = primal.extra.linear
     found = [_described(primal.program, atom, linear, var, labels)
@@ -166,7 +167,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Re
 
 def _described(primal: Program, var: Var, linear: Program, inside: Var, labels: Sequence[str]) -> Residual:
     if var in primal.inputs:
-        name, made = labels[primal.inputs.index(var) - (len(primal.inputs) - len(labels))], "an argument"
+        name, made = labels[primal.inputs.index(var)], "an argument"
     else:
         maker = _maker(primal, var)
         made = f"{maker.primitive} at {_line(maker.source)}"

@@ -33,6 +33,12 @@ def bisected(x: Any) -> Any:
     return low + high
 
 
+def beside_a_product(x: Any, y: Any, z: Any) -> Any:
+    """`scaled` is stored for the product, and yet what reads it and a product of its own is computed in one group."""
+    scaled = x * z * y
+    return fnp.maximum(fnp.maximum(scaled, z * x), x @ scaled), fnp.tanh(scaled)
+
+
 def smoothed(x: Any) -> Any:
     """The next value is computed beside the carried one, which it reads at other places."""
     return lax.fori_loop(0, 5, lambda _, c: fnp.pad(c[1:] + c[:-1], ((0, 1), (0, 0))), x)
@@ -60,6 +66,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
     "a next value that reads neighbours is another": (smoothed, (f32(64, 256),), 64 * KB),
     "cheap values are computed again": (
         lambda x, w: ((x + 1.0) @ w, fnp.exp(x + 1.0)), (f32(64, 256), f32(256, 256)), 64 * KB),
+    "what is stored for a product is computed with the others beside it": (beside_a_product, (f32(64, 64),) * 3, 2 * 4 * 64 * 64),
     "two layers with gelu share its four constants": (
         lambda x, y, w: fnp.sum(nn.gelu(x @ w)) + fnp.sum(nn.gelu(y @ w)), (f32(64, 256), f32(64, 256), f32(256, 256)),
         4 * 64 * KB + 4),

@@ -115,6 +115,25 @@ def test_residuals_of_a_plain_function_are_those_of_its_gradient() -> None:
             for residual in found] == [("f64[3]", "exp", "mul")]
 
 
+def test_residuals_that_are_captured_have_no_name_of_an_argument() -> None:
+    """What a custom rule closes over comes before what the function closes over, and before its arguments."""
+    found = []
+
+    def outer(a: Any) -> Any:
+        @fxgrad.custom_jvp
+        def own(x: Any) -> Any:
+            return fnp.sin(x)
+
+        own.defjvp(lambda primals, tangents: (own(*primals), tangents[0] * a * 3.0))
+        k = np.arange(2.0)
+        found.extend(fxgrad.saved_residuals(lambda x, y: fnp.sum(own(x) * y[0] * k), np.ones((4, 2)), [np.ones(2)]))
+        return a * 2.0
+
+    assert fxgrad.grad(outer)(2.0) == 2.0
+    assert [(residual.name, str(residual.aval)) for residual in found if residual.made_at == "an argument"] == [
+        ("y[0]", "f64[2]"), ("captured[1]", "f64[2]"), ("captured[0]", "f64*[]")]
+
+
 def test_policies_are_asked_once_for_each_operation() -> None:
     """Also where values are used twice at every step, so that there are 2**40 ways through the program."""
     asked = []
