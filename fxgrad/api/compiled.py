@@ -172,8 +172,6 @@ class _JittedFunction:
 
     def clear_cache(self) -> None:
         """Forgets all compiled versions."""
-        for executables in self._executables.values():
-            executables.clear()
         self._executables = {}
         self.plans = self._no_plans
         self._inside.clear()

@@ -203,11 +203,6 @@ class Executables:
         self._facts.clear()
         self.plans.clear()
 
-    def clear(self) -> None:
-        """Drops what was compiled for the function alone."""
-        if self._own is not None:
-            self._own.clear_cache()
-
 
 _SIGNATURES = 4096
 """Kinds of calls that a function remembers."""

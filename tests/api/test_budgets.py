@@ -103,6 +103,14 @@ def test_gradients_within_a_budget_are_equal_to_those_without(name: str) -> None
     jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-13), compiled, expected)
 
 
+def test_short_loops_within_a_budget() -> None:
+    for steps in (1, 3, 4, 5):
+        args = (drawn(8, 8), drawn(32, 8)), drawn(steps, 32, 8)
+        least = fxgrad.budget_curve(recurrent)(*args).points[-1].peak
+        found, expected = fxgrad.grad(recurrent, memory_budget=least)(*args), fxgrad.grad(recurrent)(*args)
+        jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-12), found, expected)
+
+
 @pytest.mark.slow
 def test_plans_take_less_memory_for_more_work() -> None:
     points = fxgrad.budget_curve(mlp)(*drawn_mlp(12)).points
@@ -215,10 +223,14 @@ def test_a_program_within_a_budget_is_printed_and_read_back() -> None:
 
 
 def test_the_curve_prints() -> None:
-    text = str(fxgrad.budget_curve(mlp)(*drawn_mlp(2)))
+    curve = fxgrad.budget_curve(mlp)(*drawn_mlp(2))
+    text = str(curve)
     assert "memory of the gradient of mlp" in text
     assert "100 %" in text
     assert "0.0 %" in text
+    bars = [line.count("█") for line in text.splitlines() if " % " in line]
+    parts = [point.peak for point in curve.points]
+    assert bars == [round(30 * part / parts[0]) for part in parts]
 
 
 def test_budgets_that_no_plan_is_within() -> None:

@@ -78,6 +78,14 @@ def test_batches_of_derivatives_are_derivatives_of_the_batch_rule() -> None:
         assert_equal(MAPPED[name](function), MAPPED[name](ten_products))
 
 
+def test_batches_of_derivatives_lie_in_front() -> None:
+    function = with_batch_rule("plain")
+    xs, ys = np.linspace(0.0, 1.0, 6).reshape(3, 2), np.linspace(1.0, 2.0, 6).reshape(3, 2)
+    for case in (lambda f: vmap(lambda x, y: jvp(f, (x, y), (y, x)))(xs, ys),
+                 lambda f: vmap(grad(lambda x, y: fnp.sum(f(x, y) * x), argnums=(0, 1)))(xs, ys)):
+        assert_equal(case(function), case(ten_products))
+
+
 def test_jvp_of_custom_vmap_as_jax() -> None:
     def of(m: Any, sin: Any) -> Any:
         function = m.custom_batching.custom_vmap(sin)
@@ -224,6 +232,7 @@ def test_zeros_of_primals() -> None:
     for ours, theirs in zip(jax.tree.leaves(zeros(given)),
                             jax.tree.leaves(jax.custom_derivatives.zero_from_primal(given)), strict=True):
         assert (ours.shape, ours.dtype == jax.dtypes.float0) == (theirs.shape, theirs.dtype == jax.dtypes.float0)
+    np.testing.assert_array_equal(zeros(given)["x"], np.zeros((2, 3)))
     symbolic = zeros(given, symbolic_zeros=True)
     assert symbolic["x"].shape == (2, 3)
     assert type(symbolic["a"][0]) is fxgrad.custom_derivatives.SymbolicZero

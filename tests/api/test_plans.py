@@ -349,6 +349,14 @@ def test_every_function_has_a_plan_at_its_third_call(given: Any, monkeypatch: py
         assert [plan.fits((given,), {}) for plan in recent(function)] == [True]
 
 
+@pytest.mark.parametrize("positional", [0, 6, FEW])
+def test_arguments_by_keyword_count_among_many(positional: int) -> None:
+    static = StaticArguments(lambda *args, **kwargs: None, None, None)
+    for count in (FEW, FEW + 1):
+        named = {f"x{number}": 1.0 for number in range(count - positional)}
+        assert key_of(static, (1.0,) * positional, named).is_full == (count == FEW)
+
+
 def test_clear_cache_traces_anew() -> None:
     k = 2.0
     function, traces = counted(lambda x: x * k)

@@ -131,6 +131,16 @@ def test_the_report() -> None:
     assert "gradient[1]" in str(report)
 
 
+def test_errors_of_complex_gradients_are_measured_in_full_precision() -> None:
+    def real(z: Any) -> Any:
+        return fnp.sum(fnp.real(z * z) * fnp.exp(fnp.sin(fnp.abs(z))))
+    z = (X[:4] + 1j * X[4:8]).astype(np.complex64)
+    report = fxgrad.policy_report(real, policies.store_as("bfloat16"))(z)
+    exact, rounded = (np.asarray(fxgrad.grad(f)(z), np.complex128) for f in (
+        real, fxgrad.checkpoint(real, policy=policies.store_as("bfloat16"))))
+    assert 0 < report.largest == np.max(np.abs(exact - rounded)) / np.max(np.abs(exact))
+
+
 def test_policies_that_are_none() -> None:
     for call, expected in (
             (lambda: policies.store_as("int4"),

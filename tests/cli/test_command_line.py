@@ -16,7 +16,7 @@ from rich.console import Console
 
 import fxgrad
 from fxgrad.cli import main
-from fxgrad.cli.arguments import CommandError, read_arguments
+from fxgrad.cli.arguments import CommandError, read_arguments, with_random_values
 from fxgrad.cli.exporting import FORMS
 from tests.support import with_onnx
 
@@ -241,6 +241,12 @@ def test_draw(run: Commands, tmp_path: Path) -> None:
         "fxgrad: draw --values needs arrays in the place of types: --random 0\n")
     assert run("draw", "model.py:loss", *TYPES, "-o", "loss.jpg").error.startswith(
         "fxgrad: draw: a file that ends with '.jpg' is none of a picture")
+
+
+def test_random_values_have_the_types_that_are_asked_for() -> None:
+    given = read_arguments("f16[2], f32[3], f64[], i32[4], bool[5]")
+    drawn = with_random_values(given, 0)
+    assert [(each.shape, each.dtype) for each in drawn] == [(each.shape, each.dtype) for each in given]
 
 
 def test_summary(run: Commands, tmp_path: Path) -> None:
