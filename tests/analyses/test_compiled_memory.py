@@ -66,7 +66,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
     "a next value that reads neighbours is another": (smoothed, (f32(64, 256),), 64 * KB),
     "cheap values are computed again": (
         lambda x, w: ((x + 1.0) @ w, fnp.exp(x + 1.0)), (f32(64, 256), f32(256, 256)), 64 * KB),
-    "what is stored for a product is computed with the others beside it": (beside_a_product, (f32(64, 64),) * 3, 2 * 4 * 64 * 64),
+    "what a product reads is stored": (beside_a_product, (f32(64, 64),) * 3, 2 * 4 * 64 * 64),
     "two layers with gelu share its four constants": (
         lambda x, y, w: fnp.sum(nn.gelu(x @ w)) + fnp.sum(nn.gelu(y @ w)), (f32(64, 256), f32(64, 256), f32(256, 256)),
         4 * 64 * KB + 4),

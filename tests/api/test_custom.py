@@ -459,7 +459,17 @@ def test_rules_get_zeros_for_arguments_that_stand_still() -> None:
 
 @pytest.mark.parametrize("make", [fxgrad.custom_jvp, fxgrad.custom_vjp])
 def test_arguments_that_the_function_has_not_are_refused(make: Any) -> None:
-    function = make(lambda x: x)
-    for arguments in ({"y": 2.0}, {"x": 2.0}):
-        with pytest.raises(TypeError):
+    def named(x: Any) -> Any:
+        return x
+
+    function = make(named)
+    if make is fxgrad.custom_jvp:
+        function.defjvp(lambda primals, tangents: (primals[0], tangents[0]))
+    else:
+        function.defvjp(lambda x: (x, None), lambda _, g: (g,))
+    assert fxgrad.grad(function)(1.0) == 1.0
+    for arguments, said in (({"y": 2.0}, "got an unexpected keyword argument 'y'"),
+                            ({"x": 2.0}, "multiple values for argument 'x'")):
+        with pytest.raises(fxgrad.errors.ArgumentError) as raised:
             function(1.0, **arguments)
+        assert str(raised.value).split("\n")[0] == f"named: {said}"

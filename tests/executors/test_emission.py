@@ -105,6 +105,18 @@ def test_einsum_takes_the_order_that_needs_no_transpose() -> None:
     assert "transpose" not in operations(ours)
 
 
+def test_rules_for_xla_meet_no_weak_values() -> None:
+    met: list[tuple[str, bool]] = []
+    seen_p = fxgrad.Primitive(
+        name="seen", abstract=lambda x: [x], numpy=lambda x: [x],
+        xla=lambda lax, x: met.append((str(x.dtype), x.weak_type)) or [x],  # type: ignore[func-returns-value]
+        jvp=fxgrad.NO_TANGENT, transpose=fxgrad.NOT_LINEAR, batch=lambda size, values, axes: (values, axes),
+        cost=lambda x: fxgrad.Cost(0, 0))
+    for number in (2, 0.5, 1j, jnp.multiply(0.5, 1.0)):
+        jit(lambda x: fxgrad.bind(seen_p, x)[0])(number)
+    assert met == [(dtype, False) for dtype in ("int64", "float64", "complex128", "float32")]
+
+
 def test_results_of_weak_arguments_are_weak() -> None:
     with jax.enable_x64(True):
         result = jit(lambda x: x)(3.0)
