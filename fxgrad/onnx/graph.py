@@ -188,7 +188,7 @@ class Graph:
     def constant(self, array: Any, name: str = "") -> Value:
         """An array that stands in the model, once in each graph that uses it."""
         array = np.asarray(array)
-        key = (array.tobytes(), array.shape, array.dtype.str, array.dtype.name)
+        key = (array.tobytes(), array.shape, array.dtype.name)
         level = self._levels[-1]
         known = level.values.get(key)
         if known is None or name:

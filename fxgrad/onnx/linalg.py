@@ -86,7 +86,7 @@ def _lu(a: Any) -> Any:
     def step(place: Any, state: Any) -> Any:
         a, pivots, order = state
         sizes = np.where(numbers >= place, np.abs(_column(a, place)), -1)
-        pivot = np.argmax(sizes, axis=-1).astype(np.int32)
+        pivot = np.argmax(sizes, axis=-1)
         here = np.zeros_like(pivot) + place
         a, order = _swapped(a, here, pivot, -2), _swapped(order, here, pivot, -1)
         pivots = lax.dynamic_update_index_in_dim(pivots, pivot, place, pivots.ndim - 1)

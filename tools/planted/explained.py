@@ -14,6 +14,8 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "Equal answers: the table counts one entry more until it is first emptied.",
     ("__init__", "not kwargs", "kwargs"):
         "Speed alone: arguments by position are taken as they are, in less time; too many are refused before.",
+    ("_places", "1", "2"):
+        "Equal answers: of places in the padding it is asked whether they are negative, and no more.",
     ("_fold", "np.int64", "None"):
         "Equal answers: the numbers of keys are whole already.",
 }
