@@ -127,5 +127,6 @@ def test_weak_arrays_are_copied_kept_and_changed_as_arrays_are() -> None:
     number = pickle.loads(pickle.dumps(Integer(3)))
     assert (number, type(number), copy.deepcopy(number)) == (3, Integer, 3)
     assert (number.astype("float32"), number.item(), number.shape, number.ndim) == (np.float32(3), 3, (), 0)
+    assert [number.astype(dtype).dtype for dtype in ("float32", np.int8, complex)] == ["float32", "int8", "complex128"]
     assert number.block_until_ready() is number
     assert {number: "three"}[3] == "three"

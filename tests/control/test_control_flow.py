@@ -7,6 +7,9 @@ import pytest
 
 import fxgrad
 from fxgrad import checkpoint, grad, jacfwd, jit, jvp, linearize, value_and_grad, vjp, vmap
+from fxgrad.control.call import named
+from fxgrad.control.sweep import reach
+from fxgrad.core.avals import Literal
 from fxgrad.errors import ConcretizationError
 
 
@@ -144,3 +147,25 @@ def test_refused_where_values_are_not_known(transformed) -> None:
 def test_unmapped_values_are_known_under_vmap_of_grad() -> None:
     result = vmap(lambda x, y: grad(branching)(y) * x, in_axes=(0, None))(np.arange(3.0), 2.0)
     np.testing.assert_array_equal(result, [0.0, 4.0, 8.0])
+
+
+def test_places_for_states_reach_as_far_as_binomials_say() -> None:
+    """The steps that s places and r repetitions walk back are those of one place less, and of one repetition less."""
+    table = reach(6).astype(int)
+    assert (table[0] == 1).all()
+    assert (table[:, 0] == 1).all()
+    np.testing.assert_array_equal(table[1:, 1:], table[:-1, 1:] + table[1:, :-1])
+    assert reach(128).max() == 2 ** 31 - 1
+
+
+def test_loops_are_given_what_they_use_alone() -> None:
+    program = fxgrad.make_program(lambda x, y, z: fxgrad.lax.scan(
+        lambda c, e: (c * z[0] + e[1], c), x, (y, y * 3.0))[0])(1.0, np.ones(3), (2.0, 5.0))
+    loop = next(equation for equation in program.equations if equation.primitive.name == "scan")
+    assert [atom.aval.shape for atom in loop.inputs if not isinstance(atom, Literal)] == [(), (), (3,)]
+
+
+def test_library_functions_that_ask_for_values_are_named() -> None:
+    with pytest.raises(ConcretizationError) as raised:
+        fxgrad.make_program(named(lambda x: x if x > 0 else -x, "energy"))(1.0)
+    assert " in energy, which is traced without values" in str(raised.value)

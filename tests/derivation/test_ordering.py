@@ -8,7 +8,7 @@ import numpy as np
 
 import fxgrad
 from fxgrad.core.program import Program
-from fxgrad.derivation.ordering import line_by_line
+from fxgrad.derivation.ordering import as_needed, line_by_line
 from fxgrad.show import program_text
 
 
@@ -56,3 +56,11 @@ def test_effects_keep_their_order() -> None:
     assert [equation for equation in ordered if not equation.outputs] == [
         equation for equation in program.equations if not equation.outputs]
     assert len(names) == 2
+
+
+def test_what_late_inputs_do_not_touch_comes_right_before_its_use() -> None:
+    program = fxgrad.make_program(lambda a, b, c, y: (np.sin(a) * y, np.cos(b), np.tanh(c), y * 2.0))(
+        1.0, 2.0, 3.0, 4.0)
+    names = {late: [str(equation.primitive) for equation in as_needed(program, late).equations] for late in (0, 1, 3)}
+    assert names == {0: ["sin", "mul", "cos", "tanh", "mul"], 1: ["sin", "mul", "mul", "cos", "tanh"],
+                     3: ["sin", "mul", "cos", "tanh", "mul"]}

@@ -202,3 +202,19 @@ def test_too_many_types() -> None:
         "rewrite: the program has values of 49 types, and the pattern 2 arguments: too many combinations to try. Say "
         "which types are meant: rewrite(..., types=[x, y]), of arrays or ShapeDtypeStructs")
     assert fxgrad.rewrite(program, np.sin, np.cos) is not program
+
+
+def test_a_dozen_types_are_not_too_many() -> None:
+    program = fxgrad.make_program(lambda *xs: [np.log(np.exp(x) + np.exp(x)) for x in xs])(
+        *(np.ones(n) for n in range(1, 13)))
+    done = fxgrad.rewrite(program, log_sum, np.logaddexp)
+    assert [equation.primitive.name for equation in done.equations] == ["logaddexp"] * 12
+
+
+def test_results_that_give_way_stay_those_that_do_not() -> None:
+    """Of a number in the place of an array, of shape ()."""
+    for given, weak in ((np.ones(()), False), (1.0, True)):
+        program = fxgrad.make_program(lambda x: np.sin(x) * 2.0)(given)
+        done = fxgrad.rewrite(program, np.sin, lambda x: 3.0)
+        assert [aval.weak for aval in done.out_avals] == [weak] == [aval.weak for aval in program.out_avals]
+        assert done(given) == 6.0

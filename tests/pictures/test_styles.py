@@ -132,6 +132,8 @@ def test_mermaid_names_every_box_and_line(name: str) -> None:
     assert sum(line.strip().startswith("subgraph") for line in lines) == sum(line.strip() == "end" for line in lines)
     for line in lines:
         assert line.count('"') % 2 == 0
+    assert all("".join(filter(str.isalnum, word)) in str(drawing)
+               for box in drawing.picture.boxes for word in box.label.split() if word.isalnum())
 
 
 def test_a_page_needs_nothing_else() -> None:

@@ -127,6 +127,9 @@ def test_results_in_another_dtype() -> None:
     assert program.out_avals[0].dtype == BF16
     assert casts(program, F32) == 0
     assert fxgrad.autocast(np.matmul, np.float16, output_dtype=np.float16)(W, W).dtype == np.float16
+    for dtype in (BF16, np.float16, np.float32, np.float64):
+        results = fxgrad.autocast(lambda w: (w, w @ w, np.sum(w), w.astype(float), 1.5), output_dtype=dtype)(W)
+        assert [np.asarray(result).dtype for result in results] == [dtype] * 5
 
 
 def test_a_policy_is_read_and_changed() -> None:

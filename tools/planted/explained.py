@@ -16,6 +16,12 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "Speed alone: arguments by position are taken as they are, in less time; too many are refused before.",
     ("_places", "1", "2"):
         "Equal answers: of places in the padding it is asked whether they are negative, and no more.",
+    ("_stored", "not any(stores)", "False"):
+        "Equal answers: a program of which nothing is stored in another way is packed as the same one.",
+    ("at_once", '("at once", layout)', "(layout,)"):
+        "Equal answers: all other keys of derived programs begin with a word, so that none is equal to this one.",
+    ("finite_outputs", "(aval.dtype, aval.size)", "(aval.size,)"):
+        "Equal answers: products of two dtypes are as finite as those of one, and take longer.",
     ("_fold", "np.int64", "None"):
         "Equal answers: the numbers of keys are whole already.",
 }
