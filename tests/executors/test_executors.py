@@ -14,6 +14,7 @@ import fxgrad
 from fxgrad.executors import numpy as numpy_executor
 from fxgrad.executors import xla as xla_executor
 from fxgrad.executors.numpy import _RUNNER
+from fxgrad.executors.platforms import platform_of
 
 
 def test_interpreted_first_then_generated_and_equal_to_the_bit() -> None:
@@ -127,3 +128,11 @@ def test_compiled_programs_are_kept() -> None:
 def test_cost_counts_products() -> None:
     program = fxgrad.make_program(lambda x: x @ x)(np.ones((10, 10)))
     assert fxgrad.cost(program) == (2000, 2400)
+
+
+def test_the_platform_of_arrays_on_several_devices() -> None:
+    devices = jax.devices()[:2]
+    spread = jax.device_put(np.arange(4.0, dtype=np.float32), jax.sharding.NamedSharding(
+        jax.sharding.Mesh(devices, ("i",)), jax.sharding.PartitionSpec("i")))
+    assert len(spread.devices()) == 2
+    assert platform_of([1.0, spread], compiled=False) == platform_of([1.0], compiled=False) == "cpu"

@@ -21,6 +21,7 @@ from fxgrad.core.program import Program
 from fxgrad.executors.numpy import finite_outputs, interpret
 from fxgrad.executors.ordinary_first import (
     MATRICES,
+    _cuts,
     attempt_of,
     hands_nans_on,
     has_products,
@@ -102,6 +103,18 @@ def test_what_hides_a_nan_is_looked_at_itself() -> None:
     ordinary = program_of(fxgrad.grad(loss), PARAMS, X)
     assert to_look_at(ordinary) == ()
     assert attempt_of(ordinary) is None
+
+
+def test_a_row_and_a_column_tell_of_a_product() -> None:
+    """Of what is moved after it, too; of other shapes all is looked at."""
+    x, y = np.ones((5, 3)), np.ones((3, 7))
+    for function, cuts in ((lambda x, y: x @ y, ((0,), (1,))), (lambda x, y: (x @ y).T, ((1,), (0,))),
+                           (lambda x, y: (x @ y).reshape(1, 5, 1, 7), ((1,), (3,))),
+                           (lambda x, y: (x @ y)[:, None], ((0,), (2,))),
+                           (lambda x, y: -2.0 * (x @ y).T.reshape(7, 5, 1), ((1,), (0,))),
+                           (lambda x, y: (x @ y).reshape(7, 5), ((),)), (lambda x, y: x + 1.0, ((),))):
+        program = fxgrad.make_program(function, as_recorded=True)(x, y)
+        assert _cuts(program, program.outputs[0]) == cuts
 
 
 def test_arrays_are_finite() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,32 @@ def test_permuted_entries(perm: list[tuple[int, int]]) -> None:
     for source, target in perm:
         back[source] = weights[target]
     np.testing.assert_array_equal(slope, back)
+
+
+@pytest.mark.parametrize("names", [*itertools.permutations("ijk")])
+def test_moves_over_three_axes_are_those_over_one(names: tuple[str, ...]) -> None:
+    """The first name changes slowest."""
+    x = np.arange(2 * 3 * 2 * 12 * 2.0).reshape(2, 3, 2, 12, 2)
+
+    def over(move: Callable[[Any], Any]) -> Any:
+        for name in "kji":
+            move = fxgrad.vmap(move, axis_name=name)
+        return move(x)
+
+    def in_one(array: Any) -> Any:
+        return array.transpose(*("ijk".index(name) for name in names), 3, 4).reshape(12, *array.shape[3:])
+
+    entries = in_one(x)
+    perm = [(0, 7), (7, 3), (11, 0), (5, 5), (2, 10)]
+    expected = np.zeros_like(entries)
+    for source, target in perm:
+        expected[target] = entries[source]
+    np.testing.assert_array_equal(in_one(over(lambda x: fxgrad.lax.ppermute(x, names, perm))), expected)
+    for split, concat in ((0, 1), (0, 0)):
+        found = in_one(over(lambda x, at=(split, concat): fxgrad.lax.all_to_all(x, names, *at, tiled=True)))
+        for number, row in enumerate(found):
+            np.testing.assert_array_equal(row, np.concatenate([np.split(each, 12, split)[number] for each in entries],
+                                                              concat))
 
 
 def test_a_gather_and_a_scatter_of_sums_are_each_others_transposes() -> None:

@@ -11,7 +11,9 @@ import pytest
 
 import fxgrad
 from fxgrad.errors import ArgumentError
+from fxgrad.precision.records import Pair
 from fxgrad.precision.report import PrecisionReport
+from fxgrad.precision.shadow import _direction
 from tests.support.ill_conditioned import CASES, Case, X, cool, warm
 
 
@@ -173,3 +175,13 @@ def test_what_cannot_be_reported_on_is_refused() -> None:
              "precision_report: of an argument the type alone is given, and values are needed")):
         with pytest.raises(ArgumentError, match=re.escape(message)):
             call()
+
+
+def test_lost_elements_share_the_blame_for_a_result() -> None:
+    """A change of all that are lost by the size of the result changes it by one."""
+    wide = np.array([1.0, -2.0, 3.0, 4.0])
+    for lost in ([True, False, False, False], [True, True, False, False], [True] * 4):
+        low = np.where(lost, np.array([np.inf, np.nan, -np.inf, np.nan]), wide).astype(np.float32)
+        slope = _direction(Pair(low, wide))
+        assert np.sum(slope) * 4.0 == 1.0
+        np.testing.assert_array_equal(slope > 0, lost)

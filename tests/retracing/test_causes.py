@@ -11,6 +11,8 @@ from support.retraced import CASES, X, total
 
 import fxgrad
 from fxgrad.retracing import Explanation, watching
+from fxgrad.retracing.causes import Cause
+from fxgrad.retracing.report import FunctionReport
 from fxgrad.tracing import watched
 from fxgrad.tracing.tape import Tape, made_programs
 
@@ -113,3 +115,15 @@ def test_explain_of_no_function() -> None:
 
 def test_an_empty_report_prints() -> None:
     assert "0 traces" in str(Explanation([], [], 0, 0.0))
+
+
+def test_what_is_left_of_the_time_ran() -> None:
+    functions = [FunctionReport("f", "jit", 1, 1, 1, 2.0, 3.0, 4.0, ()), FunctionReport("g", "jit", 1, 1, 1, 0.5, 0.0, 0.0, ())]
+    assert Explanation(functions, [], 2, 20.0).run == 20.0 - 9.5
+    assert Explanation(functions, [], 2, 1.0).run == 0.0
+
+
+def test_each_argument_has_a_row_of_its_own() -> None:
+    causes = tuple(Cause("shape", name, f"{name} has another shape", "pad it", "model.py:3") for name in "xyx")
+    text = str(Explanation([FunctionReport("f", "jit", 3, 3, 3, 0.0, 0.0, 0.0, causes)], [], 3, 1.0))
+    assert [text.count(f"{name} has another shape") for name in "xy"] == [1, 1]

@@ -46,6 +46,9 @@ TESTS: dict[str, str] = {
     "fxgrad/ops/*.py": f"tests/ops {_SIDE_BY_SIDE} tests/numpy tests/scipy tests/transforms/test_kinks.py tests/house/test_errors.py {_ALGEBRA}",
     "fxgrad/control/custom*.py": "tests/api/test_custom.py tests/api/test_checkpoint.py",
     **dict.fromkeys(("fxgrad/frontend/callback.py", "fxgrad/executors/callbacks.py"), "tests/frontend/test_callbacks.py"),
+    **dict.fromkeys(("fxgrad/core/sizes.py", "fxgrad/derivation/sizes.py"), "tests/test_specs.py"),
+    "fxgrad/executors/explicit.py": "tests/parallel/test_explicit_meshes.py tests/parallel/test_reshard.py",
+    "fxgrad/control/lanes.py": "tests/parallel/test_equal_entries.py",
     "fxgrad/frontend/inplace.py": "tests/frontend/test_inplace.py",
     "fxgrad/parallel/*.py": "tests/ops/test_laws.py tests/parallel tests/frontend/test_callbacks.py",
     "fxgrad/control/*.py": "tests/ops/test_laws.py tests/lax tests/core tests/tracing tests/api/test_custom.py tests/api/test_checkpoint.py "
