@@ -53,6 +53,7 @@ def test_arithmetic_of_sizes() -> None:
         for m in range(1, 4):
             assert expression.at({"n": n, "m": m}) == (n * m + 2 * n) // 3 + n % 2 - n**2 * 3 - 4 + max(n - 2, 0)
     assert expression.at({"n": M, "m": M}) == (M * M + 2 * M) // 3 + M % 2 - M**2 * 3 - 4 + larger(M - 2, 0)
+    assert [(1 - 2 * N).at({"n": 4}), (-N).at({"n": 4}), (M - 3 * N).at({"n": 1, "m": 2})] == [-7, -4, -1]
     assert parsed(repr(expression)) == expression
     assert sizes_in("2, max(mod(n, 2), m), 3*n") == (2, larger(N % 2, M), 3 * N)
     assert f"{N} {2 * N:5d}" == "n 2*n"

@@ -171,7 +171,7 @@ def _permute_some(size: int, value: Any, axis: int | None, index: int, names: tu
     own: Any = 0
     for name, count in zip(names_of(over["axis_name"]), (*sizes[:index], *sizes[index + 1:]), strict=True):
         position = bind(axis_index_p, axis_name=name, axis_size=count)[0]
-        own = add(mul(own, scalar_like(count, position)), position) if type(own) is not int else position
+        own = add(mul(own, count), position) if type(own) is not int else position
     starts = [own, *[scalar_like(0, own)] * (1 + len(shape))]
     return reshape(dynamic_slice(apart, starts, (1, size, *shape)), (size, *shape)), 0
 

@@ -229,6 +229,7 @@ def test_the_curve_prints() -> None:
     assert "100 %" in text
     assert "0.0 %" in text
     bars = [line.count("█") for line in text.splitlines() if " % " in line]
+    assert 0 < curve.points[-1].work < 1  # the forward pass is less than all of the gradient
     parts = [point.peak for point in curve.points]
     assert bars == [round(30 * part / parts[0]) for part in parts]
 

@@ -169,3 +169,13 @@ def test_library_functions_that_ask_for_values_are_named() -> None:
     with pytest.raises(ConcretizationError) as raised:
         fxgrad.make_program(named(lambda x: x if x > 0 else -x, "energy"))(1.0)
     assert " in energy, which is traced without values" in str(raised.value)
+
+
+def test_second_derivatives_of_loops_without_a_number_of_steps() -> None:
+    """Of x ** 4, with a counter and a constant that stand still."""
+    def power(x, scale):
+        return fxgrad.lax.while_loop(lambda c: c[0] < 4, lambda c: (c[0] + 1, c[1] * x * scale), (0, 1.0))[1]
+
+    assert grad(power)(3.0, 1.0) == 4 * 27.0
+    assert jvp(lambda x: grad(power)(x, 2.0), (3.0,), (1.0,))[1] == 16 * 12 * 9.0
+    assert jvp(lambda scale: grad(power)(3.0, scale), (1.0,), (1.0,))[1] == 4 * 27 * 4.0

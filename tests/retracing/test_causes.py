@@ -118,7 +118,8 @@ def test_an_empty_report_prints() -> None:
 
 
 def test_what_is_left_of_the_time_ran() -> None:
-    functions = [FunctionReport("f", "jit", 1, 1, 1, 2.0, 3.0, 4.0, ()), FunctionReport("g", "jit", 1, 1, 1, 0.5, 0.0, 0.0, ())]
+    functions = [FunctionReport("f", "jit", 1, 1, 1, 2.0, 3.0, 4.0, ()),
+                 FunctionReport("g", "jit", 1, 1, 1, 0.5, 0.0, 0.0, ())]
     assert Explanation(functions, [], 2, 20.0).run == 20.0 - 9.5
     assert Explanation(functions, [], 2, 1.0).run == 0.0
 
