@@ -111,6 +111,15 @@ def test_short_loops_within_a_budget() -> None:
         jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-12), found, expected)
 
 
+def test_loops_in_chunks_and_a_rest() -> None:
+    args = (drawn(4, 4), drawn(8, 4)), drawn(23, 8, 4)
+    points = fxgrad.budget_curve(backwards)(*args).points
+    assert points[-1].peak < points[0].peak
+    found = fxgrad.grad(backwards, memory_budget=points[-1].peak)(*args)
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-12), found,
+                 fxgrad.grad(backwards)(*args))
+
+
 @pytest.mark.slow
 def test_plans_take_less_memory_for_more_work() -> None:
     points = fxgrad.budget_curve(mlp)(*drawn_mlp(12)).points
