@@ -179,3 +179,9 @@ def test_second_derivatives_of_loops_without_a_number_of_steps() -> None:
     assert grad(power)(3.0, 1.0) == 4 * 27.0
     assert jvp(lambda x: grad(power)(x, 2.0), (3.0,), (1.0,))[1] == 16 * 12 * 9.0
     assert jvp(lambda scale: grad(power)(3.0, scale), (1.0,), (1.0,))[1] == 4 * 27 * 4.0
+
+
+def test_slopes_of_library_functions_are_safe() -> None:
+    """0 times the infinite slope of the logarithm, in a function that is a program of its own."""
+    assert grad(fxgrad.safe(fxgrad.scipy.special.xlogy), 1)(0.0, 0.0) == 0.0
+    assert grad(fxgrad.safe(fxgrad.scipy.special.xlogy), 1)(2.0, 4.0) == 0.5
