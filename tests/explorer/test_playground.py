@@ -83,6 +83,19 @@ def test_mistakes() -> None:
         "playground: hidden=(4, 9), where at most 8 layers of 1 to 8 nodes are needed, such as hidden=(4, 3)")
 
 
+def test_the_loss_of_a_network_and_its_slopes() -> None:
+    params = [{"weights": np.array([[0.5], [-1.0]]), "bias": np.array([0.25])},
+              {"weights": np.array([[2.0]]), "bias": np.array([-0.5])}]
+    x, y, taps = np.array([1.0, 3.0]), 1.0, [np.zeros(1), np.zeros(1)]
+    (loss, values), slopes = fxgrad.value_and_grad(network, argnums=1, has_aux=True)(params, taps, x, y)
+    inner = np.tanh(0.5 * 1.0 - 1.0 * 3.0 + 0.25)
+    outer = np.tanh(2.0 * inner - 0.5)
+    np.testing.assert_allclose(loss, (outer - y) ** 2, rtol=1e-15)
+    np.testing.assert_allclose(np.concatenate(values), [inner, outer], rtol=1e-15)
+    last = 2.0 * (outer - y)
+    np.testing.assert_allclose(np.concatenate(slopes), [last * (1.0 - outer ** 2) * 2.0, last], rtol=1e-14)
+
+
 def _trained(params: list[Any], points: Any, rate: float, times: int) -> list[float]:
     """The losses of gradient descent on all points."""
     taps = [np.zeros_like(layer["bias"]) for layer in params]
