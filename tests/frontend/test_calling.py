@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import fxgrad
+import fxgrad.numpy as fnp
 from fxgrad.errors import ArgumentError, TreeError
+from fxgrad.frontend import calling
 
 X, SCALE = np.array([1.0, 2.0]), np.array([3.0, -1.0])
 
@@ -37,3 +39,17 @@ def test_a_flat_list_fits_a_program_of_containers_that_closes_over_arrays() -> N
     program = fxgrad.make_program(lambda pair: pair[0] * SCALE + pair[1])((X, X))
     assert len(program.constants) == 1
     np.testing.assert_array_equal(program(X, X), X * SCALE + X)
+
+
+def test_sizes_are_found_once_for_each_type_of_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    specialised, sizes = calling.specialised, []
+
+    def noting(program, avals):
+        sizes.append(avals[0].shape)
+        return specialised(program, avals)
+
+    monkeypatch.setattr(calling, "specialised", noting)
+    program = fxgrad.make_program(lambda x: fnp.sin(x) * x)(fxgrad.spec("n"))
+    for size in (2, 3, 2, 3):
+        np.testing.assert_array_equal(program(np.ones(size)), np.full(size, np.sin(1.0)))
+    assert sizes == [(2,), (3,)]
