@@ -103,7 +103,7 @@ def elements(atoms: Sequence[Atom], shape: tuple[int, ...]) -> Elements:
 def numbers(array: Any, aval: Aval) -> Elements:
     """The literals that stand for an array of numbers."""
     of_each = Aval((), aval.dtype, aval.weak)
-    return elements([Literal(value, of_each) for value in np.asarray(array, aval.dtype).ravel()], aval.shape)
+    return elements([Literal(value, of_each) for value in np.asarray(array).ravel()], aval.shape)
 
 
 def known(operand: Elements, aval: Aval) -> Any:

@@ -94,6 +94,21 @@ def test_tensorboard_reads_its_graph(tmp_path: Path) -> None:
     assert all(source.partition(":")[0] in known for node in read.node for source in node.input)
 
 
+def test_tensorboard_reads_what_a_body_captures(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    def looped(a, b, x):
+        u, v = np.sin(a), np.cos(b)
+        return fxgrad.scan(lambda c, e: (c * u + e * v, c * a), np.exp(x[0]), x)
+
+    write_tensorboard(fxgrad.graph(looped)(1.0, 2.0, np.ones(3)), tmp_path)
+    read = EventAccumulator(str(tmp_path)).Reload().Graph()
+    entering = {node.name.rpartition("/")[2]: [*node.input] for node in read.node
+                if node.name.startswith("scan/") and node.op == "Identity"}
+    assert entering == {"u": ["sin"], "v": ["cos"], "a": ["a"], "c": ["exp"], "e": ["x"]}
+
+
 def test_without_tensorboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto", None)
     with pytest.raises(UnsupportedError) as caught:

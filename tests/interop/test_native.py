@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -141,6 +142,29 @@ def test_derivatives_of_other_operations() -> None:
     every = [item for about in OTHERS for item in items(about)]
     assert_none(compare(every))
     assert_none(compiled_problems(every))
+
+
+# --- operations that other versions of jax make ------------------------------------------------------------------------
+
+TURNED = VECTOR + 1j * VECTOR[::-1]
+MADE_ELSEWHERE = {
+    "log2": ({}, [POSITIVE], np.log2(POSITIVE)),
+    "one_minus_square": ({}, [VECTOR], 1 - VECTOR ** 2),
+    "one_minus_square, complex": ({}, [TURNED], 1 - TURNED ** 2),
+    "polynomial": ({"unroll": 4}, [VECTOR, np.float32(2.0), np.float32(-1.0), np.float32(3.0)],
+                   2 - VECTOR + 3 * VECTOR ** 2),
+}
+"""The primitive's name: its parameters, its operands, and the values that it has."""
+
+
+def test_operations_that_other_versions_of_jax_make() -> None:
+    for about, (params, args, expected) in MADE_ELSEWHERE.items():
+        made = jax.extend.core.Primitive(about.partition(",")[0])
+        made.def_abstract_eval(lambda x, *_, **params: jax.core.ShapedArray(x.shape, x.dtype))
+        imported = bridge(lambda *args, made=made, params=params: made.bind(*args, **params), x64=False)
+        result = imported(*args)
+        assert result.dtype == expected.dtype, about
+        np.testing.assert_allclose(result, expected, rtol=1e-6, err_msg=about)
 
 
 # --- what stays jax's ---------------------------------------------------------------------------------------------
