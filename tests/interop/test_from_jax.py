@@ -273,3 +273,14 @@ def test_import_jaxpr() -> None:
     assert int(second) == 3
     assert fxgrad.cost(program).flops == 7
     assert str(fxgrad.parse(str(program))) == str(fxgrad.parse(str(fxgrad.parse(str(program)))))
+
+
+def test_weakness_of_results_is_jaxs() -> None:
+    differing = []
+    for function in (lambda x: jnp.linalg.cholesky(jnp.full((1, 1), x)), lambda x: jax.lax.top_k(jnp.full(3, x), 2),
+                     lambda x: jax.lax.cond(x > 0, lambda: x, lambda: 2 * x), lambda x: jnp.sin(x) * np.float32(2)):
+        jaxpr = jax.make_jaxpr(function)(1.0)
+        found = [aval.weak for aval in fxgrad.import_jaxpr(jaxpr).out_avals]
+        if found != [aval.weak_type for aval in jaxpr.out_avals]:
+            differing.append((str(jaxpr), found))
+    assert differing == []
