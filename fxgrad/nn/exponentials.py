@@ -135,7 +135,7 @@ def logsumexp(a: Any, axis: Axis = None, b: Any = None, keepdims: bool = False, 
     """
     if where is not None:
         where = as_array(where)
-        a = choose(where, a, 0)
+        a = choose(where, a, False)  # of which dtypes stay as they are, bool too
     if b is None:
         a = _inexact(a)
         axes = axes_of("logsumexp", axis, len(shape_of(a)))

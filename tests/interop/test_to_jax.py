@@ -225,6 +225,12 @@ def test_errors() -> None:
         fxgrad.to_jax(lambda x: "no")(X)
     with pytest.raises(errors.ConcretizationError, match=r"bool\(\) needs the value"):
         fxgrad.to_jax(lambda x: x if x > 0 else -x)(1.0)
+    foreign = X.astype(X.dtype.newbyteorder())
+    with pytest.raises(errors.DTypeError) as caught:
+        fxgrad.to_jax(lambda x: x)({"x": foreign})
+    assert str(caught.value).splitlines()[0] == (
+        "to_jax: an argument of function is an array of float64 in foreign byte order; convert it first: "
+        "x.astype(x.dtype.newbyteorder('='))")
 
 
 # --- what jax sees ----------------------------------------------------------------------------------------------

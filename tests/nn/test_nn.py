@@ -131,9 +131,10 @@ def test_sums_have_jaxs_dtypes(name: str, dtype: str) -> None:
     x = np.array([[0, 1, 3], [2, 2, 0]]).astype(jnp.dtype(dtype))
     # jax takes the maximum of integers from minus infinity on, which they have not; here they are floats before.
     given = x.astype("float32") if name in ("softmax", "log_softmax") and x.dtype.kind in "iub" else x
-    with jax.enable_x64(dtype == "float64"):
-        expected = getattr(jax.nn, name)(given, axis=-1)
-    same(getattr(nn, name)(x, axis=-1), expected, 2e-2 if x.dtype.itemsize == 2 else 1e-5)
+    for where in (None, np.array([[True, True, False], [True, False, True]])):
+        with jax.enable_x64(dtype == "float64"):
+            expected = getattr(jax.nn, name)(given, axis=-1, where=where)
+        same(getattr(nn, name)(x, axis=-1, where=where), expected, 2e-2 if x.dtype.itemsize == 2 else 1e-5)
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp", "logmeanexp"])
