@@ -273,6 +273,9 @@ def test_known_indices_of_a_size_that_varies() -> None:
     assert refusal(lambda: program(np.arange(3.0))) == (
         "index 5 is out of range for axis 0 of size 3; in range are -3 to 2")
     agree(fxgrad.jit(program)(np.arange(3.0)), np.array([2.0, np.nan]))  # as jax fills what is out of range
+    for index, refused in (([0, 5], 5), ([-4, 0], -4), (5, 5)):
+        assert refusal(lambda index=index: fxgrad.make_program(lambda x: x[:, :3][:, index])(spec(2, "n"))) == (
+            f"x[...]: index {refused} is out of range for axis 1 of size min(3,n) at every size")
 
     def energy(x: Any, v: Any) -> Any:
         return np.sum(fnp.at(x)[np.array([0, -5])].set(v) ** 2)
