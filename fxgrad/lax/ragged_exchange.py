@@ -56,9 +56,9 @@ def ragged_all_to_all(operand: Any, output: Any, input_offsets: Any, send_sizes:
     if not rows or not slices:
         return output
     entries = all_gather(operand, axis_name, axis_index_groups=axis_index_groups, tiled=True)
-    position = arange(slots, dtype=dtypes.int32) - exchanged(written)[:, None]  # in each slice that arrives
+    position = arange(slots) - exchanged(written)[:, None]  # in each slice that arrives
     is_there = logical_and(position >= 0, position < sizes[:, None])
-    sender = arange(slices, dtype=dtypes.int32) // (slices // count)
+    sender = arange(slices) // (slices // count)
     row = (sender * rows + exchanged(starts))[:, None] + position
     source = greatest(where(is_there, row, -1), axis=0)
     arrived = reshape(source >= 0, (slots, *[1] * len(rest)))

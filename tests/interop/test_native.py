@@ -221,13 +221,16 @@ CARRIED = {
         x[None, None], x[None, None], (2, 1), ((2, 1), (2, 3)), (1, 2), (2, 1), precision="high",
         preferred_element_type="float64"),
     "dot_general": lambda x: jax.lax.dot_general(x, x, (((1,), (0,)), ((), ())), ("high", "highest"), "float64"),
+    "eig": lambda x: jax.lax.linalg.eig(x, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0],
     "gather": lambda x: x.at[jnp.array([0, 2])].get(mode="fill", fill_value=2.0, indices_are_sorted=True,
                                                    unique_indices=True),
     "reduce_precision": lambda x: jax.lax.reduce_precision(x, 5, 3),
     "reduce_window_max": lambda x: jax.lax.reduce_window(x, -np.inf, jax.lax.max, (2, 1), (1, 2), ((0, 1), (1, 0)),
                                                          (2, 1), (1, 2)),
     "round": lambda x: jax.lax.round(x, jax.lax.RoundingMethod.TO_NEAREST_EVEN),
+    "schur": lambda x: jax.lax.linalg.schur(x, compute_schur_vectors=False),
     "scatter-add": lambda x: x.at[jnp.array([0, 2])].add(1, mode="clip", indices_are_sorted=True, unique_indices=True),
+    "svd": lambda x: jax.lax.linalg.svd(x, full_matrices=False, compute_uv=False),
     "triangular_solve": lambda x: jax.lax.linalg.triangular_solve(
         x, x, left_side=False, lower=True, transpose_a=True, conjugate_a=True, unit_diagonal=True),
 }

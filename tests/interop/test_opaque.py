@@ -82,6 +82,15 @@ def test_it_prints_and_says_what_it_is() -> None:
 
 def test_equal_calls_are_one() -> None:
     assert primitives(lambda x: wave_p.bind(x, x) + wave_p.bind(x, x), X) == ["jax_call", "add"]
+    imported = fxgrad.from_jax(lambda x: wave_p.bind(x, x))
+
+    def under(x: Any, *precisions: str) -> Any:
+        with jax.default_matmul_precision(precisions[0]):
+            return imported(x) + (under(x, *precisions[1:]) if precisions[1:] else 0)
+
+    for precisions, count in ((("highest", "highest"), 1), (("highest", "default"), 2)):
+        program = fxgrad.make_program(lambda x, precisions=precisions: under(x, *precisions))(X)
+        assert [str(equation.primitive) for equation in program.equations].count("jax_call") == count
 
 
 def test_what_jax_has_not() -> None:

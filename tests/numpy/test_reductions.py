@@ -193,6 +193,13 @@ def test_messages() -> None:
     assert message(fnp.average, x, weights=np.ones(2), error=ShapeError) == (
         "average: weights of shape (2,) for an array of shape (2, 3) along axis None; the same shape, or that of "
         "the axes, is needed")
+    points = np.arange(2.0)
+    assert message(fnp.interp, x, points, points, period=points, error=ShapeError) == (
+        "interp: period must be a number, its shape is (2,)")
+    assert message(fnp.interp, x, points, np.ones(3), error=ShapeError) == (
+        "interp: xp and fp of shapes (2,) and (3,); vectors of one size are needed")
+    assert message(fnp.interp, x, points, points, left="flat", error=ArgumentError) == (
+        "interp: left and right are a number or 'extrapolate', got 'flat'")
     assert message(fnp.quantile, x, 0.5, method="best", error=ArgumentError) == (
         "quantile: method must be one of linear, interpolated_inverted_cdf, hazen, weibull, median_unbiased, "
         "normal_unbiased, lower, higher, midpoint, nearest, inverted_cdf, averaged_inverted_cdf, closest_observation, "

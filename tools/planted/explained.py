@@ -24,5 +24,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "Equal answers: products of two dtypes are as finite as those of one, and take longer.",
     ("_fold", "np.int64", "None"):
         "Equal answers: the numbers of keys are whole already.",
+    ("_argsort", "2", "3"):
+        "Equal answers: places as a third key leave equal elements in the order in which a stable sort has them.",
 }
 """By function (the file, for what is in none), and what was replaced by what."""
