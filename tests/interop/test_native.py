@@ -144,7 +144,7 @@ def test_derivatives_of_other_operations() -> None:
     assert_none(compiled_problems(every))
 
 
-# --- operations that other versions of jax make ------------------------------------------------------------------------
+# --- operations that other versions of jax make -------------------------------------------------------------------
 
 TURNED = VECTOR + 1j * VECTOR[::-1]
 MADE_ELSEWHERE = {
