@@ -84,6 +84,11 @@ REFUSALS: list[tuple[Callable[[], Any], type[FxgradError], str]] = [
      "an array of that shape to choose by. fxgrad.numpy.where broadcasts")),
     (lambda: lax.select(F32, F32, F32), DTypeError,
      "select: bools or integers choose, got float32; compare first, for example which > 0"),
+    (lambda: lax.select_n(True, F32, F32[0]), ShapeError,  # noqa: FBT003  (it chooses)
+     "select_n: () to choose by and cases of shapes (2, 3), (3,); cases of one shape are needed, and a scalar or "),
+    (lambda: lax.all_gather(F32, "i", to="all"), ArgumentError, "all_gather: there is no mapped axis named 'i' here"),
+    (lambda: fxgrad.vmap(lambda x: lax.all_gather(x, "i", to="all"), axis_name="i")(F32), ArgumentError,
+     "all_gather: to='all', where 'varying' or 'invarying' is needed"),
     (lambda: lax.clamp(F32, F32[0, 0], 1.0), ShapeError,
      "clamp: a bound of shape (2, 3) for an array of shape (); a scalar or an equal shape is needed"),
     (lambda: lax.full((2,), F32), ShapeError, "full: fill_value has shape (2, 3); a scalar is needed"),
