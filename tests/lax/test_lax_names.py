@@ -84,7 +84,7 @@ REFUSALS: list[tuple[Callable[[], Any], type[FxgradError], str]] = [
      "an array of that shape to choose by. fxgrad.numpy.where broadcasts")),
     (lambda: lax.select(F32, F32, F32), DTypeError,
      "select: bools or integers choose, got float32; compare first, for example which > 0"),
-    (lambda: lax.select_n(True, F32, F32[0]), ShapeError,  # noqa: FBT003  (it chooses)
+    (lambda: lax.select_n(True, F32, F32[0]), ShapeError,
      "select_n: () to choose by and cases of shapes (2, 3), (3,); cases of one shape are needed, and a scalar or "),
     (lambda: lax.all_gather(F32, "i", to="all"), ArgumentError, "all_gather: there is no mapped axis named 'i' here"),
     (lambda: fxgrad.vmap(lambda x: lax.all_gather(x, "i", to="all"), axis_name="i")(F32), ArgumentError,

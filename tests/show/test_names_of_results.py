@@ -71,6 +71,18 @@ def test_results_that_are_taken_apart() -> None:
     assert named > 60
 
 
+def test_results_of_loops_and_branches_have_all_their_names() -> None:
+    found = {}
+    for number, call in enumerate((
+            "lax.fori_loop(0, 2, lambda i, c: (c[0] * 2.0, c[1] + i), (M, M + 1.0))",
+            "lax.while_loop(lambda c: c[0].sum() < 9.0, lambda c: (c[0] * 2.0, c[1] + 1.0), (M, M + 1.0))",
+            "lax.cond(M[0, 0] > 0, lambda v: (v * 2.0, v + 1.0), lambda v: (v + 1.0, v * 2.0), M)")):
+        program = program_of(f"{TARGETS[0]}, {TARGETS[1]} = {call}\nreturn {TARGETS[0]}, {TARGETS[1]}", 4000 + number)
+        names = own_names(program, Sources())
+        found[call] = [names.get(atom) for atom in program.outputs]
+    assert [call for call, names in found.items() if names != [*TARGETS[:2]]] == []
+
+
 def test_results_of_one_name() -> None:
     wrong, named = [], 0
     for number, (call, count) in enumerate(SEVERAL.items()):
