@@ -10,7 +10,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.errors import ArgumentError
+from fxgrad.errors import ArgumentError, ShapeError
 
 
 @pytest.mark.parametrize("args", [([0, 2], [1, 3, 4]), ([0, 1],), ([2], [True, False, True], [0, 1])], ids=str)
@@ -109,3 +109,32 @@ def test_integers_are_needed_for_diagonals_turns_and_decimals() -> None:
         for path in (call, lambda x, call=call: fxgrad.make_program(call)(x)):
             with pytest.raises(ArgumentError, match=re.escape("an integer is needed, got 0.5")):
                 path(np.ones((2, 2)))
+
+
+def test_condition_numbers_of_singular_matrices() -> None:
+    singular, regular = np.array([[1.0, 2.0], [2.0, 4.0]]), np.array([[2.0, 1.0], [0.0, 0.5]])
+    for order in (1, -1, np.inf, -np.inf, "fro", "nuc"):
+        found = fnp.linalg.cond(np.stack([singular, regular, np.full((2, 2), np.nan)]), order)
+        np.testing.assert_allclose(found, [np.inf, np.linalg.cond(regular, order), np.nan], rtol=1e-14)
+
+
+def test_weighted_percentiles_without_nans() -> None:
+    x, weights = np.array([3.0, np.nan, 1.0, 2.0]), np.array([5.0, 7.0, 1.0, 2.0])
+    for q in (10.0, 30.0, 50.0):
+        options = {"weights": weights, "method": "inverted_cdf"}
+        assert fnp.nanpercentile(x, q, **options) == np.nanpercentile(x, q, **options)
+        assert fnp.nanquantile(x, q / 100.0, **options) == np.nanpercentile(x, q, **options)
+
+
+def test_antiderivatives_of_a_high_order() -> None:
+    """Factorials are beyond the integers of 64 bits."""
+    p = np.arange(1.0, 26.0)
+    np.testing.assert_allclose(fnp.polyint(p, 20), np.polyint(p, 20), rtol=1e-13)
+    np.testing.assert_allclose(fnp.polyder(p, 20), np.polyder(p, 20), rtol=1e-13)
+
+
+def test_arguments_with_too_few_axes_for_a_signature() -> None:
+    with pytest.raises(ShapeError) as caught:
+        fnp.vectorize(lambda a, b: a @ b, signature="(m,n),(n)->(m)")(np.ones((3, 2)), 1.0)
+    assert str(caught.value).splitlines()[0] == (
+        "vectorize: argument 1 of shape (); the signature wants 1 axes (n)")
