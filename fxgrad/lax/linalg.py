@@ -11,7 +11,7 @@ from fxgrad.frontend.operands import as_array, shape_of, whole
 from fxgrad.numpy.linalg.operands import check, from_triangle, symmetrized
 from fxgrad.ops import eigen, factorizations, matrices, reduced_forms, triangular
 from fxgrad.ops.arithmetic import mul
-from fxgrad.ops.pointwise import add, scalar_like
+from fxgrad.ops.pointwise import add
 from fxgrad.tracing.tape import aval_of
 
 __all__ = ["cholesky", "cholesky_update", "eig", "eigh", "hessenberg", "householder_product", "lu",
@@ -192,8 +192,8 @@ def symmetric_product(a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta:
     """
     a, c = as_array(a_matrix), as_array(c_matrix)
     matrices.check_matrices("symmetric_product", aval_of(a), aval_of(c))
-    product = mul(scalar_like(alpha, a), matrices.matmul(a, matrices.turned(a)))
-    result = add(product, mul(scalar_like(beta, c), c))
+    product = mul(alpha, matrices.matmul(a, matrices.turned(a)))
+    result = add(product, mul(beta, c))
     if not symmetrize_output:
         return result
     return matrices.lower_or_upper(result, matrices.turned(result))

@@ -38,7 +38,6 @@ class FollowedTape(Tape):
         """The value of `tracer`, which is noted; raises `ConcretizationError` if there are no values."""
         if self.closed or self._followed is None:
             return super().force(tracer, use)
-        self.times_forced += 1
         value = np.asarray(self.run_prefix(self._followed)[tracer.variable])
         self.asked = (*self.asked, Asked(tracer.variable, value, user_line()))
         return value

@@ -15,11 +15,9 @@ from fxgrad.core.primitive import NO_TANGENT
 from fxgrad.core.program import PRIMAL, TANGENT, Equation, Program, Var
 from fxgrad.core.symbolic import Zero
 from fxgrad.derivation.derive import Derived, derive, rule_inputs
-from fxgrad.derivation.rewrites import is_literal
-from fxgrad.ops.space import broadcast_to_p, full, instantiate
-from fxgrad.tracing.provenance import is_shown, note, recent_maker
+from fxgrad.ops.space import full, instantiate
+from fxgrad.tracing.provenance import is_shown, note
 from fxgrad.tracing.tape import aval_of, bind, current
-from fxgrad.tracing.tracer import Tracer
 
 
 class Dual(NamedTuple):
@@ -96,12 +94,9 @@ def instantiate_one(aval: Aval) -> Any:
 
 
 def is_one(tangent: Any) -> bool:
-    """Whether a tangent that was given is known to be 1 everywhere: a number, or what `np.ones_like` gives."""
+    """Whether a tangent that was given is known to be 1 everywhere: a number, or an array of NumPy's."""
     if type(tangent) is np.ndarray:
         return tangent.dtype.kind == "f" and tangent.size > 0 and bool((tangent == 1).all())
-    if type(tangent) is Tracer:
-        maker = recent_maker(tangent)
-        return maker is not None and maker.primitive is broadcast_to_p and is_literal(maker.inputs[0], 1)
     return type(tangent) in (int, float) and bool(tangent == 1)
 
 

@@ -24,9 +24,6 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "Equal answers: products of two dtypes are as finite as those of one, and take longer.",
     ("_fold", "np.int64", "None"):
         "Equal answers: the numbers of keys are whole already.",
-    ("direction", "drawn + 1j * random.standard_normal(np.shape(value))",
-     "drawn - (1j * random.standard_normal(np.shape(value)))"):
-        "Equal answers: a random number with the other sign is as random.",
     ("_argsort", "2", "3"):
         "Equal answers: places as a third key leave equal elements in the order in which a stable sort has them.",
 }
