@@ -286,6 +286,15 @@ def test_known_indices_of_a_size_that_varies() -> None:
         agree(gradient(*args), fxgrad.grad(energy, argnums=(0, 1))(*args))
 
 
+def test_of_hermitian_matrices_one_triangle_counts_at_every_size() -> None:
+    whole = np.arange(9.0).reshape(3, 3) + 1j * np.arange(9.0, 0.0, -1.0).reshape(3, 3)
+    for triangle in ("L", "U"):
+        program = fxgrad.make_program(lambda a, triangle=triangle: np.linalg.eigvalsh(a, triangle))(
+            spec("n", "n", dtype=complex))
+        for count in (1, 2, 3):
+            agree(program(whole[:count, :count]), np.linalg.eigvalsh(whole[:count, :count], triangle))
+
+
 # --- where a number is needed ---------------------------------------------------------------------------------------
 
 UNTOLD = ("{question}: that cannot be told, since n stands for any size from 1 on: the program is traced once for all "

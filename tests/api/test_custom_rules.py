@@ -264,3 +264,20 @@ def test_imported_rules_that_close_over_traced_arrays_say_what_to_write() -> Non
                                       "argument of inner, and what was traced has returned by the time the rule runs. ")
             assert "from_jax(lambda x: f(x, a))(x) in the place of from_jax(f)(x, a)" in message
         assert float(grad(from_jax(lambda x, function=function: function(x, 3.0)))(2.0)) == 6.0
+
+
+def test_values_that_a_rule_asks_for_are_refused_in_the_name_of_the_function() -> None:
+    @fxgrad.custom_jvp
+    def ruled(x: Any) -> Any:
+        return x * 1.0
+
+    @ruled.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        return primals[0], tangents[0] if primals[0] > 0 else -tangents[0]
+
+    for derivative in (grad(ruled), jit(grad(ruled))):
+        with pytest.raises(errors.ConcretizationError) as caught:
+            derivative(1.0)
+        assert str(caught.value).startswith(
+            "bool() needs the value of a traced array (bool[]) in the jvp rule of ruled, which is traced without values. "
+            "It depends on: input 1. Write fxgrad.numpy.where(condition, a, b) to choose between values, ")

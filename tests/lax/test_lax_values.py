@@ -42,6 +42,8 @@ def sums_and_products(a: Any, b: Any) -> Any:
 
 
 VALUES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
+    "all_gather": (fxgrad.vmap(lambda x: lax.all_gather(x, "i"), axis_name="i"), (X,), np.stack([X, X])),
+    "psum": (fxgrad.vmap(lambda x: x / lax.psum(x, "i"), axis_name="i"), (X,), X / np.sum(X, 0)),
     "associative_scan": (lambda x: lax.associative_scan(np.add, x, axis=1), (CUBE,), np.cumsum(CUBE, 1)),
     "associative_scan of an even axis": (lambda x: lax.associative_scan(np.add, x, axis=-1), (CUBE,),
                                          np.cumsum(CUBE, 2)),

@@ -22,6 +22,7 @@ from fxgrad.ops.shaping import rev
 from fxgrad.ops.space import move_axis, reduce_sum, unbroadcast
 from fxgrad.ops.trigonometric import cos, sin, sin_p
 from fxgrad.testing import LAWS, TOLERANCES, LawError, check_grads, check_laws, check_primitive
+from fxgrad.testing.numbers import direction
 from fxgrad.tracing.tape import bind
 from fxgrad.tracing.tracer import Tracer
 
@@ -292,3 +293,12 @@ def test_a_batch_rule_that_records_another_type_than_it_computes() -> None:
     narrow = replace(mul_p, name="narrow", abstract=lambda x, y: [x], batch=batch)
     with pytest.raises(LawError, match="does abstract say what the numpy rule does"):
         check_laws(narrow, [np.ones(3), np.ones(3)], laws=["batch"])
+
+
+def test_directions_are_drawn_real_parts_first() -> None:
+    for dtype in (np.float32, np.complex128):
+        drawn = np.random.default_rng(0).standard_normal((2, *X.shape))
+        expected = drawn[0] + 1j * drawn[1] if dtype is np.complex128 else drawn[0].astype(dtype)
+        found = direction(np.random.default_rng(0), X.astype(dtype))
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, expected)

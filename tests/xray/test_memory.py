@@ -158,6 +158,30 @@ def test_a_function_without_a_derivative_saves_nothing() -> None:
     assert fxgrad.memory(lambda n: n + 1)(fxgrad.ShapeDtypeStruct((3,), np.int32)).saved == ()
 
 
+def test_results_that_are_live_at_the_peak_are_not_temporary() -> None:
+    found = fxgrad.memory(lambda x: (x * 2.0, fnp.sum(fnp.exp(x) * fnp.sin(x))))(np.ones(128))
+    assert [(each.role, each.nbytes) for each in found.written.holders] == [
+        ("argument", 1024), ("result", 1024), ("temporary", 1024), ("temporary", 1024)]
+    assert (found.written.peak.nbytes, found.written.temporary, found.written.results) == (4096, 2048, 1032)
+    held, = re.findall(r"held at the peak as written.*?└", str(found), re.DOTALL)
+    assert re.findall(r"\d+%", held) == ["25%"] * 4
+    assert fxgrad.memory(lambda x: x * 2.0)(np.ones(128)).written.temporary == 0
+
+
+def doubled(x: Any) -> Any:
+    return fnp.multiply(x, 2.0)
+
+
+def raised(x: Any) -> Any:
+    return fnp.add(x, 2.0)
+
+
+def test_functions_that_are_alike_have_lines_of_their_own() -> None:
+    found = fxgrad.memory(lambda x: raised(doubled(x)))(np.ones(128))
+    assert [point.line for point in found.written.timeline] == [
+        f"test_memory.py:{function.__code__.co_firstlineno + 1}" for function in (doubled, raised)]
+
+
 # --- programs within programs ---------------------------------------------------------------------------------
 
 

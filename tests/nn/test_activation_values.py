@@ -1,0 +1,65 @@
+"""Activation functions and a recurrent cell by their formulas, in NumPy's float64, and slopes by differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import fxgrad
+from fxgrad import nn
+
+X = np.array([-7.0, -3.5, -2.0, -0.6, -1e-3, 1e-3, 0.4, 1.7, 2.5, 6.5])
+ALPHA, SCALE = 1.6732632423543772, 1.0507009873554805
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+FORMULAS: dict[str, Callable[[Any], Any]] = {
+    "celu": lambda x: np.where(x > 0, x, np.exp(x) - 1),
+    "elu": lambda x: np.where(x > 0, x, np.exp(x) - 1),
+    "gelu": lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3))),
+    "hard_sigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
+    "hard_silu": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "hard_tanh": lambda x: np.clip(x, -1, 1),
+    "leaky_relu": lambda x: np.where(x > 0, x, x / 100),
+    "log_sigmoid": lambda x: -np.log1p(np.exp(-x)),
+    "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+    "relu": lambda x: np.maximum(x, 0),
+    "relu6": lambda x: np.clip(x, 0, 6),
+    "selu": lambda x: SCALE * np.where(x > 0, x, ALPHA * (np.exp(x) - 1)),
+    "sigmoid": sigmoid,
+    "silu": lambda x: x * sigmoid(x),
+    "soft_sign": lambda x: x / (1 + np.abs(x)),
+    "softplus": lambda x: np.log1p(np.exp(x)),
+    "sparse_plus": lambda x: np.where(x <= -1, 0, np.where(x >= 1, x, (x + 1) ** 2 / 4)),
+    "sparse_sigmoid": lambda x: np.clip((x + 1) / 2, 0, 1),
+    "squareplus": lambda x: (x + np.sqrt(x ** 2 + 4)) / 2,
+}
+
+
+def test_activations_are_their_formulas() -> None:
+    differing = []
+    for name, formula in FORMULAS.items():
+        function = getattr(nn, name)
+        slopes = fxgrad.grad(lambda x, function=function: np.sum(function(x)))(X)
+        numeric = (formula(X + 1e-5) - formula(X - 1e-5)) / 2e-5
+        if not (np.allclose(function(X), formula(X), rtol=1e-12, atol=1e-14)
+                and np.allclose(slopes, numeric, rtol=1e-7, atol=1e-8)):
+            differing.append((name, function(X), formula(X), slopes, numeric))
+    assert differing == []
+
+
+def test_a_step_of_an_lstm_cell() -> None:
+    generator = np.random.default_rng(0)
+    x, hidden, cell = generator.normal(size=2), generator.normal(size=3), generator.normal(size=3)
+    inputs, states = generator.normal(size=(2, 12)), generator.normal(size=(3, 12))
+    first, second = generator.normal(size=12), generator.normal(size=12)
+    into, forget, new, out = np.split(x @ inputs + first + hidden @ states + second, 4)
+    after = sigmoid(forget) * cell + sigmoid(into) * np.tanh(new)
+    found = nn.lstm_cell((hidden, cell), x, inputs, states, first, second)
+    np.testing.assert_allclose(found[0], sigmoid(out) * np.tanh(after), rtol=1e-12)
+    np.testing.assert_allclose(found[1], after, rtol=1e-12)
