@@ -279,5 +279,5 @@ def test_values_that_a_rule_asks_for_are_refused_in_the_name_of_the_function() -
         with pytest.raises(errors.ConcretizationError) as caught:
             derivative(1.0)
         assert str(caught.value).startswith(
-            "bool() needs the value of a traced array (bool[]) in the jvp rule of ruled, which is traced without values. "
-            "It depends on: input 1. Write fxgrad.numpy.where(condition, a, b) to choose between values, ")
+            "bool() needs the value of a traced array (bool[]) in the jvp rule of ruled, which is traced without "
+            "values. It depends on: input 1. Write fxgrad.numpy.where(condition, a, b) to choose between values, ")
