@@ -262,6 +262,19 @@ def test_what_is_not_naive_is_left_as_it_is() -> None:
     assert stabilise(of_integers) is of_integers
 
 
+def test_ones_of_a_shape_give_the_result_that_shape() -> None:
+    """The 1 of a form may be an array of ones, of which the formula in its place knows nothing."""
+    ones, x = np.ones(3), 0.5
+    found = {
+        "softplus": stabilise(lambda x, y: np.log(fnp.full_like(y, 1.0) + np.exp(x)))(x, ones),
+        "expm1": stabilise(lambda x, y: np.exp(x) - fnp.full_like(y, 1.0))(x, ones),
+        "sigmoid": stabilise(lambda x, y: fnp.full_like(y, 1.0) / (1 + np.exp(-x)))(x, ones)}
+    expected = {"softplus": math.log1p(math.exp(0.5)), "expm1": math.expm1(0.5), "sigmoid": 1 / (1 + math.exp(-0.5))}
+    for name, result in found.items():
+        assert result.shape == (3,), name
+        np.testing.assert_allclose(result, expected[name], rtol=1e-15)
+
+
 def test_numbers_are_not_multiplied_beyond_what_dtypes_hold() -> None:
     def function(x):
         return np.exp(x) * 1e200 / np.sum(np.exp(x)) * 1e-200 * 1e250 / 1e250

@@ -7,6 +7,8 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "Equal answers: unsigned exponents are never negative, so that the longer way chooses the same power.",
     ("jvp_program", '("jvp", wrt)', "(wrt,)"):
         "Equal answers: all other keys of derived programs begin with a word, so that none is equal to this one.",
+    ("search", '"naive forms", known', "(known,)"):
+        "Equal answers: all other keys of programs begin with a word, so that none is equal to this one.",
     ("_is_of_floats", "len(program.inputs) + 2 * len(program.outputs)",
      "len(program.inputs) - (2 * len(program.outputs))"):
         "Speed alone: from which size on converting to Python's floats pays; both ways round the same.",
