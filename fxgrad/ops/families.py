@@ -65,8 +65,10 @@ def check_kind(name: str, kind: str, *avals: Aval) -> None:
         if dtypes.is_key(aval.dtype) and kind != "all":
             raise DTypeError(f"{name}: not defined for random keys (key<fry>); {dtypes.KEY_ADVICE}")
         if not KINDS[kind](aval.dtype):
+            fitting = next(example for example in ("float32", "int32", "complex64")
+                           if KINDS[kind](dtypes.SUPPORTED[example]))
             raise DTypeError(f"{name}: not defined for {aval.dtype.name}; it takes {kind} dtypes. "
-                             "Convert first, for example x.astype('float32')")
+                             f"Convert first, for example x.astype('{fitting}')")
 
 
 def check_same_dtype(name: str, *avals: Aval) -> None:

@@ -107,6 +107,11 @@ REFUSALS: list[tuple[Callable[[], Any], type[FxgradError], str]] = [
      "split: axis 2 of an array with 2 axes; an axis from -2 to 1 is needed"),
     (lambda: lax.dynamic_slice(F32, (0,), (1, 1)), ShapeError,
      "dynamic_slice: 1 start indices for an array of shape (2, 3); one is needed for each axis"),
+    (lambda: lax.dynamic_slice(F32, (1.0, 0.0), (1, 1)), DTypeError,
+     ("dynamic_slice (start indices): not defined for float64; it takes integer dtypes. Convert first, for example "
+      "x.astype('int32')")),
+    (lambda: lax.real(F32), DTypeError,
+     "real: not defined for float32; it takes complex dtypes. Convert first, for example x.astype('complex64')"),
     (lambda: lax.gather(F32, I32[:, :1], lax.GatherDimensionNumbers((1,), (0,), (0,)), (1, 3), mode="wrap"),
      ArgumentError, "gather: mode 'wrap'; it is 'clip', 'fill' ('drop'), 'promise_in_bounds', or a GatherScatterMode"),
     (lambda: lax.reduce(F32, (0.0, 0.0), lax.add, (0,)), ArgumentError, "reduce: operands "),

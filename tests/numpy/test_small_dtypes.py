@@ -566,6 +566,8 @@ def test_what_is_refused() -> None:
             (lambda: fnp.full(2, 8, fnp.int4), OverflowError, "the integer 8 is out of bounds for int4"),
             (lambda: fxgrad.make_program(lambda n: -n)(n).to_python(), errors.UnsupportedError,
              r"to_python: neg is of int4, with which NumPy does not compute \(it does with x\.astype\('int8'\)\)"),
+            (lambda: fxgrad.make_program(lambda n: n * n)(numbers("uint4")).to_python(), errors.UnsupportedError,
+             r"to_python: mul is of uint4, with which NumPy does not compute \(it does with x\.astype\('uint8'\)\)"),
             (lambda: fxgrad.export(lambda n: n + n)(numbers("int2")).serialize(), errors.UnsupportedError,
              "Exported.serialize: jax has no form for arguments and results of int2"),
             (lambda: onnx.to_onnx(lambda x: x)(numbers("float8_e3m4")), errors.UnsupportedError,

@@ -39,7 +39,7 @@ TEXTS = [
      ProgramSyntaxError, "line 1, column 31: an index with 2 items of an array with 1 axis"),
     ("program f(x: f32[3]): return x[x]",
      ProgramError, ("line 1, column 31: gather refuses its inputs: gather (indices): not defined for "
-                   "float32; it takes integer dtypes. Convert first, for example x.astype('float32')")),
+                   "float32; it takes integer dtypes. Convert first, for example x.astype('int32')")),
     ("program f(x: f32[3], i: i32[2]): return x[i, None]",
      ProgramSyntaxError, ("line 1, column 42: arrays stand in an index beside full ranges alone: "
                          "x[i], x[:, i, j]; for others write gather(x, indices)")),
