@@ -41,7 +41,8 @@ ONE = (
     "np.linalg.pinv(M)", "fnp.linalg.matrix_rank(M)", "np.median(M)", "np.percentile(M, 30)",
     "np.argpartition(M[0], 1)", "fnp.lexsort((M[0], M[1]))", "np.searchsorted(M[0], M[1])", "fnp.unique(M, size=9)",
     "fnp.argmax(M)", "np.linalg.norm(M, 2)", "np.linalg.norm(M, 'nuc')", "np.sort(M)", "np.partition(M, 1)",
-    "np.linalg.qr(M, mode='r')", "scipy.linalg.eigh(M, eigvals_only=True)", "scipy.linalg.expm(M)",
+    "np.linalg.qr(M, mode='r')", "scipy.linalg.eigh(M, eigvals_only=True)",
+    "scipy.linalg.eigh(M, M, eigvals_only=True)", "scipy.linalg.expm(M)",
     "scipy.linalg.eigh_tridiagonal(M[0], M[0, 1:], eigvals_only=True)", "np.take_along_axis(M, np.argsort(M), 1)",
     "fnp.digitize(M, M[0])", "np.linalg.matrix_power(M, 3)", "np.interp(M, M[0], M[1])", "scipy.linalg.solve(M, M)")
 

@@ -219,12 +219,11 @@ def _least_residual(apply: Apply, r: Any, dimensions: int) -> Any:
         image = image - again @ basis
         left = fnp.sqrt(_squared(image))
         left = fnp.where(left > nothing * before, left, 0.0)  # the space is full
-        following = fnp.where(left > 0, image / fnp.where(left > 0, left, 1.0).astype(image.dtype), 0.0)
+        following = fnp.where(left > 0, image / fnp.where(left > 0, left, 1.0), 0.0)
         column = fnp.at(parts + again)[at + 1].add(left.astype(r.dtype))
         return fnp.at(basis)[at + 1].set(following), fnp.at(images)[:, at].set(column)
 
-    basis = fnp.at(fnp.zeros((dimensions + 1, shape_of(r)[0]), r.dtype))[0].set(
-        r / fnp.where(size == 0, 1.0, size).astype(r.dtype))
+    basis = fnp.at(fnp.zeros((dimensions + 1, shape_of(r)[0]), r.dtype))[0].set(r / fnp.where(size == 0, 1.0, size))
     basis, images = fori_loop(0, dimensions, step, (basis, fnp.zeros((dimensions + 1, dimensions), r.dtype)))
     wanted = fnp.at(fnp.zeros(dimensions + 1, r.dtype))[0].set(size.astype(r.dtype))
     return fnp.linalg.pinv(images) @ wanted @ basis[:dimensions]

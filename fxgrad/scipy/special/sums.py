@@ -52,10 +52,10 @@ def logsumexp(a: Any, axis: Axis = None, b: Any = None, keepdims: bool = False, 
     x, factor = values[0], values[1] if len(values) > 1 else None
     mask = None if where is None else as_array(where)
     shape = common_shape("logsumexp", *(shape_of(each) for each in (x, factor, mask) if each is not None))
-    x, axes = broadcast_to(x, shape), axes_of("logsumexp", axis, len(shape))
+    axes = axes_of("logsumexp", axis, len(shape))
     lowest = -math.inf
     if mask is not None:
-        x = choose(broadcast_to(mask, shape), x, lowest)
+        x = choose(broadcast_to(mask, shape), x, lowest)  # of the shape of all
     if factor is not None:
         x = choose(_is_zero(factor, shape), lowest, x)
     shift = _shift(x, axes)
