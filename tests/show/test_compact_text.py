@@ -204,6 +204,22 @@ def test_what_is_read(written: str, equations: str) -> None:
     assert equations in equations_text(parse(head + written))
 
 
+def test_operations_along_another_axis_than_the_first_say_which() -> None:
+    shown = text(lambda x: [2.0 * part for part in fxgrad.lax.split(x, (1, 2), axis=1)], MATRIX)
+    assert "a: f32[2,1], b: f32[2,2] = split(x, (1, 2), axis=1)\n" in shown
+    shown = text(lambda x: [2.0 * part for part in fxgrad.lax.split(x, (1, 1))], MATRIX)
+    assert "a, b: f32[1,3] = split(x, (1, 1))\n" in shown
+
+
+@pytest.mark.parametrize("index", ["::2", "1::3", "2::4"])
+def test_ranges_of_an_axis_whose_size_has_a_name(index: str) -> None:
+    numbers = np.arange(11.0)
+    begin, end, step = (int(part) if part else None for part in index.split(":"))
+    read = parse(f"program f(x: f64[n+4]): return x[{index}]")
+    for size in (5, 8, 11):
+        np.testing.assert_array_equal(read(numbers[:size]), numbers[:size][begin:end:step])
+
+
 def test_every_word_of_the_table_is_taken() -> None:
     """No definition under `where` can be called as an operation or a notation is."""
     assert {"sum", "where", "f32", "sin", "full"} <= call_names()

@@ -93,6 +93,8 @@ CASES = [
       "program_text(program, constants=True) to read it back")),
     (BODY, "captured c: f32[2] = [1.0] return c",
      "line 2, column 24: the elements make an array of shape (1,), where the type is f32[2]"),
+    (BODY, "captured c: f32[0] = [1.0] return c",
+     "line 2, column 24: the elements make an array of shape (1,), where the type is f32[0]"),
     (BODY, "captured c: f32[2,2] = [[1.0, 2.0], [3.0]] return c",
      "line 2, column 26: the rows are not of equal lengths"),
     (BODY, "captured c: i32[1] = [1.5] return c", "line 2, column 24: 1.5 is not a number of dtype int32"),

@@ -357,6 +357,16 @@ def test_what_a_file_looks_like() -> None:
     assert " *   d_w  fills double[2]  result" in text
 
 
+def test_constants_stand_in_lines_of_one_margin() -> None:
+    table = np.linspace(0.1, 0.9, 30)
+    text = fxgrad.make_program(lambda x: x * table)(np.ones(30)).to_c()
+    lines = re.search(r"static const double table\[30\] = \{\n(.*?)\n\};", text, re.DOTALL)
+    assert lines is not None
+    assert len(lines[1].split("\n")) == 8
+    assert all(re.match(r" {4}0x", line) and len(line) <= 100 for line in lines[1].split("\n"))
+    assert [float.fromhex(number) for number in lines[1].split(", ")[:1]] == [0.1]
+
+
 def test_arrays_that_are_not_alive_together_share_their_place() -> None:
     def chain(x: Any) -> Any:
         for _ in range(20):

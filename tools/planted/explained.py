@@ -9,6 +9,8 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "Equal answers: all other keys of derived programs begin with a word, so that none is equal to this one.",
     ("search", '"naive forms", known', "(known,)"):
         "Equal answers: all other keys of programs begin with a word, so that none is equal to this one.",
+    ("_array", 'array.astype(array.dtype.newbyteorder("<"))', "array"):
+        "Equal answers where numbers are little-endian in memory, as on all machines that tests run on.",
     ("_is_of_floats", "len(program.inputs) + 2 * len(program.outputs)",
      "len(program.inputs) - (2 * len(program.outputs))"):
         "Speed alone: from which size on converting to Python's floats pays; both ways round the same.",
