@@ -48,3 +48,51 @@ def test_polygamma_of_high_orders(order: int) -> None:
     np.testing.assert_allclose(lax.polygamma(np.full_like(at, order), at), expected, rtol=5e-12)
     alone = [lax.polygamma(np.float64(order), each) for each in at]  # without others, for which the sum goes on
     np.testing.assert_allclose(alone, expected, rtol=5e-12)
+
+
+def test_a_kernel_alone_is_batched_along_any_axis() -> None:
+    """Of a convolution in groups too, where the kernels of a batch become further features of each group."""
+    for groups in (1, 2):
+        image = np.arange(24.0 * groups).reshape(1, 3 * groups, 8) % 5
+        kernels = np.arange(72.0 * groups).reshape(groups * 4, 3, 2, 3) % 7 - 3
+        found = fxgrad.vmap(lambda kernel, image=image, groups=groups: lax.conv_general_dilated(
+            image, kernel, (1,), "VALID", feature_group_count=groups), in_axes=2)(kernels)
+        for place, result in enumerate(found):
+            kernel = kernels[:, :, place]
+            expected = [[sum(image[0, feature // 4 * 3:feature // 4 * 3 + 3, at + offset] @ kernel[feature, :, offset]
+                             for offset in range(3)) for at in range(6)] for feature in range(groups * 4)]
+            np.testing.assert_array_equal(result[0], expected)
+
+
+def test_products_with_rows_in_groups() -> None:
+    left, right, sizes = np.arange(10.0).reshape(5, 2), np.arange(12.0).reshape(3, 2, 2) - 4, np.array([2, 0, 2])
+    expected = np.stack([left[0] @ right[0], left[1] @ right[0], left[2] @ right[2], left[3] @ right[2], np.zeros(2)])
+    np.testing.assert_array_equal(lax.ragged_dot(left, right, sizes), expected)
+    slopes = fxgrad.grad(lambda left: fnp.sum(lax.ragged_dot(left, right, sizes)))(left)
+    np.testing.assert_array_equal(slopes, right.sum(2)[[0, 0, 2, 2, 0]] * np.array([[1], [1], [1], [1], [0]]))
+
+
+def test_bits_are_left_out_of_floats_of_a_byte() -> None:
+    x = np.array([1.125, 1.25, -3.5, np.inf], np.float32).astype(fnp.float8_e4m3)
+    found = lax.reduce_precision(x, 4, 1)
+    assert found.dtype == x.dtype
+    np.testing.assert_array_equal(found.astype(np.float32), [1.0, 1.0, -4.0, np.inf])
+
+
+def test_windows_have_a_size_for_each_axis() -> None:
+    numbers = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+    for sizes in ((1,), (1, -1), (1, 3, 1)):
+        with pytest.raises(errors.FxgradError, match="there must be one window size for each axis"):
+            lax.gather(X, np.array([[0], [1]]), numbers, sizes)
+
+
+def test_solutions_of_matrices_that_may_be_singular() -> None:
+    """Within `safe` the derivatives are those of ordinary solves, and 0 for a singular matrix that is not chosen."""
+    a, b = np.stack([[[2.0, 0.0], [1.0, 4.0]], np.zeros((2, 2))]), np.array([1.0, 3.0])
+
+    def total(b: Any) -> Any:
+        solved = lax.linalg.triangular_solve(a, fnp.stack([b, b])[..., None], left_side=True, lower=True)
+        return fnp.sum(fnp.where(np.array([True, False])[:, None, None], solved, 0.0))
+    with np.errstate(all="ignore"):
+        slope = fxgrad.grad(fxgrad.safe(total))(b)
+    np.testing.assert_allclose(slope, np.linalg.inv(a[0]).sum(0), rtol=1e-15)

@@ -130,7 +130,9 @@ def test_vectors_as_scipy() -> None:
     np.testing.assert_allclose(stats.multivariate_normal.logpdf(rows, mean, cov),
                                scipy.stats.multivariate_normal.logpdf(rows, mean, cov), rtol=1e-12)
     x, alpha = np.array([[0.2, 0.1], [0.3, 0.4], [0.5, 0.5]]), np.array([1.5, 2.0, 3.0])
-    np.testing.assert_allclose(stats.dirichlet.logpdf(x, alpha), scipy.stats.dirichlet.logpdf(x, alpha), rtol=1e-12)
+    for given in (x, x[:2], x[:, 0], x[:2, 1]):  # the last is what is missing to 1
+        np.testing.assert_allclose(stats.dirichlet.logpdf(given, alpha), scipy.stats.dirichlet.logpdf(given, alpha),
+                                   rtol=1e-12)
 
 
 def test_standard_error() -> None:

@@ -11,6 +11,8 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "Equal answers: all other keys of programs begin with a word, so that none is equal to this one.",
     ("_array", 'array.astype(array.dtype.newbyteorder("<"))', "array"):
         "Equal answers where numbers are little-endian in memory, as on all machines that tests run on.",
+    ("dot_numpy", "y.astype(np.float32)", "y"):
+        "Equal answers: beside an operand of float32 NumPy takes the narrower one as float32 too.",
     ("_is_of_floats", "len(program.inputs) + 2 * len(program.outputs)",
      "len(program.inputs) - (2 * len(program.outputs))"):
         "Speed alone: from which size on converting to Python's floats pays; both ways round the same.",
