@@ -10,6 +10,8 @@ import scipy.special
 
 import fxgrad
 import fxgrad.numpy as fnp
+import fxgrad.scipy.linalg
+import fxgrad.scipy.special
 from fxgrad import config, errors, lax
 
 X = np.arange(6.0).reshape(2, 3)
@@ -38,6 +40,20 @@ def test_more_elements_than_there_are_are_refused_unchecked_too(k: int, monkeypa
     monkeypatch.setattr(config, "check_level", 0)
     with pytest.raises(errors.FxgradError, match=f"k={k}"):
         lax.top_k(X, k)
+
+
+def test_functions_by_kernels_of_xla() -> None:
+    x = np.array([0.2, 0.7, 2.5])
+    for name in ("dawsn", "erfcx"):
+        found = getattr(fxgrad.scipy.special, name)(x)
+        np.testing.assert_allclose(found, getattr(scipy.special, name)(x), rtol=1e-10, err_msg=name)
+
+
+def test_complex_sylvester_equations_compiled() -> None:
+    a, b = np.array([[2.0, 1j], [1 - 1j, 3.0]]), np.array([[1.0, 0.5j], [0.3, 1 + 1j]])
+    c = np.array([[1 + 2j, 0.0], [1.0, -1j]])
+    found = fxgrad.jit(fxgrad.scipy.linalg.solve_sylvester)(a, b, c)
+    np.testing.assert_allclose(a @ found + found @ b, c, atol=1e-14)
 
 
 @pytest.mark.parametrize("order", [12, 30, 60])
