@@ -266,18 +266,17 @@ def assigned_names(program: Program, sources: Sources) -> Iterator[tuple[Var, st
 
 
 def _names_of_captured(program: Program, sources: Sources) -> Iterator[tuple[Var, str]]:
-    """Captured values are called as the expression that uses them calls them, where that is beyond doubt."""
-    wanted = {*program.inputs[:program.captured]}
-    for equation in program.equations:
-        if not wanted:
-            return
-        free = {atom for atom in equation.inputs if isinstance(atom, Var) and atom in wanted}
-        if len(free) == 1 and equation.source is not None and equation.source.part is None:
+    """Captured values are called as the expressions that use them call them, where that is beyond doubt.
+
+    Where an operation takes two of them, the name that is free in its expression may be that of either.
+    """
+    captured = {*program.inputs[:program.captured]}
+    for equation in program.equations if captured else ():
+        used = {atom for atom in equation.inputs if isinstance(atom, Var) and atom in captured}
+        if len(used) == 1 and equation.source is not None and equation.source.part is None:
             name = sources.free_operand(equation.source)
             if name is not None:
-                var = free.pop()
-                wanted.discard(var)
-                yield var, name
+                yield used.pop(), name
 
 
 def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Var, str]]:

@@ -99,6 +99,19 @@ def test_programs_that_operations_hold() -> None:
     assert "= scan(" in text  # whose body it is
 
 
+def test_lines_stand_as_deep_as_their_programs_are_held() -> None:
+    def rows(rule: Any) -> Any:
+        def inner(carry: Any, value: Any) -> Any:
+            grown = rule(carry * value)
+            return grown, grown
+        return lambda x: fxgrad.lax.scan(lambda carry, _: fxgrad.lax.scan(inner, carry, x), 1.0, x)
+
+    one, other = (fxgrad.make_program(rows(rule))(np.ones(3)) for rule in (np.sin, np.cos))
+    lines = [line for line in one.diff(other).lines if line.kind != "same"]
+    assert [(line.text.split("(")[0], line.depth) for line in lines] == [
+        ("grown: f64[] = sin", 2), ("grown: f64[] = cos", 2)]
+
+
 def test_parameters_numbers_types_and_constants() -> None:
     assert marked(lambda x: np.sum(x, axis=0), lambda x: np.sum(x, axis=1), np.ones((2, 2))) == [
         "- a: f64[2] = reduce_sum(x, axes=(0,))", "+ a: f64[2] = reduce_sum(x, axes=(1,))"]

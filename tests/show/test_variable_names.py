@@ -230,6 +230,18 @@ def test_captured_values_are_called_as_in_the_code() -> None:
         "captured LEVEL", "captured inner"]
 
 
+def test_a_captured_value_does_not_get_the_name_of_another() -> None:
+    """In the last line one of the two is a local variable, and the name that is free there is the other's."""
+    def function(x: Any) -> Any:
+        y = mul(x, LEVEL)
+        local = OTHER
+        return fxgrad.numpy.where(y > 0, LEVEL, local)
+
+    text = equations_text(make_program(function)(np.float32(1.0)))
+    assert "captured LEVEL: " in text
+    assert "LEVEL_1" not in text
+
+
 def test_captured_values_in_doubt_get_letters() -> None:
     assert "captured a: f32[2]" in equations_text(make_program(lambda x: bind(keep_p, x, LEVEL, OTHER)[0])(1.0))
 
