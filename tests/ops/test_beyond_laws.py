@@ -13,6 +13,9 @@ import fxgrad.numpy as fnp
 import fxgrad.scipy.linalg
 import fxgrad.scipy.special
 from fxgrad import config, errors, lax
+from fxgrad.ops.exponential import cbrt_p, sqrt_p
+from fxgrad.ops.singular import singular_points
+from fxgrad.tracing.tape import bind
 
 X = np.arange(6.0).reshape(2, 3)
 
@@ -112,3 +115,10 @@ def test_solutions_of_matrices_that_may_be_singular() -> None:
     with np.errstate(all="ignore"):
         slope = fxgrad.grad(fxgrad.safe(total))(b)
     np.testing.assert_allclose(slope, np.linalg.inv(a[0]).sum(0), rtol=1e-15)
+
+
+def test_infinite_slopes_of_roots_are_among_the_singular_points() -> None:
+    for primitive in (sqrt_p, cbrt_p):
+        assert fxgrad.grad(fxgrad.safe(lambda x, primitive=primitive: bind(primitive, x)[0]))(0.0) == np.inf
+        point, = singular_points.of(primitive)
+        assert (point.operands, point.first) == ((0.0,), np.inf)

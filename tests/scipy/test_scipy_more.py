@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.cluster.vq
 import scipy.fft
+import scipy.linalg
 import scipy.signal
 
 import fxgrad
@@ -79,6 +80,16 @@ def test_map_coordinates_as_jax() -> None:
         np.testing.assert_allclose(also, value, rtol=1e-12, atol=1e-15, err_msg=name)
         found = fxgrad.grad(lambda p: np.sum(ours(p, *each)))(PLACES[0])  # noqa: B023
         np.testing.assert_allclose(found, slope, rtol=1e-12, atol=1e-15, err_msg=name)
+
+
+def test_map_coordinates_between_elements() -> None:
+    heights, places = np.array([3.0, -1.0, 4.0, 1.5]), np.array([0.0, 0.25, 1.5, 2.75, 3.0, 4.0])
+    found = fxgrad.scipy.ndimage.map_coordinates(heights, [places], 1, "nearest")
+    np.testing.assert_allclose(found, np.interp(places, np.arange(4), heights), rtol=1e-15)
+
+
+def test_no_blocks_make_a_row_without_elements() -> None:
+    assert fxgrad.scipy.linalg.block_diag().shape == scipy.linalg.block_diag().shape == (1, 0)
 
 
 def test_map_coordinates_refuses() -> None:

@@ -46,6 +46,9 @@ TEXTS = [
     ("program f(x: f32[3], i: i32[2]): return take(x, i, axis=1)",
      ProgramSyntaxError, ("line 1, column 41: take takes an array, indices and an axis of the array: "
                          "take(x, i, axis=0)")),
+    *[(f"program f(x: f32[3], i: i32[2]): return take(x, i{axis})",
+       ProgramSyntaxError, ("line 1, column 41: take takes an array, indices and an axis of the array: "
+                           "take(x, i, axis=0)")) for axis in ("", ", axis=None", ", axis=False", ", axis=-1")],
     ("program f(x: f32[3]): return x[0:i]",
      ProgramSyntaxError, "line 1, column 34: expected a whole number, ':', ',' or ']', found 'i'"),
     ("program f(x: f32[3]): return x @ x.T",

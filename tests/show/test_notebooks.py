@@ -118,6 +118,7 @@ def test_nothing_in_names_or_texts_is_markup() -> None:
             assert {tag for tag, _ in page.elements} <= {"div", "pre", "style", "span", "details", "summary"}
             assert lines(page.text) == lines(program_text(each, style=style))
             assert html.count("</style>") == 1
+            assert 'class="fx-"' not in html
             assert all(set(attributes) <= {"class", "data-v", "title", "open", "onclick", "onmouseover", "style"}
                        for _, attributes in page.elements)
 

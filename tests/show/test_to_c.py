@@ -357,6 +357,20 @@ def test_what_a_file_looks_like() -> None:
     assert " *   d_w  fills double[2]  result" in text
 
 
+def test_places_are_computed_and_checked_where_they_must_be() -> None:
+    def body(function: Any, x: Any) -> str:
+        return fxgrad.make_program(function)(x).to_c(source=False).rpartition("{\n")[2]
+
+    def padded(high: int) -> str:
+        return body(lambda x: lax.pad(x, 0.0, [(1, high, 1)]), np.ones(3))
+
+    assert "a[i] = i - 1 >= 0 && (i - 1) % 2 == 0 ? x[(i - 1) / 2] : 0.0;" in padded(0)
+    assert "a[i] = i - 1 >= 0 && i - 1 < 5 && (i - 1) % 2 == 0 ? x[(i - 1) / 2] : 0.0;" in padded(2)
+    for shape, row, result in (((4, 3), "m_1 + step * 3", "c + step * 3"), ((4, 1), "m_1 + step", "c + step")):
+        text = body(lambda m: lax.scan(lambda c, r: (c + np.sum(r), r * c), 0.0, m), np.ones(shape))
+        assert f"body(*b, {row}, &b_next, {result}, workspace + 0);" in text
+
+
 def test_constants_stand_in_lines_of_one_margin() -> None:
     table = np.linspace(0.1, 0.9, 30)
     text = fxgrad.make_program(lambda x: x * table)(np.ones(30)).to_c()

@@ -276,6 +276,13 @@ def test_keyword_arguments() -> None:
     assert_same_bits(got, 3.0 * X + 2.0)
 
 
+def test_the_usual_nan_of_a_narrow_dtype_is_a_number() -> None:
+    for dtype in (np.float16, np.float32):
+        x = np.array([-1.0, 2.0], dtype)
+        text = fxgrad.make_program(lambda x, dtype=dtype: fnp.where(x > 0, x, dtype(np.nan)))(x).to_python()
+        assert_same_bits(function_of(text)(x), np.array([np.nan, 2.0], dtype))
+
+
 def test_results_share_no_memory() -> None:
     given = X.copy()
     function = function_of(fxgrad.make_program(lambda x: (x, x, X))(X).to_python())
