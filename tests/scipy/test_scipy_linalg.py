@@ -253,8 +253,8 @@ MESSAGES: dict[str, tuple[type[Exception], Function, str]] = {
              ("cho_solve: a matrix of shape (4, 4) and a right side of shape (3,); a vector of 4 elements or matrices "
               "of 4 rows are needed")),
     "vector": (ShapeError, lambda: fsl.solve_sylvester(V, np.stack([S, S]), S),
-               ("solve_sylvester: an array of shape (4,); a matrix, or a stack of matrices (two axes or more), is needed. "
-                "Write x[:, None] for a column")),
+               ("solve_sylvester: an array of shape (4,); a matrix, or a stack of matrices (two axes or more), is "
+                "needed. Write x[:, None] for a column")),
     "assume": (ArgumentError, lambda: fsl.solve(S, B, assume_a="diag"),
                "solve: assume_a='diag'; it is one of 'gen', 'sym', 'her', 'pos'"),
     "mode": (ArgumentError, lambda: fsl.qr(S, mode="reduced"),

@@ -100,3 +100,14 @@ def test_shared_programs_are_compared_once() -> None:
         return program
 
     assert equal(nested(), nested())
+
+
+def test_a_program_that_is_held_twice_is_compared_with_each() -> None:
+    kept, moved = one_equation(keep_p, VECTOR), parse("program (x: f32[3]) { y: f32[3] = sin(x) return y }")
+    again = one_equation(keep_p, VECTOR)
+    shared = one_equation(choose_p, VECTOR, branches=(again, again))
+    assert equal(one_equation(choose_p, VECTOR, branches=(kept, kept)), shared)
+    for branches in ((kept, moved), (moved, kept)):
+        other = one_equation(choose_p, VECTOR, branches=branches)
+        assert not equal(other, shared)
+        assert not equal(shared, other)
