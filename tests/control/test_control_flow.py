@@ -121,6 +121,19 @@ def test_asking_often_takes_linear_time() -> None:
     assert slope == pytest.approx(0.999 ** steps, rel=1e-3)
 
 
+def test_one_program_with_a_value_asked_for_and_without() -> None:
+    """What was asked for is computed before the rest, so that their gradients are two programs."""
+    def made(decide):
+        def function(x):
+            y = np.sin(x)
+            return y if decide(y > 5.0) else y * x
+        return function
+
+    for decisions in ((bool, lambda _: False), (lambda _: False, bool)):
+        for function in [*map(made, decisions)] * 2:
+            assert grad(function)(2.0) == pytest.approx(2.0 * np.cos(2.0) + np.sin(2.0), rel=1e-14)
+
+
 def test_debug_value() -> None:
     seen = []
 

@@ -53,6 +53,29 @@ def test_primitive_with_rules() -> None:
     assert primitives(lambda x, y: wave_p.bind(x, y) * y, X, X) == ["jax_call", "mul"]
 
 
+def test_operations_that_are_defined_by_simpler_ones_keep_their_own_derivatives() -> None:
+    defined = pytest.importorskip("jax.experimental.hijax").VJPHiPrimitive
+
+    class Tripled(defined):  # type: ignore[misc, valid-type]
+        """The sine, with three times its derivative."""
+
+        def __init__(self, aval: Any) -> None:
+            self.in_avals, self.out_aval, self.params = (aval,), aval, {}
+            super().__init__()
+
+        def expand(self, x: Any) -> Any:
+            return jnp.sin(x)
+
+        def jvp(self, primals: Any, tangents: Any) -> Any:
+            return self(*primals), 3.0 * jnp.cos(primals[0]) * tangents[0]
+
+    def sin(x: Any) -> Any:
+        return Tripled(jax.typeof(x))(x)
+
+    ours = fxgrad.jvp(fxgrad.from_jax(sin), (X,), (X * 2,))
+    np.testing.assert_allclose(ours, [np.sin(X), 3.0 * np.cos(X) * X * 2], rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_known_operations_by_jaxs_rules(without_sin: None) -> None:
     def function(x: Any, y: Any) -> Any:

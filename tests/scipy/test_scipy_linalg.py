@@ -261,6 +261,8 @@ MESSAGES: dict[str, tuple[type[Exception], Function, str]] = {
              "qr: mode='reduced'; it is one of 'full', 'economic', 'r'"),
     "type": (UnsupportedError, lambda: fsl.eigh(S, S, type=2),
              "eigh: only type=1 and eigvals=None are supported: compute all and slice"),
+    "polar": (ArgumentError, lambda: fsl.polar(S, method="newton"),
+              "polar: side='right' and method='newton'; they are 'left' or 'right', and 'qdwh' or 'svd'"),
     "hadamard": (ArgumentError, lambda: fsl.hadamard(3), "hadamard: n=3; a power of 2 is needed"),
     "leslie": (ShapeError, lambda: fsl.leslie(V, V),
                "leslie: arrays of shapes (4,) and (4,); the second must be shorter by 1"),
