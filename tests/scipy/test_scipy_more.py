@@ -34,6 +34,9 @@ def test_convolutions_as_scipy(name: str, one: Any, other: Any, mode: str) -> No
         return  # SciPy centres with respect to the first, jax does not
     expected = theirs(one, other, mode=mode)
     np.testing.assert_allclose(ours(one, other, mode=mode), expected, rtol=2e-12, atol=2e-15)
+    if name in ("convolve", "correlate"):
+        by_transforms = ours(one, other, mode, "fft")
+        np.testing.assert_allclose(by_transforms, expected, rtol=2e-12, atol=5e-15)
     np.testing.assert_allclose(fxgrad.vmap(lambda x: ours(x, other, mode=mode))(one[None])[0], expected, atol=1e-15,
                                rtol=5e-12)
     if np.isrealobj(one):

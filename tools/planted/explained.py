@@ -15,6 +15,8 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "Equal answers: beside an operand of float32 NumPy takes the narrower one as float32 too.",
     ("short_form", "1 + count", "2 + count"):
         "Equal answers: of how many operands a form is, matters where it is read, and this one is written alone.",
+    ("step", "fnp.conj(basis)", "basis"):
+        "Equal answers but for rounding: whatever one of the two passes leaves, the other takes out and counts.",
     ("_is_of_floats", "len(program.inputs) + 2 * len(program.outputs)",
      "len(program.inputs) - (2 * len(program.outputs))"):
         "Speed alone: from which size on converting to Python's floats pays; both ways round the same.",
