@@ -57,6 +57,18 @@ def test_equations_that_differ_in_a_parameter_print_differently() -> None:
     assert compared > 500
 
 
+def test_parameters_of_callbacks_stand_in_the_order_of_their_calls() -> None:
+    def doubled(x: Any) -> Any:
+        return 2 * x
+
+    like, x = fxgrad.ShapeDtypeStruct((), np.float32), np.float32(1)
+    for name, call in (
+            ("pure_callback", lambda x: fxgrad.pure_callback(doubled, like, x, vmap_method="sequential")),
+            ("io_callback", lambda x: fxgrad.experimental.io_callback(doubled, like, x, ordered=True))):
+        rest = 'vmap_method="sequential"' if name == "pure_callback" else "ordered=True"
+        assert f"{name}(x, callback=<doubled>, results=(f32[],), {rest})" in str(fxgrad.make_program(call)(x))
+
+
 def operation_of(primitive: Primitive) -> Callable[..., Any] | None:
     """The function that records `primitive`, which has its name."""
     for found in pkgutil.iter_modules(fxgrad.ops.__path__):
