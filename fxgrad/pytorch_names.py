@@ -5,9 +5,9 @@ from __future__ import annotations
 import linecache
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
-from types import FrameType, TracebackType
+from types import FrameType, MappingProxyType, TracebackType
 from typing import Any, TypeVar
 
 from fxgrad.errors import at_user_line, place_of, user_line
@@ -221,9 +221,12 @@ def answering(arrays: _Class) -> _Class:
     return arrays
 
 
-def of_module(module: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a module: asked for what it does not have."""
+def of_module(module: str, absent: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], Any]:
+    """The `__getattr__` of a module, for names that it does not have; `absent` says why, of names of jax's."""
     def getattribute(name: str) -> Any:
+        if name in absent:
+            message = f"module {module!r} has no attribute {name!r}: {absent[name]}"
+            raise AttributeError(at_user_line(message), name=name)
         raise _missing(f"module {module!r}", name)
     return getattribute
 

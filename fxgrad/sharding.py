@@ -25,6 +25,7 @@ from jax.sharding import (
 )
 
 from fxgrad.api.axis_types import auto_axes, explicit_axes, reshard
+from fxgrad.pytorch_names import of_module as _of_module
 
 P = PartitionSpec
 
@@ -38,3 +39,4 @@ ABSENT = {
     "make_single_device_sharding": "SingleDeviceSharding(device) is the same",
 }
 """Names of jax.sharding that are not here, each with the reason."""
+__getattr__ = _of_module(__name__, ABSENT)

@@ -221,6 +221,7 @@ from fxgrad.lax.special import (
     zeta,
 )
 from fxgrad.lax.windows import approx_max_k, approx_min_k, reduce_window, reduce_window_shape_tuple, top_k
+from fxgrad.pytorch_names import of_module as _of_module
 
 __all__ = [
     "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "DotAlgorithmPreset", "DotDimensionNumbers",
@@ -274,6 +275,7 @@ ABSENT = {
     "rng_uniform": "it draws from a hidden state; draw with fxgrad.random.uniform",
 }
 """Names of jax.lax that are not here, each with the reason; primitives (`..._p`) belong to jax."""
+__getattr__ = _of_module(__name__, ABSENT)
 
 # These return what they got, where nothing is to be done.
 for _name in ("broadcast_to_rank", "convert_element_type", "full_like", "reduce_and", "reduce_max", "reduce_min",

@@ -55,6 +55,6 @@ ABSENT: dict[str, dict[str, str]] = {
     "lax.linalg": {"*": "a type of argument; strings and jax's own objects are taken where it has a meaning"},
     "numpy": {"*": "not there"}, "numpy.linalg": {"*": "not there"}, "numpy.fft": {"*": "not there"},
     "nn": {"*": "not there"}, "random": {"*": "not there"}, "scipy.special": {"*": "not there"},
-    "scipy.linalg": {"*": "not there"},
+    "scipy.linalg": fxgrad.scipy.linalg.ABSENT,
 }
 """Why names of jax's are absent, by library; `*` stands for all others."""

@@ -33,6 +33,18 @@ def test_every_name_is_here_or_in_the_table() -> None:
     assert all(lax.ABSENT.values())
 
 
+def test_names_that_are_absent_say_why() -> None:
+    for module in (lax, fxgrad.sharding, fxgrad.scipy.linalg):
+        assert module.ABSENT
+        for name, why in module.ABSENT.items():
+            with pytest.raises(AttributeError) as raised:
+                getattr(module, name)
+            said, place = str(raised.value).split("\n")
+            assert said == f"module {module.__name__!r} has no attribute {name!r}: {why}"
+            assert place.startswith("  at test_lax_names.py:")
+        assert not hasattr(module, "no_such_name")
+
+
 def test_names_are_sorted_and_there() -> None:
     assert list(lax.__all__) == sorted(set(lax.__all__))
     assert all(hasattr(lax, name) for name in lax.__all__)

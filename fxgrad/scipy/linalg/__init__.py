@@ -3,6 +3,7 @@
 Arguments about memory and checks (`overwrite_a`, `check_finite`, `lwork`, ...) are accepted and mean nothing.
 """
 
+from fxgrad.pytorch_names import of_module as _of_module
 from fxgrad.scipy.linalg.decompositions import (
     cholesky,
     eigh,
@@ -46,3 +47,11 @@ __all__ = ["block_diag", "cho_factor", "cho_solve", "cholesky", "circulant", "co
 
 def __dir__() -> list[str]:
     return [*__all__]  # so that completion shows no modules of the inside
+
+
+ABSENT = {
+    "funm": "of a matrix with distinct eigenvalues write v @ (f(w)[:, None] * fnp.linalg.inv(v)), "
+            "with w, v = fnp.linalg.eig(a)",
+}
+"""Names of jax.scipy.linalg that are not here, each with what to write."""
+__getattr__ = _of_module(__name__, ABSENT)
