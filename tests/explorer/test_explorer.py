@@ -127,6 +127,19 @@ def test_data_has_what_chooses_and_what_is_carried() -> None:
     assert [items[edge[0]]["op"] for edge in into] == ["convert_element_type"]
 
 
+def test_values_go_to_the_names_that_a_body_has_for_them() -> None:
+    """What it closes over too."""
+    def rolled(x: Any, w: Any) -> Any:
+        def step(c: Any, e: Any) -> Any:
+            return c * w + e, c
+        return fxgrad.scan(step, x, np.arange(3.0))[0]
+
+    graph = data_of(explore(rolled)(fxgrad.ShapeDtypeStruct((), np.float64), 3.0))["graphs"][0]
+    items, labels = graph["items"], [item["label"] for item in graph["items"]]
+    assert {(labels[edge[0]], labels[edge[2]]) for edge in graph["edges"]
+            if len(edge) == 3 and items[edge[2]]["kind"] == "leaf"} == {("x", "c"), ("w", "w"), ("a", "e")}
+
+
 def test_the_film_marks_no_line_that_has_other_letters_alone() -> None:
     def repeated(x: Any) -> Any:
         np.cos(x)  # is gone in the next stage, so that all letters behind it are others

@@ -284,3 +284,15 @@ def test_weakness_of_results_is_jaxs() -> None:
         if found != [aval.weak_type for aval in jaxpr.out_avals]:
             differing.append((str(jaxpr), found))
     assert differing == []
+
+
+def test_numbers_that_do_not_fit_alone_are_of_64_bits() -> None:
+    """Beside narrower arrays; what jax makes of nothing has the width that it has in its mode."""
+    counted = fxgrad.from_jax(lambda n, x: (jnp.arange(3) + n, x))
+    narrow = np.ones(3, np.int8)
+    for number in (-5, 3, -2**31, 2**31 - 1):
+        assert counted(number, narrow)[0].dtype == np.int32
+    for number in (-2**31 - 1, 2**31):
+        found, _ = counted(number, narrow)
+        assert found.dtype == np.int64
+        np.testing.assert_array_equal(found, np.arange(3) + number)
