@@ -289,6 +289,13 @@ def test_numbers_are_not_multiplied_beyond_what_dtypes_hold() -> None:
     np.testing.assert_allclose(fxgrad.grad(length)(quarters), [6e199, 8e199], rtol=1e-15)
 
 
+def test_shares_along_leading_axes() -> None:
+    x = np.arange(12.0).reshape(2, 2, 3) * 200.0
+    for axis in (0, (0, 1)):
+        shares = stabilise(lambda x, axis=axis: np.exp(x) / np.sum(np.exp(x), axis=axis))(x)
+        np.testing.assert_allclose(np.sum(shares, axis=axis), 1.0, rtol=1e-15)
+
+
 def test_a_program_is_rewritten_once() -> None:
     numbers = [3.25, 4.75]
     first, second = (make_program(lambda x, k=k: log_sum_exp(x) * k)(LARGE) for k in numbers)

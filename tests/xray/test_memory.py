@@ -360,3 +360,8 @@ def test_flash_like_attention_needs_less_than_the_plain_one() -> None:
         return nn.softmax(q @ q.T) @ q
     found = [fxgrad.memory(plain)(f32(length, 16)).compiled.temporary for length in (128, 256)]
     assert found[1] == pytest.approx(4 * found[0], rel=0.05)
+
+
+def test_a_call_takes_its_temporaries_and_its_results() -> None:
+    written = fxgrad.memory(lambda x: np.sin(np.cos(x)) * x)(np.ones(100)).written
+    assert (written.temporary, written.results, written.total) == (800, 800, 1600)
