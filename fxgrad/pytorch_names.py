@@ -160,12 +160,17 @@ def answered(error: BaseException) -> BaseException:
     sentence = _sentence_for(error) if type(error) is TypeError else None
     if sentence is not None:
         line = place_of(error) or user_line()
-        error.args = (f"{error}, as PyTorch has it. {sentence}" + (f"\n  at {line}" if line else ""),)
+        error.args = (f"{_said(error)}, as PyTorch has it. {sentence}" + (f"\n  at {line}" if line else ""),)
     return error
 
 
+def _said(error: BaseException) -> str:
+    """The message without the name that Python 3.13 and later propose in it."""
+    return str(error).partition(". Did you mean ")[0]
+
+
 def _sentence_for(error: TypeError) -> str | None:
-    message, traceback = str(error), error.__traceback__
+    message, traceback = _said(error), error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     if traceback is None:

@@ -158,7 +158,7 @@ def test_indices_that_do_not_count_from_the_end_are_refused_where_known() -> Non
 def test_take_along_axis_without_negative_indices() -> None:
     indices = NEGATIVE[None]
     for mode in ("fill", "clip"):
-        for wrapped in (None, True, False):
+        for wrapped in (True, False, *([None] if jax.__version__.startswith("0.10.") else [])):
             def taken(x: Any, i: Any, e: Any, mode: str = mode, wrapped: bool | None = wrapped) -> Any:
                 return e.np.take_along_axis(x, i, 1, mode, wrap_negative_indices=wrapped)
             expected = taken(A, indices, THEIRS)

@@ -76,7 +76,9 @@ def test_a_mesh_without_devices_has_those_of_the_arguments(kind: Any) -> None:
         return library.shard_map(lambda a: names.psum(a * a, "d"), mesh=AbstractMesh((8,), ("d",)), in_specs=P("d"),
                                  out_specs=P())
     ours, placed = mapped(fxgrad, lax), jax.device_put(A, ROWS)
-    wanted = mapped(jax, jax.lax)(placed)
+    wanted = np.sum(A * A, axis=0, keepdims=True)
+    if jax.__version__.startswith("0.10."):  # newer versions refuse arrays of other meshes
+        close(mapped(jax, jax.lax)(placed), wanted)
     given = fxgrad.device_put(A, NamedSharding(jax.make_mesh((8,), ("d",), axis_types=(kind,)), P("d")))
     for found in (ours(given), fxgrad.jit(ours)(given), ours(A)):
         close(found, wanted)
