@@ -51,13 +51,14 @@ def _grown(p: Any, size: int) -> Any:
     return pad(p, aval_of(p).dtype.type(0), [(size - shape_of(p)[0], 0, 0)])
 
 
-def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
+def polyval(p: Any, x: Any, *, unroll: int | None = 16) -> Any:
     """The value of a polynomial at each of `x`, by Horner's rule; the axes of coefficients behind the first broadcast.
 
     >>> polyval([1.0, 0.0, 2.0], [2.0, 3.0])
     array([ 6., 11.])
     """
-    whole("polyval", unroll)  # there is no loop to unroll
+    if unroll is not None:
+        whole("polyval", unroll)  # there is no loop to unroll
     p, x = settled(promoted(*operands(p, x)))
     if not shape_of(p):
         raise ShapeError(at_user_line("polyval: coefficients are a vector, a number came; write [p]"))

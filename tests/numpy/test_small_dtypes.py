@@ -326,6 +326,8 @@ def test_functions_alike(name: str) -> None:
     functions = EXACT | ROUNDED
     if name == SCALES:
         del functions["lgamma"]  # of 1 and 2 it is 0, which such a dtype has not
+    if name == "float4_e2m1fn" and not NEWER:  # XLA of jax 0.12 finds infinities among them, which it has none of
+        del functions["isinf"], functions["digamma"]
     assert not _differences(name, functions, with_jax=True)
 
 
