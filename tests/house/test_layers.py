@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "fxgrad").rglob("*.py"))
@@ -122,6 +126,16 @@ def level(module: str) -> int:
     part = module.split(".")[1]
     assert part in LEVEL, f"{module} has no place in LAYERS in {Path(__file__).name}; give it one"
     return LEVEL[part]
+
+
+TOP = {".ci", ".gitignore", "LICENSE", "README.md", "docs", "examples", "fxgrad", "pyproject.toml", "tests", "tools"}
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists() or shutil.which("git") is None, reason="no clone")
+def test_the_top_level_has_nothing_else() -> None:
+    """No file that somebody left behind."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {name.partition("/")[0] for name in listed.splitlines()} == TOP
 
 
 def test_the_page_names_every_part_of_every_layer() -> None:
