@@ -134,8 +134,10 @@ TOP = {".ci", ".gitignore", "LICENSE", "README.md", "docs", "examples", "fxgrad"
 @pytest.mark.skipif(not (ROOT / ".git").exists() or shutil.which("git") is None, reason="no clone")
 def test_the_top_level_has_nothing_else() -> None:
     """No file that somebody left behind."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert {name.partition("/")[0] for name in listed.splitlines()} == TOP
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:  # as in a clone of another user's
+        pytest.skip(listed.stderr)
+    assert {name.partition("/")[0] for name in listed.stdout.splitlines()} == TOP
 
 
 def test_the_page_names_every_part_of_every_layer() -> None:
