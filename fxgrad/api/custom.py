@@ -369,18 +369,20 @@ class _UserVjp(_CapturedInputs):
 
     def _argument_cotangents(self, given: Any, argument: Any) -> list[Any]:
         """The leaves of a cotangent, of which None stands for as many as `argument` has there."""
+        structure: Any
         leaves, structure = tree.flatten(argument)
         values, actual = tree.flatten(given, is_leaf=tree.is_none)
-        counts = _leaf_counts(actual, argument) or [1] * len(leaves)
-        if len(values) != len(counts) or any(count != 1 for value, count in zip(values, counts, strict=True)
-                                             if value is not None):
-            raise TreeError(at_user_line(
-                f"the backward pass of {self.name} must return a cotangent like the argument ({structure}), and it "
-                f"returned {actual}"))
-        repeated = [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
+        if structure != actual:
+            counts = _leaf_counts(actual, argument) or [1] * len(leaves)
+            if len(values) != len(counts) or any(count != 1 for value, count in zip(values, counts, strict=True)
+                                                 if value is not None):
+                raise TreeError(at_user_line(
+                    f"the backward pass of {self.name} must return a cotangent like the argument ({structure}), and it "
+                    f"returned {actual}"))
+            values = [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
         return [None if value is None else _checked(value, leaf, f"the backward pass of {self.name}",
                                                     "a cotangent")
-                for value, leaf in zip(repeated, leaves, strict=True)]
+                for value, leaf in zip(values, leaves, strict=True)]
 
 
 def _leaf_counts(structure: Any, container: Any) -> list[int] | None:
