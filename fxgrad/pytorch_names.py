@@ -1,4 +1,4 @@
-"""PyTorch's names and keywords that are not here, and for each the sentence that says what to write in its place."""
+"""Answers to PyTorch's names and keywords, which are not here: for each, what to write; and to jax's absent names."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def answering(arrays: _Class) -> _Class:
 
 
 def of_module(module: str, absent: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], Any]:
-    """The `__getattr__` of a module, for names that it does not have; `absent` says why, of names of jax's."""
+    """Return the `__getattr__` of a module: it raises for every name; `absent` maps names of jax's to the reason."""
     def getattribute(name: str) -> Any:
         if name in absent:
             message = f"module {module!r} has no attribute {name!r}: {absent[name]}"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
@@ -18,6 +17,7 @@ from tests.comparison.checks import Answers, Item, Problem, compare, value_items
 from tests.comparison.exceptions import DIFFERENT, WITHOUT_CASE
 from tests.comparison.libraries import LIBRARIES, functions, importable
 from tests.support.origins import bridge
+from tests.support.versions import IS_OLDEST_JAX
 
 GROUPS = pytest.mark.parametrize(("library", "names"), [
     pytest.param(library, names, id=f"{library}-{names[0]}") for library, names in runs.groups(importable)])
@@ -31,7 +31,7 @@ def assert_none(problems: list[str]) -> None:
 def test_every_function_has_a_case(library: str) -> None:
     known = WITHOUT_CASE | jax_alone.WITHOUT_CASE
     # Newer versions of jax have functions beside these, of which there is no list.
-    bare = [name for name in (importable if jax.__version__.startswith("0.10.") else functions)(library)
+    bare = [name for name in (importable if IS_OLDEST_JAX else functions)(library)
             if not CASES[library].get(name) and f"{library}.{name}" not in known]
     assert not bare, f"functions of {library} without a case in tests/comparison/cases: {bare}"
 

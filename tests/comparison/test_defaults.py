@@ -21,6 +21,7 @@ from fxgrad.show import equal
 from tests.comparison.cases import CASES
 from tests.comparison.libraries import LIBRARIES, functions
 from tests.comparison.runs import groups
+from tests.support.versions import IS_OLDEST_JAX
 
 DIFFERENT = {
     ("numpy.einsum", "_dot_general"): "a function of jax's that takes its place",
@@ -59,13 +60,10 @@ def options(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
         return {}
 
 
-IS_OLDEST = jax.__version__.startswith("0.10.")  # newer versions of jax have further options, of which there is no list
-
-
 def defaults(library: str, name: str) -> dict[str, Any]:
     """The options that a function has in jax or here, with their defaults: jax's where both have them."""
     ours, theirs = (options(getattr(module, name)) for module in LIBRARIES[library])
-    if not IS_OLDEST:
+    if not IS_OLDEST_JAX:
         theirs = {option: parameter for option, parameter in theirs.items() if option in ours}
     return {parameter.name: parameter.default for parameter in (*ours.values(), *theirs.values())
             if parameter.default is not parameter.empty and parameter.kind is not parameter.POSITIONAL_ONLY
@@ -175,7 +173,7 @@ def test_defaults_of_some_functions_given_explicitly() -> None:
     assert_nothing_changes(list(runs("numpy", ["add", "ravel_multi_index", "take_along_axis"])), 20)
 
 
-@pytest.mark.skipif(not IS_OLDEST, reason="newer versions of jax have other options")
+@pytest.mark.skipif(not IS_OLDEST_JAX, reason="newer versions of jax have other options")
 def test_options_that_jax_has() -> None:
     """Every option with a default that a function of jax's has, the one here has too, or the table says why not."""
     missing, count = [], 0

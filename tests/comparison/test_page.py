@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import jax
 import pytest
 
 from tests.comparison.exceptions import ABSENT
 from tests.comparison.libraries import LIBRARIES, absent, functions
 from tests.comparison.modules import MODULES, is_compared, missing, public_modules, table, why_missing
+from tests.support.versions import IS_OLDEST_JAX
 
-AT_OLDEST = pytest.mark.skipif(not jax.__version__.startswith("0.10."), reason="newer versions of jax have other names")
+AT_OLDEST = pytest.mark.skipif(not IS_OLDEST_JAX, reason="newer versions of jax have other names")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "comparison.md"
 
 

@@ -17,6 +17,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import errors, grad, jit, vmap
+from tests.support.versions import IS_OLDEST_JAX
 
 A = np.arange(12, dtype=np.float32).reshape(3, 4)
 PLACES, NEGATIVE = np.array([0, 2, 1], np.int32), np.array([0, -1, 2, 5], np.int32)
@@ -158,7 +159,7 @@ def test_indices_that_do_not_count_from_the_end_are_refused_where_known() -> Non
 def test_take_along_axis_without_negative_indices() -> None:
     indices = NEGATIVE[None]
     for mode in ("fill", "clip"):
-        for wrapped in (True, False, *([None] if jax.__version__.startswith("0.10.") else [])):
+        for wrapped in (True, False, *([None] if IS_OLDEST_JAX else [])):
             def taken(x: Any, i: Any, e: Any, mode: str = mode, wrapped: bool | None = wrapped) -> Any:
                 return e.np.take_along_axis(x, i, 1, mode, wrap_negative_indices=wrapped)
             expected = taken(A, indices, THEIRS)

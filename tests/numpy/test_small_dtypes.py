@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import io
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -20,6 +19,7 @@ import fxgrad.numpy as fnp
 from fxgrad import dtypes, errors, lax, onnx
 from fxgrad.ops.conversion import converted
 from fxgrad.show import from_json, to_json
+from tests.support.versions import IS_OLDEST_JAX
 
 FLOATS = ["float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
           "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn"]
@@ -27,7 +27,7 @@ INTEGERS = ["int2", "int4", "uint2", "uint4"]
 SCALES = "float8_e8m0fnu"
 """Powers of 2 alone, without 0: XLA takes the least of them for 0, and its arithmetic makes NaNs of that."""
 DTYPES = {name: np.dtype(getattr(ml_dtypes, name)) for name in FLOATS + INTEGERS}
-NEWER: dict[str, Any] = {} if not version("jaxlib").startswith("0.10.") else {
+NEWER: dict[str, Any] = {} if not IS_OLDEST_JAX else {
     "compiler_options": {"xla_cpu_use_fusion_emitters": True}}
 """XLA's older emitters, which other tests take, round twice to float4, and make -0 of what overflows float8_e4m3fn."""
 WIDE = [np.dtype(name) for name in ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",

@@ -19,6 +19,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import errors, grad, jit, lax, vmap
 from fxgrad.sharding import NamedSharding, P
+from tests.support.versions import IS_OLDEST_JAX
 
 A = np.arange(64, dtype=np.float32).reshape(8, 8) / 64
 KEY = fxgrad.random.key(0)
@@ -172,7 +173,7 @@ def test_every_function_of_jax_that_takes_out_sharding_takes_it() -> None:
     for library, cases in {"numpy": NUMPY, "lax": LAX, "random": RANDOM}.items():
         theirs, ours = importlib.import_module(f"jax.{library}"), importlib.import_module(f"fxgrad.{library}")
         names = {name for name in dir(theirs) if hasattr(ours, name) and _takes_out_sharding(getattr(theirs, name))}
-        assert names == {*cases} or (names > {*cases} and not jax.__version__.startswith("0.10."))
+        assert names == {*cases} or (names > {*cases} and not IS_OLDEST_JAX)
         for name, call in cases.items():
             function = getattr(ours, name)
             plain, placed = call(function), call(function, out_sharding=rows)
