@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fxgrad
-from fxgrad.core.interpreter import Interpreter
+from fxgrad.engine.core.interpreter import Interpreter
 from fxgrad.errors import UnsupportedError
 
 

@@ -4,19 +4,17 @@ Wrap a function with `grad`, `vmap`, `jit` and their relatives, nest them freely
 `make_program`. Functions may be written with NumPy itself or with `fxgrad.numpy`.
 """
 
+import sys as _sys
 from importlib import import_module as _import_module
+from importlib.abc import Loader as _Loader
+from importlib.abc import MetaPathFinder as _MetaPathFinder
+from importlib.machinery import ModuleSpec as _ModuleSpec
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from fxgrad import (
-    checkpoint_policies,
-    config,
-    custom_batching,
-    custom_derivatives,
     debug,
-    dtypes,
     errors,
-    executors,
     flatten_util,
     image,
     interop,
@@ -25,23 +23,23 @@ from fxgrad import (
     numpy,
     random,
     scipy,
-    segment,
     sharding,
-    show,
     testing,
-    tree,
+    text,
     tree_util,
 )
-from fxgrad.analyses.traffic import traffic
-from fxgrad.api.axis_types import auto_axes, explicit_axes, reshard
-from fxgrad.api.batching import vmap
-from fxgrad.api.budgets import budget_curve
-from fxgrad.api.callbacks import io_callback, pure_callback
-from fxgrad.api.closures import closure_convert, custom_gradient
-from fxgrad.api.compiled import jit
-from fxgrad.api.custom import custom_jvp, custom_vjp
-from fxgrad.api.device_maps import pmap
-from fxgrad.api.devices import (
+from fxgrad.engine import config, dtypes, tree
+from fxgrad.engine.analyses.traffic import traffic
+from fxgrad.engine.api import checkpoint_policies, custom_batching
+from fxgrad.engine.api.axis_types import auto_axes, explicit_axes, reshard
+from fxgrad.engine.api.batching import vmap
+from fxgrad.engine.api.budgets import budget_curve
+from fxgrad.engine.api.callbacks import io_callback, pure_callback
+from fxgrad.engine.api.closures import closure_convert, custom_gradient
+from fxgrad.engine.api.compiled import jit
+from fxgrad.engine.api.custom import custom_jvp, custom_vjp
+from fxgrad.engine.api.device_maps import pmap
+from fxgrad.engine.api.devices import (
     block_until_ready,
     default_backend,
     device_count,
@@ -57,63 +55,70 @@ from fxgrad.api.devices import (
     process_count,
     process_index,
 )
-from fxgrad.api.eager import ensure_compile_time_eval
-from fxgrad.api.forward import jvp, linearize
-from fxgrad.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev, value_and_jacobian
-from fxgrad.api.lowering import stablehlo
-from fxgrad.api.naming import named_call, named_scope
-from fxgrad.api.nans import debug_infs, debug_nans
-from fxgrad.api.passes import fwd_and_bwd
-from fxgrad.api.policies import policy_report
-from fxgrad.api.programs import eval_shape, make_program
-from fxgrad.api.residuals import checkpoint, checkpoint_name, print_saved_residuals, saved_residuals, stop_gradient
-from fxgrad.api.reverse import grad, linear_transpose, value_and_grad, vjp
-from fxgrad.api.settings import default_matmul_precision, enable_x64
-from fxgrad.api.sharded import shard_map
-from fxgrad.api.switches import disable_jit
-from fxgrad.api.types import ShapeDtypeStruct, typeof
-from fxgrad.caches import clear_caches
-from fxgrad.config import default_dtype, set_default_dtype
-from fxgrad.core.arrays import Array
-from fxgrad.core.interpreter import Interpreter
-from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
-from fxgrad.core.program import Equation, Program, Var
-from fxgrad.core.regions import Links, Region
-from fxgrad.derivation.simplify import simplify
+from fxgrad.engine.api.eager import ensure_compile_time_eval
+from fxgrad.engine.api.forward import jvp, linearize
+from fxgrad.engine.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev, value_and_jacobian
+from fxgrad.engine.api.lowering import stablehlo
+from fxgrad.engine.api.naming import named_call, named_scope
+from fxgrad.engine.api.nans import debug_infs, debug_nans
+from fxgrad.engine.api.passes import fwd_and_bwd
+from fxgrad.engine.api.policies import policy_report
+from fxgrad.engine.api.programs import eval_shape, make_program
+from fxgrad.engine.api.residuals import (
+    checkpoint,
+    checkpoint_name,
+    print_saved_residuals,
+    saved_residuals,
+    stop_gradient,
+)
+from fxgrad.engine.api.reverse import grad, linear_transpose, value_and_grad, vjp
+from fxgrad.engine.api.settings import default_matmul_precision, enable_x64
+from fxgrad.engine.api.sharded import shard_map
+from fxgrad.engine.api.switches import disable_jit
+from fxgrad.engine.api.types import ShapeDtypeStruct, typeof
+from fxgrad.engine.caches import clear_caches
+from fxgrad.engine.config import default_dtype, set_default_dtype
+from fxgrad.engine.core.arrays import Array
+from fxgrad.engine.core.interpreter import Interpreter
+from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
+from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.regions import Links, Region
+from fxgrad.engine.derivation.simplify import simplify
+from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.pytorch_names import of_module as _of_module
+from fxgrad.engine.tracing.tape import bind
 from fxgrad.interop import from_jax, import_jaxpr, to_jax
 from fxgrad.lax import associative_scan, cond, fori_loop, map, scan, switch, while_loop  # noqa: A004  (jax's name)
-from fxgrad.ops.space import instantiate
-from fxgrad.pytorch_names import of_module as _of_module
+from fxgrad.lax import segments as ops
 from fxgrad.sharding import NamedSharding, P, set_mesh
-from fxgrad.show import parse, unfold
-from fxgrad.tracing.tape import bind
+from fxgrad.text import parse, unfold
 
 if _TYPE_CHECKING:
-    from fxgrad.api.buckets import bucketed
-    from fxgrad.benchmarking import benchmark
-    from fxgrad.editing.extracting import extract
-    from fxgrad.editing.rewriting import rewrite
-    from fxgrad.explorer import explore
-    from fxgrad.exports import export
-    from fxgrad.files import load, save
-    from fxgrad.granularity.comparison import granularities
-    from fxgrad.granularity.folding import fold
-    from fxgrad.granularity.scalarize import scalarize
-    from fxgrad.granularity.summary import summary
-    from fxgrad.graphs import Param, explain_backward, gradients_on_nodes, graph, path_costs, paths, roles
-    from fxgrad.nan_origins import explain_nan
-    from fxgrad.ode import odeint
-    from fxgrad.pictures import draw
-    from fxgrad.precision.autocast import autocast
-    from fxgrad.precision.report import precision_report
-    from fxgrad.retracing.watching import explain, explaining
-    from fxgrad.safe_derivatives import safe
-    from fxgrad.simulation import simulate
-    from fxgrad.specs import spec
-    from fxgrad.stable import lint, stabilise
-    from fxgrad.stochastic import straight_through
-    from fxgrad.xray.costs import cost
-    from fxgrad.xray.memory import memory
+    from fxgrad.engine.api.buckets import bucketed
+    from fxgrad.engine.api.safe_derivatives import safe
+    from fxgrad.engine.api.specs import spec
+    from fxgrad.shipping.exports import export
+    from fxgrad.shipping.files import load, save
+    from fxgrad.tools.editing.extracting import extract
+    from fxgrad.tools.editing.rewriting import rewrite
+    from fxgrad.tools.explorer import explore
+    from fxgrad.tools.granularity.comparison import granularities
+    from fxgrad.tools.granularity.folding import fold
+    from fxgrad.tools.granularity.scalarize import scalarize
+    from fxgrad.tools.granularity.summary import summary
+    from fxgrad.tools.graphs import Param, explain_backward, gradients_on_nodes, graph, path_costs, paths, roles
+    from fxgrad.tools.numerics import lint, stabilise
+    from fxgrad.tools.numerics.nan_origins import explain_nan
+    from fxgrad.tools.numerics.precision_report import precision_report
+    from fxgrad.tools.pictures import draw
+    from fxgrad.tools.profiling.benchmarking import benchmark
+    from fxgrad.tools.profiling.costs import cost
+    from fxgrad.tools.profiling.memory import memory
+    from fxgrad.tools.profiling.simulation import simulate
+    from fxgrad.tools.retracing.watching import explain, explaining
+    from fxgrad.training.autocast.autocast import autocast
+    from fxgrad.training.ode import odeint
+    from fxgrad.training.stochastic import straight_through
 
 float0 = dtypes.float0
 make_jaxpr = make_program
@@ -123,47 +128,79 @@ __version__ = "0.1.0"
 __all__ = [
     "Array", "Cost", "Equation", "Interpreter", "Links", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param",
     "Primitive", "Program", "Region", "ShapeDtypeStruct", "TODO", "Var", "ad_checkpoint", "associative_scan",
-    "auto_axes", "autocast", "autocast_policies", "benchmark", "bind", "block_until_ready", "bucketed", "budget_curve",
-    "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert", "cond", "config",
-    "cost", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug",
-    "debug_infs", "debug_nans", "default_backend", "default_dtype", "default_matmul_precision", "device_count",
-    "device_get", "device_put", "devices", "disable_jit", "distributions", "draw", "dtypes", "enable_x64",
-    "ensure_compile_time_eval", "errors", "eval_shape", "executors", "experimental", "explain", "explain_backward",
-    "explain_nan", "explaining", "explicit_axes", "explore", "export", "extract", "flatten_util", "float0", "fold",
-    "fori_loop", "from_jax", "fwd_and_bwd", "grad", "gradients_on_nodes", "granularities", "graph", "hessian", "hvp",
-    "image", "import_jaxpr", "instantiate", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp",
-    "lax", "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices", "loss_scaling",
-    "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
-    "make_jaxpr", "make_mesh", "make_program", "map", "memory", "named_call", "named_scope", "nn", "numpy", "odeint",
-    "onnx", "optim", "parse", "path_costs", "paths", "pmap", "policy_report", "precision_report",
-    "print_saved_residuals", "process_count", "process_index", "pure_callback", "random", "remat", "reshard",
-    "rewrite", "roles", "safe", "save", "saved_residuals", "scalarize", "scan", "scipy", "segment",
-    "set_default_dtype", "set_mesh", "shard_map", "sharding", "show", "simplify", "simulate", "spec", "stabilise",
-    "stablehlo", "stages", "stochastic", "stop_gradient", "straight_through", "summary", "switch", "test_util",
-    "testing", "to_jax", "traffic", "tree", "tree_util", "typeof", "typing", "unfold", "value_and_grad",
-    "value_and_jacobian", "vjp", "vmap", "while_loop"]
+    "auto_axes", "autocast", "autocast_policies", "benchmark", "bind", "block_until_ready", "bucketed",
+    "budget_curve", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert",
+    "cond", "config", "cost", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp",
+    "custom_vjp", "debug", "debug_infs", "debug_nans", "default_backend", "default_dtype",
+    "default_matmul_precision", "device_count", "device_get", "device_put", "devices", "disable_jit",
+    "distributions", "draw", "dtypes", "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape",
+    "experimental", "explain", "explain_backward", "explain_nan", "explaining", "explicit_axes", "explore",
+    "export", "extract", "ffi", "flatten_util", "float0", "fold", "fori_loop", "from_jax", "fwd_and_bwd", "grad",
+    "gradients_on_nodes", "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate",
+    "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize",
+    "lint", "load", "local_device_count", "local_devices", "loss_scaling", "make_array_from_callback",
+    "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh",
+    "make_program", "map", "memory", "named_call", "named_scope", "nn", "numpy", "odeint", "onnx", "ops", "optim",
+    "parse", "path_costs", "paths", "pmap", "policy_report", "precision_report", "print_saved_residuals",
+    "process_count", "process_index", "pure_callback", "random", "remat", "reshard", "rewrite", "roles", "safe",
+    "save", "saved_residuals", "scalarize", "scan", "scipy", "set_default_dtype", "set_mesh", "shard_map",
+    "sharding", "simplify", "simulate", "spec", "stabilise", "stablehlo", "stages", "stochastic", "stop_gradient",
+    "straight_through", "summary", "switch", "test_util", "testing", "text", "to_jax", "traffic", "tree",
+    "tree_util", "typeof", "typing", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
 
 
 _LATER = {
-    "autocast": "precision.autocast", "benchmark": "benchmarking", "bucketed": "api.buckets", "cost": "xray.costs",
-    "draw": "pictures", "explain": "retracing", "explain_backward": "graphs", "explain_nan": "nan_origins",
-    "explaining": "retracing", "explore": "explorer", "export": "exports", "extract": "editing.extracting",
-    "fold": "granularity.folding", "gradients_on_nodes": "graphs", "granularities": "granularity.comparison",
-    "graph": "graphs", "lint": "stable", "load": "files", "memory": "xray.memory", "odeint": "ode",
-    "Param": "graphs", "path_costs": "graphs", "paths": "graphs", "precision_report": "precision.report",
-    "rewrite": "editing.rewriting", "roles": "graphs", "safe": "safe_derivatives", "save": "files",
-    "scalarize": "granularity.scalarize", "simulate": "simulation", "spec": "specs", "stabilise": "stable",
-    "straight_through": "stochastic", "summary": "granularity.summary"}
+    "autocast": "training.autocast.autocast", "benchmark": "tools.profiling.benchmarking",
+    "bucketed": "engine.api.buckets", "cost": "tools.profiling.costs", "draw": "tools.pictures",
+    "explain": "tools.retracing", "explain_backward": "tools.graphs", "explain_nan": "tools.numerics.nan_origins",
+    "explaining": "tools.retracing", "explore": "tools.explorer", "export": "shipping.exports",
+    "extract": "tools.editing.extracting", "fold": "tools.granularity.folding", "gradients_on_nodes": "tools.graphs",
+    "granularities": "tools.granularity.comparison", "graph": "tools.graphs", "lint": "tools.numerics",
+    "load": "shipping.files", "memory": "tools.profiling.memory", "odeint": "training.ode", "Param": "tools.graphs",
+    "path_costs": "tools.graphs", "paths": "tools.graphs", "precision_report": "tools.numerics.precision_report",
+    "rewrite": "tools.editing.rewriting", "roles": "tools.graphs", "safe": "engine.api.safe_derivatives",
+    "save": "shipping.files", "scalarize": "tools.granularity.scalarize", "simulate": "tools.profiling.simulation",
+    "spec": "engine.api.specs", "stabilise": "tools.numerics", "straight_through": "training.stochastic",
+    "summary": "tools.granularity.summary"}
 """Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
-_LATER_MODULES = {
-    "ad_checkpoint", "autocast_policies", "benchmarking", "distributions", "editing", "experimental", "explorer", "ffi",
-    "granularity", "graphs", "loss_scaling", "onnx", "optim", "pictures", "retracing", "simulation", "stable", "stages",
-    "stochastic", "test_util", "typing", "xray"}
+_MODULES = {
+    "ad_checkpoint": "interop.jax_modules.ad_checkpoint", "autocast_policies": "training.autocast_policies",
+    "checkpoint_policies": "engine.api.checkpoint_policies", "config": "engine.config",
+    "custom_batching": "engine.api.custom_batching", "custom_derivatives": "interop.jax_modules.custom_derivatives",
+    "distributions": "training.distributions", "dtypes": "engine.dtypes",
+    "experimental": "interop.jax_modules.experimental", "ffi": "interop.jax_modules.ffi",
+    "loss_scaling": "training.loss_scaling", "onnx": "shipping.onnx", "ops": "lax.segments", "optim": "training.optim",
+    "stages": "interop.jax_modules.stages", "stochastic": "training.stochastic",
+    "test_util": "interop.jax_modules.test_util", "tree": "engine.tree", "typing": "typing"}
+"""Modules that people know as `fxgrad.name`, and the wing that each lives in."""
+
+
+class _ModulesByName(_MetaPathFinder, _Loader):
+    """Imports a module of `_MODULES` under its short name, for `import fxgrad.optim` and `from fxgrad.optim import`.
+
+    Both names stand for one module, as `os.path` and `posixpath` do.
+    """
+
+    def find_spec(self, fullname: str, path: _Any = None, target: _Any = None) -> _Any:  # noqa: ARG002
+        package, _, name = fullname.rpartition(".")
+        return _ModuleSpec(fullname, self) if package == "fxgrad" and name in _MODULES else None
+
+    def create_module(self, spec: _ModuleSpec) -> _Any:
+        module = _import_module(f"fxgrad.{_MODULES[spec.name.rpartition('.')[2]]}")
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: _Any) -> None:
+        module.__spec__ = module.__spec__.loader_state  # its own, which the import by its short name has replaced
+
+
+_sys.meta_path.append(_ModulesByName())
 
 
 def __getattr__(name: str) -> _Any:
-    if name in _LATER_MODULES:
-        return _import_module(f"fxgrad.{name}")
+    if name in _MODULES:
+        found = globals()[name] = _import_module(f"fxgrad.{_MODULES[name]}")
+        return found
     if name not in _LATER:
         return _of_module("fxgrad")(name)
     found = globals()[name] = getattr(_import_module(f"fxgrad.{_LATER[name]}"), name)

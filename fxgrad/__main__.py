@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from fxgrad.cli import main
+from fxgrad.tools.cli import main
 
 raise SystemExit(main())

@@ -12,16 +12,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from fxgrad import tree
-from fxgrad.analyses.key_reuse import check_program
-from fxgrad.core.program import Program
-from fxgrad.core.told import Told
+from fxgrad.engine import tree
+from fxgrad.engine.analyses.key_reuse import check_program
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.told import Told
+from fxgrad.engine.frontend.callback import debug_callback_p, host_function
+from fxgrad.engine.frontend.flat import check_leaf, indexed_names, nth, trace_flat
+from fxgrad.engine.tracing.tape import bind
+from fxgrad.engine.tracing.trace import WRITTEN
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.callback import debug_callback_p, host_function
-from fxgrad.frontend.flat import check_leaf, indexed_names, nth, trace_flat
-from fxgrad.tracing.tape import bind
-from fxgrad.tracing.trace import WRITTEN
-from fxgrad.tracing.tracer import Tracer
 
 __all__ = ["callback", "check_key_reuse", "inspect_array_sharding", "print", "value", "visualize_array_sharding",
            "visualize_sharding"]

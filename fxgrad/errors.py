@@ -36,7 +36,7 @@ from typing import Any
 
 from jax.errors import JaxRuntimeError as JaxRuntimeError  # noqa: PLC0414  (what XLA raises, for callers to catch)
 
-from fxgrad.caches import cached
+from fxgrad.engine.caches import cached
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import tree
+from fxgrad.engine import tree
+from fxgrad.engine.frontend.operands import as_array, common_type, default_float
+from fxgrad.engine.ops.shaping import slice_in_dim
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.operands import as_array, common_type, default_float
 from fxgrad.numpy.creation import astype
 from fxgrad.numpy.joining import concatenate
 from fxgrad.numpy.shaping import ravel, reshape
-from fxgrad.ops.shaping import slice_in_dim
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["ravel_pytree"]
 

@@ -9,12 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
 from fxgrad import numpy as fnp
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import (
+    as_array,
+    as_shape,
+    axis_of,
+    is_concrete,
+    promoted_inexact,
+    settled,
+    shape_of,
+)
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, as_shape, axis_of, is_concrete, promoted_inexact, settled, shape_of
-from fxgrad.ops.space import convert
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
 

@@ -24,8 +24,8 @@ from jax.sharding import (
     use_abstract_mesh,
 )
 
-from fxgrad.api.axis_types import auto_axes, explicit_axes, reshard
-from fxgrad.pytorch_names import of_module as _of_module
+from fxgrad.engine.api.axis_types import auto_axes, explicit_axes, reshard
+from fxgrad.engine.pytorch_names import of_module as _of_module
 
 P = PartitionSpec
 

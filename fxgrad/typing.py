@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from fxgrad.core.arrays import Array
-from fxgrad.tracing.tracer import Tracer
+from fxgrad.engine.core.arrays import Array
+from fxgrad.engine.tracing.tracer import Tracer
 
 
 class SupportsDType(Protocol):

@@ -60,7 +60,7 @@ def is_quick(config: pytest.Config) -> bool:
 def fresh_tables() -> Iterator[None]:
     """Empties the table of recorded programs before the test and after it, for tests that count what is in it."""
     # Imported here: tests of the source text (layers, sizes) must run where the package does not import.
-    from fxgrad.tracing import interning
+    from fxgrad.engine.tracing import interning
 
     interning.clear()
     yield

@@ -9,11 +9,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from fxgrad.core.analysis import Analysis  # noqa: E402  (the path is set first)
-from fxgrad.core.primitive import library  # noqa: E402
-from fxgrad.show.c.elements import elements  # noqa: E402
-from fxgrad.show.c.statements import statements  # noqa: E402
-from fxgrad.show.c.views import views  # noqa: E402
+from fxgrad.engine.core.analysis import Analysis  # noqa: E402  (the path is set first)
+from fxgrad.engine.core.primitive import library  # noqa: E402
+from fxgrad.shipping.c.elements import elements  # noqa: E402
+from fxgrad.shipping.c.statements import statements  # noqa: E402
+from fxgrad.shipping.c.views import views  # noqa: E402
 from tools.pages import DOCS, has, markdown, put  # noqa: E402
 
 PAGE = DOCS / "c-files.md"

@@ -9,20 +9,20 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, gensym, jaxpr_as_fun
 
-from fxgrad import dtypes, tree
-from fxgrad.control.groups import Marks, are_linear, are_moving, chosen, others, present
-from fxgrad.core.arrays import Integer
-from fxgrad.core.avals import Aval, varying_of_jax
-from fxgrad.core.symbolic import Zero
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.core.arrays import Integer
+from fxgrad.engine.core.avals import Aval, varying_of_jax
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.higher_order.groups import Marks, are_linear, are_moving, chosen, others, present
+from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.tracing.tape import aval_of, axes_in_scope
+from fxgrad.engine.tracing.trace import mesh_in_scope
+from fxgrad.engine.transforms.batch import batch_aval
+from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.errors import FxgradError, UnsupportedError, at_user_line
 from fxgrad.interop.importing import Imported, aval_of_jax, imported, is_jax_tracer
 from fxgrad.interop.manual import example, traced_within
 from fxgrad.interop.settings import Settings
-from fxgrad.ops.space import instantiate
-from fxgrad.tracing.tape import aval_of, axes_in_scope
-from fxgrad.tracing.trace import mesh_in_scope
-from fxgrad.transforms.batch import batch_aval
-from fxgrad.transforms.forward import has_tangent
 
 
 class JaxCall:

@@ -7,12 +7,12 @@ from typing import Any
 
 from jax.extend.core import JaxprEqn
 
-from fxgrad.control.custom import ByValue, Flat, custom_jvp_p, custom_vjp_p
-from fxgrad.control.wiring import apart
+from fxgrad.engine.higher_order.custom import ByValue, Flat, custom_jvp_p, custom_vjp_p
+from fxgrad.engine.higher_order.wiring import apart
+from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.tracing.tape import bind
 from fxgrad.interop.calls import JaxCall
 from fxgrad.interop.importing import closed, imports, nested
-from fxgrad.ops.space import instantiate
-from fxgrad.tracing.tape import bind
 
 
 def name_of(jaxpr: Any) -> str:

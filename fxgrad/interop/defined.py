@@ -6,10 +6,10 @@ from typing import Any
 
 import jax
 
-from fxgrad import dtypes
+from fxgrad.engine import dtypes
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.interop.importing import aval_of_jax, imports, inlined
 from fxgrad.interop.matching import parameters
-from fxgrad.tracing.tape import aval_of
 
 
 @imports("call_hi_primitive")

@@ -6,19 +6,20 @@ import math
 import operator
 from typing import Any
 
-from fxgrad import dtypes, lax
-from fxgrad.core.primitive import registry
+from fxgrad import lax
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.primitive import registry
+from fxgrad.engine.ops.arithmetic import div, mul, sub
+from fxgrad.engine.ops.choose import select_n
+from fxgrad.engine.ops.creation import bitcast_convert_type, copy_p
+from fxgrad.engine.ops.exponential import integer_pow_p, log, pow_p, square
+from fxgrad.engine.ops.parts import reduce_precision_p, round_p
+from fxgrad.engine.ops.pointwise import add, add_p, scalar_like
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import UnsupportedError
 from fxgrad.interop.importing import imports
 from fxgrad.interop.matching import parameters, same
-from fxgrad.ops.arithmetic import div, mul, sub
-from fxgrad.ops.choose import select_n
-from fxgrad.ops.creation import bitcast_convert_type, copy_p
-from fxgrad.ops.exponential import integer_pow_p, log, pow_p, square
-from fxgrad.ops.parts import reduce_precision_p, round_p
-from fxgrad.ops.pointwise import add, add_p, scalar_like
-from fxgrad.ops.space import convert
-from fxgrad.tracing.tape import aval_of, bind
 
 _SAME = (
     # one operand; `accuracy`, which some have, is None or the equation stays jax's

@@ -12,18 +12,18 @@ from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from fxgrad import dtypes
-from fxgrad.core.analysis import Analysis
-from fxgrad.core.avals import Aval, keys_to_jax
-from fxgrad.core.facts import Slot, fact, needs_x64
-from fxgrad.core.primitive import NO_TANGENT, registry
-from fxgrad.core.program import Equation, Program
-from fxgrad.executors.xla import as_varying, computed, emit, x64
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.avals import Aval, keys_to_jax
+from fxgrad.engine.core.facts import Slot, fact, needs_x64
+from fxgrad.engine.core.primitive import NO_TANGENT, registry
+from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.executors.xla import as_varying, computed, emit, x64
+from fxgrad.engine.transforms.batch import batched_program
+from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.transpose import transposed
 from fxgrad.interop.manual import struct_for_jax, type_in_jax, within_mesh
-from fxgrad.transforms.batch import batched_program
-from fxgrad.transforms.forward import has_tangent
-from fxgrad.transforms.linearize import linearized
-from fxgrad.transforms.transpose import transposed
 
 
 def applied(program: Program, values: Sequence[Any], linear: bool = False) -> list[Any]:

@@ -7,16 +7,16 @@ from typing import Any
 
 import jax
 
-from fxgrad import tree
-from fxgrad.core.avals import Aval, check_dtype, varying_of_jax
+from fxgrad.engine import tree
+from fxgrad.engine.core.avals import Aval, check_dtype, varying_of_jax
+from fxgrad.engine.executors.xla import x64
+from fxgrad.engine.frontend.flat import indexed_names, leaf_aval, trace_flat, transformation
+from fxgrad.engine.tracing.trace import SHARED
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import function_name
-from fxgrad.executors.xla import x64
-from fxgrad.frontend.flat import indexed_names, leaf_aval, trace_flat, transformation
 from fxgrad.interop.calls import NARROWER, number_of
 from fxgrad.interop.emission import applied
 from fxgrad.interop.manual import mesh_around, sizes
-from fxgrad.tracing.trace import SHARED
-from fxgrad.tracing.tracer import Tracer
 
 
 def to_jax(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,20 +10,20 @@ import jax
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
-from fxgrad import config, dtypes, tree
-from fxgrad.core.avals import Aval, check_dtype
-from fxgrad.derivation.sizes import refuse_names
+from fxgrad.engine import config, dtypes, tree
+from fxgrad.engine.core.avals import Aval, check_dtype
+from fxgrad.engine.derivation.sizes import refuse_names
+from fxgrad.engine.frontend.flat import leaf_aval, transformation
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracing.tape import axes_in_scope, current, innermost_for
+from fxgrad.engine.tracing.trace import mesh_in_scope
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.tree import TreeDef
 from fxgrad.errors import LeakedTracerError, UnsupportedError, at_user_line, function_name
-from fxgrad.frontend.flat import leaf_aval, transformation
 from fxgrad.interop.calls import NARROWER, comparable, number_of
 from fxgrad.interop.importing import Imported, imported
 from fxgrad.interop.manual import traced_within
 from fxgrad.interop.settings import Settings
-from fxgrad.ops.space import convert
-from fxgrad.tracing.tape import axes_in_scope, current, innermost_for
-from fxgrad.tracing.trace import mesh_in_scope
-from fxgrad.tracing.tracer import Tracer
-from fxgrad.tree import TreeDef
 
 _OUTSIDE = get_opaque_trace_state()
 """What jax says of its traces where there are none."""

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from jax.extend.core import JaxprEqn
 
-from fxgrad import tree
-from fxgrad.control.custom import ByValue
-from fxgrad.core.avals import Aval
+from fxgrad.engine import tree
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.frontend.callback import debug_callback_p, io_callback_p, pure_callback_p
+from fxgrad.engine.higher_order.custom import ByValue
+from fxgrad.engine.tracing.tape import bind
 from fxgrad.errors import UnsupportedError, function_name
-from fxgrad.frontend.callback import debug_callback_p, io_callback_p, pure_callback_p
 from fxgrad.interop.importing import aval_of_jax, imports
-from fxgrad.tracing.tape import bind
 
 
 class JaxHost(ByValue):

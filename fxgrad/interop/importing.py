@@ -12,19 +12,19 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jax.extend.core import Literal as JaxLiteral
 
-from fxgrad import dtypes
-from fxgrad.core.avals import Aval, Literal, to_numpy, varying_of_jax
-from fxgrad.core.program import Program, Source, join_scopes
-from fxgrad.core.sources import NOWHERE, equation_source
-from fxgrad.derivation.simplify import without_dead_code
-from fxgrad.derivation.simplifying import SimplifyingTape
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval, Literal, to_numpy, varying_of_jax
+from fxgrad.engine.core.program import Program, Source, join_scopes
+from fxgrad.engine.core.sources import NOWHERE, equation_source
+from fxgrad.engine.derivation.simplify import without_dead_code
+from fxgrad.engine.derivation.simplifying import SimplifyingTape
+from fxgrad.engine.executors.xla import is_jax, x64
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracing.apply import apply_program
+from fxgrad.engine.tracing.tape import aval_of, axes_in_scope
+from fxgrad.engine.tracing.trace import WRITTEN, mesh_in_scope, trace, varying_here
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError, at_user_line, is_users
-from fxgrad.executors.xla import is_jax, x64
-from fxgrad.ops.space import convert
-from fxgrad.tracing.apply import apply_program
-from fxgrad.tracing.tape import aval_of, axes_in_scope
-from fxgrad.tracing.trace import WRITTEN, mesh_in_scope, trace, varying_here
-from fxgrad.tracing.tracer import Tracer
 
 Rule = Callable[..., Any]
 """(equation of jax's, *operands) -> the output, or a list of the outputs.

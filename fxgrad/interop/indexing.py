@@ -7,11 +7,11 @@ from typing import Any
 from jax.extend.core import ClosedJaxpr
 
 from fxgrad import lax
+from fxgrad.engine.ops import dynamic
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import UnsupportedError
 from fxgrad.interop.importing import Rule, imports, inlined
 from fxgrad.interop.matching import integers, parameters
-from fxgrad.ops import dynamic
-from fxgrad.tracing.tape import aval_of
 
 
 @imports("dynamic_slice")

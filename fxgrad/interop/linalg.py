@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad import lax
-from fxgrad.core.primitive import registry
+from fxgrad.engine.core.primitive import registry
+from fxgrad.engine.ops import eigen, factorizations, triangular
 from fxgrad.interop.importing import imports
 from fxgrad.interop.matching import parameters, same
-from fxgrad.ops import eigen, factorizations, triangular
 
 for _name in ("cholesky", "lu", "hessenberg"):
     same(registry[_name])

@@ -13,12 +13,12 @@ import numpy as np
 from jax import lax
 from jax.sharding import AxisType
 
-from fxgrad import dtypes
-from fxgrad.core.avals import Aval, struct_of, varying_of_jax
-from fxgrad.executors.xla import as_varying
-from fxgrad.parallel.meshes import jax_mesh, mesh_shape
-from fxgrad.tracing.trace import mapped_over
-from fxgrad.tracing.varying import MeshAxes
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval, struct_of, varying_of_jax
+from fxgrad.engine.executors.xla import as_varying
+from fxgrad.engine.parallel.meshes import jax_mesh, mesh_shape
+from fxgrad.engine.tracing.trace import mapped_over
+from fxgrad.engine.tracing.varying import MeshAxes
 
 
 def mesh_around() -> MeshAxes | None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import jax
 
-from fxgrad.core.avals import Shape
-from fxgrad.core.primitive import Primitive
-from fxgrad.core.sizes import index_of
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.sizes import index_of
+from fxgrad.engine.ops.products import precision_name
+from fxgrad.engine.tracing.tape import bind
 from fxgrad.errors import UnsupportedError
 from fxgrad.interop.importing import imports, inlined
-from fxgrad.ops.products import precision_name
-from fxgrad.tracing.tape import bind
 
 
 def parameters(equation: Any, *names: str, ignored: Sequence[str] = ()) -> list[Any]:

@@ -10,23 +10,23 @@ import jax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Primitive, jaxpr_as_fun, primitives
 from jax.sharding import NamedSharding
 
-from fxgrad import checkpoint_policies as policies
-from fxgrad.control.branch import bind_cond
-from fxgrad.control.call import jit_call_p, named_call_p
-from fxgrad.control.checkpoint import Policy, checkpoint_p, recompute_p
-from fxgrad.control.custom import ByValue
-from fxgrad.control.scan import scan
-from fxgrad.control.solve import linear_solve_p
-from fxgrad.control.storing import HOST
-from fxgrad.control.while_loop import bind_while
-from fxgrad.core import primitive as ours
-from fxgrad.core.program import Program
-from fxgrad.derivation.derive import Derived
+from fxgrad.engine.api import checkpoint_policies as policies
+from fxgrad.engine.core import primitive as ours
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.derivation.derive import Derived
+from fxgrad.engine.higher_order.branch import bind_cond
+from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
+from fxgrad.engine.higher_order.checkpoint import Policy, checkpoint_p, recompute_p
+from fxgrad.engine.higher_order.custom import ByValue
+from fxgrad.engine.higher_order.scan import scan
+from fxgrad.engine.higher_order.solve import linear_solve_p
+from fxgrad.engine.higher_order.storing import HOST
+from fxgrad.engine.higher_order.while_loop import bind_while
+from fxgrad.engine.ops.arithmetic import name_p
+from fxgrad.engine.parallel.shardings import constrained
+from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.interop.custom import name_of
 from fxgrad.interop.importing import closed, imports, inlined, nested
-from fxgrad.ops.arithmetic import name_p
-from fxgrad.parallel.shardings import constrained
-from fxgrad.tracing.tape import aval_of, bind
 
 # --- calls ------------------------------------------------------------------------------------------------------
 

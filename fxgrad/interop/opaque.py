@@ -8,15 +8,15 @@ from typing import Any
 import jax
 from jax.extend.core import JaxprEqn
 
-from fxgrad.control.call import check_arguments
-from fxgrad.control.wiring import apart
-from fxgrad.core.avals import Aval, keys_to_jax, to_numpy
-from fxgrad.core.primitive import Cost, Primitive, register, total_bytes
+from fxgrad.engine.core.avals import Aval, keys_to_jax, to_numpy
+from fxgrad.engine.core.primitive import Cost, Primitive, register, total_bytes
+from fxgrad.engine.higher_order.call import check_arguments
+from fxgrad.engine.higher_order.wiring import apart
+from fxgrad.engine.tracing.tape import axes_in_scope, bind
+from fxgrad.engine.transforms.batch import batched_axis
 from fxgrad.errors import UnsupportedError, at_user_line
 from fxgrad.interop.calls import JaxCall
 from fxgrad.interop.importing import OTHERS, imports
-from fxgrad.tracing.tape import axes_in_scope, bind
-from fxgrad.transforms.batch import batched_axis
 
 
 def _abstract(*avals: Aval, call: JaxCall) -> list[Aval]:

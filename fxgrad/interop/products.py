@@ -6,12 +6,13 @@ from typing import Any
 
 import jax
 
-from fxgrad import dtypes, lax
+from fxgrad import lax
+from fxgrad.engine import dtypes
+from fxgrad.engine.ops import products
+from fxgrad.engine.ops.fft import fft
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.interop.importing import imports
 from fxgrad.interop.matching import integers, parameters, precision_of
-from fxgrad.ops import products
-from fxgrad.ops.fft import fft
-from fxgrad.tracing.tape import aval_of
 
 
 def _preferred(dtype: Any, *operands: Any) -> Any:

@@ -6,13 +6,13 @@ from typing import Any
 
 import jax
 
-from fxgrad.core.primitive import registry
+from fxgrad.engine.core.primitive import registry
+from fxgrad.engine.ops import random
+from fxgrad.engine.ops.samplers import random_gamma
+from fxgrad.engine.tracing.tape import bind
 from fxgrad.errors import UnsupportedError
 from fxgrad.interop.importing import imports
 from fxgrad.interop.matching import integers, parameters, same
-from fxgrad.ops import random
-from fxgrad.ops.samplers import random_gamma
-from fxgrad.tracing.tape import bind
 
 for _name in ("threefry2x32", "random_unwrap", "random_clone", "random_fold_in"):
     same(registry[_name])

@@ -7,14 +7,15 @@ from typing import Any
 
 from jax.extend.core import ClosedJaxpr
 
-from fxgrad import dtypes, lax
-from fxgrad.core.primitive import Primitive
+from fxgrad import lax
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops import cumulative, pool, reductions, space
+from fxgrad.engine.ops.ordering import sort
+from fxgrad.engine.ops.topk import top_k
+from fxgrad.engine.tracing.tape import bind
 from fxgrad.interop.importing import Rule, imports
 from fxgrad.interop.matching import integers, of_scalars, parameters
-from fxgrad.ops import cumulative, pool, reductions, space
-from fxgrad.ops.ordering import sort
-from fxgrad.ops.topk import top_k
-from fxgrad.tracing.tape import bind
 
 Operation = Callable[..., Any]
 

@@ -6,15 +6,15 @@ from typing import Any
 
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from fxgrad import dtypes
-from fxgrad.core.avals import Aval, Literal
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.ops import joining, shaping, space
+from fxgrad.engine.ops.creation import iota
+from fxgrad.engine.parallel.meshes import jax_mesh, mesh_shape
+from fxgrad.engine.parallel.shardings import constrained, device_put_p, placement_of
+from fxgrad.engine.tracing.tape import bind
 from fxgrad.interop.importing import aval_of_jax, imports
 from fxgrad.interop.matching import integers, parameters
-from fxgrad.ops import joining, shaping, space
-from fxgrad.ops.creation import iota
-from fxgrad.parallel.meshes import jax_mesh, mesh_shape
-from fxgrad.parallel.shardings import constrained, device_put_p, placement_of
-from fxgrad.tracing.tape import bind
 
 
 @imports("broadcast_in_dim")

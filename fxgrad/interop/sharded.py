@@ -7,16 +7,16 @@ from typing import Any
 
 from jax.extend.core import JaxprEqn
 
-from fxgrad.derivation.simplifying import SimplifyingTape
+from fxgrad.engine.derivation.simplifying import SimplifyingTape
+from fxgrad.engine.ops.varying import pvary
+from fxgrad.engine.parallel.layouts import Layout
+from fxgrad.engine.parallel.meshes import Spec, mesh_shape, spec_of
+from fxgrad.engine.parallel.shard_map import bind_shard_map
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.trace import WRITTEN, trace
 from fxgrad.interop.importing import imports, inlined
 from fxgrad.interop.mapped import axis_of
 from fxgrad.lax import collectives
-from fxgrad.ops.varying import pvary
-from fxgrad.parallel.layouts import Layout
-from fxgrad.parallel.meshes import Spec, mesh_shape, spec_of
-from fxgrad.parallel.shard_map import bind_shard_map
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.trace import WRITTEN, trace
 
 
 @imports("shard_map")

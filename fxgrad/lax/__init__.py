@@ -6,7 +6,8 @@ jax.lax has and this module has not, and why, says `ABSENT`.
 
 # ruff: noqa: A004  (the names are jax's)
 
-from fxgrad.core.arrays import making as _making
+from fxgrad.engine.core.arrays import making as _making
+from fxgrad.engine.pytorch_names import of_module as _of_module
 from fxgrad.lax import linalg
 from fxgrad.lax.arithmetic import (
     add,
@@ -221,7 +222,6 @@ from fxgrad.lax.special import (
     zeta,
 )
 from fxgrad.lax.windows import approx_max_k, approx_min_k, reduce_window, reduce_window_shape_tuple, top_k
-from fxgrad.pytorch_names import of_module as _of_module
 
 __all__ = [
     "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "DotAlgorithmPreset", "DotDimensionNumbers",

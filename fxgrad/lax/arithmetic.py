@@ -6,20 +6,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fxgrad import dtypes
-from fxgrad.core.primitive import Primitive
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.frontend.operands import shape_of
+from fxgrad.engine.frontend.strict import applied, array_of, documented, of_one_dtype, wanted_dtype
+from fxgrad.engine.ops import arithmetic, comparison, exponential, trigonometric
+from fxgrad.engine.ops.choose import clamp_p
+from fxgrad.engine.ops.choose import select_n as choose_from
+from fxgrad.engine.ops.families import check_kind
+from fxgrad.engine.ops.parts import complex_p, nextafter_p
+from fxgrad.engine.ops.pointwise import add_p
+from fxgrad.engine.ops.random import equal_keys
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
-from fxgrad.frontend.operands import shape_of
-from fxgrad.frontend.strict import applied, array_of, documented, of_one_dtype, wanted_dtype
-from fxgrad.ops import arithmetic, comparison, exponential, trigonometric
-from fxgrad.ops.choose import clamp_p
-from fxgrad.ops.choose import select_n as choose_from
-from fxgrad.ops.families import check_kind
-from fxgrad.ops.parts import complex_p, nextafter_p
-from fxgrad.ops.pointwise import add_p
-from fxgrad.ops.random import equal_keys
-from fxgrad.ops.space import convert
-from fxgrad.tracing.tape import aval_of
 
 __all__ = [
     "add", "atan2", "bitwise_and", "bitwise_or", "bitwise_xor", "clamp", "complex", "div", "eq", "ge", "gt", "le",

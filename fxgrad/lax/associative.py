@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fxgrad import tree
+from fxgrad.engine import tree
+from fxgrad.engine.ops.joining import concatenate, stack
+from fxgrad.engine.ops.shaping import rev, slice_in_dim
+from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import AxisError, ShapeError, TreeError, at_user_line, function_name
 from fxgrad.lax.bodies import check_function, flatten
-from fxgrad.ops.joining import concatenate, stack
-from fxgrad.ops.shaping import rev, slice_in_dim
-from fxgrad.ops.space import reshape
-from fxgrad.tracing.tape import aval_of
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fxgrad import tree
-from fxgrad.dtypes import is_inexact
-from fxgrad.frontend.strict import array_of
-from fxgrad.ops.arithmetic import stop_gradient as stopped
-from fxgrad.ops.barrier import barrier
-from fxgrad.tracing.tape import aval_of
+from fxgrad.engine import tree
+from fxgrad.engine.dtypes import is_inexact
+from fxgrad.engine.frontend.strict import array_of
+from fxgrad.engine.ops.arithmetic import stop_gradient as stopped
+from fxgrad.engine.ops.barrier import barrier
+from fxgrad.engine.tracing.tape import aval_of
 
 __all__ = ["optimization_barrier", "stop_gradient"]
 

@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad import dtypes, tree
-from fxgrad.control.wiring import of_type, rewired, with_output_types
-from fxgrad.core.arrays import Integer
-from fxgrad.core.avals import Aval
-from fxgrad.core.program import Program
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.core.arrays import Integer
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.frontend.flat import Traced, check_leaf, just, parameter_names, trace_flat
+from fxgrad.engine.higher_order.wiring import of_type, rewired, with_output_types
+from fxgrad.engine.ops.varying import pvary
+from fxgrad.engine.tracing.provenance import note_around
+from fxgrad.engine.tracing.tape import Tape, aval_of, current
+from fxgrad.engine.tracing.trace import inner_mode, takes_literals
+from fxgrad.engine.tree import TreeDef
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
-from fxgrad.frontend.flat import Traced, check_leaf, just, parameter_names, trace_flat
-from fxgrad.ops.varying import pvary
-from fxgrad.tracing.provenance import note_around
-from fxgrad.tracing.tape import Tape, aval_of, current
-from fxgrad.tracing.trace import inner_mode, takes_literals
-from fxgrad.tree import TreeDef
 
 
 class Flat(NamedTuple):

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.control.branch import bind_branches
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.flat import check_leaf, just
+from fxgrad.engine.higher_order.branch import bind_branches
+from fxgrad.engine.ops.choose import clamp
+from fxgrad.engine.ops.comparison import ne
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.provenance import note_results
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
-from fxgrad.frontend.flat import check_leaf, just
 from fxgrad.lax.bodies import check_function, flatten, join_branches, leaf_paths, trace_body
-from fxgrad.ops.choose import clamp
-from fxgrad.ops.comparison import ne
-from fxgrad.ops.space import convert
-from fxgrad.tracebacks import boundary
-from fxgrad.tracing.provenance import note_results
 
 _NONE: Any = object()
 

@@ -10,28 +10,24 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fxgrad import dtypes, tree
-from fxgrad.core.avals import PYTHON_SCALARS
-from fxgrad.core.primitive import Primitive
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.core.avals import PYTHON_SCALARS
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.executors.xla import is_jax
+from fxgrad.engine.frontend.operands import whole
+from fxgrad.engine.frontend.strict import array_of, axis_of
+from fxgrad.engine.ops.shaping import slice_in_dim
+from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.ops.varying import pvary
+from fxgrad.engine.parallel import collective
+from fxgrad.engine.parallel.collective import axis_index_p, pmax_p, pmin_p
+from fxgrad.engine.parallel.gathers import all_gather_p, all_to_all_p, ppermute_p, psum_scatter_p
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.trace import mesh_in_scope
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.executors.xla import is_jax
-from fxgrad.frontend.operands import whole
-from fxgrad.frontend.strict import array_of, axis_of
 from fxgrad.lax.named_axes import AxisName, equal_over, groups_of, named_axes, on_leaves, speak_over
 from fxgrad.numpy.arithmetic import add, divide, multiply
-from fxgrad.ops.shaping import slice_in_dim
-from fxgrad.ops.space import convert, reshape
-from fxgrad.ops.varying import pvary
-from fxgrad.parallel import collective
-from fxgrad.parallel.collective import (
-    axis_index_p,
-    pmax_p,
-    pmin_p,
-)
-from fxgrad.parallel.gathers import all_gather_p, all_to_all_p, ppermute_p, psum_scatter_p
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.trace import mesh_in_scope
-from fxgrad.tracing.tracer import Tracer
 
 
 def pcast(x: Any, axis_name: AxisName, *, to: str) -> Any:

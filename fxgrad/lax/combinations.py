@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from fxgrad import tree
-from fxgrad.control.call import named_call_p
-from fxgrad.core.avals import Aval
-from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Program
+from fxgrad.engine import tree
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.frontend.operands import as_array
+from fxgrad.engine.higher_order.call import named_call_p
+from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tracing.trace import OWN, trace
+from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.operands import as_array
-from fxgrad.ops.space import reshape
-from fxgrad.tracing.tape import aval_of, bind
-from fxgrad.tracing.trace import OWN, trace
-from fxgrad.transforms.batch import batched_program
 
 
 def combination(name: str, computation: Callable[..., Any], avals: Sequence[Aval], structure: Any,

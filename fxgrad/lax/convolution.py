@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.avals import Shape
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.frontend.operands import as_array, shape_of, whole
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.strict import integers
+from fxgrad.engine.ops.convolution import ConvDimensionNumbers, Geometry, convolve, dilated, window_counts
+from fxgrad.engine.ops.pool import window_pads
+from fxgrad.engine.ops.products import dot_general
+from fxgrad.engine.ops.shaping import rev
+from fxgrad.engine.ops.space import inverse_permutation, transpose
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, shape_of, whole
-from fxgrad.frontend.placing import placed
-from fxgrad.frontend.strict import integers
-from fxgrad.ops.convolution import ConvDimensionNumbers, Geometry, convolve, dilated, window_counts
-from fxgrad.ops.pool import window_pads
-from fxgrad.ops.products import dot_general
-from fxgrad.ops.shaping import rev
-from fxgrad.ops.space import inverse_permutation, transpose
-from fxgrad.tracing.tape import aval_of
 
 __all__ = [
     "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "conv", "conv_dimension_numbers",

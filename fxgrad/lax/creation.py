@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.avals import struct_aval
-from fxgrad.dtypes import DType
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import struct_aval
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.frontend.flat import as_struct
+from fxgrad.engine.frontend.operands import constant, whole
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.strict import array_of, check, integers, refuse, sizes
+from fxgrad.engine.ops import creation
+from fxgrad.engine.ops.space import broadcast_to, convert
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
-from fxgrad.frontend.flat import as_struct
-from fxgrad.frontend.operands import constant, whole
-from fxgrad.frontend.placing import placed
-from fxgrad.frontend.strict import array_of, check, integers, refuse, sizes
-from fxgrad.ops import creation
-from fxgrad.ops.space import broadcast_to, convert
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["bitcast_convert_type", "broadcasted_iota", "convert_element_type", "dtype", "empty", "full", "full_like",
            "iota", "shape_as_value", "stage"]

@@ -7,14 +7,14 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
-from fxgrad import dtypes
-from fxgrad.core.primitive import Primitive
-from fxgrad.frontend.operands import whole
-from fxgrad.frontend.strict import applied, array_of, documented, refuse
-from fxgrad.ops import arithmetic, comparison, exponential, parts, trigonometric
-from fxgrad.ops.parts import reduce_precision_p, round_p
-from fxgrad.ops.space import convert
-from fxgrad.tracing.tape import aval_of
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.frontend.operands import whole
+from fxgrad.engine.frontend.strict import applied, array_of, documented, refuse
+from fxgrad.engine.ops import arithmetic, comparison, exponential, parts, trigonometric
+from fxgrad.engine.ops.parts import reduce_precision_p, round_p
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracing.tape import aval_of
 
 __all__ = [
     "RoundingMethod", "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "cbrt", "ceil",

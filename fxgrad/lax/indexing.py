@@ -6,25 +6,25 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad import dtypes, tree
-from fxgrad.core.avals import Shape
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.frontend.operands import is_concrete, shape_of, whole
+from fxgrad.engine.frontend.strict import array_of, axis_of, check, integers, of_one_dtype
+from fxgrad.engine.ops import dynamic, indexing
+from fxgrad.engine.ops.arithmetic import rem
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import lt
+from fxgrad.engine.ops.families import check_kind
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.joining import unstack as unstacked
+from fxgrad.engine.ops.pointwise import add, scalar_like
+from fxgrad.engine.ops.reductions import reduce_max
+from fxgrad.engine.ops.space import full, reshape
+from fxgrad.engine.ops.windows import Windows
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
-from fxgrad.frontend.operands import is_concrete, shape_of, whole
-from fxgrad.frontend.strict import array_of, axis_of, check, integers, of_one_dtype
 from fxgrad.lax.combinations import combination, of_elements
 from fxgrad.lax.loops import fori_loop
-from fxgrad.ops import dynamic, indexing
-from fxgrad.ops.arithmetic import rem
-from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import lt
-from fxgrad.ops.families import check_kind
-from fxgrad.ops.joining import concatenate
-from fxgrad.ops.joining import unstack as unstacked
-from fxgrad.ops.pointwise import add, scalar_like
-from fxgrad.ops.reductions import reduce_max
-from fxgrad.ops.space import full, reshape
-from fxgrad.ops.windows import Windows
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers", "dynamic_index_in_dim",
            "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_index_in_dim", "dynamic_update_slice",

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fxgrad.engine.frontend.operands import as_array, shape_of, whole
+from fxgrad.engine.ops import eigen, factorizations, matrices, reduced_forms, triangular
+from fxgrad.engine.ops.arithmetic import mul
+from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, shape_of, whole
 from fxgrad.numpy.linalg.operands import check, from_triangle, symmetrized
-from fxgrad.ops import eigen, factorizations, matrices, reduced_forms, triangular
-from fxgrad.ops.arithmetic import mul
-from fxgrad.ops.pointwise import add
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["cholesky", "cholesky_update", "eig", "eigh", "hessenberg", "householder_product", "lu",
            "lu_pivots_to_permutation", "ormqr", "qr", "schur", "svd", "symmetric_product", "triangular_solve",

@@ -7,15 +7,30 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from fxgrad import dtypes, tree
-from fxgrad.control.loop import for_loop
-from fxgrad.control.scan import scan as bind_scan
-from fxgrad.control.while_loop import bind_while
-from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.sizes import holds
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.frontend.flat import LEAF, Traced, check_leaf, just, parameter_names
+from fxgrad.engine.frontend.operands import operand
+from fxgrad.engine.higher_order.loop import for_loop
+from fxgrad.engine.higher_order.scan import scan as bind_scan
+from fxgrad.engine.higher_order.while_loop import bind_while
+from fxgrad.engine.ops.arithmetic import sub
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import lt
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.parts import ceil
+from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.shaping import slice_in_dim
+from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.apply import apply_equations
+from fxgrad.engine.tracing.provenance import note_results
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.transforms.batch import batched_program
+from fxgrad.engine.tree import TreeDef
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
-from fxgrad.frontend.flat import LEAF, Traced, check_leaf, just, parameter_names
-from fxgrad.frontend.operands import operand
 from fxgrad.lax.bodies import (
     Flat,
     Step,
@@ -26,21 +41,6 @@ from fxgrad.lax.bodies import (
     trace_step,
     varying_along,
 )
-from fxgrad.ops.arithmetic import sub
-from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import lt
-from fxgrad.ops.joining import concatenate
-from fxgrad.ops.parts import ceil
-from fxgrad.ops.pointwise import add
-from fxgrad.ops.shaping import slice_in_dim
-from fxgrad.ops.space import convert, reshape
-from fxgrad.tracebacks import boundary
-from fxgrad.tracing.apply import apply_equations
-from fxgrad.tracing.provenance import note_results
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.tracer import Tracer
-from fxgrad.transforms.batch import batched_program
-from fxgrad.tree import TreeDef
 
 Carry = Any
 

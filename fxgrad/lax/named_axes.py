@@ -6,18 +6,18 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fxgrad import tree
-from fxgrad.core.primitive import Primitive
+from fxgrad.engine import tree
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.executors.xla import evaluate, size_in_jax
+from fxgrad.engine.frontend.operands import whole
+from fxgrad.engine.frontend.strict import array_of
+from fxgrad.engine.ops.varying import psum_invariant, pvary, take_equal
+from fxgrad.engine.parallel.collective import axis_params, groups_param, pmax_p, pmin_p, psum_p
+from fxgrad.engine.parallel.index_groups import group_size
+from fxgrad.engine.tracing.tape import axes_in_scope, bind, innermost_for
+from fxgrad.engine.tracing.trace import mesh_in_scope
+from fxgrad.engine.tracing.varying import MeshAxes
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
-from fxgrad.executors.xla import evaluate, size_in_jax
-from fxgrad.frontend.operands import whole
-from fxgrad.frontend.strict import array_of
-from fxgrad.ops.varying import psum_invariant, pvary, take_equal
-from fxgrad.parallel.collective import axis_params, groups_param, pmax_p, pmin_p, psum_p
-from fxgrad.parallel.index_groups import group_size
-from fxgrad.tracing.tape import axes_in_scope, bind, innermost_for
-from fxgrad.tracing.trace import mesh_in_scope
-from fxgrad.tracing.varying import MeshAxes
 
 AxisName = str | tuple[str, ...]
 

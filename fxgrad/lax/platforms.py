@@ -6,15 +6,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from fxgrad import tree
+from fxgrad.engine import tree
+from fxgrad.engine.executors.platforms import platform_of
+from fxgrad.engine.frontend.flat import check_leaf, just
+from fxgrad.engine.frontend.named import call_by_name
+from fxgrad.engine.frontend.operands import is_staging, whole
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.tape import innermost_for
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
-from fxgrad.executors.platforms import platform_of
-from fxgrad.frontend.flat import check_leaf, just
-from fxgrad.frontend.named import call_by_name
-from fxgrad.frontend.operands import is_staging, whole
 from fxgrad.lax.bodies import check_function, flatten, join_branches, trace_body
-from fxgrad.tracebacks import boundary
-from fxgrad.tracing.tape import innermost_for
 
 __all__ = ["composite", "platform_dependent"]
 

@@ -6,16 +6,16 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad import dtypes
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import promoted, shape_of
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.strict import array_of, integers, wanted_dtype
+from fxgrad.engine.ops import fft as fft_room
+from fxgrad.engine.ops import products as dot_room
+from fxgrad.engine.ops.arithmetic import mul
+from fxgrad.engine.ops.space import broadcast_to, convert, reshape
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import promoted, shape_of
-from fxgrad.frontend.placing import placed
-from fxgrad.frontend.strict import array_of, integers, wanted_dtype
-from fxgrad.ops import fft as fft_room
-from fxgrad.ops import products as dot_room
-from fxgrad.ops.arithmetic import mul
-from fxgrad.ops.space import broadcast_to, convert, reshape
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["DotAlgorithmPreset", "DotDimensionNumbers", "FftType", "Precision", "PrecisionLike", "batch_matmul", "dot",
            "dot_general", "fft", "scaled_dot"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.strict import array_of, integers, refuse, wanted_dtype
+from fxgrad.engine.ops import ragged
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.frontend.placing import placed
-from fxgrad.frontend.strict import array_of, integers, refuse, wanted_dtype
-from fxgrad.ops import ragged
 
 __all__ = ["RaggedDotDimensionNumbers", "ragged_dot", "ragged_dot_general"]
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from fxgrad import dtypes
-from fxgrad.core.avals import Aval
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.frontend.strict import array_of
+from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
-from fxgrad.frontend.strict import array_of
 from fxgrad.lax.collectives import all_gather, all_to_all, axis_size
 from fxgrad.lax.named_axes import AxisName
 from fxgrad.numpy.creation import arange
 from fxgrad.numpy.logic import logical_and, where
 from fxgrad.numpy.rearranging import take
 from fxgrad.numpy.reductions import max as greatest
-from fxgrad.ops.space import convert, reshape
-from fxgrad.tracing.tape import aval_of
 
 _PLACES = ("input_offsets", "send_sizes", "output_offsets", "recv_sizes")
 

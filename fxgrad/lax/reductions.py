@@ -6,27 +6,27 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from fxgrad import dtypes, tree
-from fxgrad.core.avals import Shape
-from fxgrad.core.primitive import Primitive
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.frontend.operands import axis_number, shape_of, whole
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.strict import array_of, axis_of, check, documented, integers, of_one_dtype
+from fxgrad.engine.ops import cumulative, space
+from fxgrad.engine.ops import ordering as sort_room
+from fxgrad.engine.ops import reductions as reduce_room
+from fxgrad.engine.ops.arithmetic import max as maximum
+from fxgrad.engine.ops.arithmetic import max_p, min_p, mul, mul_p
+from fxgrad.engine.ops.arithmetic import min as minimum
+from fxgrad.engine.ops.comparison import and_, and_p, or_, or_p, xor, xor_p
+from fxgrad.engine.ops.families import check_axes
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.pointwise import add, add_p
+from fxgrad.engine.ops.shaping import slice_in_dim
+from fxgrad.engine.ops.space import broadcast_to, reshape, transpose
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import axis_number, shape_of, whole
-from fxgrad.frontend.placing import placed
-from fxgrad.frontend.strict import array_of, axis_of, check, documented, integers, of_one_dtype
 from fxgrad.lax.combinations import combination, of_elements, only_primitive
-from fxgrad.ops import cumulative, space
-from fxgrad.ops import ordering as sort_room
-from fxgrad.ops import reductions as reduce_room
-from fxgrad.ops.arithmetic import max as maximum
-from fxgrad.ops.arithmetic import max_p, min_p, mul, mul_p
-from fxgrad.ops.arithmetic import min as minimum
-from fxgrad.ops.comparison import and_, and_p, or_, or_p, xor, xor_p
-from fxgrad.ops.families import check_axes
-from fxgrad.ops.joining import concatenate
-from fxgrad.ops.pointwise import add, add_p
-from fxgrad.ops.shaping import slice_in_dim
-from fxgrad.ops.space import broadcast_to, reshape, transpose
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce", "reduce_and",
            "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor", "sort", "sort_key_val"]

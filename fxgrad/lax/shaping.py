@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from fxgrad.core.avals import Shape
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.frontend.operands import axis_number, shape_of, whole
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.strict import array_of, axis_of, check, integers, of_one_dtype
+from fxgrad.engine.frontend.strict import sizes as sizes_given
+from fxgrad.engine.ops import joining, shaping, space
+from fxgrad.engine.ops.families import broadcast_shapes as _broadcast_shapes
+from fxgrad.engine.ops.shaping import slice as slice_of
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
-from fxgrad.frontend.operands import axis_number, shape_of, whole
-from fxgrad.frontend.placing import placed
-from fxgrad.frontend.strict import array_of, axis_of, check, integers, of_one_dtype
-from fxgrad.frontend.strict import sizes as sizes_given
-from fxgrad.ops import joining, shaping, space
-from fxgrad.ops.families import broadcast_shapes as _broadcast_shapes
-from fxgrad.ops.shaping import slice as slice_of
 
 __all__ = ["broadcast", "broadcast_in_dim", "broadcast_like", "broadcast_shapes", "broadcast_to_rank", "collapse",
            "concatenate", "expand_dims", "index_in_dim", "pad", "reshape", "rev", "slice", "slice_in_dim", "split",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fxgrad import tree
-from fxgrad.frontend.placing import shardings_of_leaves
-from fxgrad.frontend.strict import array_of
-from fxgrad.parallel.shardings import constrained
-from fxgrad.tracing.tape import aval_of
+from fxgrad.engine import tree
+from fxgrad.engine.frontend.placing import shardings_of_leaves
+from fxgrad.engine.frontend.strict import array_of
+from fxgrad.engine.parallel.shardings import constrained
+from fxgrad.engine.tracing.tape import aval_of
 
 __all__ = ["with_sharding_constraint"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fxgrad import tree
-from fxgrad.control.solve import along_root, linear_solve, root_p
-from fxgrad.derivation.derive import Derived
+from fxgrad.engine import tree
+from fxgrad.engine.derivation.derive import Derived
+from fxgrad.engine.frontend.flat import Traced
+from fxgrad.engine.higher_order.solve import along_root, linear_solve, root_p
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tree import TreeDef
 from fxgrad.errors import ShapeError, TreeError, at_user_line, function_name
-from fxgrad.frontend.flat import Traced
 from fxgrad.lax.bodies import Flat, check_function, first_difference, flatten, leaf_paths, trace_body
-from fxgrad.tracing.tape import aval_of, bind
-from fxgrad.tree import TreeDef
 
 
 def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..., Any],

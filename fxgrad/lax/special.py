@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.frontend.strict import applied, documented
-from fxgrad.ops import gamma, special
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.frontend.strict import applied, documented
+from fxgrad.engine.ops import gamma, special
 
 __all__ = ["bessel_i0e", "bessel_i1e", "betainc", "digamma", "erf", "erf_inv", "erfc", "igamma", "igamma_grad_a",
            "igammac", "lgamma", "polygamma", "random_gamma_grad", "zeta"]

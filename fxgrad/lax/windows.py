@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import tree
-from fxgrad.core.avals import Aval, Shape
-from fxgrad.core.program import Program
+from fxgrad.engine import tree
+from fxgrad.engine.core.avals import Aval, Shape
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.frontend.operands import as_array, axis_of, is_concrete, shape_of, whole
+from fxgrad.engine.frontend.strict import integers
+from fxgrad.engine.ops import topk
+from fxgrad.engine.ops.arithmetic import max_p, min_p, neg
+from fxgrad.engine.ops.convolution import dilated, window_counts
+from fxgrad.engine.ops.families import check_kind
+from fxgrad.engine.ops.pointwise import add_p
+from fxgrad.engine.ops.pool import Sliding, check_sliding, identity_of, window_max, window_min, window_pads, window_sum
+from fxgrad.engine.ops.shaping import pad
+from fxgrad.engine.ops.shaping import slice as slice_of
+from fxgrad.engine.ops.space import broadcast_to, reshape
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, axis_of, is_concrete, shape_of, whole
-from fxgrad.frontend.strict import integers
 from fxgrad.lax.combinations import combination, of_elements, only_primitive
-from fxgrad.ops import topk
-from fxgrad.ops.arithmetic import max_p, min_p, neg
-from fxgrad.ops.convolution import dilated, window_counts
-from fxgrad.ops.families import check_kind
-from fxgrad.ops.pointwise import add_p
-from fxgrad.ops.pool import Sliding, check_sliding, identity_of, window_max, window_min, window_pads, window_sum
-from fxgrad.ops.shaping import pad
-from fxgrad.ops.shaping import slice as slice_of
-from fxgrad.ops.space import broadcast_to, reshape
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["approx_max_k", "approx_min_k", "reduce_window", "reduce_window_shape_tuple", "top_k"]
 

@@ -1,5 +1,6 @@
 """The functions of neural networks: names, signatures and dtypes are those of jax.nn; and layers, which it has not."""
 
+from fxgrad.engine.pytorch_names import of_module as _of_module
 from fxgrad.nn import initializers
 from fxgrad.nn.activations import (
     celu,
@@ -60,7 +61,6 @@ from fxgrad.nn.losses import (
     triplet_margin_loss,
 )
 from fxgrad.nn.pooling import adaptive_avg_pool, avg_pool, embedding, max_pool
-from fxgrad.pytorch_names import of_module as _of_module
 
 __all__ = [
     "adaptive_avg_pool", "avg_pool", "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits",

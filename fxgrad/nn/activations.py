@@ -7,21 +7,21 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from fxgrad import dtypes
-from fxgrad.control.call import named
-from fxgrad.core.avals import PYTHON_SCALARS
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import PYTHON_SCALARS
+from fxgrad.engine.frontend.operands import apply, as_array, axis_of, promoted_inexact, settled, shape_of
+from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.ops.exponential import integer_pow, logistic_p
+from fxgrad.engine.ops.special import erfc_p
+from fxgrad.engine.pytorch_names import answered
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.frontend.operands import apply, as_array, axis_of, promoted_inexact, settled, shape_of
 from fxgrad.numpy.arithmetic import add, clip, divide, logaddexp, maximum, minimum, multiply
 from fxgrad.numpy.elementwise import absolute, exp, expm1, log, log1p, negative, sqrt, square
 from fxgrad.numpy.elementwise import tanh as hyperbolic_tangent
 from fxgrad.numpy.joining import split
 from fxgrad.numpy.logic import greater, greater_equal, less, less_equal, where
-from fxgrad.ops.exponential import integer_pow, logistic_p
-from fxgrad.ops.special import erfc_p
-from fxgrad.pytorch_names import answered
-from fxgrad.tracebacks import boundary
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "identity",
            "leaky_relu", "log1mexp", "log_sigmoid", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign",

@@ -10,13 +10,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad import dtypes, tree
-from fxgrad.control.call import named_of_arrays
-from fxgrad.control.checkpoint import computed_again
-from fxgrad.core.avals import Shape
-from fxgrad.core.sizes import holds
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.frontend.operands import as_array, operand, shape_of
+from fxgrad.engine.higher_order.call import named_of_arrays
+from fxgrad.engine.higher_order.checkpoint import computed_again
+from fxgrad.engine.ops.arithmetic import stop_gradient
+from fxgrad.engine.ops.creation import iota
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.shaping import slice_in_dim
+from fxgrad.engine.ops.space import broadcast_to, move_axis, reshape, transpose
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, operand, shape_of
 from fxgrad.lax.loops import scan
 from fxgrad.nn.exponentials import logsumexp, softmax
 from fxgrad.numpy.arithmetic import add, multiply, subtract
@@ -24,12 +30,6 @@ from fxgrad.numpy.creation import astype
 from fxgrad.numpy.einsum import einsum
 from fxgrad.numpy.elementwise import sqrt
 from fxgrad.numpy.logic import less, less_equal, logical_and, where
-from fxgrad.ops.arithmetic import stop_gradient
-from fxgrad.ops.creation import iota
-from fxgrad.ops.joining import concatenate
-from fxgrad.ops.shaping import slice_in_dim
-from fxgrad.ops.space import broadcast_to, move_axis, reshape, transpose
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["dot_product_attention"]
 

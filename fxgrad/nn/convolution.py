@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from fxgrad.control.call import named_of_arrays
+from fxgrad.engine.frontend.operands import inexact_operands, shape_of, whole
+from fxgrad.engine.higher_order.call import named_of_arrays
+from fxgrad.engine.tracebacks import boundary
 from fxgrad.errors import ArgumentError, FxgradError, ShapeError, at_user_line
-from fxgrad.frontend.operands import inexact_operands, shape_of, whole
 from fxgrad.lax import convolution
 from fxgrad.lax.convolution import conv_general_dilated
 from fxgrad.nn.layers import given_arrays
 from fxgrad.numpy.arithmetic import add
-from fxgrad.tracebacks import boundary
 
 __all__ = ["conv2d", "conv_transpose"]
 

@@ -9,12 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.control.call import named_of_arrays
-from fxgrad.core.avals import Shape
-from fxgrad.core.sizes import holds
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.frontend.operands import (
+    as_array,
+    axis_of,
+    inexact_operands,
+    mask_of,
+    refuse_complex,
+    shape_of,
+    whole,
+)
+from fxgrad.engine.higher_order.call import named_of_arrays
+from fxgrad.engine.ops.space import broadcast_to, reshape
+from fxgrad.engine.ops.special import xlogy
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, axis_of, inexact_operands, mask_of, refuse_complex, shape_of, whole
 from fxgrad.nn.activations import log_sigmoid
 from fxgrad.nn.exponentials import log_softmax
 from fxgrad.nn.layers import along, widened
@@ -26,10 +38,6 @@ from fxgrad.numpy.logic import equal, greater_equal, less, logical_and, not_equa
 from fxgrad.numpy.logic import where as choose
 from fxgrad.numpy.rearranging import take_along_axis
 from fxgrad.numpy.reductions import sum as sum_of
-from fxgrad.ops.space import broadcast_to, reshape
-from fxgrad.ops.special import xlogy
-from fxgrad.tracebacks import boundary
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div", "nll_loss"]
 

@@ -7,11 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad import dtypes
-from fxgrad.control.call import named
-from fxgrad.core.sizes import holds
-from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.frontend.operands import (
     as_array,
     axes_of,
     axis_of,
@@ -21,6 +19,16 @@ from fxgrad.frontend.operands import (
     operand,
     shape_of,
 )
+from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.ops.arithmetic import stop_gradient
+from fxgrad.engine.ops.comparison import eq
+from fxgrad.engine.ops.creation import iota
+from fxgrad.engine.ops.exponential import rsqrt
+from fxgrad.engine.ops.reductions import reduce_max
+from fxgrad.engine.ops.space import broadcast_to, convert, reshape
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
 from fxgrad.numpy.creation import astype
 from fxgrad.numpy.elementwise import absolute, exp, log, real, sign, square
@@ -30,14 +38,6 @@ from fxgrad.numpy.reductions import any as any_of
 from fxgrad.numpy.reductions import kept_shape
 from fxgrad.numpy.reductions import sum as sum_of
 from fxgrad.numpy.statistics import mean as mean_of
-from fxgrad.ops.arithmetic import stop_gradient
-from fxgrad.ops.comparison import eq
-from fxgrad.ops.creation import iota
-from fxgrad.ops.exponential import rsqrt
-from fxgrad.ops.reductions import reduce_max
-from fxgrad.ops.space import broadcast_to, convert, reshape
-from fxgrad.tracebacks import boundary
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["log_softmax", "logmeanexp", "logsumexp", "one_hot", "softmax", "standardize"]
 

@@ -11,18 +11,19 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fxgrad import dtypes, random
-from fxgrad.core.avals import Shape
-from fxgrad.dtypes import DType
+from fxgrad import random
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.frontend.operands import axis_of, sizes_of
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.ops.shaping import pad
+from fxgrad.engine.ops.space import move_axis, reshape
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import axis_of, sizes_of
-from fxgrad.frontend.placing import placed
 from fxgrad.numpy.arithmetic import divide, multiply, subtract
 from fxgrad.numpy.creation import astype, full
 from fxgrad.numpy.creation import zeros as zeros_of
 from fxgrad.numpy.elementwise import exp, log, negative, sqrt
-from fxgrad.ops.shaping import pad
-from fxgrad.ops.space import move_axis, reshape
 
 __all__ = ["Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
            "kaiming_normal", "kaiming_uniform", "lecun_normal", "lecun_uniform", "normal", "ones", "orthogonal",

@@ -6,10 +6,15 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad import dtypes, random
-from fxgrad.control.call import named_of_arrays
+from fxgrad import random
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import as_array, axes_of, axis_of, inexact_operands, shape_of
+from fxgrad.engine.higher_order.call import named_of_arrays
+from fxgrad.engine.ops.exponential import rsqrt
+from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, axes_of, axis_of, inexact_operands, shape_of
 from fxgrad.nn.activations import sigmoid
 from fxgrad.numpy.alike import zeros_like
 from fxgrad.numpy.arithmetic import add, divide, multiply, subtract
@@ -19,10 +24,6 @@ from fxgrad.numpy.joining import split
 from fxgrad.numpy.logic import where
 from fxgrad.numpy.products import matmul
 from fxgrad.numpy.statistics import mean as mean_of
-from fxgrad.ops.exponential import rsqrt
-from fxgrad.ops.space import reshape
-from fxgrad.tracebacks import boundary
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["batch_norm", "dropout", "group_norm", "gru_cell", "layer_norm", "lstm_cell", "rms_norm"]
 

@@ -7,9 +7,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from fxgrad.control.call import named_of_arrays
+from fxgrad.engine.frontend.operands import common_shape, inexact_operands, refuse_complex, shape_of
+from fxgrad.engine.higher_order.call import named_of_arrays
+from fxgrad.engine.ops.exponential import rsqrt
+from fxgrad.engine.ops.special import xlogy
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import common_shape, inexact_operands, refuse_complex, shape_of
 from fxgrad.nn.layers import widened
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
 from fxgrad.numpy.creation import astype
@@ -17,11 +22,6 @@ from fxgrad.numpy.elementwise import absolute, exp, log, sqrt, square
 from fxgrad.numpy.logic import equal, greater, less, where
 from fxgrad.numpy.reductions import sum as sum_of
 from fxgrad.numpy.statistics import mean as mean_of
-from fxgrad.ops.exponential import rsqrt
-from fxgrad.ops.special import xlogy
-from fxgrad.tracebacks import boundary
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.tracer import Tracer
 
 __all__ = ["cosine_embedding_loss", "gaussian_nll_loss", "hinge_embedding_loss", "hinge_loss", "huber_loss", "l1_loss",
            "mse_loss", "poisson_nll_loss", "smooth_l1_loss", "triplet_margin_loss"]

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.control.call import named_of_arrays
-from fxgrad.core.avals import Shape
-from fxgrad.core.sizes import holds
-from fxgrad.errors import ArgumentError, DTypeError, IndexingError, ShapeError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.frontend.operands import (
     as_array,
     constant,
     extent,
@@ -23,6 +21,15 @@ from fxgrad.frontend.operands import (
     shape_of,
     whole,
 )
+from fxgrad.engine.higher_order.call import named_of_arrays
+from fxgrad.engine.ops.arithmetic import stop_gradient
+from fxgrad.engine.ops.convolution import dilated
+from fxgrad.engine.ops.creation import iota
+from fxgrad.engine.ops.pool import Sliding, check_sliding, window_max, window_pads, window_sum
+from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.errors import ArgumentError, DTypeError, IndexingError, ShapeError, at_user_line
 from fxgrad.nn.convolution import Numbers, Padding, numbers_of, pads_of
 from fxgrad.nn.layers import widened
 from fxgrad.numpy.arithmetic import add, divide, floor_divide, minimum, multiply, subtract
@@ -31,13 +38,6 @@ from fxgrad.numpy.logic import equal, less, where
 from fxgrad.numpy.positions import without_negatives
 from fxgrad.numpy.rearranging import take
 from fxgrad.numpy.reductions import sum as sum_of
-from fxgrad.ops.arithmetic import stop_gradient
-from fxgrad.ops.convolution import dilated
-from fxgrad.ops.creation import iota
-from fxgrad.ops.pool import Sliding, check_sliding, window_max, window_pads, window_sum
-from fxgrad.ops.space import reshape
-from fxgrad.tracebacks import boundary
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["adaptive_avg_pool", "avg_pool", "embedding", "max_pool"]
 

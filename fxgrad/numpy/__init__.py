@@ -15,9 +15,9 @@ from numpy.exceptions import ComplexWarning
 
 from fxgrad.numpy import fft, linalg
 from fxgrad.numpy import methods as _methods
-from fxgrad.frontend import protocol as _protocol
+from fxgrad.engine.frontend import protocol as _protocol
 from fxgrad.numpy.linalg import triangles as _triangles
-from fxgrad.core.arrays import making as _making
+from fxgrad.engine.core.arrays import making as _making
 from fxgrad.numpy import arrays as _arrays
 from fxgrad.numpy import meanings as _meanings
 from fxgrad.numpy import scalars as _scalars
@@ -105,8 +105,8 @@ from fxgrad.numpy.types import (
 )
 from fxgrad.numpy.updates import at
 from fxgrad.numpy.inspection import __array_namespace_info__
-from fxgrad.frontend.ufuncs import Elementwise as ufunc  # noqa: N813
-from fxgrad.pytorch_names import of_module as _of_module
+from fxgrad.engine.frontend.ufuncs import Elementwise as ufunc  # noqa: N813
+from fxgrad.engine.pytorch_names import of_module as _of_module
 # isort: on
 
 __array_api_version__ = "2024.12"

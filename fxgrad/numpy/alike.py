@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from fxgrad import dtypes
-from fxgrad.core.avals import PYTHON_SCALARS, struct_aval
-from fxgrad.dtypes import DType
-from fxgrad.frontend.flat import as_struct
-from fxgrad.frontend.operands import constant, sizes_of
-from fxgrad.frontend.placing import placed
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import PYTHON_SCALARS, struct_aval
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.frontend.flat import as_struct
+from fxgrad.engine.frontend.operands import constant, sizes_of
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.numpy.creation import asarray, full
 from fxgrad.numpy.inspection import check_device
-from fxgrad.tracing.tape import aval_of
 
 
 def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, DType]:

@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import tree
+from fxgrad.engine import tree
+from fxgrad.engine.frontend.flat import trace_flat
+from fxgrad.engine.frontend.operands import WEAK_SCALARS, as_array, as_dtype, axis_of, common_shape, constant, shape_of
+from fxgrad.engine.frontend.ufuncs import Elementwise
+from fxgrad.engine.ops.space import broadcast_to, reshape
+from fxgrad.engine.tracing.apply import apply_program
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.flat import trace_flat
-from fxgrad.frontend.operands import WEAK_SCALARS, as_array, as_dtype, axis_of, common_shape, constant, shape_of
-from fxgrad.frontend.ufuncs import Elementwise
 from fxgrad.numpy.alike import full_like
 from fxgrad.numpy.creation import asarray
 from fxgrad.numpy.logic import where
 from fxgrad.numpy.shaping import expand_dims, moveaxis
-from fxgrad.ops.space import broadcast_to, reshape
-from fxgrad.tracing.apply import apply_program
-from fxgrad.tracing.tape import aval_of
-from fxgrad.transforms.batch import batched_program
 
 Function = Callable[..., Any]
 

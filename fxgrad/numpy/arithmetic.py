@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.avals import PYTHON_SCALARS
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import PYTHON_SCALARS
+from fxgrad.engine.frontend.operands import (
     apply,
     as_array,
     new_array,
@@ -21,16 +21,16 @@ from fxgrad.frontend.operands import (
     refuse_out,
     settled,
 )
-from fxgrad.frontend.ufuncs import Elementwise, binary, composite, inexact, with_bool_as
+from fxgrad.engine.frontend.ufuncs import Elementwise, binary, composite, inexact, with_bool_as
+from fxgrad.engine.ops import arithmetic, exponential, parts, trigonometric
+from fxgrad.engine.ops.arithmetic import div, mul, rem, stop_gradient, sub
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import and_, and_p, eq, gt, lt, ne, or_, or_p
+from fxgrad.engine.ops.pointwise import add as add_
+from fxgrad.engine.ops.pointwise import add_p, scalar_like
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.numpy.elementwise import isnan, sign_bit, without_bool
-from fxgrad.ops import arithmetic, exponential, parts, trigonometric
-from fxgrad.ops.arithmetic import div, mul, rem, stop_gradient, sub
-from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import and_, and_p, eq, gt, lt, ne, or_, or_p
-from fxgrad.ops.pointwise import add as add_
-from fxgrad.ops.pointwise import add_p, scalar_like
-from fxgrad.ops.space import convert
-from fxgrad.tracing.tape import aval_of, bind
 
 
 def _named(name: str, function: Any, doc: str) -> Elementwise:

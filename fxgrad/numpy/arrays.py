@@ -8,18 +8,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.arrays import ARRAYS, Array, WeakArray, weakened
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.arrays import ARRAYS, Array, WeakArray, weakened
+from fxgrad.engine.executors.silence import silenced
+from fxgrad.engine.frontend.operands import operand
+from fxgrad.engine.frontend.protocol import function_of
+from fxgrad.engine.frontend.ufuncs import has_reflected
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import MutationError, at_user_line
-from fxgrad.executors.silence import silenced
-from fxgrad.frontend.operands import operand
-from fxgrad.frontend.protocol import function_of
-from fxgrad.frontend.ufuncs import has_reflected
 from fxgrad.numpy import indexing, products
 from fxgrad.numpy.inspection import DEVICE
 from fxgrad.numpy.methods import BINARY, COMPARISONS, METHODS, SYMBOLS, UNARY
 from fxgrad.numpy.updates import Updates
-from fxgrad.tracing.tracer import Tracer
 
 Function = Callable[..., Any]
 

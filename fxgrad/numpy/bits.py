@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import as_array, shape_of
+from fxgrad.engine.ops.creation import bitcast_convert_type
+from fxgrad.engine.ops.joining import stack
+from fxgrad.engine.ops.parts import complex as complex_
+from fxgrad.engine.ops.parts import imag, real
+from fxgrad.engine.ops.shaping import slice_in_dim
+from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, shape_of
 from fxgrad.numpy.shaping import flip
-from fxgrad.ops.creation import bitcast_convert_type
-from fxgrad.ops.joining import stack
-from fxgrad.ops.parts import complex as complex_
-from fxgrad.ops.parts import imag, real
-from fxgrad.ops.shaping import slice_in_dim
-from fxgrad.ops.space import convert, reshape
-from fxgrad.tracing.tape import aval_of
 
 
 def view(x: Any, dtype: Any = None) -> Any:

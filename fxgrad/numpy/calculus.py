@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad import dtypes
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import (
     as_array,
     as_dtype,
     axes_of,
@@ -20,17 +19,18 @@ from fxgrad.frontend.operands import (
     settled,
     shape_of,
 )
+from fxgrad.engine.ops.convolution import ConvDimensionNumbers, Geometry
+from fxgrad.engine.ops.convolution import convolve as windowed
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.shaping import rev, slice_in_dim
+from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.numpy.arithmetic import add, divide, multiply, remainder, subtract
 from fxgrad.numpy.elementwise import absolute, conjugate
 from fxgrad.numpy.logic import equal, greater, less, logical_and, where
 from fxgrad.numpy.ordering import cumsum, diff
 from fxgrad.numpy.reductions import sum
-from fxgrad.ops.convolution import ConvDimensionNumbers, Geometry
-from fxgrad.ops.convolution import convolve as windowed
-from fxgrad.ops.joining import concatenate
-from fxgrad.ops.shaping import rev, slice_in_dim
-from fxgrad.ops.space import convert, reshape
-from fxgrad.tracing.tape import aval_of
 
 
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:

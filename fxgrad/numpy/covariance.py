@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from fxgrad import dtypes
-from fxgrad.core.sizes import holds, undecided
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.sizes import holds, undecided
+from fxgrad.engine.frontend.operands import as_array, as_dtype, operands, promoted_inexact, settled, shape_of
+from fxgrad.engine.ops.creation import size_in
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.parts import complex as complex_
+from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, as_dtype, operands, promoted_inexact, settled, shape_of
 from fxgrad.numpy.arithmetic import clip, divide, maximum, multiply, subtract
 from fxgrad.numpy.elementwise import conjugate, imag, real, sqrt
 from fxgrad.numpy.products import matmul, outer
@@ -15,11 +20,6 @@ from fxgrad.numpy.rearranging import diagonal
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.shaping import transpose
 from fxgrad.numpy.statistics import mean
-from fxgrad.ops.creation import size_in
-from fxgrad.ops.joining import concatenate
-from fxgrad.ops.parts import complex as complex_
-from fxgrad.ops.space import reshape
-from fxgrad.tracing.tape import aval_of
 
 
 def _variables(name: str, m: Any, y: Any, rowvar: bool) -> Any:

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.arrays import ARRAYS
-from fxgrad.core.sizes import holds
-from fxgrad.dtypes import DType
-from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.arrays import ARRAYS
+from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.frontend.operands import (
     as_array,
     as_dtype,
     constant,
@@ -30,17 +29,18 @@ from fxgrad.frontend.operands import (
     typed,
     whole,
 )
-from fxgrad.frontend.placing import placed
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.ops.arithmetic import mul
+from fxgrad.engine.ops.comparison import eq, ge
+from fxgrad.engine.ops.creation import iota
+from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.space import broadcast_to, convert, reshape
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.numpy.inspection import check_device
 from fxgrad.numpy.python_numbers import default_width, of_numbers, of_python
 from fxgrad.numpy.sizes import numbers_between
-from fxgrad.ops.arithmetic import mul
-from fxgrad.ops.comparison import eq, ge
-from fxgrad.ops.creation import iota
-from fxgrad.ops.pointwise import add
-from fxgrad.ops.space import broadcast_to, convert, reshape
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.tracer import Tracer
 
 # --- from what is there -------------------------------------------------------------------------------------------
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.errors import ArgumentError, IndexingError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import (
     as_array,
     axes_of,
     axis_number,
@@ -23,7 +22,14 @@ from fxgrad.frontend.operands import (
     refuse_out,
     shape_of,
 )
-from fxgrad.frontend.strict import integers
+from fxgrad.engine.frontend.strict import integers
+from fxgrad.engine.ops.arithmetic import rem, sub
+from fxgrad.engine.ops.pointwise import scalar_like
+from fxgrad.engine.ops.shaping import slice_in_dim
+from fxgrad.engine.ops.space import broadcast_to, convert, move_axis, reshape
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ArgumentError, IndexingError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.numpy.arithmetic import add, subtract
 from fxgrad.numpy.creation import array, asarray, together
 from fxgrad.numpy.finding import size_of, true_places
@@ -36,12 +42,6 @@ from fxgrad.numpy.rearranging import tile
 from fxgrad.numpy.reductions import count_nonzero
 from fxgrad.numpy.shaping import ravel
 from fxgrad.numpy.updates import update
-from fxgrad.ops.arithmetic import rem, sub
-from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.shaping import slice_in_dim
-from fxgrad.ops.space import broadcast_to, convert, move_axis, reshape
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.tracer import Tracer
 
 _MODES = {None: "clip", "drop": "drop", "clip": "clip", "wrap": "wrap", "raise": "raise",
           "promise_in_bounds": "promise_in_bounds"}

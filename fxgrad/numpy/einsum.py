@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 import opt_einsum  # type: ignore[import-untyped]
 
-from fxgrad import dtypes
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import as_dtype, promoted, refuse_out, settled, shape_of
+from fxgrad.engine.frontend.operands import operands as read
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.ops.products import dot_general
+from fxgrad.engine.ops.space import reduce_sum, reshape, transpose
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_dtype, promoted, refuse_out, settled, shape_of
-from fxgrad.frontend.operands import operands as read
-from fxgrad.frontend.placing import placed
 from fxgrad.numpy.arithmetic import multiply
 from fxgrad.numpy.rearranging import diagonal
-from fxgrad.ops.products import dot_general
-from fxgrad.ops.space import reduce_sum, reshape, transpose
-from fxgrad.tracing.tape import aval_of
 
 
 class Term(NamedTuple):

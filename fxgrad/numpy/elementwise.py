@@ -9,9 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.errors import UnsupportedError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import (
     apply,
     as_array,
     as_dtype,
@@ -24,17 +23,18 @@ from fxgrad.frontend.operands import (
     unchanged,
     whole,
 )
-from fxgrad.frontend.ufuncs import Elementwise, composite, unary
-from fxgrad.ops import exponential, parts, trigonometric
-from fxgrad.ops.arithmetic import add, div, mul, neg_p, stop_gradient
-from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import eq, lt, ne, not_
-from fxgrad.ops.creation import bitcast_convert_type
-from fxgrad.ops.parts import complex as complex_
-from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.space import convert
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.tracer import Tracer
+from fxgrad.engine.frontend.ufuncs import Elementwise, composite, unary
+from fxgrad.engine.ops import exponential, parts, trigonometric
+from fxgrad.engine.ops.arithmetic import add, div, mul, neg_p, stop_gradient
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import eq, lt, ne, not_
+from fxgrad.engine.ops.creation import bitcast_convert_type
+from fxgrad.engine.ops.parts import complex as complex_
+from fxgrad.engine.ops.pointwise import scalar_like
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import UnsupportedError, at_user_line
 
 Function = Callable[..., Any]
 

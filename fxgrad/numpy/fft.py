@@ -6,22 +6,22 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad import dtypes
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import as_array, axis_of, default_float, inexact_operands, shape_of, whole
+from fxgrad.engine.frontend.strict import integers
+from fxgrad.engine.ops.arithmetic import mul
+from fxgrad.engine.ops.fft import fft as transformed
+from fxgrad.engine.ops.parts import conj
+from fxgrad.engine.ops.pointwise import scalar_like
+from fxgrad.engine.ops.shaping import pad, slice_in_dim
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, AxisError, DTypeError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, axis_of, default_float, inexact_operands, shape_of, whole
-from fxgrad.frontend.strict import integers
 from fxgrad.numpy.arithmetic import divide
 from fxgrad.numpy.creation import arange
 from fxgrad.numpy.joining import concatenate
 from fxgrad.numpy.rearranging import roll
 from fxgrad.numpy.shaping import moveaxis
-from fxgrad.ops.arithmetic import mul
-from fxgrad.ops.fft import fft as transformed
-from fxgrad.ops.parts import conj
-from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.shaping import pad, slice_in_dim
-from fxgrad.ops.space import convert
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft",
            "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.frontend.operands import whole
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import whole
 from fxgrad.numpy.creation import array
 
 

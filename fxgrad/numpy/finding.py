@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.avals import Shape
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.frontend.operands import as_array, concrete, constant, is_concrete, shape_of, whole
+from fxgrad.engine.frontend.ufuncs import as_bool
+from fxgrad.engine.ops import comparison, cumulative
+from fxgrad.engine.ops.arithmetic import div, rem, sub
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.creation import iota
+from fxgrad.engine.ops.indexing import scatter
+from fxgrad.engine.ops.joining import stack
+from fxgrad.engine.ops.pointwise import scalar_like
+from fxgrad.engine.ops.space import convert, reduce_sum, reshape
+from fxgrad.engine.ops.windows import Windows
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, concrete, constant, is_concrete, shape_of, whole
-from fxgrad.frontend.ufuncs import as_bool
-from fxgrad.ops import comparison, cumulative
-from fxgrad.ops.arithmetic import div, rem, sub
-from fxgrad.ops.choose import where
-from fxgrad.ops.creation import iota
-from fxgrad.ops.indexing import scatter
-from fxgrad.ops.joining import stack
-from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.space import convert, reduce_sum, reshape
-from fxgrad.ops.windows import Windows
 
 
 def true_places(mask: Any, size: int | None, fill: Any, use: str) -> Any:

@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import as_array, as_dtype, as_shape, concrete, shape_of, sizes_of, whole
+from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, as_dtype, as_shape, concrete, shape_of, sizes_of, whole
 from fxgrad.numpy.arithmetic import add, clip, floor_divide, maximum, multiply, remainder, subtract
 from fxgrad.numpy.creation import arange, asarray, meshgrid, ones, together
 from fxgrad.numpy.finding import nonzero, split_places
@@ -22,9 +25,6 @@ from fxgrad.numpy.positions import in_range
 from fxgrad.numpy.python_numbers import of_python
 from fxgrad.numpy.shaping import atleast_1d, moveaxis
 from fxgrad.numpy.spaced import linspace
-from fxgrad.ops.space import reshape
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.tracer import Tracer
 
 
 def ix_(*args: Any) -> tuple[Any, ...]:

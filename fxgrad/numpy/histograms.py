@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import (
     as_array,
     concrete,
     constant,
@@ -22,19 +21,20 @@ from fxgrad.frontend.operands import (
     shape_of,
     whole,
 )
-from fxgrad.frontend.placing import placed
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.ops.indexing import scatter
+from fxgrad.engine.ops.joining import stack, unstack
+from fxgrad.engine.ops.shaping import rev, slice_in_dim
+from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.ops.windows import Windows
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
 from fxgrad.numpy.logic import equal, greater_equal, where
 from fxgrad.numpy.ordering import diff, searchsorted
 from fxgrad.numpy.reductions import max, min, sum
 from fxgrad.numpy.spaced import linspace
-from fxgrad.ops.indexing import scatter
-from fxgrad.ops.joining import stack, unstack
-from fxgrad.ops.shaping import rev, slice_in_dim
-from fxgrad.ops.space import convert, reshape
-from fxgrad.ops.windows import Windows
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.tracer import Tracer
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None,

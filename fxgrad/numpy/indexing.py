@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.avals import Shape
-from fxgrad.core.sizes import Size, bounds_of, holds, index_of
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.core.sizes import Size, bounds_of, holds, index_of
+from fxgrad.engine.frontend.operands import common_shape, from_nested, is_concrete, shape_of
+from fxgrad.engine.ops.indexing import gather
+from fxgrad.engine.ops.joining import stack
+from fxgrad.engine.ops.shaping import rev
+from fxgrad.engine.ops.shaping import slice as slice_
+from fxgrad.engine.ops.space import broadcast_to, convert, reshape
+from fxgrad.engine.ops.windows import Windows
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import FxgradError, IndexingError, at_user_line
-from fxgrad.frontend.operands import common_shape, from_nested, is_concrete, shape_of
 from fxgrad.numpy.positions import addressed, in_range, place_in
-from fxgrad.ops.indexing import gather
-from fxgrad.ops.joining import stack
-from fxgrad.ops.shaping import rev
-from fxgrad.ops.shaping import slice as slice_
-from fxgrad.ops.space import broadcast_to, convert, reshape
-from fxgrad.ops.windows import Windows
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.tracer import Tracer
 
 Index = Any
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fxgrad import dtypes
-from fxgrad.dtypes import DType
+from fxgrad.engine import dtypes
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.frontend.operands import default_float
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.operands import default_float
 from fxgrad.numpy.types import isdtype
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")

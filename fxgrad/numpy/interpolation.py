@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.engine.frontend.operands import operands, promoted_inexact, refuse_complex, settled, shape_of
+from fxgrad.engine.ops import ordering as sorting
+from fxgrad.engine.ops.joining import concatenate, unstack
+from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import operands, promoted_inexact, refuse_complex, settled, shape_of
 from fxgrad.numpy.arithmetic import add, clip, divide, multiply, remainder, subtract
 from fxgrad.numpy.elementwise import absolute
 from fxgrad.numpy.logic import equal, less, where
 from fxgrad.numpy.ordering import searchsorted
 from fxgrad.numpy.positions import take_along_one
-from fxgrad.ops import ordering as sorting
-from fxgrad.ops.joining import concatenate, unstack
-from fxgrad.ops.shaping import slice_in_dim
 
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import axis_of, concrete, new_array, refuse_out, shape_of
+from fxgrad.engine.ops import joining
+from fxgrad.engine.ops.shaping import slice_in_dim
+from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import axis_of, concrete, new_array, refuse_out, shape_of
 from fxgrad.numpy.creation import asarray, together
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, ravel
-from fxgrad.ops import joining
-from fxgrad.ops.shaping import slice_in_dim
-from fxgrad.ops.space import reshape
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.tracer import Tracer
 
 
 def _arrays(name: str, arrays: Any, dtype: Any) -> list[Any]:

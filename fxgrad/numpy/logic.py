@@ -7,25 +7,35 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import (
+    apply,
+    as_array,
+    as_dtype,
+    operand,
+    operands,
+    promoted,
+    settled,
+    shape_of,
+    typed,
+)
+from fxgrad.engine.frontend.ufuncs import Elementwise, as_bool, binary, unary
+from fxgrad.engine.ops import comparison
+from fxgrad.engine.ops.arithmetic import mul
+from fxgrad.engine.ops.choose import select_n
+from fxgrad.engine.ops.comparison import and_, eq, le, or_, shift_right_arithmetic_p, shift_right_logical_p
+from fxgrad.engine.ops.families import check_kind
+from fxgrad.engine.ops.parts import imag, real
+from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.random import equal_keys
+from fxgrad.engine.ops.reductions import reduce_and
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.operands import apply, as_array, as_dtype, operand, operands, promoted, settled, shape_of, typed
-from fxgrad.frontend.ufuncs import Elementwise, as_bool, binary, unary
 from fxgrad.numpy.arithmetic import subtract
 from fxgrad.numpy.elementwise import absolute, isfinite, isnan, without_bool
 from fxgrad.numpy.finding import nonzero
-from fxgrad.ops import comparison
-from fxgrad.ops.arithmetic import mul
-from fxgrad.ops.choose import select_n
-from fxgrad.ops.comparison import and_, eq, le, or_, shift_right_arithmetic_p, shift_right_logical_p
-from fxgrad.ops.families import check_kind
-from fxgrad.ops.parts import imag, real
-from fxgrad.ops.pointwise import add
-from fxgrad.ops.random import equal_keys
-from fxgrad.ops.reductions import reduce_and
-from fxgrad.ops.space import convert
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.tracer import Tracer
 
 Function = Callable[..., Any]
 

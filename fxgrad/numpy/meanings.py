@@ -13,9 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.avals import PYTHON_SCALARS
-from fxgrad.frontend.operands import as_array, common_type, operand, whole, wide_dtype
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import PYTHON_SCALARS
+from fxgrad.engine.frontend.operands import as_array, common_type, operand, whole, wide_dtype
+from fxgrad.engine.ops import ordering as sorting
+from fxgrad.engine.ops.creation import iota
+from fxgrad.engine.ops.parts import imag, real
+from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.numpy.alike import zeros_like
 from fxgrad.numpy.arithmetic import multiply
 from fxgrad.numpy.calculus import convolve, correlate, diff, gradient
@@ -42,12 +48,6 @@ from fxgrad.numpy.rearranging import trace
 from fxgrad.numpy.reductions import prod, sum
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, broadcast_arrays
 from fxgrad.numpy.statistics import nanprod, nansum
-from fxgrad.ops import ordering as sorting
-from fxgrad.ops.creation import iota
-from fxgrad.ops.parts import imag, real
-from fxgrad.ops.pointwise import add
-from fxgrad.ops.space import convert
-from fxgrad.tracing.tape import aval_of
 
 Function = Callable[..., Any]
 

@@ -8,11 +8,16 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from fxgrad import dtypes
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend import inplace
+from fxgrad.engine.frontend.ufuncs import operators
+from fxgrad.engine.frontend.views import VIEWS, item, view, view_of_real
+from fxgrad.engine.ops.joining import unstack
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracing.replay import replayed
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.frontend import inplace
-from fxgrad.frontend.ufuncs import operators
-from fxgrad.frontend.views import VIEWS, item, view, view_of_real
 from fxgrad.numpy import (
     arithmetic,
     bits,
@@ -32,11 +37,6 @@ from fxgrad.numpy import (
 )
 from fxgrad.numpy.meanings import FUNCTIONS, WIDENED
 from fxgrad.numpy.updates import Updates
-from fxgrad.ops.joining import unstack
-from fxgrad.ops.space import convert
-from fxgrad.tracing.replay import replayed
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.tracer import Tracer
 
 Function = Callable[..., Any]
 

@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.caches import cached
-from fxgrad.control.while_loop import bind_while
-from fxgrad.core.avals import Aval
-from fxgrad.core.program import Program
-from fxgrad.dtypes import DType
-from fxgrad.errors import ArgumentError, DTypeError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.caches import cached
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.frontend.operands import (
     as_array,
     axis_of,
     common_shape,
@@ -27,23 +25,25 @@ from fxgrad.frontend.operands import (
     settled,
     shape_of,
 )
-from fxgrad.frontend.ufuncs import Elementwise
+from fxgrad.engine.frontend.ufuncs import Elementwise
+from fxgrad.engine.higher_order.while_loop import bind_while
+from fxgrad.engine.ops import comparison, exponential, parts
+from fxgrad.engine.ops.arithmetic import div, mul, rem, sub
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.creation import bitcast_convert_type
+from fxgrad.engine.ops.pointwise import add, scalar_like
+from fxgrad.engine.ops.reductions import reduce_or
+from fxgrad.engine.ops.shaping import pad, slice_in_dim
+from fxgrad.engine.ops.space import broadcast_to, convert, reshape
+from fxgrad.engine.ops.special import bessel_i0e
+from fxgrad.engine.tracing.provenance import note_results
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.errors import ArgumentError, DTypeError, at_user_line
 from fxgrad.numpy.arithmetic import multiply, subtract
 from fxgrad.numpy.elementwise import trunc
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.shaping import moveaxis, ravel
-from fxgrad.ops import comparison, exponential, parts
-from fxgrad.ops.arithmetic import div, mul, rem, sub
-from fxgrad.ops.choose import where
-from fxgrad.ops.creation import bitcast_convert_type
-from fxgrad.ops.pointwise import add, scalar_like
-from fxgrad.ops.reductions import reduce_or
-from fxgrad.ops.shaping import pad, slice_in_dim
-from fxgrad.ops.space import broadcast_to, convert, reshape
-from fxgrad.ops.special import bessel_i0e
-from fxgrad.tracing.provenance import note_results
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.trace import WRITTEN, trace
 
 _FORMATS: dict[str, tuple[str, int, int]] = {"float16": ("int16", 10, 15), "bfloat16": ("int16", 7, 127),
                                              "float32": ("int32", 23, 127), "float64": ("int64", 52, 1023)}

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.sizes import nominal
-from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.sizes import nominal
+from fxgrad.engine.frontend.operands import (
     as_array,
     as_dtype,
     axis_of,
@@ -24,20 +23,21 @@ from fxgrad.frontend.operands import (
     shape_of,
     whole,
 )
+from fxgrad.engine.ops import cumulative
+from fxgrad.engine.ops import ordering as sorting
+from fxgrad.engine.ops.arithmetic import sub
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.pointwise import scalar_like
+from fxgrad.engine.ops.shaping import rev, slice_in_dim
+from fxgrad.engine.ops.space import broadcast_to, convert, full, reshape
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
 from fxgrad.numpy.arithmetic import subtract
 from fxgrad.numpy.elementwise import isnan
 from fxgrad.numpy.logic import equal, less, less_equal, logical_and, logical_or, not_equal, where
 from fxgrad.numpy.positions import take_along_one
 from fxgrad.numpy.reductions import kept_shape, sum, summing_dtype
 from fxgrad.numpy.shaping import ravel
-from fxgrad.ops import cumulative
-from fxgrad.ops import ordering as sorting
-from fxgrad.ops.arithmetic import sub
-from fxgrad.ops.joining import concatenate
-from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.shaping import rev, slice_in_dim
-from fxgrad.ops.space import broadcast_to, convert, full, reshape
-from fxgrad.tracing.tape import aval_of
 
 # --- sorting ------------------------------------------------------------------------------------------------------
 

@@ -8,9 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import as_array, as_dtype, is_concrete, operand, shape_of, whole
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.shaping import pad as padded
+from fxgrad.engine.ops.shaping import rev, slice_in_dim
+from fxgrad.engine.ops.space import broadcast_to
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, as_dtype, is_concrete, operand, shape_of, whole
 from fxgrad.numpy import reductions
 from fxgrad.numpy.applying import apply_along_axis
 from fxgrad.numpy.elementwise import rint
@@ -19,11 +24,6 @@ from fxgrad.numpy.quantiles import median
 from fxgrad.numpy.shaping import flip, moveaxis, squeeze
 from fxgrad.numpy.spaced import linspace
 from fxgrad.numpy.statistics import mean
-from fxgrad.ops.joining import concatenate
-from fxgrad.ops.shaping import pad as padded
-from fxgrad.ops.shaping import rev, slice_in_dim
-from fxgrad.ops.space import broadcast_to
-from fxgrad.tracing.tape import aval_of
 
 _READING = ("edge", "reflect", "symmetric", "wrap")
 _STATISTICS: dict[str, Callable[..., Any]] = {"maximum": reductions.max, "minimum": reductions.min, "mean": mean,

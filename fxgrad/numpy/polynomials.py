@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import (
     as_array,
     as_dtype,
     common_shape,
@@ -21,6 +20,11 @@ from fxgrad.frontend.operands import (
     shape_of,
     whole,
 )
+from fxgrad.engine.ops.joining import concatenate, stack, unstack
+from fxgrad.engine.ops.shaping import pad, slice_in_dim
+from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.numpy import linalg
 from fxgrad.numpy.arithmetic import add, divide, multiply, subtract
 from fxgrad.numpy.calculus import convolve
@@ -31,10 +35,6 @@ from fxgrad.numpy.logic import equal, where
 from fxgrad.numpy.products import matmul
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.shaping import atleast_1d, matrix_transpose
-from fxgrad.ops.joining import concatenate, stack, unstack
-from fxgrad.ops.shaping import pad, slice_in_dim
-from fxgrad.ops.space import convert, reshape
-from fxgrad.tracing.tape import aval_of
 
 
 def _coefficients(name: str, *values: Any) -> list[Any]:

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.sizes import holds, surely_less
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.sizes import holds, surely_less
+from fxgrad.engine.frontend.operands import as_array, is_concrete, shape_of
+from fxgrad.engine.ops.indexing import gather
+from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.ops.windows import Windows
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, DTypeError, IndexingError, at_user_line
-from fxgrad.frontend.operands import as_array, is_concrete, shape_of
 from fxgrad.numpy.arithmetic import add, remainder
 from fxgrad.numpy.logic import less, where
-from fxgrad.ops.indexing import gather
-from fxgrad.ops.space import convert, reshape
-from fxgrad.ops.windows import Windows
-from fxgrad.tracing.tape import aval_of
 
 
 def in_range(name: str, indices: Any, extent: int, axis: int) -> Any:

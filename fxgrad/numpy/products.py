@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.avals import Shape
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.frontend.operands import (
     as_array,
     axis_of,
     common_operands,
@@ -22,16 +21,17 @@ from fxgrad.frontend.operands import (
     settled,
     shape_of,
 )
-from fxgrad.frontend.placing import placed
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.ops.parts import conj
+from fxgrad.engine.ops.products import dot_general, dot_general_p
+from fxgrad.engine.ops.space import reshape, transpose
+from fxgrad.engine.tracing.replay import replayed
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.numpy.arithmetic import multiply, subtract
 from fxgrad.numpy.joining import stack
 from fxgrad.numpy.shaping import moveaxis, ravel
-from fxgrad.ops.parts import conj
-from fxgrad.ops.products import dot_general, dot_general_p
-from fxgrad.ops.space import reshape, transpose
-from fxgrad.tracing.replay import replayed
-from fxgrad.tracing.tape import aval_of, bind
-from fxgrad.tracing.tracer import Tracer
 
 _PLAIN = {(2, 2): (((1,), (0,)), ((), ())), (2, 1): (((1,), (0,)), ((), ())), (1, 2): (((0,), (0,)), ((), ())),
           (1, 1): (((0,), (0,)), ((), ()))}

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.dtypes import DType
+from fxgrad.engine import dtypes
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.frontend.operands import PYTHON_SCALARS, default_float
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import DTypeError, at_user_line
-from fxgrad.frontend.operands import PYTHON_SCALARS, default_float
-from fxgrad.ops.space import convert
-from fxgrad.tracing.tape import aval_of
 
 
 def of_python(values: Any) -> bool:

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import (
     as_array,
     as_dtype,
     axes_of,
@@ -20,17 +19,18 @@ from fxgrad.frontend.operands import (
     refuse_out,
     shape_of,
 )
-from fxgrad.frontend.placing import placed
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.ops import cumulative
+from fxgrad.engine.ops import ordering as sorting
+from fxgrad.engine.ops.indexing import take_along
+from fxgrad.engine.ops.space import broadcast_to, reshape, transpose
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 from fxgrad.numpy.arithmetic import add, clip, divide, maximum, minimum, multiply, remainder, subtract
 from fxgrad.numpy.elementwise import ceil, floor, isnan
 from fxgrad.numpy.logic import equal, less, less_equal, logical_and, logical_not, logical_or, where
 from fxgrad.numpy.positions import take_along_one
 from fxgrad.numpy.reductions import any, kept_shape, sum
-from fxgrad.ops import cumulative
-from fxgrad.ops import ordering as sorting
-from fxgrad.ops.indexing import take_along
-from fxgrad.ops.space import broadcast_to, reshape, transpose
-from fxgrad.tracing.tape import aval_of
 
 Axis = int | Sequence[int] | None
 

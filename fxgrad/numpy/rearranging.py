@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.sizes import holds
-from fxgrad.errors import AxisError, ShapeError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.frontend.operands import (
     as_array,
     as_shape,
     axis_of,
@@ -22,22 +21,23 @@ from fxgrad.frontend.operands import (
     shape_of,
     whole,
 )
-from fxgrad.frontend.placing import placed
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.ops.choose import select_n
+from fxgrad.engine.ops.indexing import take_along
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.pointwise import add, scalar_like
+from fxgrad.engine.ops.shaping import pad, slice_in_dim
+from fxgrad.engine.ops.shaping import tile as tiled
+from fxgrad.engine.ops.space import broadcast_to, reshape, transpose
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import AxisError, ShapeError, at_user_line
 from fxgrad.numpy.arithmetic import minimum, remainder, subtract
 from fxgrad.numpy.creation import arange, diagonal_number, lower_triangle
 from fxgrad.numpy.ordering import cumsum, searchsorted
 from fxgrad.numpy.positions import addressed, take_along_one, without_negatives
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.shaping import ravel
-from fxgrad.ops.choose import select_n
-from fxgrad.ops.indexing import take_along
-from fxgrad.ops.joining import concatenate
-from fxgrad.ops.pointwise import add, scalar_like
-from fxgrad.ops.shaping import pad, slice_in_dim
-from fxgrad.ops.shaping import tile as tiled
-from fxgrad.ops.space import broadcast_to, reshape, transpose
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.tracer import Tracer
 
 # --- rolling and repeating ----------------------------------------------------------------------------------------
 

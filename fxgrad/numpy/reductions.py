@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.avals import Shape
-from fxgrad.dtypes import DType
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.frontend.operands import (
     as_array,
     as_dtype,
     axes_of,
@@ -23,16 +22,17 @@ from fxgrad.frontend.operands import (
     refuse_out,
     shape_of,
 )
-from fxgrad.frontend.ufuncs import as_bool
-from fxgrad.frontend.ufuncs import reductions as reductions_by
+from fxgrad.engine.frontend.ufuncs import as_bool
+from fxgrad.engine.frontend.ufuncs import reductions as reductions_by
+from fxgrad.engine.ops import reductions
+from fxgrad.engine.ops.space import convert, reduce_sum, reshape
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.numpy.arithmetic import add, maximum, minimum, multiply, subtract
 from fxgrad.numpy.logic import logical_and, logical_or
 from fxgrad.numpy.logic import where as choose
 from fxgrad.numpy.python_numbers import of_numbers, of_python
-from fxgrad.ops import reductions
-from fxgrad.ops.space import convert, reduce_sum, reshape
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.tracer import Tracer
 
 Axis = int | tuple[int, ...] | None
 

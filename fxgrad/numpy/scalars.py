@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.arrays import made
-from fxgrad.dtypes import DType
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.arrays import made
+from fxgrad.engine.dtypes import DType
 from fxgrad.numpy.creation import asarray
 
 

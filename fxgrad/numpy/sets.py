@@ -10,17 +10,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad import dtypes
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import as_array, axis_of, constant, operands, promoted, settled, shape_of
+from fxgrad.engine.ops import ordering as sorting
+from fxgrad.engine.ops.arithmetic import sub
+from fxgrad.engine.ops.creation import iota
+from fxgrad.engine.ops.indexing import scatter
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.parts import imag, real
+from fxgrad.engine.ops.pointwise import scalar_like
+from fxgrad.engine.ops.shaping import slice_in_dim
+from fxgrad.engine.ops.space import broadcast_to, convert, move_axis, reshape
+from fxgrad.engine.ops.windows import Windows
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.frontend.operands import (
-    as_array,
-    axis_of,
-    constant,
-    operands,
-    promoted,
-    settled,
-    shape_of,
-)
 from fxgrad.numpy.elementwise import isnan
 from fxgrad.numpy.finding import size_of, true_places
 from fxgrad.numpy.logic import (
@@ -36,17 +39,6 @@ from fxgrad.numpy.logic import (
 from fxgrad.numpy.ordering import _FEW, cumsum, searchsorted, sort
 from fxgrad.numpy.positions import take_along_one
 from fxgrad.numpy.reductions import any
-from fxgrad.ops import ordering as sorting
-from fxgrad.ops.arithmetic import sub
-from fxgrad.ops.creation import iota
-from fxgrad.ops.indexing import scatter
-from fxgrad.ops.joining import concatenate
-from fxgrad.ops.parts import imag, real
-from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.shaping import slice_in_dim
-from fxgrad.ops.space import broadcast_to, convert, move_axis, reshape
-from fxgrad.ops.windows import Windows
-from fxgrad.tracing.tape import aval_of
 
 
 class UniqueAllResult(NamedTuple):

@@ -6,16 +6,25 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad.core.sizes import holds, undecided
+from fxgrad.engine.core.sizes import holds, undecided
+from fxgrad.engine.frontend.operands import (
+    as_array,
+    as_shape,
+    axes_of,
+    axis_of,
+    common_shape,
+    shape_of,
+    sizes_of,
+    whole,
+)
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.strict import integers
+from fxgrad.engine.ops.shaping import rev
+from fxgrad.engine.ops.space import broadcast_to as broadcast
+from fxgrad.engine.ops.space import reshape as reshaped
+from fxgrad.engine.ops.space import transpose as transposed
 from fxgrad.errors import ArgumentError, AxisError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, as_shape, axes_of, axis_of, common_shape, shape_of, sizes_of, whole
-from fxgrad.frontend.placing import placed
-from fxgrad.frontend.strict import integers
 from fxgrad.numpy.creation import beside
-from fxgrad.ops.shaping import rev
-from fxgrad.ops.space import broadcast_to as broadcast
-from fxgrad.ops.space import reshape as reshaped
-from fxgrad.ops.space import transpose as transposed
 
 
 def shape(a: Any) -> tuple[int, ...]:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.sizes import Size, larger
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.sizes import Size, larger
+from fxgrad.engine.ops.arithmetic import div, mul
+from fxgrad.engine.ops.creation import iota, size_in, size_p
+from fxgrad.engine.ops.pointwise import add, scalar_like
+from fxgrad.engine.tracing.tape import bind, current
 from fxgrad.errors import ConcretizationError
-from fxgrad.ops.arithmetic import div, mul
-from fxgrad.ops.creation import iota, size_in, size_p
-from fxgrad.ops.pointwise import add, scalar_like
-from fxgrad.tracing.tape import bind, current
 
 _EXACT: dict[Any, Callable[..., Any]] = {
     np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.floor_divide: operator.floordiv,

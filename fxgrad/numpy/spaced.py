@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.avals import Aval
-from fxgrad.core.sizes import holds, larger
-from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.sizes import holds, larger
+from fxgrad.engine.frontend.operands import (
     as_dtype,
     axis_of,
     common_shape,
@@ -21,16 +20,17 @@ from fxgrad.frontend.operands import (
     shape_of,
     whole,
 )
+from fxgrad.engine.ops.arithmetic import mul, sub
+from fxgrad.engine.ops.parts import floor
+from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.space import broadcast_to, convert, move_axis, reshape
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.errors import ArgumentError, at_user_line
 from fxgrad.numpy.arithmetic import divide, multiply, power
 from fxgrad.numpy.creation import asarray, together
 from fxgrad.numpy.inspection import check_device
 from fxgrad.numpy.python_numbers import as_at_once
 from fxgrad.numpy.sizes import fractions_of
-from fxgrad.ops.arithmetic import mul, sub
-from fxgrad.ops.parts import floor
-from fxgrad.ops.pointwise import add
-from fxgrad.ops.space import broadcast_to, convert, move_axis, reshape
-from fxgrad.tracing.tape import aval_of
 
 
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,

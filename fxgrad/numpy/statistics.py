@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.caches import cached
-from fxgrad.control.call import named
-from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.sizes import holds
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.caches import cached
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.frontend.operands import (
     as_array,
     as_dtype,
     axes_of,
@@ -25,6 +23,14 @@ from fxgrad.frontend.operands import (
     refuse_out,
     shape_of,
 )
+from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.ops import exponential, parts
+from fxgrad.engine.ops.arithmetic import div, mul, sub
+from fxgrad.engine.ops.creation import size_in
+from fxgrad.engine.ops.space import broadcast_to, convert, reduce_sum, reshape
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
 from fxgrad.numpy import reductions
 from fxgrad.numpy.arithmetic import divide, multiply, subtract
 from fxgrad.numpy.elementwise import isnan, sqrt
@@ -32,12 +38,6 @@ from fxgrad.numpy.logic import greater, logical_and, logical_not
 from fxgrad.numpy.logic import where as choose
 from fxgrad.numpy.reductions import Axis, kept_shape, sum
 from fxgrad.numpy.shaping import transpose
-from fxgrad.ops import exponential, parts
-from fxgrad.ops.arithmetic import div, mul, sub
-from fxgrad.ops.creation import size_in
-from fxgrad.ops.space import broadcast_to, convert, reduce_sum, reshape
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.tracer import Tracer
 
 
 def _widened(a: Any, dtype: Any) -> tuple[Any, Any]:

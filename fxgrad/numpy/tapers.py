@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.engine.frontend.operands import as_array, default_float, promoted_inexact, whole
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.operands import as_array, default_float, promoted_inexact, whole
 from fxgrad.numpy.arithmetic import divide, multiply
 from fxgrad.numpy.numbers import i0
-from fxgrad.tracing.tape import aval_of
 
 
 def _places(name: str, M: Any) -> tuple[int, Any]:

@@ -9,12 +9,12 @@ import jax
 import ml_dtypes
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.dtypes import DType
+from fxgrad.engine import dtypes
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.frontend.operands import as_array, operand
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError, FxgradError, at_user_line
-from fxgrad.frontend.operands import as_array, operand
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.tracer import Tracer
 
 iinfo = ml_dtypes.iinfo
 

@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.control.loop import for_p
-from fxgrad.core.avals import Aval, Shape
-from fxgrad.core.sizes import holds
+from fxgrad.engine.core.avals import Aval, Shape
+from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.frontend.flat import trace_flat
+from fxgrad.engine.frontend.operands import as_array, common_type, is_concrete, new_array, operand, shape_of, typed
+from fxgrad.engine.higher_order.loop import for_p
+from fxgrad.engine.ops.comparison import gt
+from fxgrad.engine.ops.families import broadcast_shapes
+from fxgrad.engine.ops.indexing import Windows, scatter
+from fxgrad.engine.ops.reductions import reduce_max
+from fxgrad.engine.ops.shaping import rev
+from fxgrad.engine.ops.space import broadcast_to, convert, reshape
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import IndexingError, ShapeError, at_user_line
-from fxgrad.frontend.flat import trace_flat
-from fxgrad.frontend.operands import as_array, common_type, is_concrete, new_array, operand, shape_of, typed
 from fxgrad.numpy.arithmetic import add, divide, maximum, minimum, multiply, power, subtract
 from fxgrad.numpy.indexing import Plan, apply_basic, basic_shape, gather_form, getitem, planned
 from fxgrad.numpy.logic import where
 from fxgrad.numpy.positions import without_negatives
-from fxgrad.ops.comparison import gt
-from fxgrad.ops.families import broadcast_shapes
-from fxgrad.ops.indexing import Windows, scatter
-from fxgrad.ops.reductions import reduce_max
-from fxgrad.ops.shaping import rev
-from fxgrad.ops.space import broadcast_to, convert, reshape
-from fxgrad.tracing.tape import aval_of, bind
-from fxgrad.tracing.tracer import Tracer
 
 
 class Updates:

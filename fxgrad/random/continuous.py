@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fxgrad import dtypes
-from fxgrad.core.avals import Shape
-from fxgrad.dtypes import DType
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.frontend.operands import sizes_of
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import ge, lt
+from fxgrad.engine.ops.exponential import exp, log, log1p, sqrt
+from fxgrad.engine.ops.exponential import pow as power
+from fxgrad.engine.ops.joining import unstack
+from fxgrad.engine.ops.parts import abs as absolute
+from fxgrad.engine.ops.parts import sign
+from fxgrad.engine.ops.trigonometric import tan
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import sizes_of
-from fxgrad.frontend.placing import placed
-from fxgrad.ops.arithmetic import add, div, mul, neg, sub
-from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import ge, lt
-from fxgrad.ops.exponential import exp, log, log1p, sqrt
-from fxgrad.ops.exponential import pow as power
-from fxgrad.ops.joining import unstack
-from fxgrad.ops.parts import abs as absolute
-from fxgrad.ops.parts import sign
-from fxgrad.ops.trigonometric import tan
 from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, spread
 from fxgrad.random.uniform import between, unit
 

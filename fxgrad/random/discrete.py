@@ -8,29 +8,30 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.avals import Shape
-from fxgrad.dtypes import DType
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.frontend.operands import as_array, axis_of, promoted_inexact, shape_of, sizes_of
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
+from fxgrad.engine.ops.arithmetic import max as maximum
+from fxgrad.engine.ops.arithmetic import min as minimum
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import eq
+from fxgrad.engine.ops.creation import iota
+from fxgrad.engine.ops.cumulative import cumsum
+from fxgrad.engine.ops.exponential import log, log1p
+from fxgrad.engine.ops.joining import stack, unstack
+from fxgrad.engine.ops.ordering import argsort, sort
+from fxgrad.engine.ops.parts import floor
+from fxgrad.engine.ops.reductions import argmax
+from fxgrad.engine.ops.samplers import random_binomial_p, random_poisson_p
+from fxgrad.engine.ops.shaping import slice_in_dim
+from fxgrad.engine.ops.space import broadcast_to, convert, move_axis, reshape, transpose
+from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, axis_of, promoted_inexact, shape_of, sizes_of
-from fxgrad.frontend.placing import placed
 from fxgrad.numpy.ordering import searchsorted
 from fxgrad.numpy.rearranging import take
-from fxgrad.ops.arithmetic import add, div, mul, neg, sub
-from fxgrad.ops.arithmetic import max as maximum
-from fxgrad.ops.arithmetic import min as minimum
-from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import eq
-from fxgrad.ops.creation import iota
-from fxgrad.ops.cumulative import cumsum
-from fxgrad.ops.exponential import log, log1p
-from fxgrad.ops.joining import stack, unstack
-from fxgrad.ops.ordering import argsort, sort
-from fxgrad.ops.parts import floor
-from fxgrad.ops.reductions import argmax
-from fxgrad.ops.samplers import random_binomial_p, random_poisson_p
-from fxgrad.ops.shaping import slice_in_dim
-from fxgrad.ops.space import broadcast_to, convert, move_axis, reshape, transpose
 from fxgrad.random.continuous import gumbel_draws
 from fxgrad.random.keys import (
     drawn_shape,
@@ -44,7 +45,6 @@ from fxgrad.random.keys import (
     subkeys,
 )
 from fxgrad.random.uniform import randint, raw_bits, unit
-from fxgrad.tracing.tape import aval_of, bind
 
 # --- orders -------------------------------------------------------------------------------------------------------
 

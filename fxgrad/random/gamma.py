@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from fxgrad.core.avals import Shape
-from fxgrad.dtypes import DType
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.frontend.operands import as_array, shape_of, sizes_of
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.ops.arithmetic import add, div, mul, sub
+from fxgrad.engine.ops.arithmetic import max as maximum
+from fxgrad.engine.ops.exponential import exp, sqrt
+from fxgrad.engine.ops.exponential import pow as power
+from fxgrad.engine.ops.parts import abs as absolute
+from fxgrad.engine.ops.reductions import reduce_max
+from fxgrad.engine.ops.samplers import random_gamma
+from fxgrad.engine.ops.space import expand_axes, reduce_sum, reshape
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, shape_of, sizes_of
-from fxgrad.frontend.placing import placed
-from fxgrad.ops.arithmetic import add, div, mul, sub
-from fxgrad.ops.arithmetic import max as maximum
-from fxgrad.ops.exponential import exp, sqrt
-from fxgrad.ops.exponential import pow as power
-from fxgrad.ops.parts import abs as absolute
-from fxgrad.ops.reductions import reduce_max
-from fxgrad.ops.samplers import random_gamma
-from fxgrad.ops.space import expand_axes, reduce_sum, reshape
 from fxgrad.random.continuous import exponential_draws
 from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, positive_int, spread, subkeys
 from fxgrad.random.normal import normal_draws
 from fxgrad.random.uniform import signs
-from fxgrad.tracing.tape import aval_of
 
 
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:

@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.arrays import Integer
-from fxgrad.core.avals import Shape
-from fxgrad.dtypes import DType
-from fxgrad.errors import ArgumentError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, as_dtype, common_shape, common_type, operand, shape_of, sizes_of
-from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import and_p, eq
-from fxgrad.ops.joining import unstack
-from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.random import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.arrays import Integer
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.frontend.operands import as_array, as_dtype, common_shape, common_type, operand, shape_of, sizes_of
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import and_p, eq
+from fxgrad.engine.ops.joining import unstack
+from fxgrad.engine.ops.pointwise import scalar_like
+from fxgrad.engine.ops.random import (
     random_clone_p,
     random_fold_in_p,
     random_seed_p,
@@ -26,9 +25,10 @@ from fxgrad.ops.random import (
     random_unwrap_p,
     random_wrap_p,
 )
-from fxgrad.ops.space import broadcast_to, convert
-from fxgrad.tracing.tape import aval_of, bind
-from fxgrad.tracing.tracer import Tracer
+from fxgrad.engine.ops.space import broadcast_to, convert
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ArgumentError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
 
 GENERATOR = "threefry2x32"
 

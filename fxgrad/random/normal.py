@@ -7,23 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.control.call import named
-from fxgrad.core.avals import Shape
-from fxgrad.dtypes import DType
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.frontend.operands import sizes_of
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.ops.arithmetic import add, div, mul, stop_gradient, sub
+from fxgrad.engine.ops.arithmetic import max as maximum
+from fxgrad.engine.ops.arithmetic import min as minimum
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import le
+from fxgrad.engine.ops.exponential import exp, log, sqrt, square
+from fxgrad.engine.ops.parts import complex as complex_
+from fxgrad.engine.ops.parts import nextafter
+from fxgrad.engine.ops.space import reduce_sum
+from fxgrad.engine.ops.special import erf, erf_inv
 from fxgrad.errors import DTypeError, at_user_line
-from fxgrad.frontend.operands import sizes_of
-from fxgrad.frontend.placing import placed
-from fxgrad.ops.arithmetic import add, div, mul, stop_gradient, sub
-from fxgrad.ops.arithmetic import max as maximum
-from fxgrad.ops.arithmetic import min as minimum
-from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import le
-from fxgrad.ops.exponential import exp, log, sqrt, square
-from fxgrad.ops.parts import complex as complex_
-from fxgrad.ops.parts import nextafter
-from fxgrad.ops.space import reduce_sum
-from fxgrad.ops.special import erf, erf_inv
 from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, spread, subkeys
 from fxgrad.random.uniform import between, signs, unit
 

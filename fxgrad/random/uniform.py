@@ -6,23 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.avals import Shape
-from fxgrad.dtypes import DType
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.frontend.operands import as_array, sizes_of
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.ops.arithmetic import add, mul, rem, sub
+from fxgrad.engine.ops.arithmetic import max as maximum
+from fxgrad.engine.ops.arithmetic import min as minimum
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import and_, gt, le, lt, or_, shift_right_logical
+from fxgrad.engine.ops.creation import bitcast_convert_type
+from fxgrad.engine.ops.joining import unstack
+from fxgrad.engine.ops.random import random_bits_p
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ArgumentError, DTypeError, at_user_line
-from fxgrad.frontend.operands import as_array, sizes_of
-from fxgrad.frontend.placing import placed
-from fxgrad.ops.arithmetic import add, mul, rem, sub
-from fxgrad.ops.arithmetic import max as maximum
-from fxgrad.ops.arithmetic import min as minimum
-from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import and_, gt, le, lt, or_, shift_right_logical
-from fxgrad.ops.creation import bitcast_convert_type
-from fxgrad.ops.joining import unstack
-from fxgrad.ops.random import random_bits_p
-from fxgrad.ops.space import convert
 from fxgrad.random.keys import drawn_shape, float_dtype, int_dtype, one_key, own_dtype, parameter, subkeys
-from fxgrad.tracing.tape import aval_of, bind
 
 
 def raw_bits(key: Any, shape: Shape, bit_width: int) -> Any:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from fxgrad.engine.frontend.operands import common_shape, inexact_operands, shape_of, sizes_of
+from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.ops.arithmetic import add, mul
+from fxgrad.engine.ops.exponential import sqrt
+from fxgrad.engine.ops.parts import sign
+from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import common_shape, inexact_operands, shape_of, sizes_of
-from fxgrad.frontend.placing import placed
 from fxgrad.numpy import linalg
 from fxgrad.numpy.products import matvec
 from fxgrad.numpy.rearranging import diagonal
 from fxgrad.numpy.shaping import matrix_transpose
-from fxgrad.ops.arithmetic import add, mul
-from fxgrad.ops.exponential import sqrt
-from fxgrad.ops.parts import sign
-from fxgrad.ops.space import reshape
 from fxgrad.random.keys import float_dtype, one_key, positive_int
 from fxgrad.random.normal import normal_draws
-from fxgrad.tracing.tape import aval_of
 
 
 def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None,

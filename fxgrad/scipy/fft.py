@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from fxgrad import numpy as fnp
+from fxgrad.engine.frontend.operands import as_array, axes_of, axis_of, inexact_operands, shape_of
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, axes_of, axis_of, inexact_operands, shape_of
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
 

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad import numpy as fnp
-from fxgrad.core.arrays import handed
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine.core.arrays import handed
+from fxgrad.engine.frontend.operands import (
     as_array,
     inexact_operands,
     is_concrete,
@@ -20,6 +19,7 @@ from fxgrad.frontend.operands import (
     settled,
     shape_of,
 )
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
 
 __all__ = ["RegularGridInterpolator"]
 

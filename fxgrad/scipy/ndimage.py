@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad import numpy as fnp
+from fxgrad.engine.frontend.operands import as_array, inexact_operands, shape_of
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, inexact_operands, shape_of
 from fxgrad.numpy.indexing import getitem
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["map_coordinates"]
 

@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad import dtypes
 from fxgrad import numpy as fnp
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.flat import trace_flat
+from fxgrad.engine.frontend.operands import inexact_operands, shape_of
+from fxgrad.engine.tracing.apply import apply_program
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.transforms.joint import grad_program
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.flat import trace_flat
-from fxgrad.frontend.operands import inexact_operands, shape_of
 from fxgrad.lax.loops import while_loop
 from fxgrad.lax.solves import custom_root
 from fxgrad.scipy.sparse.linalg import cg
-from fxgrad.tracing.apply import apply_program
-from fxgrad.tracing.tape import aval_of
-from fxgrad.transforms.joint import grad_program
 
 __all__ = ["OptimizeResults", "minimize"]
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad import dtypes
 from fxgrad import numpy as fnp
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import as_array, axis_of, inexact_operands, shape_of, whole
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, axis_of, inexact_operands, shape_of, whole
 
 Detrend = str | bool | Callable[[Any], Any]
 

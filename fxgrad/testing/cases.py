@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.avals import Aval, Literal, array_aval
-from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Program
-from fxgrad.core.symbolic import Zero
-from fxgrad.derivation.simplifying import SimplifyingTape
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval, Literal, array_aval
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.derivation.simplifying import SimplifyingTape
+from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.tracing.apply import apply_equations
+from fxgrad.engine.tracing.tape import bind
+from fxgrad.engine.tracing.trace import OWN, WRITTEN, trace
 from fxgrad.errors import FxgradError
-from fxgrad.ops.space import instantiate
 from fxgrad.testing.numbers import TOLERANCES, LawError, described, direction, mismatch, widened
-from fxgrad.tracing.apply import apply_equations
-from fxgrad.tracing.tape import bind
-from fxgrad.tracing.trace import OWN, WRITTEN, trace
 
 
 class Case:

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes, tree
-from fxgrad.core.avals import Literal
-from fxgrad.core.symbolic import Zero
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.core.avals import Literal
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.frontend.flat import leaf_aval, origin_of
+from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.trace import WATCHED, trace
+from fxgrad.engine.transforms.forward import forward
+from fxgrad.engine.transforms.linearize import linearize_in_place, pull_back
 from fxgrad.errors import ArgumentError, at_user_line, function_name
-from fxgrad.frontend.flat import leaf_aval, origin_of
-from fxgrad.ops.space import instantiate
 from fxgrad.testing.numbers import DIFFERENCES, LawError, described, difference, direction, inner, mismatch, widened
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.trace import WATCHED, trace
-from fxgrad.transforms.forward import forward
-from fxgrad.transforms.linearize import linearize_in_place, pull_back
 
 Flat = Callable[..., "list[Any]"]
 """A function from arrays to a list of arrays."""

@@ -11,20 +11,20 @@ import jax
 import numpy as np
 from jax import lax
 
-from fxgrad import dtypes
-from fxgrad.core.avals import Aval, array_aval, keys_to_jax, to_numpy
-from fxgrad.core.primitive import NO_TANGENT, Absent, Cost, Primitive
-from fxgrad.core.program import Program
-from fxgrad.core.symbolic import Linear, Zero
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval, array_aval, keys_to_jax, to_numpy
+from fxgrad.engine.core.primitive import NO_TANGENT, Absent, Cost, Primitive
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.symbolic import Linear, Zero
+from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.tracing.apply import apply_program
+from fxgrad.engine.tracing.trace import OWN, trace
+from fxgrad.engine.transforms.forward import forward
+from fxgrad.engine.transforms.linearize import linearize_in_place, pull_back
 from fxgrad.errors import FxgradError, LinearityError
-from fxgrad.ops.space import instantiate
-from fxgrad.show import equal, from_json, parse, program_text, to_json
 from fxgrad.testing.cases import Case, as_array
 from fxgrad.testing.numbers import TOLERANCES, described, difference, direction, inner, mismatch, step_for
-from fxgrad.tracing.apply import apply_program
-from fxgrad.tracing.trace import OWN, trace
-from fxgrad.transforms.forward import forward
-from fxgrad.transforms.linearize import linearize_in_place, pull_back
+from fxgrad.text import equal, from_json, parse, program_text, to_json
 
 BATCH = 3
 
@@ -51,7 +51,7 @@ def check_primitive(primitive: Primitive, *args: Any, **params: Any) -> None:
     zero. Nor does it show an error below the tolerance, or that costs are right.
 
     >>> import numpy as np
-    >>> from fxgrad.ops.trigonometric import sin_p
+    >>> from fxgrad.engine.ops.trigonometric import sin_p
     >>> check_primitive(sin_p, np.array([0.5, 2.0]))
     """
     check_laws(primitive, args, params)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.dtypes import DType
+from fxgrad.engine import dtypes
+from fxgrad.engine.dtypes import DType
 
 TOLERANCES: dict[str, float] = {
     "float64": 1e-11, "complex128": 1e-11, "float32": 2e-5, "complex64": 5e-5, "float16": 1e-2, "bfloat16": 6e-2,

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 import fxgrad
-from fxgrad.core.avals import to_numpy
+from fxgrad.engine.core.avals import to_numpy
 from fxgrad.testing.numbers import mismatch
 from tests.comparison.arguments import Case
 from tests.comparison.libraries import LIBRARIES

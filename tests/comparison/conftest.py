@@ -1,4 +1,4 @@
-"""Comparisons with jax look at numbers: that texts read back is for tests/show, and for one test here."""
+"""Comparisons with jax look at numbers: that texts read back is for tests/text, and for one test here."""
 
 from __future__ import annotations
 

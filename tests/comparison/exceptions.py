@@ -7,9 +7,9 @@ import fxgrad.lax
 WITHOUT_CASE = {
     "lax.DotDimensionNumbers": "a type",
     "lax.ragged_all_to_all": "jax has it on GPUs and TPUs alone; a loop is compared in "
-                             "tests/parallel/test_ragged_exchange.py",
-    "lax.pbroadcast": "jax compiles none under vmap; tests/parallel/test_collectives.py has it",
-    "lax.pcast": "it has a meaning inside `shard_map` alone, where tests/parallel/test_patterns_on_meshes.py has it",
+                             "tests/engine/parallel/test_ragged_exchange.py",
+    "lax.pbroadcast": "jax compiles none under vmap; tests/engine/parallel/test_collectives.py has it",
+    "lax.pcast": "it has a meaning inside `shard_map` alone; tests/engine/parallel/test_patterns_on_meshes.py has it",
     **{f"numpy.{name}": "it reads or writes, or sets how arrays are printed" for name in (
         "from_dlpack", "fromfile", "fromiter", "get_printoptions", "load", "printoptions", "save", "savez",
         "set_printoptions")},

@@ -70,7 +70,7 @@ MODULES: dict[str, Counterpart] = {
         "result_type": "`fxgrad.numpy` has it"}),
     "jax.errors": Counterpart("fxgrad.errors", "aliases of our own classes, see [errors](errors.md)"),
     "jax.image": Counterpart("fxgrad.image", "", {"*": "methods are given as strings; other scalings are not there"}),
-    "jax.ops": Counterpart("fxgrad.segment"),
+    "jax.ops": Counterpart("fxgrad.ops"),
     "jax.nn.initializers": Counterpart("fxgrad.nn.initializers"),
     "jax.ad_checkpoint": Counterpart("fxgrad.ad_checkpoint"),
     "jax.typing": Counterpart("fxgrad.typing"),
@@ -95,7 +95,7 @@ MODULES: dict[str, Counterpart] = {
     "jax.distributed": Counterpart(None, "processes begin with jax.distributed itself, before fxgrad or after"),
     "jax.ref": Counterpart(None, _REFERENCES),
     "jax.export": Counterpart(
-        None, "`fxgrad.export(f)` and `fxgrad.exports.deserialize`; `jax.export` takes `to_jax(f)` too"),
+        None, "`fxgrad.export(f)` and `fxgrad.shipping.exports.deserialize`; `jax.export` takes `to_jax(f)` too"),
     "jax.stages": Counterpart("fxgrad.stages"),
     "jax.test_util": Counterpart("fxgrad.test_util"),
     "jax.experimental": Counterpart("fxgrad.experimental", "with `mesh_utils`, `ode` and `shard_map`", {

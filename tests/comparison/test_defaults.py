@@ -17,7 +17,7 @@ import pytest
 
 import fxgrad
 from fxgrad.errors import FxgradError
-from fxgrad.show import equal
+from fxgrad.text import equal
 from tests.comparison.cases import CASES
 from tests.comparison.libraries import LIBRARIES, functions
 from tests.comparison.runs import groups

@@ -13,11 +13,11 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.caches import Cache, Filling, fillings
-from fxgrad.core.primitive import NOT_LINEAR, Cost, Primitive
-from fxgrad.core.told import told
-from fxgrad.tracing import interning
-from fxgrad.tracing.tape import bind
+from fxgrad.engine.caches import Cache, Filling, fillings
+from fxgrad.engine.core.primitive import NOT_LINEAR, Cost, Primitive
+from fxgrad.engine.core.told import told
+from fxgrad.engine.tracing import interning
+from fxgrad.engine.tracing.tape import bind
 
 X = np.array([0.5, 2.0])
 EQUAL = [1, 1.0, True, np.float64(1), np.float32(1), np.int64(1), np.bool_(True), 1 + 0j, 0.0, -0.0, 0, False,

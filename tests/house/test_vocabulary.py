@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import fxgrad.ops
-from fxgrad.core.primitive import RULES, Absent, registry
+import fxgrad.engine.ops
+from fxgrad.engine.core.primitive import RULES, Absent, registry
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,7 +45,7 @@ FAMILIES = {
 
 
 def covered() -> dict[str, str]:
-    return {name: reason for module in list(sys.modules.values()) if module.__name__.startswith("fxgrad.ops.")
+    return {name: reason for module in list(sys.modules.values()) if module.__name__.startswith("fxgrad.engine.ops.")
             for name, reason in getattr(module, "COVERED_BY", {}).items()}
 
 
@@ -57,8 +57,8 @@ def test_every_name_is_there(family: str) -> None:
 
 
 def test_every_room_is_imported() -> None:
-    rooms = {path.stem for path in (ROOT / "fxgrad" / "ops").glob("*.py")} - {"__init__"}
-    assert rooms - {"families", "snippets"} == set(fxgrad.ops.__all__)
+    rooms = {path.stem for path in (ROOT / "fxgrad" / "engine" / "ops").glob("*.py")} - {"__init__"}
+    assert rooms - {"families", "snippets"} == set(fxgrad.engine.ops.__all__)
 
 
 # Derivatives that are not defined in general, or that nobody has: jax has none either, and a zero would be wrong.

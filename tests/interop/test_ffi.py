@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import fxgrad.ffi
 import jax
 import numpy as np
 import pytest
 
 import fxgrad
-import fxgrad.ffi
 import fxgrad.numpy as fnp
 from fxgrad import errors, grad, jit, vmap
 

@@ -17,7 +17,7 @@ import pytest
 
 import fxgrad
 from fxgrad import dtypes
-from fxgrad.executors.xla import emit
+from fxgrad.engine.executors.xla import emit
 from fxgrad.interop import import_jaxpr
 from tests.comparison.checks import Item, compare, compiled_problems, derivative_items, refusal
 from tests.support.origins import bridge, jaxpr_of, origins

@@ -14,14 +14,14 @@ from jax import lax
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import errors
-from fxgrad.core.symbolic import Zero
-from fxgrad.executors.xla import as_jax, emit
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.executors.xla import as_jax, emit
+from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tracing.trace import OWN, trace
+from fxgrad.engine.transforms.forward import forward, has_tangent
 from fxgrad.interop.emission import alike
 from fxgrad.interop.nested import equation_count
-from fxgrad.ops.space import instantiate
-from fxgrad.tracing.tape import aval_of, bind
-from fxgrad.tracing.trace import OWN, trace
-from fxgrad.transforms.forward import forward, has_tangent
 from tests.samples import all_samples
 from tests.support.oracle import assert_close, draw
 

@@ -212,6 +212,6 @@ def test_row_p11_attention_is_one_line() -> None:
     program = fxgrad.make_program(layer)(query, np.ones((1, 1, 5, 5), bool))
     assert [equation.params.get("name") for equation in program.equations] == ["dot_product_attention"]
     assert not program.constants
-    text = fxgrad.show.program_text(program, source=False).split("\n\n")
+    text = fxgrad.text.program_text(program, source=False).split("\n\n")
     assert "return dot_product_attention(query, query, query, mask)" in text[0]
     np.testing.assert_allclose(program(query, np.ones((1, 1, 5, 5), bool)), layer(query, None), rtol=1e-12)

@@ -14,7 +14,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad import errors, image, nn, segment
+from fxgrad import errors, image, nn, ops
 
 pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
 
@@ -374,7 +374,7 @@ def test_every_name_of_jax_is_there() -> None:
     assert {name for name in dir(jax.nn.initializers) if not name.startswith("_")} <= set(nn.initializers.__all__)
 
 
-@pytest.mark.parametrize("module", [nn, nn.initializers, segment, image], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [nn, nn.initializers, ops, image], ids=lambda module: module.__name__)
 def test_names_are_sorted_and_shown_by_example(module: Any) -> None:
     assert list(module.__all__) == sorted(set(module.__all__))
     for name in set(module.__all__) - {"initializers"}:

@@ -14,8 +14,8 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
+from fxgrad.engine.frontend.ufuncs import Elementwise
 from fxgrad.errors import ArgumentError
-from fxgrad.frontend.ufuncs import Elementwise
 
 UNARY = """abs acos acosh asin asinh atan atanh bitwise_invert ceil conj cos cosh exp expm1 floor imag isfinite isinf
     isnan log log1p log2 log10 logical_not negative positive real reciprocal round sign signbit sin sinh square sqrt tan

@@ -17,7 +17,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import grad, jvp, value_and_grad, vmap
-from fxgrad.core.arrays import Array
+from fxgrad.engine.core.arrays import Array
 from fxgrad.errors import FxgradError, MutationError, ShapeError
 from tests.comparison.cases import CASES
 from tests.comparison.libraries import LIBRARIES

@@ -9,9 +9,9 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.analyses.cost import cost
-from fxgrad.core.avals import Aval
-from fxgrad.ops.factorizations import cholesky
+from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.ops.factorizations import cholesky
 
 
 def adjoint(x: Any) -> Any:

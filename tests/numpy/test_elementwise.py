@@ -10,7 +10,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.core.avals import array_aval
+from fxgrad.engine.core.avals import array_aval
 from fxgrad.errors import DTypeError, UnsupportedError
 from tests.support.with_numpy import DTYPES, call, check, check_all, check_gradient, draw, each, together
 

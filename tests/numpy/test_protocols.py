@@ -19,7 +19,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import jit
-from fxgrad.core.arrays import WeakArray
+from fxgrad.engine.core.arrays import WeakArray
 from fxgrad.errors import ArgumentError
 
 

@@ -17,8 +17,8 @@ from jax import lax as jax_lax
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import dtypes, errors, lax, onnx
-from fxgrad.ops.conversion import converted
-from fxgrad.show import from_json, to_json
+from fxgrad.engine.ops.conversion import converted
+from fxgrad.text import from_json, to_json
 from tests.support.versions import IS_OLDEST_JAX
 
 FLOATS = ["float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",

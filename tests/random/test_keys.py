@@ -11,7 +11,7 @@ import pytest
 
 import fxgrad
 from fxgrad import errors
-from fxgrad.show import equal, from_json, parse, program_text, to_json
+from fxgrad.text import equal, from_json, parse, program_text, to_json
 
 SEEDS = [0, 42, -1, 2**31 - 1, np.uint32(2**32 - 1), np.int8(-3)]
 WIDE_SEEDS = [np.int64(-1), np.int64(2**40 + 5), np.uint64(2**63 + 7), 2**40 + 5]

@@ -1,4 +1,4 @@
-"""Samples of every primitive: what the laws of `fxgrad.testing` are held to, one module per room of `fxgrad/ops`.
+"""Samples of every primitive: what the laws of `fxgrad.testing` are held to, a module per room of `engine/ops`.
 
 Each module of this package has a dictionary `SAMPLES: dict[Primitive, list[Sample]]`. A primitive needs at least a
 scalar, a size 0, a size 1, a non-square matrix, operands that broadcast (where it broadcasts), and several dtypes.
@@ -25,7 +25,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
+from fxgrad.engine.core.primitive import Primitive
 
 
 class Draw:

@@ -1,12 +1,12 @@
-"""Samples of `fxgrad.ops.arithmetic`, and of `add`."""
+"""Samples of `fxgrad.engine.ops.arithmetic`, and of `add`."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.arithmetic import div_p, max_p, min_p, mul_p, mulhi_p, neg_p, rem_p, stop_gradient_p, sub_p
-from fxgrad.ops.pointwise import add_p
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.arithmetic import div_p, max_p, min_p, mul_p, mulhi_p, neg_p, rem_p, stop_gradient_p, sub_p
+from fxgrad.engine.ops.pointwise import add_p
 from tests.samples import COMPLEX, INTEGER, REAL, Draw, Sample, elementwise_samples, no_derivatives
 
 NUMERIC = (*REAL, *COMPLEX, *INTEGER)

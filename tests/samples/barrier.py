@@ -1,9 +1,9 @@
-"""Samples of `fxgrad.ops.barrier`."""
+"""Samples of `fxgrad.engine.ops.barrier`."""
 
 from __future__ import annotations
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.barrier import optimization_barrier_p
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.barrier import optimization_barrier_p
 from tests.samples import Draw, Sample
 
 SAMPLES: dict[Primitive, list[Sample]] = {

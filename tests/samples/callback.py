@@ -1,4 +1,4 @@
-"""Samples of `fxgrad.frontend.callback`: functions of NumPy arrays that are called when a program runs."""
+"""Samples of `fxgrad.engine.frontend.callback`: functions of NumPy arrays that are called when a program runs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from fxgrad import tree
-from fxgrad.core.avals import Aval
-from fxgrad.core.primitive import Primitive
-from fxgrad.frontend.callback import debug_callback_p, host_function, io_callback_p, pure_callback_p
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.frontend.callback import debug_callback_p, host_function, io_callback_p, pure_callback_p
 from tests.samples import Draw, Sample
 
 # By argument; the results are like the first.

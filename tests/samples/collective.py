@@ -1,14 +1,14 @@
-"""Samples of `fxgrad.parallel.collective` and `gathers`, over axes of size 1: on these executors compute them too.
+"""Samples of `engine.parallel.collective` and `gathers`, over axes of size 1: on these executors compute them too.
 
-What they mean over longer axes is tested against jax in `tests/parallel/test_collectives.py`.
+What they mean over longer axes is tested against jax in `tests/engine/parallel/test_collectives.py`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.parallel import collective, gathers
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.parallel import collective, gathers
 from tests.samples import Draw, Sample
 
 OVER = {"axis_name": "i", "axis_size": 1}

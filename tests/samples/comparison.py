@@ -1,12 +1,12 @@
-"""Samples of `fxgrad.ops.comparison`."""
+"""Samples of `fxgrad.engine.ops.comparison`."""
 
 from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.comparison import (
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.comparison import (
     and_p,
     clz_p,
     eq_p,

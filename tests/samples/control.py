@@ -1,4 +1,4 @@
-"""Samples of `fxgrad.control`: calls of a program, and of functions with rules of their own."""
+"""Samples of `fxgrad.engine.higher_order`: calls of a program, and of functions with rules of their own."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.budgets.operation import within_budget_p
-from fxgrad.control.call import jit_call_p, named_call_p
-from fxgrad.control.checkpoint import checkpoint_p, recompute_p
-from fxgrad.control.custom import custom_jvp_p, custom_vjp_p, custom_vjp_tangent_p
-from fxgrad.control.mapped_rule import custom_vmap_p
-from fxgrad.control.safe_call import safe_call_p
-from fxgrad.core.avals import Aval
-from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Program
-from fxgrad.ops.arithmetic import mul
-from fxgrad.ops.pointwise import add
-from fxgrad.ops.space import instantiate
-from fxgrad.ops.trigonometric import cos, sin
-from fxgrad.tracing.trace import OWN, trace
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
+from fxgrad.engine.higher_order.checkpoint import checkpoint_p, recompute_p
+from fxgrad.engine.higher_order.custom import custom_jvp_p, custom_vjp_p, custom_vjp_tangent_p
+from fxgrad.engine.higher_order.mapped_rule import custom_vmap_p
+from fxgrad.engine.higher_order.safe_call import safe_call_p
+from fxgrad.engine.ops.arithmetic import mul
+from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.trigonometric import cos, sin
+from fxgrad.engine.rematerialization.operation import within_budget_p
+from fxgrad.engine.tracing.trace import OWN, trace
 from tests.samples import Draw, Sample
 
 SHAPES: list[tuple[tuple[int, ...], str]] = [

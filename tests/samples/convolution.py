@@ -1,12 +1,12 @@
-"""Samples of convolutions: fxgrad/ops/convolution.py."""
+"""Samples of convolutions: fxgrad/engine/ops/convolution.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.dtypes import SUPPORTED
-from fxgrad.ops.convolution import conv_general_dilated_p
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.dtypes import SUPPORTED
+from fxgrad.engine.ops.convolution import conv_general_dilated_p
 from tests.samples import Draw, Sample
 
 Shape = tuple[int, ...]

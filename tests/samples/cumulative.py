@@ -1,11 +1,11 @@
-"""Samples of `fxgrad.ops.cumulative`."""
+"""Samples of `fxgrad.engine.ops.cumulative`."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.cumulative import cumlogsumexp_p, cummax_p, cummin_p, cumprod_p, cumsum_p, linear_recurrence_p
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.cumulative import cumlogsumexp_p, cummax_p, cummin_p, cumprod_p, cumsum_p, linear_recurrence_p
 from tests.samples import COMPLEX, INTEGER, REAL, Draw, Sample, no_derivatives
 
 

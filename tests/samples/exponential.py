@@ -1,11 +1,11 @@
-"""Samples of `fxgrad.ops.exponential`."""
+"""Samples of `fxgrad.engine.ops.exponential`."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.exponential import (
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.exponential import (
     cbrt_p,
     exp2_p,
     exp_p,

@@ -1,9 +1,9 @@
-"""Samples of `fxgrad.ops.fft`."""
+"""Samples of `fxgrad.engine.ops.fft`."""
 
 from __future__ import annotations
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.fft import fft_p
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.fft import fft_p
 from tests.samples import Draw, Sample
 
 

@@ -1,4 +1,4 @@
-"""Samples of `fxgrad.ops.gamma` and `fxgrad.ops.integrals`, whose kernels are compiled: few are in the quick tier."""
+"""Samples of `engine.ops.gamma` and `engine.ops.integrals`, whose kernels are compiled: few are in the quick tier."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.gamma import (
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.gamma import (
     betaln_p,
     igamma_grad_a_p,
     igamma_p,
@@ -16,7 +16,7 @@ from fxgrad.ops.gamma import (
     regularized_incomplete_beta_p,
     zeta_p,
 )
-from fxgrad.ops.integrals import (
+from fxgrad.engine.ops.integrals import (
     cosine_integral_p,
     dawsn_p,
     erfcx_p,

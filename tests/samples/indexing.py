@@ -1,4 +1,4 @@
-"""Samples of indexing: fxgrad/ops/{index,dynamic}.py."""
+"""Samples of indexing: fxgrad/engine/ops/{index,dynamic}.py."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.dynamic import dynamic_slice_p, dynamic_update_slice_p
-from fxgrad.ops.indexing import (
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.dynamic import dynamic_slice_p, dynamic_update_slice_p
+from fxgrad.engine.ops.indexing import (
     gather_p,
     scatter_add_p,
     scatter_max_p,
@@ -17,7 +17,7 @@ from fxgrad.ops.indexing import (
     scatter_p,
     scatter_sub_p,
 )
-from fxgrad.ops.windows import Windows
+from fxgrad.engine.ops.windows import Windows
 from tests.samples import Draw, Sample
 
 Shape = tuple[int, ...]

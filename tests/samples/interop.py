@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fxgrad.core.primitive import Primitive
+from fxgrad.engine.core.primitive import Primitive
 from fxgrad.interop.calls import JaxCall
 from fxgrad.interop.opaque import jax_call_p, jax_effect_p
 from tests.samples import Draw, Sample

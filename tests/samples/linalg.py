@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.determinant import cofactor_p, det_p, slogdet_p
-from fxgrad.ops.eigen import eig_p, eigh_p, svd_p
-from fxgrad.ops.factorizations import cholesky_p, lu_p, lu_pivots_to_permutation_p, qr_p
-from fxgrad.ops.matrix_functions import expm_frechet_p, expm_p, nearest_unitary_p, sqrtm_p, sylvester_p
-from fxgrad.ops.pseudoinverse import pinv_p
-from fxgrad.ops.reduced_forms import hessenberg_p, schur_p, tridiagonal_p
-from fxgrad.ops.triangular import lu_solve_p, triangular_solve_p, tridiagonal_solve_p
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.determinant import cofactor_p, det_p, slogdet_p
+from fxgrad.engine.ops.eigen import eig_p, eigh_p, svd_p
+from fxgrad.engine.ops.factorizations import cholesky_p, lu_p, lu_pivots_to_permutation_p, qr_p
+from fxgrad.engine.ops.matrix_functions import expm_frechet_p, expm_p, nearest_unitary_p, sqrtm_p, sylvester_p
+from fxgrad.engine.ops.pseudoinverse import pinv_p
+from fxgrad.engine.ops.reduced_forms import hessenberg_p, schur_p, tridiagonal_p
+from fxgrad.engine.ops.triangular import lu_solve_p, triangular_solve_p, tridiagonal_solve_p
 from tests.samples import COMPLEX, Draw, Sample, no_derivatives
 
 SQUARE: tuple[tuple[int, ...], ...] = ((0, 0), (1, 1), (2, 3, 3), (4, 4), (2, 0, 3, 3), (2, 1, 2, 2))

@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.control.branch import cond_p
-from fxgrad.control.loop import for_p
-from fxgrad.control.scan import scan_p
-from fxgrad.control.solve import along_root, linear_solve_p, root_p
-from fxgrad.control.sweep import sweep_p
-from fxgrad.control.while_loop import while_p
-from fxgrad.core.avals import Aval
-from fxgrad.core.primitive import Primitive
-from fxgrad.core.program import Program
-from fxgrad.ops.arithmetic import div, mul, name_p, sub
-from fxgrad.ops.comparison import lt
-from fxgrad.ops.pointwise import add, scalar_like
-from fxgrad.ops.reductions import reduce_max
-from fxgrad.ops.trigonometric import cos, sin
-from fxgrad.tracing.trace import WRITTEN, trace
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.higher_order.branch import cond_p
+from fxgrad.engine.higher_order.loop import for_p
+from fxgrad.engine.higher_order.scan import scan_p
+from fxgrad.engine.higher_order.solve import along_root, linear_solve_p, root_p
+from fxgrad.engine.higher_order.sweep import sweep_p
+from fxgrad.engine.higher_order.while_loop import while_p
+from fxgrad.engine.ops.arithmetic import div, mul, name_p, sub
+from fxgrad.engine.ops.comparison import lt
+from fxgrad.engine.ops.pointwise import add, scalar_like
+from fxgrad.engine.ops.reductions import reduce_max
+from fxgrad.engine.ops.trigonometric import cos, sin
+from fxgrad.engine.tracing.trace import WRITTEN, trace
 from tests.samples import Draw, Sample, elementwise_samples
 from tests.samples.control import SHAPES, without
 

@@ -1,11 +1,11 @@
-"""Samples of `fxgrad.ops.moving`."""
+"""Samples of `fxgrad.engine.ops.moving`."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.moving import move_p, round_to_int8_p
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.moving import move_p, round_to_int8_p
 from tests.samples import REAL, Draw, Sample, elementwise_samples, no_derivatives
 
 SAMPLES: dict[Primitive, list[Sample]] = {

@@ -1,12 +1,12 @@
-"""Samples of `fxgrad.ops.ordering`."""
+"""Samples of `fxgrad.engine.ops.ordering`."""
 
 from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.ordering import sort_p
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.ordering import sort_p
 from tests.samples import COMPLEX, INTEGER, REAL, Draw, Sample, no_derivatives
 
 ONE = {"dimension": 0, "num_keys": 1}

@@ -1,11 +1,11 @@
-"""Samples of `fxgrad.ops.parts`."""
+"""Samples of `fxgrad.engine.ops.parts`."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.parts import (
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.parts import (
     abs_p,
     ceil_p,
     complex_p,

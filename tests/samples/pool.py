@@ -1,11 +1,11 @@
-"""Samples of windows slid over arrays: fxgrad/ops/pool.py."""
+"""Samples of windows slid over arrays: fxgrad/engine/ops/pool.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.pool import (
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.pool import (
     Sliding,
     reduce_window_max_p,
     reduce_window_min_p,

@@ -1,12 +1,12 @@
-"""Samples of dot_general: fxgrad/ops/products.py."""
+"""Samples of dot_general: fxgrad/engine/ops/products.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.dtypes import SUPPORTED
-from fxgrad.ops.products import dot_general_p
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.dtypes import SUPPORTED
+from fxgrad.engine.ops.products import dot_general_p
 from tests.samples import Draw, Sample
 
 Shape = tuple[int, ...]

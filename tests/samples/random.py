@@ -1,4 +1,4 @@
-"""Samples of `fxgrad.ops.random` and `fxgrad.ops.samplers`."""
+"""Samples of `fxgrad.engine.ops.random` and `fxgrad.engine.ops.samplers`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.dtypes import key_dtype
-from fxgrad.ops.random import (
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.dtypes import key_dtype
+from fxgrad.engine.ops.random import (
     random_bits_p,
     random_clone_p,
     random_fold_in_p,
@@ -19,7 +19,7 @@ from fxgrad.ops.random import (
     random_wrap_p,
     threefry2x32_p,
 )
-from fxgrad.ops.samplers import random_binomial_p, random_gamma_p, random_poisson_p
+from fxgrad.engine.ops.samplers import random_binomial_p, random_gamma_p, random_poisson_p
 from tests.samples import REAL, Draw, Sample, no_derivatives, shapes_of
 
 SHAPES = [shapes[0] for shapes in shapes_of(1)]

@@ -1,11 +1,11 @@
-"""Samples of `fxgrad.ops.reductions`, and of `reduce_sum`."""
+"""Samples of `fxgrad.engine.ops.reductions`, and of `reduce_sum`."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.reductions import (
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.reductions import (
     argmax_p,
     argmin_p,
     reduce_and_p,

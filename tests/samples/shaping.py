@@ -1,12 +1,12 @@
-"""Samples of layout, joining and creation: fxgrad/ops/{shape,join,creation}.py."""
+"""Samples of layout, joining and creation: fxgrad/engine/ops/{shape,join,creation}.py."""
 
 from __future__ import annotations
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.dtypes import SUPPORTED
-from fxgrad.ops.creation import bitcast_convert_type_p, copy_p, iota_p, size_p
-from fxgrad.ops.joining import concatenate_p, split_p, stack_p, unstack_p
-from fxgrad.ops.shaping import broadcast_in_dim_p, pad_p, rev_p, slice_p, tile_p
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.dtypes import SUPPORTED
+from fxgrad.engine.ops.creation import bitcast_convert_type_p, copy_p, iota_p, size_p
+from fxgrad.engine.ops.joining import concatenate_p, split_p, stack_p, unstack_p
+from fxgrad.engine.ops.shaping import broadcast_in_dim_p, pad_p, rev_p, slice_p, tile_p
 from tests.samples import Draw, Sample
 
 OTHERS = ("float32", "bfloat16", "float16", "complex64", "int32", "int64", "uint8", "bool")

@@ -1,6 +1,6 @@
-"""Samples of `fxgrad.ops.varying`, over mesh axes of size 1, and of `fxgrad.parallel.shard_map`.
+"""Samples of `fxgrad.engine.ops.varying`, over mesh axes of size 1, and of `fxgrad.engine.parallel.shard_map`.
 
-What they mean over more devices is tested against jax in `tests/parallel/test_shard_map.py`.
+What they mean over more devices is tested against jax in `tests/engine/parallel/test_shard_map.py`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.core.avals import Aval
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.trigonometric import sin
-from fxgrad.ops.varying import psum_invariant_p, pvary_p, take_equal_p
-from fxgrad.parallel.layouts import Layout
-from fxgrad.parallel.meshes import MeshShape
-from fxgrad.parallel.shard_map import shard_map_p
-from fxgrad.tracing.trace import OWN, trace
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.trigonometric import sin
+from fxgrad.engine.ops.varying import psum_invariant_p, pvary_p, take_equal_p
+from fxgrad.engine.parallel.layouts import Layout
+from fxgrad.engine.parallel.meshes import MeshShape
+from fxgrad.engine.parallel.shard_map import shard_map_p
+from fxgrad.engine.tracing.trace import OWN, trace
 from tests.samples import Draw, Sample
 from tests.samples.collective import DTYPES, SHAPES
 from tests.samples.control import NARROW, body

@@ -1,12 +1,12 @@
-"""Samples of `fxgrad.parallel.shardings`."""
+"""Samples of `fxgrad.engine.parallel.shardings`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.parallel.meshes import MeshShape
-from fxgrad.parallel.shardings import Placement, device_put_p, sharding_constraint_p
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.parallel.meshes import MeshShape
+from fxgrad.engine.parallel.shardings import Placement, device_put_p, sharding_constraint_p
 from tests.samples import Draw, Sample
 
 MESH = MeshShape(("x", "y"), (2, 1), "0-1", "cpu")

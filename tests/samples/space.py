@@ -1,12 +1,12 @@
-"""Samples of `fxgrad.ops.space`."""
+"""Samples of `fxgrad.engine.ops.space`."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.space import broadcast_to_p, convert_element_type_p, reduce_sum_p, reshape_p, transpose_p
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.space import broadcast_to_p, convert_element_type_p, reduce_sum_p, reshape_p, transpose_p
 from tests.samples import COMPLEX, INTEGER, REAL, Draw, Sample
 from tests.samples.reductions import reduced
 

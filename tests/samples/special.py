@@ -1,11 +1,11 @@
-"""Samples of `fxgrad.ops.special`."""
+"""Samples of `fxgrad.engine.ops.special`."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.special import (
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.special import (
     bessel_i0e_p,
     bessel_i1e_p,
     digamma_p,

@@ -1,4 +1,4 @@
-"""Samples of strong products: fxgrad/ops/strong.py."""
+"""Samples of strong products: fxgrad/engine/ops/strong.py."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.strong import strong_div_p, strong_dot_general_p, strong_mul_p
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.strong import strong_div_p, strong_dot_general_p, strong_mul_p
 from tests.samples import Sample, elementwise_samples
 from tests.samples.products import MATRIX, contracted
 

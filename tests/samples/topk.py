@@ -1,12 +1,12 @@
-"""Samples of `fxgrad.ops.topk`."""
+"""Samples of `fxgrad.engine.ops.topk`."""
 
 from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.topk import top_k_p
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.topk import top_k_p
 from tests.samples import INTEGER, REAL, Draw, Sample, no_derivatives
 
 peculiar = np.array([3.0, np.nan, -np.inf, 0.0, -0.0, 1.0, np.inf, -np.nan, -0.0, 0.0, 1.0])

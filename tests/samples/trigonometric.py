@@ -1,11 +1,11 @@
-"""Samples of `fxgrad.ops.trigonometric`."""
+"""Samples of `fxgrad.engine.ops.trigonometric`."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fxgrad.core.primitive import Primitive
-from fxgrad.ops.trigonometric import (
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.trigonometric import (
     acos_p,
     acosh_p,
     asin_p,

@@ -16,7 +16,7 @@ import scipy.special
 import fxgrad
 import fxgrad.scipy.special as fsp
 from fxgrad import errors
-from fxgrad.ops.xla_kernels import elementwise_on_cpu
+from fxgrad.engine.ops.xla_kernels import elementwise_on_cpu
 from fxgrad.scipy.special import bessel_jn, sph_harm_y
 
 pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fxgrad.core import installed
+from fxgrad.engine.core import installed
 
 
 class Counting:

@@ -10,10 +10,10 @@ import numpy as np
 
 import fxgrad
 from fxgrad import dtypes
-from fxgrad.core.primitive import Primitive
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.tracing.tape import bind
 from fxgrad.errors import UnsupportedError
-from fxgrad.onnx.rules import onnx_rules
-from fxgrad.tracing.tape import bind
+from fxgrad.shipping.onnx.rules import onnx_rules
 from tests.samples import Sample
 from tests.support.with_onnx import compared
 

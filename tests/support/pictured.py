@@ -94,7 +94,7 @@ class Example(NamedTuple):
     function: Any
     args: tuple[Any, ...]
 
-    def graph(self) -> fxgrad.graphs.Graph:
+    def graph(self) -> fxgrad.tools.graphs.Graph:
         return fxgrad.graph(self.function)(*self.args)
 
     def draw(self, **options: Any) -> Any:

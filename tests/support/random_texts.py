@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fxgrad import dtypes
-from fxgrad.control.call import named_call_p
-from fxgrad.control.checkpoint import checkpoint_p
-from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.primitive import registry
-from fxgrad.core.program import Equation, Program, Signature, Var
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.primitive import registry
+from fxgrad.engine.core.program import Equation, Program, Signature, Var
+from fxgrad.engine.higher_order.call import named_call_p
+from fxgrad.engine.higher_order.checkpoint import checkpoint_p
 from fxgrad.errors import FxgradError
 from tests.support.show_programs import Mode, Numbers, keep_p
 

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import fxgrad.executors
-import fxgrad.ops.arithmetic
-import fxgrad.ops.reductions
-import fxgrad.ops.trigonometric  # noqa: F401  (enters operations that texts of the tests name)
-from fxgrad.core.avals import Aval, Literal
-from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
-from fxgrad.core.program import Equation, Program, Signature, Var
-from fxgrad.core.regions import Region
-from fxgrad.show import equal, from_json, parse, program_text, to_json
+import fxgrad.engine.executors
+import fxgrad.engine.ops.arithmetic
+import fxgrad.engine.ops.reductions
+import fxgrad.engine.ops.trigonometric  # noqa: F401  (enters operations that texts of the tests name)
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
+from fxgrad.engine.core.program import Equation, Program, Signature, Var
+from fxgrad.engine.core.regions import Region
+from fxgrad.text import equal, from_json, parse, program_text, to_json
 
 F32 = np.dtype("float32")
 SCALAR = Aval((), F32)

@@ -209,5 +209,5 @@ FUNCTIONS: dict[str, Entry] = {
     "convolution of batches": (convolved, (("b", 1, 8, 8),)),
     "convolution of images": (convolved, ((2, 1, "h", "w"),)),
     "dropout": (lambda x: nn.dropout(x, 0.5, fxgrad.random.key(0)), (ROWS,)),
-    "segments": (lambda x, i: fxgrad.segment.segment_sum(x, i, 3), (ROWS, (("n",), I32))),
+    "segments": (lambda x, i: fxgrad.ops.segment_sum(x, i, 3), (ROWS, (("n",), I32))),
 }

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import fxgrad.onnx
 import jax
 import numpy as np
 from jax.extend.backend import get_backend
 
 import fxgrad
-import fxgrad.onnx
 from fxgrad import tree
 from fxgrad.errors import UnsupportedError
 from tests.support import with_c, with_onnx

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import fxgrad
-from fxgrad.core.program import Program
+from fxgrad.engine.core.program import Program
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 FLAGS = ["-O2", "-std=c99", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]

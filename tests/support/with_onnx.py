@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import fxgrad.onnx
 import numpy as np
 import onnx
 import onnxruntime
 
 import fxgrad
-import fxgrad.onnx
 from fxgrad import dtypes, tree
-from fxgrad.core.program import Program
-from fxgrad.onnx.exporting import feeds
+from fxgrad.engine.core.program import Program
+from fxgrad.shipping.onnx.exporting import feeds
 
 onnxruntime.set_default_logger_severity(3)
 TOLERANCES = {"float64": 1e-11, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}

@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fxgrad.core.avals import Aval
-from fxgrad.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
-from fxgrad.core.symbolic import Linear
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
+from fxgrad.engine.core.symbolic import Linear
+from fxgrad.engine.ops.arithmetic import mul, mul_p, neg, stop_gradient
+from fxgrad.engine.ops.comparison import gt
+from fxgrad.engine.ops.parts import conj, conj_p
+from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.shaping import rev
+from fxgrad.engine.ops.space import move_axis, reduce_sum, unbroadcast
+from fxgrad.engine.ops.trigonometric import cos, sin, sin_p
+from fxgrad.engine.tracing.tape import bind
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError
-from fxgrad.ops.arithmetic import mul, mul_p, neg, stop_gradient
-from fxgrad.ops.comparison import gt
-from fxgrad.ops.parts import conj, conj_p
-from fxgrad.ops.pointwise import add
-from fxgrad.ops.shaping import rev
-from fxgrad.ops.space import move_axis, reduce_sum, unbroadcast
-from fxgrad.ops.trigonometric import cos, sin, sin_p
 from fxgrad.testing import LAWS, TOLERANCES, LawError, check_grads, check_laws, check_primitive
 from fxgrad.testing.numbers import direction
-from fxgrad.tracing.tape import bind
-from fxgrad.tracing.tracer import Tracer
 
 X, Y = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]]), np.array([0.3, 0.7, -1.1])
 

@@ -13,10 +13,10 @@ import numpy as np
 from benchmarks.workload import OURS, Peers
 
 if TYPE_CHECKING:
-    from fxgrad.timing import Figures, Timed, figures, in_turns, rotated, sample, typical_seconds
+    from fxgrad.tools.profiling.timing import Figures, Timed, figures, in_turns, rotated, sample, typical_seconds
 else:  # from here, whichever commit of fxgrad is measured: earlier ones have none
     _found = importlib.util.spec_from_file_location(
-        "fxgrad_timing", Path(__file__).resolve().parents[2] / "fxgrad" / "timing.py")
+        "fxgrad_timing", Path(__file__).resolve().parents[2] / "fxgrad" / "tools" / "profiling" / "timing.py")
     timing = sys.modules["fxgrad_timing"] = importlib.util.module_from_spec(_found)
     _found.loader.exec_module(timing)
     Figures, Timed, figures, in_turns = timing.Figures, timing.Timed, timing.figures, timing.in_turns

@@ -12,25 +12,16 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
 import fxgrad
+from benchmarks.places import Aval, Traced, apply_program, grad_program, trace_flat
 from benchmarks.problems import chain
 from benchmarks.workload import Absolute, Peer, Peers, Ratio, Workload, forget_programs, nothing
-from fxgrad.transforms.joint import grad_program
-
-try:
-    from fxgrad.frontend.flat import Traced, trace_flat
-    from fxgrad.tracing.apply import apply_program
-except ImportError:  # a commit to compare with may have them at their former places
-    from fxgrad.control.flat import Traced, trace_flat  # type: ignore[import-not-found, no-redef]
-
-    from fxgrad.core.interpreter import run as apply_program  # type: ignore[attr-defined, no-redef]
-
 
 OPERATIONS = 1000
 
 
 def record(x: Any, loss: Callable[[Any], Any]) -> Traced:
     """What un-jitted `grad` does first: records the function on a tape that knows the values."""
-    aval = fxgrad.core.avals.Aval(x.shape, x.dtype)
+    aval = Aval(x.shape, x.dtype)
     return trace_flat(loss, [aval], "grad", loss, values=[x])
 
 

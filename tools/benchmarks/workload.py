@@ -6,10 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-try:
-    from fxgrad.tracing import interning
-except ImportError:  # a commit to compare with may have it at its former place
-    from fxgrad.core import interning  # type: ignore[attr-defined, no-redef]
+from benchmarks.places import interning
 
 OURS = "fxgrad"
 

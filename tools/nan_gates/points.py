@@ -1,10 +1,10 @@
-"""Singular points of operations, from the table in `fxgrad/ops/singular.py`."""
+"""Singular points of operations, from the table in `fxgrad/engine/ops/singular.py`."""
 
 from __future__ import annotations
 
 import math
 
-from fxgrad.ops.singular import singular_points
+from fxgrad.engine.ops.singular import singular_points
 
 POINT_HEAD = ("operation", "operands", "in", "first derivative", "second", "why")
 _OPERANDS = ("the first", "the second")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fxgrad.onnx.rules import onnx_rules
+from fxgrad.shipping.onnx.rules import onnx_rules
 from tests.samples import all_samples
 from tests.support.onnx_samples import Row, run_samples
 

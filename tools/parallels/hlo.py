@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 
-from fxgrad.analyses.traffic import Kind, Transfer
+from fxgrad.engine.analyses.traffic import Kind, Transfer
 
 KINDS: dict[str, Kind] = {"all-reduce": "all-reduce", "all-gather": "all-gather", "reduce-scatter": "reduce-scatter",
                           "all-to-all": "all-to-all", "collective-permute": "permute"}

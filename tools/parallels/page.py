@@ -9,7 +9,7 @@ from pathlib import Path
 from pages import grid, markdown
 from rich.table import Table
 
-from fxgrad.units import time_text
+from fxgrad.engine.units import time_text
 from parallels.measured import Row
 from parallels.simulated import Case
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import AbstractMesh
 
 import fxgrad
-from fxgrad.simulation import Simulation
+from fxgrad.tools.profiling.simulation import Simulation
 from parallels.patterns import PATTERNS
 
 DEVICES = (8, 256, 4096)

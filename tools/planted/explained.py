@@ -17,7 +17,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "Equal answers: of how many operands a form is, matters where it is read, and this one is written alone.",
     ("step", "fnp.conj(basis)", "basis"):
         "Equal answers but for rounding: whatever one of the two passes leaves, the other takes out and counts.",
-    ("fxgrad/tracing/interning.py", "0", "1"):
+    ("fxgrad/engine/tracing/interning.py", "0", "1"):
         "Equal answers: the table counts one entry more until it is first emptied.",
     ("_places", "1", "2"):
         "Equal answers: of places in the padding it is asked whether they are negative, and no more.",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fxgrad.stable import RULES
+from fxgrad.tools.numerics import RULES
 from stables.measured import Row
 
 FORMULA_HEAD = ["formula", "jax, f32", "jax, f64", "naive, f64", "stable, f32", "stable, f64", "compiled, f64",

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from fxgrad.engine.ops import eigen, factorizations
+from fxgrad.engine.ops.arithmetic import mul, neg
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import lt
+from fxgrad.engine.ops.indexing import take_along
+from fxgrad.engine.ops.matrices import adjoint, as_row, conjugated, in_dtype_of, shape_of, turned
+from fxgrad.engine.ops.ordering import argsort
+from fxgrad.engine.ops.parts import abs
+from fxgrad.engine.ops.pointwise import scalar_like
+from fxgrad.engine.ops.space import broadcast_to
+from fxgrad.engine.tracing.provenance import note_results
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
 from fxgrad.numpy.linalg.operands import from_triangle, matrices, symmetrized
-from fxgrad.ops import eigen, factorizations
-from fxgrad.ops.arithmetic import mul, neg
-from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import lt
-from fxgrad.ops.indexing import take_along
-from fxgrad.ops.matrices import adjoint, as_row, conjugated, in_dtype_of, shape_of, turned
-from fxgrad.ops.ordering import argsort
-from fxgrad.ops.parts import abs
-from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.space import broadcast_to
-from fxgrad.tracing.provenance import note_results
 
 
 class EighResult(NamedTuple):

@@ -8,9 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import as_array, axes_of, axis_of, is_concrete, promoted_inexact, shape_of
+from fxgrad.engine.ops import exponential, parts
+from fxgrad.engine.ops.arithmetic import mul
+from fxgrad.engine.ops.matrices import check_matrices
+from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, axes_of, axis_of, is_concrete, promoted_inexact, shape_of
 from fxgrad.numpy.arithmetic import divide, power
 from fxgrad.numpy.elementwise import absolute, isnan, sqrt
 from fxgrad.numpy.linalg.decompositions import eigvalsh, svdvals
@@ -18,11 +23,6 @@ from fxgrad.numpy.linalg.solving import inv
 from fxgrad.numpy.logic import greater, logical_and, logical_not, not_equal, where
 from fxgrad.numpy.reductions import any, count_nonzero, kept_shape, max, min, sum
 from fxgrad.numpy.shaping import moveaxis
-from fxgrad.ops import exponential, parts
-from fxgrad.ops.arithmetic import mul
-from fxgrad.ops.matrices import check_matrices
-from fxgrad.ops.space import convert, reshape
-from fxgrad.tracing.tape import aval_of
 
 
 def norm(x: Any, ord: Any = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:

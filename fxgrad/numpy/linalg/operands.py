@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.core.sizes import holds
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.frontend.operands import inexact_operands, shape_of
+from fxgrad.engine.ops.arithmetic import mul
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import eq, gt
+from fxgrad.engine.ops.creation import iota
+from fxgrad.engine.ops.matrices import adjoint, check_matrices
+from fxgrad.engine.ops.parts import complex as complex_
+from fxgrad.engine.ops.parts import real
+from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import DTypeError, ShapeError, at_user_line
-from fxgrad.frontend.operands import inexact_operands, shape_of
-from fxgrad.ops.arithmetic import mul
-from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import eq, gt
-from fxgrad.ops.creation import iota
-from fxgrad.ops.matrices import adjoint, check_matrices
-from fxgrad.ops.parts import complex as complex_
-from fxgrad.ops.parts import real
-from fxgrad.ops.pointwise import add
-from fxgrad.tracing.tape import aval_of
 
 
 def matrices(name: str, *values: Any, square: bool = False) -> list[Any]:

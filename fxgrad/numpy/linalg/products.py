@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from fxgrad.engine.frontend.operands import as_array, axis_of, shape_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, axis_of, shape_of
 from fxgrad.numpy import products, rearranging
 from fxgrad.numpy.einsum import einsum
 

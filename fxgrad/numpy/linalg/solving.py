@@ -6,10 +6,29 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fxgrad import dtypes
-from fxgrad.core.sizes import holds
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.frontend.operands import (
+    as_array,
+    common_shape,
+    concrete,
+    inexact_operands,
+    new_array,
+    shape_of,
+    whole,
+)
+from fxgrad.engine.ops import determinant
+from fxgrad.engine.ops.arithmetic import mul, stop_gradient, sub
+from fxgrad.engine.ops.exponential import square
+from fxgrad.engine.ops.factorizations import lu
+from fxgrad.engine.ops.matrices import diagonal
+from fxgrad.engine.ops.parts import abs, sign
+from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.pseudoinverse import pinv as pseudo_inverse
+from fxgrad.engine.ops.space import broadcast_to, convert, reshape
+from fxgrad.engine.ops.triangular import lu_solve
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, common_shape, concrete, inexact_operands, new_array, shape_of, whole
 from fxgrad.numpy.creation import eye, zeros
 from fxgrad.numpy.elementwise import log
 from fxgrad.numpy.linalg.decompositions import qr, svdvals
@@ -18,17 +37,6 @@ from fxgrad.numpy.logic import greater, greater_equal, less, logical_and, where
 from fxgrad.numpy.products import matmul
 from fxgrad.numpy.reductions import count_nonzero, prod, sum
 from fxgrad.numpy.shaping import moveaxis
-from fxgrad.ops import determinant
-from fxgrad.ops.arithmetic import mul, stop_gradient, sub
-from fxgrad.ops.exponential import square
-from fxgrad.ops.factorizations import lu
-from fxgrad.ops.matrices import diagonal
-from fxgrad.ops.parts import abs, sign
-from fxgrad.ops.pointwise import add
-from fxgrad.ops.pseudoinverse import pinv as pseudo_inverse
-from fxgrad.ops.space import broadcast_to, convert, reshape
-from fxgrad.ops.triangular import lu_solve
-from fxgrad.tracing.tape import aval_of
 
 
 class SlogdetResult(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fxgrad.engine.ops.matrices import adjoint
 from fxgrad.numpy.linalg.decompositions import EighResult
 from fxgrad.numpy.linalg.decompositions import cholesky as cholesky_
 from fxgrad.numpy.linalg.decompositions import eigh as eigh_
@@ -13,7 +14,6 @@ from fxgrad.numpy.linalg.decompositions import svd as svd_
 from fxgrad.numpy.linalg.norms import matrix_rank as matrix_rank_
 from fxgrad.numpy.linalg.operands import from_triangle, matrices
 from fxgrad.numpy.linalg.solving import pinv as pinv_
-from fxgrad.ops.matrices import adjoint
 
 
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad import numpy as fnp
+from fxgrad.engine.frontend.operands import inexact_operands, shape_of
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.frontend.operands import inexact_operands, shape_of
 
 __all__ = ["vq"]
 

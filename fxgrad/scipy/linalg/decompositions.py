@@ -5,34 +5,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from fxgrad import dtypes
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import inexact_operands, shape_of
+from fxgrad.engine.ops import eigen, factorizations, reduced_forms
+from fxgrad.engine.ops.comparison import eq
+from fxgrad.engine.ops.creation import iota
+from fxgrad.engine.ops.families import check_same_dtype
+from fxgrad.engine.ops.matrices import adjoint, as_row, columns, conjugated, eye, hermitian, matmul, rows, tril, triu
+from fxgrad.engine.ops.matrix_functions import nearest_unitary
+from fxgrad.engine.ops.pointwise import add, scalar_like
+from fxgrad.engine.ops.shaping import pad
+from fxgrad.engine.ops.space import broadcast_to, convert, reshape
+from fxgrad.engine.ops.triangular import triangular_solve
+from fxgrad.engine.tracing.provenance import note_results
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import inexact_operands, shape_of
 from fxgrad.numpy.linalg.operands import matrices, symmetrized
 from fxgrad.numpy.rearranging import diag
-from fxgrad.ops import eigen, factorizations, reduced_forms
-from fxgrad.ops.comparison import eq
-from fxgrad.ops.creation import iota
-from fxgrad.ops.families import check_same_dtype
-from fxgrad.ops.matrices import (
-    adjoint,
-    as_row,
-    columns,
-    conjugated,
-    eye,
-    hermitian,
-    matmul,
-    rows,
-    tril,
-    triu,
-)
-from fxgrad.ops.matrix_functions import nearest_unitary
-from fxgrad.ops.pointwise import add, scalar_like
-from fxgrad.ops.shaping import pad
-from fxgrad.ops.space import broadcast_to, convert, reshape
-from fxgrad.ops.triangular import triangular_solve
-from fxgrad.tracing.provenance import note_results
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["cholesky", "eigh", "eigh_tridiagonal", "hessenberg", "lu", "polar", "qr", "qr_multiply", "rsf2csf", "schur",
            "svd"]

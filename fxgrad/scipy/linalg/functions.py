@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from fxgrad.engine.frontend.operands import common_shape, inexact_operands, shape_of, whole
+from fxgrad.engine.ops import matrix_functions
+from fxgrad.engine.ops.space import broadcast_to
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.operands import common_shape, inexact_operands, shape_of, whole
 from fxgrad.numpy.linalg.operands import check, matrices
-from fxgrad.ops import matrix_functions
-from fxgrad.ops.space import broadcast_to
 
 
 def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:

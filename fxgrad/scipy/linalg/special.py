@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import (
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import (
     as_array,
     common_operands,
     common_shape,
@@ -20,18 +19,19 @@ from fxgrad.frontend.operands import (
     shape_of,
     whole,
 )
+from fxgrad.engine.ops.arithmetic import neg
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.matrices import as_column, as_row, conjugated
+from fxgrad.engine.ops.pointwise import scalar_like
+from fxgrad.engine.ops.shaping import pad, slice_in_dim
+from fxgrad.engine.ops.space import broadcast_to
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
 from fxgrad.numpy.arithmetic import divide, subtract
 from fxgrad.numpy.creation import array, asarray
 from fxgrad.numpy.elementwise import absolute
 from fxgrad.numpy.rearranging import take
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, flip
-from fxgrad.ops.arithmetic import neg
-from fxgrad.ops.joining import concatenate
-from fxgrad.ops.matrices import as_column, as_row, conjugated
-from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.shaping import pad, slice_in_dim
-from fxgrad.ops.space import broadcast_to
-from fxgrad.tracing.tape import aval_of
 
 __all__ = ["block_diag", "circulant", "companion", "convolution_matrix", "dft", "fiedler", "fiedler_companion",
            "hadamard", "hankel", "helmert", "hilbert", "invhilbert", "invpascal", "leslie", "pascal", "toeplitz"]

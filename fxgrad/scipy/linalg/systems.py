@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fxgrad.engine.frontend.operands import as_array, common_shape, inexact_operands, shape_of
+from fxgrad.engine.ops import factorizations
+from fxgrad.engine.ops.matrices import adjoint, conjugated, permuted_rows
+from fxgrad.engine.ops.ordering import argsort
+from fxgrad.engine.ops.space import broadcast_to, reshape
+from fxgrad.engine.ops.triangular import triangular_solve
 from fxgrad.errors import ArgumentError, ShapeError, at_user_line
-from fxgrad.frontend.operands import as_array, common_shape, inexact_operands, shape_of
 from fxgrad.numpy import linalg
 from fxgrad.numpy.linalg.operands import check, matrices
-from fxgrad.ops import factorizations
-from fxgrad.ops.matrices import adjoint, conjugated, permuted_rows
-from fxgrad.ops.ordering import argsort
-from fxgrad.ops.space import broadcast_to, reshape
-from fxgrad.ops.triangular import triangular_solve
 
 
 def _with_columns(name: str, a: Any, b: Any, solver: Callable[..., Any], *others: Any) -> Any:

@@ -6,21 +6,21 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from fxgrad import dtypes
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import as_array, promoted_inexact, refuse_complex, whole
+from fxgrad.engine.frontend.ufuncs import Elementwise, composite
+from fxgrad.engine.ops import gamma as gamma_room
+from fxgrad.engine.ops import integrals, special
+from fxgrad.engine.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import and_, eq, ge, gt, le, lt
+from fxgrad.engine.ops.exponential import exp, expm1, log, log1p, logistic, square
+from fxgrad.engine.ops.parts import abs as absolute
+from fxgrad.engine.ops.parts import floor
+from fxgrad.engine.ops.pointwise import scalar_like
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, promoted_inexact, refuse_complex, whole
-from fxgrad.frontend.ufuncs import Elementwise, composite
-from fxgrad.ops import gamma as gamma_room
-from fxgrad.ops import integrals, special
-from fxgrad.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
-from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import and_, eq, ge, gt, le, lt
-from fxgrad.ops.exponential import exp, expm1, log, log1p, logistic, square
-from fxgrad.ops.parts import abs as absolute
-from fxgrad.ops.parts import floor
-from fxgrad.ops.pointwise import scalar_like
-from fxgrad.ops.space import convert
-from fxgrad.tracing.tape import aval_of
 
 
 def _special(name: str, function: Callable[..., Any], doc: str, nin: int = 1, real: bool = True) -> Elementwise:

@@ -7,26 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import as_array, promoted_inexact, refuse_complex
+from fxgrad.engine.ops.arithmetic import div, mul, neg, sub
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import gt, le, lt
+from fxgrad.engine.ops.cumulative import cumprod
+from fxgrad.engine.ops.exponential import exp, sqrt
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.parts import abs as absolute
+from fxgrad.engine.ops.parts import complex as complex_of
+from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.shaping import rev, slice_in_dim
+from fxgrad.engine.ops.space import broadcast_to, convert, reduce_sum, zeros
+from fxgrad.engine.ops.special import lgamma
+from fxgrad.engine.ops.trigonometric import cos, sin
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, promoted_inexact, refuse_complex
 from fxgrad.lax.loops import scan
-from fxgrad.ops.arithmetic import div, mul, neg, sub
-from fxgrad.ops.choose import where
-from fxgrad.ops.comparison import gt, le, lt
-from fxgrad.ops.cumulative import cumprod
-from fxgrad.ops.exponential import exp, sqrt
-from fxgrad.ops.joining import concatenate
-from fxgrad.ops.parts import abs as absolute
-from fxgrad.ops.parts import complex as complex_of
-from fxgrad.ops.pointwise import add
-from fxgrad.ops.shaping import rev, slice_in_dim
-from fxgrad.ops.space import broadcast_to, convert, reduce_sum, zeros
-from fxgrad.ops.special import lgamma
-from fxgrad.ops.trigonometric import cos, sin
 from fxgrad.random.keys import positive_int
-from fxgrad.tracing.tape import aval_of
-from fxgrad.tracing.tracer import Tracer
 
 
 def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:

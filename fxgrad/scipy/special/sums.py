@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import dtypes
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import as_array, axes_of, common_shape, inexact_operands, shape_of
+from fxgrad.engine.frontend.ufuncs import composite
+from fxgrad.engine.ops.arithmetic import add, div, mul, stop_gradient, sub
+from fxgrad.engine.ops.choose import where as choose
+from fxgrad.engine.ops.comparison import eq
+from fxgrad.engine.ops.exponential import exp, log
+from fxgrad.engine.ops.parts import abs as absolute
+from fxgrad.engine.ops.parts import is_finite, real, sign
+from fxgrad.engine.ops.reductions import reduce_max
+from fxgrad.engine.ops.space import broadcast_to, convert, expand_axes, reduce_sum, reshape
+from fxgrad.engine.ops.special import lgamma
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, at_user_line
-from fxgrad.frontend.operands import as_array, axes_of, common_shape, inexact_operands, shape_of
-from fxgrad.frontend.ufuncs import composite
 from fxgrad.numpy.reductions import kept_shape
-from fxgrad.ops.arithmetic import add, div, mul, stop_gradient, sub
-from fxgrad.ops.choose import where as choose
-from fxgrad.ops.comparison import eq
-from fxgrad.ops.exponential import exp, log
-from fxgrad.ops.parts import abs as absolute
-from fxgrad.ops.parts import is_finite, real, sign
-from fxgrad.ops.reductions import reduce_max
-from fxgrad.ops.space import broadcast_to, convert, expand_axes, reduce_sum, reshape
-from fxgrad.ops.special import lgamma
 from fxgrad.random.keys import positive_int
-from fxgrad.tracing.tape import aval_of
 
 Axis = int | Sequence[int] | None
 

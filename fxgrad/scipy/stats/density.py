@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from fxgrad import numpy as fnp
-from fxgrad import random, tree
+from fxgrad import random
+from fxgrad.engine import tree
+from fxgrad.engine.frontend.operands import inexact_operands, shape_of
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import inexact_operands, shape_of
 from fxgrad.scipy.linalg import cho_solve, solve_triangular
 from fxgrad.scipy.special import logsumexp, ndtr
 from fxgrad.scipy.stats.of_vectors import multivariate_normal

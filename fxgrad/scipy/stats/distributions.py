@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad import numpy as fnp
-from fxgrad.frontend.operands import inexact_operands
-from fxgrad.shared_state import found
+from fxgrad.engine.frontend.operands import inexact_operands
+from fxgrad.engine.pickling import found
 
 Formula = Callable[..., Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import numpy as fnp
-from fxgrad.frontend.operands import inexact_operands
+from fxgrad.engine.frontend.operands import inexact_operands
 from fxgrad.scipy.special import betaln, gammaincc, gammaln, xlog1py, xlogy
 from fxgrad.scipy.stats.distributions import discrete
 

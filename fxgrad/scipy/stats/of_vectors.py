@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 from fxgrad import numpy as fnp
+from fxgrad.engine.frontend.operands import inexact_operands
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ShapeError, at_user_line
-from fxgrad.frontend.operands import inexact_operands
 from fxgrad.scipy.linalg import solve_triangular
 from fxgrad.scipy.special import gammaln, xlogy
 from fxgrad.scipy.stats.distributions import Distribution
-from fxgrad.tracing.tape import aval_of
 
 LOG_2PI = math.log(2 * math.pi)
 

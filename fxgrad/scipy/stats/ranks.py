@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad import dtypes
 from fxgrad import numpy as fnp
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import as_array, axis_of, shape_of
+from fxgrad.engine.ops.cumulative import cummax, cummin
 from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
-from fxgrad.frontend.operands import as_array, axis_of, shape_of
-from fxgrad.ops.cumulative import cummax, cummin
 
 
 class ModeResult(NamedTuple):

@@ -1,7 +1,0 @@
-"""The command line: programs, graphs and pictures of functions in files, without writing a script for it."""
-
-from __future__ import annotations
-
-from fxgrad.cli.parser import main
-
-__all__ = ["main"]

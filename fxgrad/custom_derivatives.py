@@ -1,9 +1,0 @@
-"""Functions with derivatives of their own, under the names that `jax.custom_derivatives` has."""
-
-from fxgrad.api.closures import closure_convert, custom_gradient
-from fxgrad.api.custom import custom_jvp, custom_vjp
-from fxgrad.api.custom_arguments import CustomVJPPrimal, custom_vjp_primal_tree_values, zero_from_primal
-from fxgrad.core.symbolic import Zero as SymbolicZero
-
-__all__ = ["CustomVJPPrimal", "SymbolicZero", "closure_convert", "custom_gradient", "custom_jvp", "custom_vjp",
-           "custom_vjp_primal_tree_values", "zero_from_primal"]

@@ -1,0 +1,23 @@
+"""Counting: the floating-point operations and bytes of a program, from its types alone."""
+
+from __future__ import annotations
+
+from fxgrad.engine.analyses.traffic import by_axis, traffic
+from fxgrad.engine.core.facts import fact
+from fxgrad.engine.core.primitive import Cost
+from fxgrad.engine.core.program import Program
+
+
+@fact
+def cost(program: Program) -> Cost:
+    """The sum of the costs of all equations, as if nothing were fused; `wire` has the bytes sent over mesh axes.
+
+    >>> import fxgrad, numpy as np
+    >>> program = fxgrad.make_program(lambda x: x @ x)(np.ones((10, 10), np.float32))
+    >>> cost(program)
+    Cost(flops=2000, bytes=1200)
+    """
+    parts = [equation.cost for equation in program.equations]
+    found = Cost(sum(part.flops for part in parts), sum(part.bytes for part in parts))
+    wire = by_axis(traffic(program))
+    return found.with_wire(wire) if wire else found

@@ -1,0 +1,229 @@
+"""The check of key reuse: it walks a program and finds random keys that are drawn from twice.
+
+Keys are followed as numbers: an array of keys becomes an array of as many numbers, and operations that only move
+elements are run on those by their own NumPy kernels. Where a place is not known before the program runs (an index that
+is traced, a branch), keys are taken for new ones, so that no right program is refused.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.avals import Aval, to_numpy
+from fxgrad.engine.core.program import Equation, Program, Source
+from fxgrad.engine.core.regions import Region
+from fxgrad.engine.core.walk import walk
+from fxgrad.engine.ops import joining, shaping, space
+from fxgrad.engine.ops import random as keys_room
+from fxgrad.engine.ops.arithmetic import stop_gradient_p
+from fxgrad.engine.ops.samplers import random_binomial_p, random_gamma_p, random_poisson_p
+from fxgrad.errors import KeyReuseError
+
+_WORDS = np.dtype(np.uint32)
+Ids = Any
+"""Numbers in the place of keys; in the place of their words, two numbers along the last axis."""
+
+
+def check_program(program: Program) -> None:
+    """Raises `KeyReuseError` if `program` draws from a key twice."""
+    search = _Search()
+    constants = [search.of_constant(value) for value in program.constants] or [None] * program.captured
+    inputs = [search.fresh(var.aval) for var in program.inputs[program.captured:]]
+    captured = [search.fresh(var.aval) if ids is None else ids
+                for var, ids in zip(program.inputs, constants, strict=False)]
+    search.walk(program, [*captured, *inputs])
+
+
+def _is_followed(aval: Aval) -> bool:
+    return dtypes.is_key(aval.dtype) or (aval.dtype == _WORDS and aval.shape[-1:] == (2,))
+
+
+class _Search:
+    """The numbers of keys given out so far, and what used them up."""
+
+    def __init__(self) -> None:
+        self._new = itertools.count()
+        self._made: dict[Hashable, int] = {}
+        self._used: dict[int, tuple[str, Source | None]] = {}
+        self._in_loop: list[int] = []
+        self._called_at: list[Source | None] = []
+
+    def _numbers(self, count: int) -> Any:
+        return np.fromiter(itertools.islice(self._new, count), np.int64, count)
+
+    def fresh(self, aval: Aval) -> Ids | None:
+        """New keys, or words of new keys; None for anything else."""
+        if dtypes.is_key(aval.dtype):
+            return self._numbers(aval.size).reshape(aval.shape)
+        return _words(self._numbers(aval.size // 2).reshape(aval.shape[:-1])) if _is_followed(aval) else None
+
+    def of_constant(self, value: Any) -> Ids | None:
+        """Keys that are known: equal ones have equal numbers."""
+        if not hasattr(value, "dtype") or not dtypes.is_key(dtypes.from_jax(value.dtype)) or hasattr(value, "tape"):
+            return None
+        array = np.asarray(value if isinstance(value, np.ndarray | np.generic) else to_numpy(value))
+        known = [self.same(("words", element.tobytes())) for element in array.reshape(-1)]
+        return np.array(known, np.int64).reshape(array.shape)
+
+    def same(self, name: Hashable) -> int:
+        """One number for each name."""
+        if name not in self._made:
+            self._made[name] = next(self._new)
+        return self._made[name]
+
+    def use(self, ids: Ids, what: str, source: Source | None) -> None:
+        """Marks keys as used; raises `KeyReuseError` if one of them is already."""
+        if self._called_at:  # inside of a library function, whose own lines are those of whoever called it first
+            source = self._called_at[0]
+        for number in np.asarray(ids).reshape(-1).tolist():
+            before = self._used.get(number)
+            folded = what.startswith("fold_in") and before is not None and before[0].startswith("fold_in")
+            if before is not None and not folded:
+                raise _reused(before, (what, source))
+            if any(number < limit for limit in self._in_loop):
+                raise _reused((what, source), (f"{what} in every step of a loop", source))
+            self._used[number] = what, source
+
+    # --- programs -----------------------------------------------------------------------------------------------
+
+    def walk(self, program: Program, inputs: Sequence[Ids | None]) -> list[Ids | None]:
+        """Goes through the equations; the numbers of the outputs."""
+        return walk(program, inputs, self._equation, literal=lambda _: None)
+
+    def _equation(self, equation: Equation, ids: list[Ids | None]) -> list[Ids | None]:
+        rule = key_rules.of(equation.primitive)
+        outputs = None if rule is None else rule(self, equation, ids)
+        return self._into_regions(equation, ids) if outputs is None else outputs
+
+    def _into_regions(self, equation: Equation, ids: list[Ids | None]) -> list[Ids | None]:
+        """The programs that the operation holds are walked too; what it makes counts as new."""
+        for region in equation.regions:
+            if region.role == "mapped":
+                return self._on_devices(equation, region.program, ids)
+            if region.role in ("inline", "call"):
+                is_library = region.role == "inline"
+                self._called_at += [equation.source] * is_library
+                outputs = self.walk(region.program, ids)
+                del self._called_at[len(self._called_at) - is_library:]
+                return outputs
+            if region.role == "body":
+                self._loop(region, ids)
+        branches = [region.program for region in equation.regions if region.role == "branch"]
+        if branches:
+            self._branches(branches, ids[1:])
+        return [self.fresh(var.aval) for var in equation.outputs]
+
+    def _on_devices(self, equation: Equation, program: Program, ids: Sequence[Ids | None]) -> list[Ids | None]:
+        """What one device does; a key of which it has the whole is the one outside."""
+        whole = [var.aval.shape == atom.aval.shape and not var.aval.vma
+                 for var, atom in zip(program.inputs, equation.inputs, strict=True)]
+        self.walk(program, [one if kept else self.fresh(var.aval)
+                            for one, kept, var in zip(ids, whole, program.inputs, strict=True)])
+        return [self.fresh(var.aval) for var in equation.outputs]
+
+    def _branches(self, branches: Sequence[Program], ids: Sequence[Ids | None]) -> None:
+        """One branch runs: each starts from what was used before, and afterwards what any of them used is used."""
+        before, after = dict(self._used), dict(self._used)
+        for branch in branches:
+            self._used = dict(before)
+            self.walk(branch, ids)
+            after.update(self._used)
+        self._used = after
+
+    def _loop(self, body: Region, ids: Sequence[Ids | None]) -> None:
+        """The body is run again and again: what it closes over must not be used there, what it carries once a step."""
+        own = {place for place, link in enumerate(body.inputs) if link.how != "same"}
+        inside = [self.fresh(var.aval) if place in own else ids[link.place]
+                  for place, (var, link) in enumerate(zip(body.program.inputs, body.inputs, strict=True))]
+        made = [inside[place] for place in sorted(own)]
+        first_of_step = min((int(np.min(each)) for each in made if each is not None and np.size(each)),
+                            default=next(self._new))
+        self._in_loop.append(first_of_step)
+        self.walk(body.program, inside)
+        self._in_loop.pop()
+        for place in sorted(own):
+            var, outer, inner = body.program.inputs[place], ids[body.inputs[place].place], inside[place]
+            used = next((self._used[number] for number in np.asarray(inner).reshape(-1).tolist()
+                         if number in self._used), None) if inner is not None else None
+            if used is not None and outer is not None and dtypes.is_key(var.aval.dtype):
+                self.use(outer, *used)
+
+
+# --- what operations do with keys -------------------------------------------------------------------------------
+
+KeyRule = Callable[[_Search, Equation, "list[Ids | None]"], "list[Ids | None] | None"]
+"""(search, equation, numbers of the operands) -> numbers of the outputs, with what is used up marked on the search.
+
+None where nothing is to be followed.
+"""
+
+key_rules: Analysis[KeyRule | None] = Analysis("key_rules", missing="conservative", default=None)
+"""By primitive; the results of others count as new keys, so that no right program is refused."""
+
+
+@key_rules.register(
+    space.reshape_p, space.transpose_p, space.broadcast_to_p, joining.concatenate_p, joining.stack_p, joining.split_p,
+    joining.unstack_p, shaping.slice_p, shaping.rev_p, stop_gradient_p)
+def _move(_: _Search, equation: Equation, ids: list[Ids | None]) -> list[Ids | None] | None:
+    if any(each is None for each in ids):
+        return None
+    outputs = equation.primitive.numpy(*ids, **equation.params)
+    return [output if _is_followed(var.aval) else None
+            for var, output in zip(equation.outputs, outputs, strict=True)]
+
+
+@key_rules.register(keys_room.random_bits_p, keys_room.random_split_p, random_gamma_p, random_poisson_p,
+                    random_binomial_p)
+def _draw(search: _Search, equation: Equation, ids: list[Ids | None]) -> None:
+    search.use(ids[0], equation.primitive.name.removeprefix("random_"), equation.source)
+
+
+@key_rules.register(keys_room.random_fold_in_p)
+def _fold(search: _Search, equation: Equation, ids: list[Ids | None]) -> list[Ids | None]:
+    """Equal keys for equal data: folding the same integer in twice gives the same key."""
+    search.use(ids[0], "fold_in", equation.source)
+    data = equation.inputs[1]
+    if data.aval.shape:
+        return [search.fresh(equation.outputs[0].aval)]
+    keys = np.asarray(ids[0])
+    folded = [search.same(("fold", number, data)) for number in keys.reshape(-1).tolist()]
+    return [np.array(folded, np.int64).reshape(keys.shape)]
+
+
+@key_rules.register(keys_room.random_unwrap_p)
+def _unwrap(_: _Search, __: Equation, ids: list[Ids | None]) -> list[Ids | None]:
+    return [_words(ids[0])]
+
+
+@key_rules.register(keys_room.random_wrap_p)
+def _wrap(_: _Search, __: Equation, ids: list[Ids | None]) -> list[Ids | None] | None:
+    return None if ids[0] is None else [ids[0][..., 0] // 2]
+
+
+@key_rules.register(keys_room.random_seed_p)
+def _seed(search: _Search, equation: Equation, _: list[Ids | None]) -> list[Ids | None] | None:
+    if equation.outputs[0].aval.shape:
+        return None
+    return [np.int64(search.same(("seed", equation.inputs[0])))]
+
+
+def _words(ids: Ids) -> Ids:
+    return np.stack([np.asarray(ids) * 2, np.asarray(ids) * 2 + 1], -1)
+
+
+def _place(source: Source | None) -> str:
+    return "a line that is not known" if source is None else \
+        f"{source.filename.rsplit('/', 1)[-1]}:{source.line} (in {source.code.co_name})"
+
+
+def _reused(first: tuple[str, Source | None], second: tuple[str, Source | None]) -> KeyReuseError:
+    return KeyReuseError(
+        f"a random key is used twice: by {first[0]} at {_place(first[1])}, and by {second[0]} at {_place(second[1])}. "
+        "The numbers would not be independent. Make new keys with fxgrad.random.split(key), or say that it is meant "
+        "with fxgrad.random.clone(key)")

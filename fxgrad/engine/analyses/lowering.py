@@ -1,0 +1,412 @@
+"""What becomes of a program before a compiler fuses it: quotients are turned, products put in rows, loops laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from fxgrad.engine.analyses.elements import element
+from fxgrad.engine.analyses.flow import Flow
+from fxgrad.engine.analyses.fusing import ALIAS, BARRIER, CHEAP, EXPENSIVE, LOOP
+from fxgrad.engine.analyses.instructions import (
+    BROADCAST,
+    CONCATENATE,
+    ELEMENT,
+    GATHER,
+    IOTA,
+    LEAST,
+    OPAQUE,
+    PAD,
+    PART,
+    PRODUCT,
+    REDUCE,
+    SLICE,
+    TAKE,
+    TRANSPOSE,
+    UPDATE,
+    Instructions,
+    Shape,
+)
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.program import Equation
+from fxgrad.engine.core.regions import Region
+from fxgrad.engine.ops import (
+    convolution,
+    creation,
+    dynamic,
+    factorizations,
+    indexing,
+    joining,
+    parts,
+    pool,
+    products,
+    reductions,
+    shaping,
+    space,
+    triangular,
+)
+
+_WINDOW = 32
+"""Reductions over more elements than this go in two steps, where the library does not compute them."""
+_WIDE = 16
+"""Convolutions of no more features than this are not given to the library."""
+_SHORTEST = 8
+"""Nor are products of which all sizes are less than this."""
+
+_Rule = Callable[[Instructions, Equation, list[int]], None]
+_rules: Analysis[_Rule | None] = Analysis("instructions", missing="conservative", default=None)
+"""What becomes of the operations that do not act on each element; the others are kernels."""
+
+
+def lowered(flow: Flow, region: Region | None = None) -> Instructions:
+    """The instructions of a program, which may be the body of a loop."""
+    entries = () if region is None else {
+        value for value, link in zip(flow.inputs, region.inputs, strict=True) if link.how == "entry"}
+    made = Instructions(flow, entries)
+    for step, equation in enumerate(flow.equations):
+        made.step = step
+        _lower(made, equation)
+    return made
+
+
+def _lower(made: Instructions, equation: Equation) -> None:
+    """The instructions of a step."""
+    flow, of = made.flow, made.of
+    kind, makes = flow.kinds[made.step], made.makes
+    if kind in (CHEAP, EXPENSIVE):
+        of[makes[0]] = element(made, equation, kind == EXPENSIVE, makes[0])
+        return
+    reads = [each for each in made.operands(equation) if type(each) is int]
+    if kind == BARRIER and len(reads) == len(makes):
+        of.update(zip(makes, reads, strict=True))
+        return
+    if kind == ALIAS and reads:
+        of[makes[0]] = made.reshaped(reads[0], flow.avals[makes[0]].shape)
+        return
+    rule = _rules.of(equation.primitive)
+    if rule is not None:
+        rule(made, equation, reads)
+    elif kind == LOOP:
+        _loop(made, equation, reads, makes)
+    else:
+        _kernel(made, reads, makes)
+
+
+def _kernel(made: Instructions, reads: list[int], makes: list[int]) -> int:
+    """A kernel; one of several results has a part for each."""
+    if len(makes) == 1:
+        found = made.of[makes[0]] = made.add(OPAQUE, reads, made.flow.avals[makes[0]].shape, makes[0])
+        return found
+    found = made.add(OPAQUE, reads, (0,), makes[0] if makes else 0)
+    for value in makes:
+        made.of[value] = made.add(PART, [found], made.flow.avals[value].shape, value)
+    return found
+
+
+def _loop(made: Instructions, equation: Equation, reads: list[int], makes: list[int]) -> None:
+    """A loop, with what it stacks laid out before: it writes over that, and over what it carries."""
+    stacked = {link.place for region in equation.regions for link in region.outputs if link.how == "entry"}
+    carried: dict[int, int] = {}
+    operands = made.operands(equation)
+    for region in equation.regions:
+        ends = [link.place for link in region.outputs if link.how == "carry"]
+        begins = [link.place for link in region.inputs if link.how == "carry"]
+        carried.update(zip(ends, begins, strict=False))
+    reads = [*reads]
+    over: dict[int, int] = {}
+    for place, value in enumerate(makes):
+        if place in stacked:
+            over[place] = made.add(BROADCAST, [], made.flow.avals[value].shape, value)
+            made.constants[over[place]] = "stacked", over[place]
+            reads.append(over[place])
+        elif place in carried:
+            start = operands[carried[place]]
+            if type(start) is not int:
+                start = made.constant(start, made.flow.avals[value].shape, value)
+                reads.append(start)
+            over[place] = start
+    found = made.add(OPAQUE, reads, (0,), makes[0] if makes else 0)
+    for place, value in enumerate(makes):
+        part = made.of[value] = made.add(PART, [found], made.flow.avals[value].shape, value)
+        if place in over:
+            made.over[part] = [over[place]]
+        if place in carried:
+            made.carried.setdefault(found, []).append(part)
+
+
+# --- what does not act on each element ----------------------------------------------------------------------------
+
+
+@_rules.register(space.broadcast_to_p, shaping.broadcast_in_dim_p)
+def _repeats(made: Instructions, equation: Equation, _reads: list[int]) -> None:
+    value, = made.makes
+    shape = made.flow.avals[value].shape
+    operand, *_ = made.operands(equation)
+    if type(operand) is not int:
+        made.of[value] = made.constant(operand, shape, value)
+        return
+    rank = len(made.shapes[operand])
+    axes = equation.params.get("broadcast_dimensions", tuple(range(len(shape) - rank, len(shape))))
+    made.of[value] = made.repeated(operand, shape, tuple(axes))
+
+
+@_rules.register(space.transpose_p)
+def _transposes(made: Instructions, equation: Equation, reads: list[int]) -> None:
+    value, = made.makes
+    made.of[value] = made.turned(reads[0], equation.params["permutation"])
+
+
+def _simple(kind: int, costly: bool = False, offers: bool = False) -> _Rule:
+    def rule(made: Instructions, _equation: Equation, reads: list[int]) -> None:
+        value, = made.makes
+        made.of[value] = made.add(kind, reads, made.flow.avals[value].shape, value, costly,
+                                   offers and made.flow.avals[value].dtype.kind == "f")
+    return rule
+
+
+_rules.enter(_simple(SLICE), shaping.slice_p, shaping.rev_p, shaping.tile_p)
+_rules.enter(_simple(TAKE), dynamic.dynamic_slice_p)
+_rules.enter(_simple(UPDATE), dynamic.dynamic_update_slice_p)
+_rules.enter(_simple(IOTA, offers=True), creation.iota_p)
+
+
+def _indices(made: Instructions, node: int) -> int:
+    """Indices, of which those below zero count from the end."""
+    return made.once(("indices", node), ELEMENT, [node], made.shapes[node], made.like[node], name="indices")
+
+
+def _with_batches(made: Instructions, equation: Equation, node: int) -> int:
+    """Indices, with those of the axes that operand and indices share."""
+    batches = len(equation.params["operand_batching_dims"])
+    if not batches:
+        return node
+    *shape, width = made.shapes[node]
+    return made.once(("batches", node, batches), CONCATENATE, [node], (*shape, width + batches), made.like[node])
+
+
+@_rules.register(indexing.gather_p)
+def _gathers(made: Instructions, equation: Equation, reads: list[int]) -> None:
+    """What is out of range is replaced, where nothing is known of indices."""
+    value, = made.makes
+    shape = made.flow.avals[value].shape
+    if len(reads) != 2:
+        _kernel(made, reads, [value])
+        return
+    places = _indices(made, reads[1])
+    found = made.add(GATHER, [reads[0], _with_batches(made, equation, places)], shape, value, costly=True)
+    if equation.params["mode"] not in ("promise_in_bounds", "clip"):
+        inside = made.once(("inside", places), SLICE, [places], made.shapes[places][:-1], made.like[places])
+        found = made.add(ELEMENT, [found, inside], shape, value, name="select_n")
+    made.of[value] = found
+
+
+@_rules.register(indexing.scatter_p, indexing.scatter_add_p, indexing.scatter_sub_p, indexing.scatter_mul_p,
+                 indexing.scatter_min_p, indexing.scatter_max_p)
+def _scatters(made: Instructions, equation: Equation, reads: list[int]) -> None:
+    """What is scattered into is written over."""
+    value, = made.makes
+    if len(reads) == 3:
+        reads = [reads[0], _with_batches(made, equation, _indices(made, reads[1])), reads[2]]
+    found = made.of[value] = made.add(OPAQUE, reads, made.flow.avals[value].shape, value)
+    made.over[found] = reads[:1]
+
+
+@_rules.register(pool.select_and_scatter_add_p)
+def _scatters_to_largest(made: Instructions, _equation: Equation, reads: list[int]) -> None:
+    """The places of the largest are found along each axis, and scattered to."""
+    value, = made.makes
+    if len(reads) != 2:
+        _kernel(made, reads, [value])
+        return
+    source, operand = reads
+    shape, small = made.shapes[operand], made.shapes[source]
+    axes = [made.add(IOTA, [], shape, value) for _ in shape]
+    found = made.add(OPAQUE, [operand, *axes], (0,), value)
+    places = [made.add(PART, [found], small, value) for _ in shape]
+    made.carried[found] = [made.add(PART, [found], small, value)]
+    indices = made.add(CONCATENATE, places, (prod(small), len(shape)), value)
+    zeros = made.constant(0.0, shape, value)
+    last = made.of[value] = made.add(OPAQUE, [zeros, indices, source], shape, value)
+    made.over[last] = [zeros]
+
+
+@_rules.register(parts.real_p, parts.imag_p)
+def _takes_parts(made: Instructions, _equation: Equation, reads: list[int]) -> None:
+    value, = made.makes
+    made.of[value] = made.add(ELEMENT, reads, made.flow.avals[value].shape, value)
+
+
+@_rules.register(shaping.pad_p)
+def _pads(made: Instructions, equation: Equation, reads: list[int]) -> None:
+    value, = made.makes
+    holes = any(hole for _, _, hole in equation.params["padding_config"])
+    made.of[value] = made.add(PAD, reads, made.flow.avals[value].shape, value,
+                               offers=not holes and made.floats[reads[0]] if reads else False)
+
+
+@_rules.register(joining.concatenate_p, joining.stack_p)
+def _joins(made: Instructions, equation: Equation, reads: list[int]) -> None:
+    value, = made.makes
+    shape = made.flow.avals[value].shape
+    axis = equation.params.get("axis", equation.params.get("dimension", 0))
+    found = made.of[value] = made.add(CONCATENATE, reads, shape, value)
+    if axis % max(len(shape), 1) == len(shape) - 1 and len(shape) > 1:
+        made.names[found] = "in rows"
+
+
+@_rules.register(joining.split_p, joining.unstack_p)
+def _splits(made: Instructions, equation: Equation, reads: list[int]) -> None:
+    for value in made.makes:
+        shape = made.flow.avals[value].shape
+        whole = shape
+        if equation.primitive is joining.unstack_p:
+            axis = equation.params["axis"]
+            whole = (*shape[:axis], 1, *shape[axis:])
+        made.of[value] = made.reshaped(made.add(SLICE, reads, whole, value), shape)
+
+
+@_rules.register(space.reduce_sum_p, reductions.reduce_prod_p, reductions.reduce_max_p, reductions.reduce_min_p,
+                 reductions.reduce_and_p, reductions.reduce_or_p, reductions.reduce_xor_p)
+def _reduces(made: Instructions, equation: Equation, reads: list[int]) -> None:
+    value, = made.makes
+    if not reads:
+        _kernel(made, reads, [value])
+        return
+    operand, = reads
+    axes = equation.params["axes"]
+    shape = made.shapes[operand]
+    negated = made.names[operand] == "neg" and equation.primitive is space.reduce_sum_p
+    if negated:  # the sum is
+        operand, = made.reads[operand]
+    offered = made.floats[operand] and equation.primitive in (
+        space.reduce_sum_p, reductions.reduce_max_p, reductions.reduce_min_p) and made.elements[operand] >= LEAST
+    while not offered and any(shape[axis] > _WINDOW for axis in axes):
+        shape = tuple([-(-size // _WINDOW) if axis in axes else size for axis, size in enumerate(shape)])
+        operand = made.add(OPAQUE, [operand], shape, value)
+    found = made.once((equation.primitive, axes, operand, made.flow.waits.get(made.step)), REDUCE, [operand],
+                       made.flow.avals[value].shape, value, costly=True, offers=offered, name=equation.primitive.name)
+    made.of[value] = found if not negated else made.add(ELEMENT, [found], made.shapes[found], value,
+                                                         offers=made.floats[found], name="neg")
+
+
+@_rules.register(pool.reduce_window_max_p, pool.reduce_window_min_p, pool.reduce_window_sum_p)
+def _reduces_windows(made: Instructions, equation: Equation, reads: list[int]) -> None:
+    """The library has windows side by side."""
+    value, = made.makes
+    params = equation.params
+    sizes = params["window_dimensions"]
+    offered = bool(reads) and made.floats[reads[0]] and made.elements[reads[0]] >= LEAST and max(sizes) > 1 and all(
+        stride == size for stride, size in zip(params["window_strides"], sizes, strict=True) if max(stride, size) > 1
+    ) and {*params["base_dilation"], *params["window_dilation"]} <= {1}
+    made.of[value] = made.add(OPAQUE, reads, made.flow.avals[value].shape, value, offers=offered)
+
+
+@_rules.register(products.dot_general_p)
+def _multiplies(made: Instructions, equation: Equation, reads: list[int]) -> None:
+    """A product as the compiler has it: batches first, then rows, then columns; vectors have one of these."""
+    value, = made.makes
+    contracted, batches = equation.params["dimension_numbers"]
+    if len(reads) != 2:
+        _kernel(made, reads, [value])
+        return
+    count = len(batches[0])
+    sides = []
+    for node, summed, batch in zip(reads, contracted, batches, strict=True):
+        shape = made.shapes[node]
+        sides.append((node, [axis for axis in range(len(shape)) if axis not in summed and axis not in batch],
+                      summed, batch))
+    rows, columns = (prod([made.shapes[node][axis] for axis in rest]) for node, rest, _, _ in sides)
+    depth = prod([made.shapes[reads[0]][axis] for axis in contracted[0]])
+    shape = made.flow.avals[value].shape
+    if depth == 1:  # nothing is summed
+        made.of[value] = _outer(made, sides, shape, value)
+        return
+    operands, lies = [], []
+    for place, (whole, rest, summed, batch) in enumerate(sides):
+        node = whole
+        lead = tuple([made.shapes[node][axis] for axis in batch])
+        at = summed[0] if len(summed) == 1 else -1
+        if len(rest) == 1 and at >= 0 and tuple(batch) == tuple(range(count)):  # it is read as it lies
+            if made.kinds[node] == TRANSPOSE and made.axes[node] == (*range(count), count + 1, count):
+                node, = made.reads[node]
+                at = 2 * count + 1 - at
+        else:
+            order = (*batch, *rest, *summed) if place == 0 else (*batch, *summed, *rest)
+            node = made.reshaped(made.turned(node, order),
+                                 (*lead, rows, depth) if place == 0 else (*lead, depth, columns))
+            at = count + 1 - place
+        operands.append(node)
+        lies.append(at)
+    offered = lies[0] == count + 1 and all(made.floats[each] for each in operands) and min(rows, columns) > 1 and max(
+        rows, columns, depth) >= _SHORTEST
+    own = (*shape[:count], rows, columns)
+    found = made.add(PRODUCT, operands, own, value, costly=True, offers=offered)
+    made.swaps[found] = lies[1] == count + 1 and all(made.floats[each] for each in operands) and min(
+        rows, columns) > 1 and max(rows, columns, depth) >= _SHORTEST
+    made.of[value] = made.reshaped(found, shape)
+
+
+def _outer(made: Instructions, sides: list[tuple[int, list[int], Sequence[int], Sequence[int]]], shape: Shape,
+           value: int) -> int:
+    """A product in which nothing is summed acts on each element."""
+    laid, place = [], len(sides[0][3])
+    for node, rest, _, batch in sides:
+        axes = [-1] * len(made.shapes[node])
+        for at, axis in enumerate(batch):
+            axes[axis] = at
+        for axis in rest:
+            axes[axis], place = place, place + 1
+        laid.append(made.repeated(node, shape, tuple(axes)))
+    return made.of_elements(laid, shape, value, costly=False, offered=True, name="mul")
+
+
+@_rules.register(factorizations.lu_p, factorizations.cholesky_p)
+def _factors(made: Instructions, _equation: Equation, reads: list[int]) -> None:
+    """The factors are written over a copy in columns, and looked through."""
+    values = made.makes
+    shape = made.shapes[reads[0]]
+    columns = made.add(TRANSPOSE, reads, shape, values[0])
+    found = made.add(OPAQUE, [columns], (0,), values[0])
+    parts_of = [made.add(PART, [found], made.flow.avals[value].shape, value) for value in values]
+    made.over[parts_of[0]] = [columns]
+    made.of.update(zip(values, parts_of, strict=True))
+    made.of[values[0]] = made.add(ELEMENT, parts_of[:1], shape, values[0], name="factor")
+
+
+@_rules.register(triangular.lu_solve_p, triangular.triangular_solve_p)
+def _solves(made: Instructions, equation: Equation, reads: list[int]) -> None:
+    """The solution is written over a copy of what is solved for, in columns."""
+    value, = made.makes
+    *factors, right = reads
+    factors = factors[1:] or factors  # what the factors were of is not read
+    found = made.add(TRANSPOSE, [right], made.shapes[right], value)
+    for _ in range(1 if equation.primitive is triangular.triangular_solve_p else 2):
+        before = found
+        found = made.add(OPAQUE, [*factors, before], made.shapes[right], value)
+        made.over[found] = [before]
+    made.of[value] = made.reshaped(found, made.flow.avals[value].shape)
+
+
+@_rules.register(convolution.conv_general_dilated_p)
+def _convolves(made: Instructions, equation: Equation, reads: list[int]) -> None:
+    """A convolution as the compiler has it: batch, space, feature, with a kernel of space, in, out."""
+    value, = made.makes
+    if len(reads) != 2:
+        _kernel(made, reads, [value])
+        return
+    params = equation.params
+    images, kernel, results = params["dimension_numbers"]
+    last = len(images) - 1
+    space_axes = range(1, last)
+    image = made.turned(reads[0], (images[0], *images[2:], images[1]))
+    window = made.turned(reads[1], (*kernel[2:], kernel[1], kernel[0]))
+    shape = made.flow.avals[value].shape
+    order = (results[0], *results[2:], results[1])
+    own = tuple([shape[axis] for axis in order])
+    offered = (last == 3 and made.floats[image] and made.floats[window] and params["batch_group_count"] == 1
+               and all(hole == 1 for hole in params["lhs_dilation"])
+               and max(made.shapes[image][-1], own[-1]) > _WIDE
+               and all(made.shapes[image][axis] >= max(own[axis], made.shapes[window][axis - 1])
+                       for axis in space_axes))
+    found = made.add(PRODUCT, [image, window], own, value, costly=True, offers=offered)
+    made.of[value] = made.turned(found, sorted(range(last + 1), key=order.__getitem__))

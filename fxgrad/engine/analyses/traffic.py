@@ -1,0 +1,145 @@
+"""What a program puts on the wire: its collectives, over which axes, how often, and the bytes that a device sends."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.facts import fact
+from fxgrad.engine.core.program import Equation, Program
+
+Kind = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute", "nothing"]
+
+speaks: Analysis[Kind] = Analysis(
+    "speaks", missing="derive", derive=lambda primitive: "all-gather" if primitive.collective else "nothing")
+"""What kind of collective an operation is; of one that nobody entered all may send all they have to all."""
+
+
+class Transfer(NamedTuple):
+    """Collectives of one kind, over the same axes, of as many bytes each.
+
+    `size` devices speak with each other, `times` times, and each gives `bytes` bytes every time. `groups` are the
+    positions along the axes of those that speak with each other, of a permutation its pairs; all do where it is empty.
+
+    >>> Transfer("all-reduce", ("data",), 8, 1, 1000).sent
+    1750
+    """
+
+    kind: Kind
+    axes: tuple[str, ...]
+    size: int
+    times: int
+    bytes: int
+    groups: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def sent(self) -> int:
+        """The bytes that one device sends in all of them: `times` times those of `bytes_sent`."""
+        return self.times * bytes_sent(self.kind, self.size, self.bytes)
+
+    @property
+    def axis(self) -> str:
+        """The names of the axes, as one."""
+        return ", ".join(self.axes)
+
+
+def bytes_sent(kind: Kind, size: int, operand: int) -> int:
+    """The bytes that each of `size` devices sends in a collective to which each gives `operand` bytes.
+
+    These are the counts of algorithms that send no more than any must, which rings and recursive halving share
+    (Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005; Patarasuk and
+    Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009), with n = `size`, b = `operand`:
+
+    | kind | bytes |
+    |---|---|
+    | all-reduce | 2 (n - 1) b / n: a reduce-scatter, then an all-gather of its pieces |
+    | reduce-scatter, all-to-all | (n - 1) b / n |
+    | all-gather | (n - 1) b |
+    | permute | b |
+
+    Pieces are whole bytes, rounded up.
+
+    >>> [bytes_sent(kind, 4, 800) for kind in ("all-reduce", "reduce-scatter", "all-gather", "permute")]
+    [1200, 600, 2400, 800]
+    """
+    if size <= 1 or kind == "nothing":
+        return 0
+    if kind == "permute":
+        return operand
+    return (size - 1) * (operand if kind == "all-gather" else (2 if kind == "all-reduce" else 1) * -(-operand // size))
+
+
+@fact
+def traffic(program: Program) -> tuple[Transfer, ...]:
+    """The collectives of a program, those that send most first; of a loop as often as its body runs.
+
+    A loop whose steps nobody knows counts as one step, and of branches the one that sends most, as for `fxgrad.cost`.
+    Collectives over an axis that `vmap` maps are none: they have become reductions and moves of arrays.
+
+    >>> import fxgrad, numpy as np
+    >>> traffic(fxgrad.make_program(lambda x: x * 2.0)(np.ones(3)))
+    ()
+    """
+    found: Counter[Transfer] = Counter()
+    for equation in program.equations:
+        for each in traffic_of(equation):
+            found[each._replace(times=1)] += each.times
+    merged = [each._replace(times=times) for each, times in found.items()]
+    return tuple(sorted(merged, key=lambda each: (-each.sent, each)))
+
+
+def traffic_of(equation: Equation) -> list[Transfer]:
+    """The collectives of one operation, those of the programs that it holds included."""
+    own = _own(equation)
+    found = [own] if own is not None else []
+    branches: list[tuple[Transfer, ...]] = []
+    for region in equation.regions:
+        inner = traffic(region.program)
+        if region.role == "branch":
+            branches.append(inner)
+            continue
+        times = 1 if region.times is None else region.times
+        found += [each._replace(times=each.times * times) for each in inner if times]
+    if branches:
+        found += max(branches, key=total_sent)
+    return found
+
+
+def _own(equation: Equation) -> Transfer | None:
+    kind = speaks.of(equation.primitive)
+    if kind == "nothing":
+        return None
+    axes, sizes = (_tuple(equation.params[key]) for key in ("axis_name", "axis_size"))
+    groups = equation.params.get("axis_index_groups")
+    size = max(map(len, groups)) if groups else math.prod(sizes)
+    if kind == "permute":
+        groups = [(source, target) for source, target in equation.params["perm"] if source != target]
+        if not groups:
+            return None
+    operand = sum(atom.aval.nbytes for atom in equation.inputs)
+    found = Transfer(kind, axes, size, 1, operand, tuple(map(tuple, groups or ())))
+    return found if found.sent else None
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def total_sent(found: Iterable[Transfer]) -> int:
+    """The bytes that one device sends."""
+    return sum(each.sent for each in found)
+
+
+def by_axis(found: Iterable[Transfer]) -> dict[str, int]:
+    """The bytes that one device sends over each axis, the most first; over several at once under all their names.
+
+    >>> by_axis([Transfer("all-reduce", ("data",), 2, 1, 100), Transfer("all-gather", ("data",), 2, 3, 100)])
+    {'data': 400}
+    """
+    sums: Counter[str] = Counter()
+    for each in found:
+        sums[each.axis] += each.sent
+    return dict(sums.most_common())

@@ -1,0 +1,139 @@
+"""Over which axes of a mesh the values of a program really vary, and whether all devices come to its collectives.
+
+A device that waits in a collective for others, which took another branch or left the loop before, waits forever. So a
+collective must not depend on a predicate that varies over the axes that it speaks over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.facts import axes_of
+from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.regions import Region
+from fxgrad.engine.core.walk import walk
+from fxgrad.errors import UnsupportedError
+
+Axes = frozenset[str]
+NONE: Axes = frozenset()
+
+
+class Exchange(NamedTuple):
+    """What a collective does: what entries get along its axes, and for whom each of them waits.
+
+    They get "equal" or "different" results, or what the "operand" is. They wait for the entries along its own "axes",
+    for all devices of the "mesh", or for "nobody".
+    """
+
+    gives: Literal["equal", "different", "operand"]
+    waits: Literal["axes", "mesh", "nobody"]
+
+
+exchanges: Analysis[Exchange] = Analysis("exchanges", missing="conservative", default=Exchange("different", "axes"))
+"""What collectives do, by primitive; other operations are not asked."""
+
+
+def check_collectives(program: Program, varying: Sequence[Axes], axes: Sequence[str]) -> list[Axes]:
+    """The axes of a mesh over which each output of `program` really varies, where its inputs do over `varying`.
+
+    Captured inputs come first, as in the program. `axes` are those of the mesh. What a type says is an upper bound: a
+    value that `pvary` takes for varying does not vary for that. Raises `UnsupportedError`, with the line of the
+    collective, for one that some devices may not come to.
+
+    >>> import numpy as np, fxgrad
+    >>> program = fxgrad.make_program(lambda x, y: (x + y, x * 2.0))(1.0, 2.0)
+    >>> [sorted(axes) for axes in check_collectives(program, [frozenset(), frozenset("i")], ["i"])]
+    [['i'], []]
+    """
+    return _Walk(frozenset(axes)).walk(program, varying)
+
+
+class _Walk:
+    """One check: `deciding` are the operations around, with the axes over which what they do is decided unequally."""
+
+    def __init__(self, axes: Axes) -> None:
+        self._axes = axes
+        self._deciding: list[tuple[Equation, Axes]] = []
+
+    def walk(self, program: Program, varying: Sequence[Axes]) -> list[Axes]:
+        return walk(program, varying, self._equation, literal=lambda _: NONE)
+
+    def _equation(self, equation: Equation, varying: list[Axes]) -> list[Axes]:
+        if equation.regions:
+            return self._into_regions(equation, varying)
+        union = NONE.union(*varying)
+        if equation.primitive.collective:
+            union = self._exchanged(equation, union)
+        return [union] * len(equation.outputs)
+
+    def _exchanged(self, equation: Equation, union: Axes) -> Axes:
+        """Over what the result of a collective varies; refuses it where it would wait forever."""
+        own, exchange = axes_of(equation.primitive, equation.params) & self._axes, exchanges.of(equation.primitive)
+        waits_over = {"axes": own, "mesh": self._axes if own else NONE, "nobody": NONE}[exchange.waits]
+        for outer, decided in self._deciding:
+            if decided & waits_over:
+                raise _refused(equation, outer, decided & waits_over, bool(decided & own))
+        if exchange.gives == "equal" and not equation.params.get("axis_index_groups"):
+            return union - own
+        return union if exchange.gives == "operand" else union | own
+
+    def _into_regions(self, equation: Equation, varying: list[Axes]) -> list[Axes]:
+        """Until what is carried and what decides vary over no more axes, all programs of the operation are walked."""
+        regions, operands = equation.regions, [*varying]
+        taken = {link.place for region in regions for link in region.inputs}
+        decided = rest = NONE.union(*(axes for place, axes in enumerate(varying) if place not in taken))
+        outputs, inside = [rest] * len(equation.outputs), NONE
+        while True:
+            before = [*operands, *outputs, decided, inside]
+            for region in regions:
+                given = [inside.union(*operands) if link.how == "inside" else operands[link.place]
+                         for link in region.inputs]
+                depth = len(self._deciding)
+                self._deciding += [(equation, decided)] * (region.times is None and bool(decided))
+                made = self.walk(region.program, given)
+                del self._deciding[depth:]
+                if region.role == "condition":
+                    decided = decided.union(*made)
+                inside |= _handed_on(region, made, operands, outputs)
+            if any(region.times is None for region in regions):
+                outputs = [axes | decided for axes in outputs]
+            if [*operands, *outputs, decided, inside] == before:
+                return outputs
+
+
+def _handed_on(region: Region, made: Sequence[Axes], operands: list[Axes], outputs: list[Axes]) -> Axes:
+    """Adds what a program made to the operands that are carried and to the outputs; that which stays inside."""
+    carried = iter([link.place for link in region.inputs if link.how == "carry"])
+    inside = NONE
+    for link, axes in zip(region.outputs, made, strict=True):
+        if link.how == "inside":
+            inside |= axes
+            continue
+        outputs[link.place] |= axes
+        if link.how == "carry":
+            place = next(carried)
+            operands[place] |= axes
+            if not region.times:  # there may be no step
+                outputs[link.place] |= operands[place]
+    if region.role == "step":  # of a loop that is swept back: its outputs are the state that it carries
+        for place, axes in zip(carried, made, strict=False):
+            operands[place] |= axes
+    return inside
+
+
+def _refused(equation: Equation, outer: Equation, axes: Axes, over_own: bool) -> UnsupportedError:
+    name, shown = equation.primitive.name.removesuffix("_invariant"), ", ".join(map(repr, sorted(axes)))
+    own = ", ".join(map(repr, sorted(axes_of(equation.primitive, equation.params))))
+    is_loop = not any(region.role == "branch" for region in outer.regions)
+    place = "a loop whose number of steps varies" if is_loop else "a branch of a cond whose predicate varies"
+    others = "over the same axis" if over_own else "of the mesh (XLA's collective-permute waits for all of them)"
+    cure = ("Make what it is decided by equal, as pmax(predicate, axis_name) does, or speak outside of the loop"
+            if is_loop else "Speak before the cond, and choose in it, or with fxgrad.numpy.where, what is used")
+    source = equation.source
+    at = "" if source is None else f"\n  at {source.place} (in {source.code.co_name})"
+    return UnsupportedError(
+        f"{name} over {own} is in {place} over {shown}: it would wait forever for devices {others} that do not come to "
+        f"it. {cure}{at}")
+

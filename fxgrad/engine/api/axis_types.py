@@ -1,0 +1,112 @@
+"""Shardings said of values and of functions: `reshard`, `auto_axes` and `explicit_axes`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.sharding import AxisType
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.compiled import jit
+from fxgrad.engine.frontend.placing import placed, shardings_of_leaves
+from fxgrad.engine.frontend.strict import array_of
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.errors import ArgumentError, at_user_line
+
+
+@boundary
+def reshard(xs: Any, out_shardings: Any) -> Any:
+    """The arrays of the container `xs`, lying as `out_shardings` say: one sharding, or a container that is a prefix.
+
+    Arrays with values are moved, and become arrays of jax's; traced ones are held to it by the program, as are their
+    cotangents. A `PartitionSpec` is one on the mesh that `set_mesh` has set, of whichever types its axes are. Raises
+    `ArgumentError` and `ShapeError` for shardings that do not fit.
+
+    >>> import numpy as np, fxgrad
+    >>> rows = fxgrad.NamedSharding(fxgrad.make_mesh((1,), ("data",)), fxgrad.P("data"))
+    >>> fxgrad.reshard(np.ones(4), rows).sharding.spec
+    P('data',)
+    """
+    return _placed("reshard", xs, out_shardings)
+
+
+def _placed(what: str, xs: Any, shardings: Any) -> Any:
+    leaves, structure = tree.flatten(xs)
+    given = shardings_of_leaves(what, xs, shardings)
+    names = tree.leaf_names(xs, "x")
+    return tree.unflatten(structure, [
+        leaf if sharding is None else placed(what, array_of(what, leaf), sharding, name)
+        for leaf, sharding, name in zip(leaves, given, names, strict=True)])
+
+
+def auto_axes(f: Callable[..., Any] | None = None, /, *, axes: str | tuple[str, ...] | None = None,
+              out_sharding: Any = None) -> Callable[..., Any]:
+    """`f`, whose results lie as `out_sharding` says; XLA decides how all values within lie.
+
+    In programs that is so of all mesh axes, so `axes` makes no difference; arrays on Explicit axes, on which jax's own
+    operators work un-jitted, are computed with as under `jit`. `out_sharding` may be given to the call
+    instead. Without `f` it is a decorator. Raises `ArgumentError` if no sharding is given, and otherwise as `reshard`.
+
+    >>> import numpy as np, fxgrad
+    >>> rows = fxgrad.NamedSharding(fxgrad.make_mesh((1,), ("data",)), fxgrad.P("data"))
+    >>> fxgrad.auto_axes(np.sin, out_sharding=rows)(np.zeros(4)).sharding.spec
+    P('data',)
+    """
+    if f is None:
+        return functools.partial(auto_axes, axes=axes, out_sharding=out_sharding)
+    function = _function("auto_axes", f)
+    compiled = jit(function)
+
+    @functools.wraps(function)
+    @boundary
+    def call(*args: Any, **kwargs: Any) -> Any:
+        sharding = _sharding("auto_axes", "out_sharding", out_sharding, kwargs)
+        run = compiled if any(map(_is_explicit, tree.leaves((args, kwargs)))) else function
+        return _placed("auto_axes", run(*args, **kwargs), sharding)
+    return call
+
+
+def _is_explicit(value: Any) -> bool:
+    """Whether an array lies on a mesh with Explicit axes, on which jax's own operators ask how each result lies."""
+    return isinstance(value, jax.Array) and AxisType.Explicit in jax.typeof(value).sharding.mesh.axis_types
+
+
+def explicit_axes(f: Callable[..., Any] | None = None, /, *, axes: str | tuple[str, ...] | None = None,
+                  in_sharding: Any = None) -> Callable[..., Any]:
+    """`f`, whose arguments lie as `in_sharding` says: one sharding, or a container that is a prefix of the arguments.
+
+    What lies within is said by `reshard` and `out_sharding=`, and XLA decides where nothing is said, so `axes` makes no
+    difference. `in_sharding` may be given to the call instead. Raises as `auto_axes`.
+
+    >>> import numpy as np, fxgrad
+    >>> rows = fxgrad.NamedSharding(fxgrad.make_mesh((1,), ("data",)), fxgrad.P("data"))
+    >>> fxgrad.explicit_axes(lambda x: x.sharding.spec, in_sharding=rows)(np.zeros(4))
+    P('data',)
+    """
+    if f is None:
+        return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)
+    function = _function("explicit_axes", f)
+
+    @functools.wraps(function)
+    @boundary
+    def call(*args: Any, **kwargs: Any) -> Any:
+        sharding = _sharding("explicit_axes", "in_sharding", in_sharding, kwargs)
+        return function(*_placed("explicit_axes", args, sharding), **kwargs)
+    return call
+
+
+def _function(what: str, f: Any) -> Callable[..., Any]:
+    if not callable(f):
+        raise ArgumentError(at_user_line(f"{what} takes a function, got a {type(f).__name__}. Write {what}(f)(x)"))
+    return f  # type: ignore[no-any-return]
+
+
+def _sharding(what: str, name: str, given: Any, kwargs: dict[str, Any]) -> Any:
+    found = kwargs.pop(name, given)
+    if found is None:
+        raise ArgumentError(at_user_line(
+            f"{what}: {name} is missing; write {what}(f, {name}=P('x')), or give it to the call"))
+    return found

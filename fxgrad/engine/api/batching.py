@@ -1,0 +1,120 @@
+"""Batching: `vmap`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.arguments import check_chunk_size, transformation
+from fxgrad.engine.api.mapped_calls import Axes, MappedCall, check_axes_argument, output_axes, without_axis
+from fxgrad.engine.core.avals import plain
+from fxgrad.engine.frontend.flat import trace_flat
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.apply import apply_program
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.transforms.batch import batched_program, batching_over
+from fxgrad.errors import ArgumentError, at_user_line, function_name
+
+
+def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_name: str | None = None,
+         axis_size: int | None = None, chunk_size: int | None = None,
+         spmd_axis_name: str | Sequence[str] | None = None) -> Callable[..., Any]:
+    """The function that applies `fun` to every entry along an axis of its arguments, all at once.
+
+    `in_axes` says which axis of each argument is mapped, None for an argument that is the same for all: one int
+    for all arguments, a tuple with an entry for each positional argument (each an int, None, or a container that
+    is a prefix of the argument's), or a dict by argument name, in which arguments not named are not mapped.
+    Keyword arguments are mapped along axis 0 unless a dict says otherwise. `out_axes` says where the outputs
+    have the new axis, in the same way; None for an output that does not depend on mapped arguments.
+    `axis_name` is what the collectives of `fxgrad.lax`, such as `psum`, call the mapped axis: with them the entries
+    speak with each other. `axis_size` is needed only where nothing is mapped. `chunk_size` bounds how many entries are
+    computed at once; an axis with a name is not cut into chunks. Along the mesh axes `spmd_axis_name` the mapped axis
+    is cut wherever `fun` says how a value lies (`fxgrad.lax.with_sharding_constraint`).
+
+    Raises `ArgumentError` for axes that do not fit, and where mapped sizes differ (which argument, which path).
+
+    >>> import numpy as np, fxgrad
+    >>> slopes = fxgrad.vmap(fxgrad.grad(lambda x: x ** 3))
+    >>> slopes(np.array([1.0, 2.0]))
+    array([ 3., 12.])
+    >>> shares = fxgrad.vmap(lambda x: x / fxgrad.lax.psum(x, "i"), axis_name="i")
+    >>> shares(np.array([1.0, 3.0]))
+    array([0.25, 0.75])
+    """
+    name = function_name(fun)
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    check_axes_argument("vmap", "in_axes", in_axes, (tuple, dict))
+    check_chunk_size("vmap", chunk_size)
+    _check_axis_name(axis_name, chunk_size)
+    spmd = _mesh_axes(spmd_axis_name)
+
+    @transformation("vmap", fun, _mapped(in_axes))
+    @boundary
+    def batched(*args: Any, **kwargs: Any) -> Any:
+        call = MappedCall("vmap", fun, in_axes, args, kwargs, axis_size)
+        avals = [without_axis(aval_of(value), axis) for value, axis in zip(call.values, call.axes, strict=True)]
+        traced = trace_flat(call, avals, "vmap", fun, names=lambda: call.names,
+                            axes={} if axis_name is None else {axis_name: call.size})
+        out_positions = output_axes("vmap", name, out_axes, traced.out_tree, traced.program.out_avals)
+        step = chunk_size or max(call.size, 1)
+        starts = (0,) if chunk_size is None else range(0, max(call.size, 1), step)
+        with batching_over(axis_name, spmd):
+            parts = [_run(name, traced, min(step, call.size - start), call.axes, out_positions, call.rows(start, step))
+                     for start in starts]
+        return tree.unflatten(traced.out_tree, _joined(parts, out_positions))
+    return batched
+
+
+def _mapped(in_axes: Any) -> tuple[int, ...] | None:
+    """The positions of the arguments that are mapped, for titles; None where that is all of them."""
+    if not isinstance(in_axes, tuple | list):
+        return None
+    mapped = tuple([place for place, axes in enumerate(in_axes) if tree.leaves(axes)])
+    return None if len(mapped) == len(in_axes) else mapped
+
+
+def _mesh_axes(spmd_axis_name: Any) -> tuple[str, ...]:
+    if spmd_axis_name is None:
+        return ()
+    names = (spmd_axis_name,) if isinstance(spmd_axis_name, str) else spmd_axis_name
+    if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
+        raise ArgumentError(at_user_line(
+            f"vmap: spmd_axis_name is {spmd_axis_name!r}, where the name of a mesh axis is needed, or a tuple of "
+            "names"))
+    return tuple(names)
+
+
+def _run(name: str, traced: Any, size: int, positions: tuple[int, ...], out_axes: tuple[int | None, ...],
+         values: Sequence[Any]) -> list[Any]:
+    in_axes = (*[None] * traced.program.captured, *positions)
+    derived = batched_program(traced.program, size, in_axes, out_axes)
+    for index, (axis, is_batched) in enumerate(zip(out_axes, derived.extra, strict=True)):
+        if axis is None and is_batched:
+            path = tree.leaf_names(tree.unflatten(traced.out_tree, range(len(out_axes))), "output")[index]
+            raise ArgumentError(at_user_line(
+                f"vmap: out_axes is None for {path} of {name}, which depends on mapped arguments, so its entries "
+                "differ. Write an int there, such as out_axes=0"))
+    return plain(apply_program(derived.program, [*derived.captured, *traced.captured, *values]))
+
+
+def _joined(parts: Sequence[list[Any]], axes: Sequence[int | None]) -> list[Any]:
+    if len(parts) == 1:
+        return parts[0]
+    return [pieces[0] if axis is None else concatenate(list(pieces), axis)
+            for axis, pieces in zip(axes, zip(*parts, strict=True), strict=True)]
+
+
+def _check_axis_name(axis_name: Any, chunk_size: int | None) -> None:
+    if axis_name is None:
+        return
+    if not isinstance(axis_name, str):
+        raise ArgumentError(at_user_line(
+            f"vmap: axis_name is a {type(axis_name).__name__} ({axis_name!r}), where a string is needed, such as "
+            "axis_name='i'"))
+    if chunk_size is not None:
+        raise ArgumentError(at_user_line(
+            f"vmap: axis_name={axis_name!r} with chunk_size={chunk_size}: entries that speak with each other must be "
+            "computed at once. Leave out one of the two"))

@@ -1,0 +1,258 @@
+"""`bucketed`: functions of arrays whose length varies, compiled for a few lengths."""
+
+from __future__ import annotations
+
+import bisect
+import inspect
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.arguments import transformation
+from fxgrad.engine.api.compiled import jit
+from fxgrad.engine.api.keys import is_jax_tracer
+from fxgrad.engine.api.mapped_calls import Axes, MappedCall, check_axes_argument
+from fxgrad.engine.api.programs import eval_shape
+from fxgrad.engine.caches import Bounded
+from fxgrad.engine.core.avals import Aval, keys_to_jax, struct_of, to_numpy
+from fxgrad.engine.executors.xla import x64
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.shaping import slice_in_dim
+from fxgrad.engine.ops.space import broadcast_to
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ArgumentError, at_user_line, function_name
+
+
+class Stats(NamedTuple):
+    """What a bucketed function did: `calls`, by the size that they were padded to; how often it was traced to be
+    compiled, at most once for each size and type of arguments; entries that came, and entries that were added.
+    """
+
+    calls: int
+    compiles: int
+    sizes: dict[int, int]
+    entries: int
+    padding: int
+
+
+def bucketed(fun: Callable[..., Any], axis: Axes, sizes: Sequence[int], *, mask: str | None = "mask",
+             length: str | None = None) -> Callable[..., Any]:
+    """`fun` compiled for a few `sizes` of an axis: arguments are padded to the next one, results are cut back.
+
+    `axis` says which axis of which argument varies, as `in_axes` of `vmap`: an int for all arguments, or a tuple or a
+    dict with an entry for each, None for those that are as they are. Their sizes along it are equal, and at most the
+    last of `sizes`. `fun` gets the keyword argument `mask`, bools of the padded size that say which entries came, and
+    `length`, their number as an int32, under the names given; with None it gets none, which is right where entries
+    do not know of each other. With the mask it leaves the others out of what it sums up:
+    `np.sum(np.where(mask, losses, 0.0)) / length`.
+
+    The entries that are added are copies of the last one, so that what is finite for those that came is finite for
+    them, in derivatives too (with zeros, a logarithm that the mask takes out would still make NaNs of the gradient).
+    Results that have the axis are cut back along it. Calls may stand inside `grad`, `vmap` and `jit`. `stats` of the
+    function says how often it was compiled and how much was padded.
+
+    Raises `ArgumentError` for more entries than the largest size, for sizes that are none, where `fun` does not take
+    the mask, and for results of which an axis varies otherwise than the arguments'.
+
+    >>> import numpy as np, fxgrad
+    >>> def centred(x, mask):
+    ...     return x - np.sum(np.where(mask, x, 0.0)) / np.sum(mask)
+    >>> f = fxgrad.bucketed(centred, 0, (4, 16))
+    >>> f(np.array([1.0, 2.0, 6.0]))
+    array([-2., -1.,  3.])
+    >>> [f(np.ones(n)).shape for n in (2, 4, 9)], f.stats.compiles, f.stats.sizes
+    ([(2,), (4,), (9,)], 2, {4: 3, 16: 1})
+    >>> fxgrad.grad(lambda x: np.sum(f(x) ** 2))(np.array([1.0, 2.0, 6.0]))
+    array([-4., -2.,  6.])
+    """
+    check_axes_argument("bucketed", "axis", axis, (tuple, dict))
+    found = _Bucketed(fun, axis, _sizes(sizes), _hints(fun, mask, length))
+
+    @transformation("bucketed", fun)
+    @boundary
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return found(args, kwargs)
+
+    return _WithStats(call, found)
+
+
+class _WithStats:
+    """The function, with what it did."""
+
+    def __init__(self, call: Callable[..., Any], found: _Bucketed) -> None:
+        self.__dict__.update(vars(call))
+        self._call, self._found = call, found
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    @property
+    def stats(self) -> Stats:
+        """What it did so far."""
+        return self._found.stats()
+
+
+def _sizes(sizes: Any) -> tuple[int, ...]:
+    try:
+        found = tuple(sorted({operator.index(size) for size in sizes}))
+    except TypeError:
+        found = ()
+    if not found or found[0] < 1:
+        raise ArgumentError(at_user_line(
+            f"bucketed: sizes={sizes!r}, where whole numbers from 1 on are needed, such as (16, 64, 256)"))
+    return found
+
+
+def _hints(fun: Any, *names: str | None) -> tuple[str | None, ...]:
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+    except (TypeError, ValueError):
+        return names  # builtins have no signature
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    known = {each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
+    for name in names:
+        if name is not None and name not in known and not takes_all:
+            raise ArgumentError(at_user_line(
+                f"bucketed: {function_name(fun)} has no parameter {name!r}, by which it would know the entries that "
+                f"were added. Write def {function_name(fun)}(..., {name}), and leave those out of what is summed up; "
+                "or bucketed(..., mask=None), if entries do not know of each other"))
+    return names
+
+
+class _Bucketed:
+    """A function, its sizes, and where its results have the axis."""
+
+    def __init__(self, fun: Callable[..., Any], axis: Axes, sizes: tuple[int, ...], hints: tuple[str | None, ...],
+                 ) -> None:
+        self._fun, self._axis, self._sizes = fun, axis, sizes
+        self._mask, self._length = hints
+        self._cuts = Bounded(256)  # by the types of the arguments
+        self._traces = self._entries = 0
+        self._calls: dict[int, int] = {}
+        self._jitted = jit(self._traced)
+
+    def _traced(self, *args: Any, **kwargs: Any) -> Any:
+        self._traces += 1
+        return self._fun(*args, **kwargs)
+
+    def stats(self) -> Stats:
+        """What was done so far."""
+        calls = dict(sorted(self._calls.items()))
+        padded = sum(size * count for size, count in calls.items())
+        return Stats(sum(calls.values()), self._traces, calls, self._entries, padded - self._entries)
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        call = MappedCall("bucketed", self._fun, self._axis, args, kwargs, None)
+        size = self._size_for(call)
+        given, named = call.arguments([
+            _padded(value, axis, size) for value, axis in zip(call.values, call.axes, strict=True)])
+        cuts = self._cuts_of(call, given, named, size)
+        outputs = self._jitted(*given, **named, **self._told(call.size, size))
+        self._calls[size] = self._calls.get(size, 0) + 1
+        self._entries += call.size
+        if size == call.size:
+            return outputs
+        leaves, structure = tree.flatten(outputs)
+        return tree.unflatten(structure, [_cut(leaf, axes, call.size) for leaf, axes in zip(leaves, cuts, strict=True)])
+
+    def _size_for(self, call: MappedCall) -> int:
+        place = bisect.bisect_left(self._sizes, call.size)
+        if place == len(self._sizes):
+            raise ArgumentError(at_user_line(
+                f"bucketed: {call.names[0]} of {function_name(self._fun)} has {call.size} entries along axis "
+                f"{call.axes[0]}, and the largest of the sizes is {self._sizes[-1]}. Add a larger one, or call "
+                "it on pieces"))
+        return self._sizes[place]
+
+    def _told(self, count: int, size: int) -> dict[str, Any]:
+        told: dict[str, Any] = {}
+        if self._mask is not None:
+            told[self._mask] = np.arange(size) < count
+        if self._length is not None:
+            told[self._length] = np.int32(count)
+        return told
+
+    def _cuts_of(self, call: MappedCall, args: tuple[Any, ...], kwargs: dict[str, Any], size: int) -> Any:
+        """The axes of each result that are as long as the arguments': those that differ between two sizes."""
+        leaves, structure = tree.flatten((args, kwargs))
+        key = structure, size, *map(aval_of, leaves)
+        found = self._cuts.get(key)
+        if found is None:
+            here, there = (self._results(call, leaves, wanted) for wanted in (size, size + 1))
+            found = self._cuts.add(key, [
+                self._varying(one, other, size) for one, other in zip(here, there, strict=True)])
+        return found
+
+    def _results(self, call: MappedCall, leaves: Sequence[Any], size: int) -> list[Any]:
+        types = [struct_of(_resized(aval_of(value), axis, size)) for value, axis in zip(
+            call.values, call.axes, strict=True)]
+        args, kwargs = call.arguments(types, [struct_of(aval_of(leaf)) for leaf in leaves])
+        return tree.leaves(eval_shape(self._fun, *args, **kwargs, **self._told(size, size)))
+
+    def _varying(self, here: Any, there: Any, size: int) -> tuple[int, ...]:
+        if here.shape == there.shape:
+            return ()
+        axes = tuple(axis for axis, pair in enumerate(zip(here.shape, there.shape, strict=False)) if pair[0] != pair[1])
+        if len(here.shape) != len(there.shape) or any(
+                (here.shape[axis], there.shape[axis]) != (size, size + 1) for axis in axes):
+            raise ArgumentError(at_user_line(
+                f"bucketed: a result of {function_name(self._fun)} has the shape {here.shape} for {size} entries and "
+                f"{there.shape} for {size + 1}, so that it is not known which of it belongs to those that were added. "
+                "Return results that have the axis as it is, or not at all"))
+        return axes
+
+
+def _resized(aval: Aval, axis: int, size: int) -> Aval:
+    return aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis + 1:]))
+
+
+def _is_traced(value: Any) -> bool:
+    return type(value) is Tracer or (isinstance(value, jax.Array) and is_jax_tracer(value))
+
+
+def _padded(value: Any, axis: int, size: int) -> Any:
+    """`value` with copies of its last entry along the axis, or zeros if there is none, up to `size`.
+
+    Concrete arrays go through NumPy: XLA would compile a program for each number of entries.
+    """
+    shape = aval_of(value).shape
+    missing = size - shape[axis]
+    if not missing:
+        return value
+    added = (*shape[:axis], missing, *shape[axis + 1:])
+    if _is_traced(value):
+        if not shape[axis]:
+            return broadcast_to(np.zeros((), aval_of(value).dtype), added)
+        return concatenate([value, broadcast_to(slice_in_dim(value, shape[axis] - 1, shape[axis], axis), added)], axis)
+    array = _as_numpy(value)
+    last = array.take([-1], axis) if shape[axis] else np.zeros((), array.dtype)
+    return _like(np.concatenate([array, np.broadcast_to(last, added)], axis), value)
+
+
+def _cut(value: Any, axes: tuple[int, ...], count: int) -> Any:
+    if not axes:
+        return value
+    if _is_traced(value):
+        for axis in axes:
+            value = slice_in_dim(value, 0, count, axis)
+        return value
+    index = tuple(slice(count) if axis in axes else slice(None) for axis in range(value.ndim))
+    return _like(_as_numpy(value)[index].copy(), value)
+
+
+def _as_numpy(value: Any) -> Any:
+    return np.asarray(to_numpy(value)) if isinstance(value, jax.Array) else np.asarray(value)
+
+
+def _like(array: Any, value: Any) -> Any:
+    """NumPy's array where `value` is an array, on the devices of one of jax's."""
+    if not isinstance(value, jax.Array):
+        return array
+    with x64():
+        return jax.device_put(keys_to_jax(array), value.sharding)

@@ -1,0 +1,105 @@
+"""`budget_curve`: how much memory a gradient can take, and what it costs to take less."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from rich.table import Table
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.arguments import Argnums, leaf_avals, select, transformation
+from fxgrad.engine.api.reverse import trace_differentiated
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.frontend.calling import program_of_call
+from fxgrad.engine.rematerialization.plans import plans_for
+from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad.engine.units import bytes_text
+from fxgrad.errors import function_name
+from fxgrad.text.tables import Shown, add_row, new_table
+
+
+class Point(NamedTuple):
+    """One plan: `peak` in bytes beside arguments, results and their cotangents, and what part of all work it repeats.
+
+    `work` is estimated: a byte read or written counts as 16 floating-point operations, and the backward pass as twice
+    the forward pass. `blocks` is how many parts of the program are computed again.
+    """
+
+    peak: int
+    work: float
+    blocks: int
+
+
+class Curve(Shown):
+    """The plans for a gradient, each with less memory and more work than the one before. It prints as a table."""
+
+    def __init__(self, title: str, points: list[Point]) -> None:
+        self.title, self.points = title, points
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __iter__(self) -> Iterator[Point]:
+        return iter(self.points)
+
+    def table(self) -> Table:
+        """The table for rich."""
+        made = new_table(self.title, {"memory_budget": "right", "of all": "right", "more work": "right",
+                                      "blocks": "right", "": "left"})
+        most = max(point.peak for point in self.points)
+        for point in self.points:
+            part = point.peak / max(most, 1)
+            add_row(made, [bytes_text(point.peak, up=True), f"{100 * part:.0f} %", f"{100 * point.work:.1f} %",
+                           str(point.blocks), "█" * round(30 * part)])
+        return made
+
+    __repr__ = Shown.__str__
+
+
+def budget_curve(fun: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Curve]:
+    """The function that traces `fun` and finds what memory its gradient can take, for what work; nothing is computed.
+
+    It takes the arguments of `fun`, arrays or `ShapeDtypeStruct`s; those that `argnums` says are differentiated in, as
+    by `grad`. Each point is a plan that `grad(fun, argnums, memory_budget=...)` and `checkpoint(fun, budget=...)`
+    choose from; the first keeps everything. Given arrays, it is the budgets of `grad` for these arguments; given types,
+    what follows from the other arguments alone is planned as well, though `grad` computes it once where NumPy does.
+
+    Raises `ArgumentError` if `argnums` does not fit, and as tracing does.
+
+    >>> import fxgrad, numpy as np
+    >>> def deep(w, x):
+    ...     for _ in range(8):
+    ...         x = np.tanh(x @ w)
+    ...     return np.sum(x)
+    >>> curve = fxgrad.budget_curve(deep)(np.ones((64, 64)), np.ones((256, 64)))
+    >>> curve.points[0].work, curve.points[-1].peak < 0.5 * curve.points[0].peak
+    (0.0, True)
+    """
+    @transformation("budget_curve", fun)
+    def curve(*args: Any, **kwargs: Any) -> Curve:
+        program, wrt = _differentiated(fun, argnums, args, kwargs)
+        plans = plans_for(program, wrt)
+        points: list[Point] = []
+        for number in range(len(plans)):
+            plan = plans.at(number)
+            if not points or plan.peak < points[-1].peak:
+                points.append(Point(plan.peak, plan.work, plan.blocks))
+        return Curve(f"memory of the gradient of {function_name(fun)}", points)
+    return curve
+
+
+def _differentiated(fun: Callable[..., Any], argnums: Argnums, args: tuple[Any, ...], kwargs: dict[str, Any],
+                    ) -> tuple[Program, tuple[bool, ...]]:
+    """The program that `grad` differentiates within a budget, and which of its inputs it is differentiated in."""
+    selected = select("budget_curve", fun, argnums, args)
+    if not any(isinstance(leaf, tree.ShapeDtypeStruct) for leaf in tree.leaves((args, kwargs))):
+        avals = leaf_avals("budget_curve", selected)
+        traced, _ = trace_differentiated("budget_curve", fun, False, args, kwargs, selected, avals, whole=True)
+        return traced.program, traced.wrt([has_tangent(aval) for aval in avals])
+    program = program_of_call("budget_curve", fun, args, kwargs)
+    inside = [tree.map(lambda _, chosen=position in selected.positions: chosen, arg)
+              for position, arg in enumerate(args)]
+    marks = [*[False] * program.captured, *tree.leaves(inside)]
+    marks += [False] * (len(program.inputs) - len(marks))  # keyword arguments
+    return program, tuple(marked and has_tangent(aval) for marked, aval in zip(marks, program.in_avals, strict=True))

@@ -1,0 +1,94 @@
+"""Functions with what they close over as arguments, and functions that return their own gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.api.arguments import match_trees
+from fxgrad.engine.api.custom import custom_vjp
+from fxgrad.engine.core.avals import struct_aval
+from fxgrad.engine.frontend.flat import trace_flat, transformation
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.apply import apply_program
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.trace import OWN
+from fxgrad.engine.tracing.tracer import Tracer
+
+
+def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose gradient is what `fun` says: it returns `(output, rule)`, with `rule(cotangent)` the cotangents.
+
+    `rule` returns a tuple with one cotangent for each argument, or the cotangent alone where there is one argument. It
+    may close over what `fun` has computed.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> @fxgrad.custom_gradient
+    ... def clipped(x):
+    ...     return x * x, lambda g: fnp.clip(2.0 * x * g, -1.0, 1.0)
+    >>> float(clipped(3.0)), float(fxgrad.grad(clipped)(3.0))
+    (9.0, 1.0)
+    """
+    @transformation("custom_gradient", fun)
+    def with_gradient(*args: Any, **kwargs: Any) -> Any:
+        structures: list[Any] = []
+
+        def output_alone(*given: Any) -> Any:
+            return fun(*given, **kwargs)[0]
+
+        def forward(*given: Any) -> Any:
+            output, rule = fun(*given, **kwargs)
+            like = tree.map(aval_of, output)
+            converted, captured = _converted(rule, (like,))
+            structures.append((converted, len(captured)))
+            return output, tuple(captured)
+
+        def backward(residuals: tuple[Any, ...], cotangent: Any) -> Any:
+            converted, _ = structures[-1]
+            result = converted(cotangent, *residuals)
+            return tuple(result) if isinstance(result, tuple | list) else (result,)
+
+        ruled = custom_vjp(output_alone)
+        ruled.defvjp(forward, backward)
+        return ruled(*args)
+    return with_gradient
+
+
+@boundary
+def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable[..., Any], list[Any]]:
+    """`fun` with the traced arrays that it closes over as arguments behind its own, and the list of those.
+
+    `example_args` are arrays, or `ShapeDtypeStruct`s, of the types with which it will be called. Floating-point
+    tracers are what is found; all else stays inside. `fun` is traced once, here.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> def solve(x):
+    ...     step, captured = fxgrad.closure_convert(lambda y: y * x, 1.0)
+    ...     assert len(captured) == 1
+    ...     return step(2.0, *captured)
+    >>> float(fxgrad.grad(solve)(3.0))
+    2.0
+    """
+    return _converted(fun, example_args)
+
+
+def _converted(fun: Callable[..., Any], examples: tuple[Any, ...]) -> tuple[Callable[..., Any], list[Any]]:
+    leaves, structure = tree.flatten(examples)
+    avals = [struct_aval(leaf) or (leaf if hasattr(leaf, "strong") else aval_of(leaf)) for leaf in leaves]
+    traced = trace_flat(lambda *tracers: fun(*tree.unflatten(structure, tracers)), avals, "closure_convert", fun,
+                        mode=OWN)
+    hoisted = [index for index, value in enumerate(traced.captured)
+               if type(value) is Tracer and dtypes.is_inexact(value.dtype)]
+
+    def converted(*args: Any) -> Any:
+        given, found = args[:len(examples)], args[len(examples):]
+        values = match_trees("closure_convert", "the example arguments", structure, "the arguments", given)
+        captured = list(traced.captured)
+        for index, value in zip(hoisted, found, strict=True):
+            captured[index] = value
+        return tree.unflatten(traced.out_tree, apply_program(traced.program, [*captured, *values]))
+    return converted, [traced.captured[index] for index in hoisted]
+
+
+__all__ = ["closure_convert", "custom_gradient"]

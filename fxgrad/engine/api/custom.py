@@ -1,0 +1,393 @@
+"""Functions with derivatives that their author gives: `custom_jvp` and `custom_vjp`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple, Self
+
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.api.arguments import transformation
+from fxgrad.engine.api.custom_arguments import CustomVJPPrimal
+from fxgrad.engine.api.custom_calls import Call, WithRule, arity, nondiff_positions
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.core.told import told
+from fxgrad.engine.derivation.consultation import consult
+from fxgrad.engine.frontend.flat import LEAF, Traced, check_leaf, leaf_aval, origin_of
+from fxgrad.engine.higher_order.custom import Flat, custom_jvp_p, custom_vjp_p
+from fxgrad.engine.ops import arithmetic
+from fxgrad.engine.ops.space import convert, instantiate
+from fxgrad.engine.pickling import importable
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
+
+
+class _CapturedInputs:
+    """The inputs that a custom function closed over come first in its program and have no derivative."""
+
+    def __init__(self, call: Call, traced: Traced, owner: Any) -> None:
+        call.forget_values()
+        self.call, self.out_tree = call, traced.out_tree
+        self.program, self.out_avals = traced.program, traced.program.out_avals
+        self.captured = traced.program.captured
+        self.owner = owner
+        self.name = function_name(call.function)
+
+        self._tell()
+
+    def _tell(self) -> None:
+        self._key = self.owner, self.program, self.out_tree, self.call.structure, *map(told, self.call.nondiff_args)
+        self._hash = hash(self._key)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is told by objects of this process, and the function, which is found where its owner is."""
+        call = {name: value for name, value in vars(self.call).items() if name != "function"}
+        return {name: value for name, value in {**vars(self), "call": call}.items() if name not in ("_key", "_hash")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        call = Call.__new__(Call)
+        vars(call).update(state["call"], function=state["owner"].fun)
+        vars(self).update(state, call=call)
+        self._tell()
+
+    @classmethod
+    def of(cls, call: Call, traced: Traced, owner: Any) -> Self:
+        """The rule of `call`; calls without static arguments that recorded the same have the same."""
+        if call.static:
+            return cls(call, traced, owner)
+        key = "rule", owner, call.structure, traced.out_tree
+        rule: Self | None = traced.program.memo.get(key)
+        if rule is None:
+            rule = traced.program.memo[key] = cls(call, traced, owner)
+        return rule
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is type(self) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def is_called_again(self, call: Call) -> bool:
+        """Whether `call` is as the one that this is about, but for the differentiable arguments."""
+        return self._key[3:] == (call.structure, *map(told, call.nondiff_args))
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    def flat_output(self, what: str, output: Any, like: str = "the output") -> list[Any]:
+        """Leaves of an output of a rule, which must be like that of the function; converted to its dtypes."""
+        leaves, structure = ([output], LEAF) if type(output) is Tracer else tree.flatten(output)
+        if structure is not self.out_tree and structure != self.out_tree:
+            raise TreeError(at_user_line(
+                f"the {what} of {self.name} must return {like} in the structure that {self.name} returns "
+                f"({self.out_tree}), and it returned {structure}"))
+        who = f"the {what} of {self.name}"
+        return [_checked(leaf, aval, who, like)
+                for leaf, aval in zip(leaves, self.out_avals, strict=True)]
+
+
+def _checked(value: Any, aval: Aval, who: str, what: str) -> Any:
+    if type(value) is Zero:
+        return value
+    if not dtypes.is_inexact(aval.dtype) and what != "the output":
+        return Zero(aval)
+    if type(value) is Tracer and value.variable.aval == aval:
+        return value
+    given = check_leaf(value, who, lambda: what)
+    if given.shape != aval.shape:
+        raise ArgumentError(at_user_line(
+            f"{who} returned {what} of shape {given.shape}, where {aval.strong()} is needed"))
+    return convert(value, aval.dtype, aval.weak) if given != aval else value
+
+
+class _Differentiated(WithRule):
+    """What functions with a custom derivative share: the function, and which arguments rules receive as they are."""
+
+    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
+                 nondiff_argnames: str | Iterable[str] = ()) -> None:
+        decorate: Callable[..., Any] = transformation(type(self).__name__, fun)
+        decorate(self)
+        self.fun = fun
+        self.nondiff = nondiff_positions(fun, nondiff_argnums, nondiff_argnames)
+        self._arity = arity(fun)
+
+    def _call(self, defined: bool, define: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """The call with these arguments; raises `ArgumentError` if the rule was not `defined` yet."""
+        what = type(self).__name__
+        if not defined:
+            name = function_name(self.fun)
+            raise ArgumentError(at_user_line(
+                f"the {what} function {name} has no rule. Write {name}.{define} after its definition"))
+        return Call(what, self.fun, self.nondiff, args, kwargs, self._arity)
+
+    def __reduce__(self) -> Any:
+        """By name where a module has it, as of any function; else by what it is made of."""
+        if importable(self):
+            return getattr(self, "__qualname__")  # noqa: B009  (the function's, which no class declares)
+        return object.__new__, (type(self),), self.__dict__
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        bind_instance: Callable[..., Any] = functools.partial
+        return self if instance is None else bind_instance(self, instance)
+
+
+class custom_jvp(_Differentiated):  # noqa: N801  (a decorator, named as in jax)
+    """A function whose forward derivative its author gives; reverse mode follows by transposition.
+
+    `defjvp(rule)`: `rule(*nondiff_args, primals, tangents)` returns `(output, output tangent)`, both
+    shaped like the output; it must be linear in the tangents and made of traceable operations. `defjvps(*rules)`
+    takes one function for each argument, `rule(tangent, output, *primals)`, or None. Arguments at
+    `nondiff_argnums` (or named in `nondiff_argnames`) are passed to the rule first and as they are.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> @fxgrad.custom_jvp
+    ... def clipped(x):
+    ...     return fnp.clip(x, 0.0, 1.0)
+    >>> @clipped.defjvp
+    ... def clipped_jvp(primals, tangents):
+    ...     return clipped(*primals), tangents[0]       # straight through
+    >>> float(fxgrad.grad(clipped)(5.0))
+    1.0
+    """
+
+    rule: Callable[..., Any] | None = None
+    symbolic_zeros = False
+
+    def defjvp(self, rule: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+        """Sets the rule; returns it, so that this can be used as a decorator.
+
+        With `symbolic_zeros` tangents that are known to be zero are `fxgrad.custom_derivatives.SymbolicZero` objects,
+        which have a shape and a dtype and no value; the rule may return such tangents too.
+        """
+        self.rule, self.symbolic_zeros = rule, symbolic_zeros
+        return rule
+
+    def defjvps(self, *rules: Callable[..., Any] | None) -> None:
+        """Sets the rule as a sum of one part for each differentiable argument."""
+        def rule(*arguments: Any) -> tuple[Any, Any]:
+            *nondiff, primals, tangents = arguments
+            output = self(*self._merge(nondiff, primals))
+            parts = [part(tangent, output, *primals) for part, tangent in zip(rules, tangents, strict=True)
+                     if part is not None]
+            if not parts:
+                return output, tree.map(lambda leaf: instantiate(Zero(aval_of(leaf))), output)
+            total = functools.reduce(lambda a, b: tree.map(arithmetic.add, a, b), parts)
+            return output, total
+        self.rule = rule
+
+    def _merge(self, nondiff: Sequence[Any], primals: Sequence[Any]) -> list[Any]:
+        first, rest = iter(nondiff), iter(primals)
+        return [next(first) if position in self.nondiff else next(rest)
+                for position in range(len(nondiff) + len(primals))]
+
+    @boundary
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The output of the function itself."""
+        running = _running.get()
+        if running is not None and running.is_passed_on(self, args, kwargs):
+            return running.output()
+        call = self._call(self.rule is not None, "defjvp(rule)", args, kwargs)
+        if running is not None and running.is_called_again(self, call):
+            return running.output()
+        if not call.is_recorded():
+            return self.fun(*call.args)
+        leaves = call.leaves
+        traced = call.trace()
+        rule = _UserJvp.of(call, traced, self)
+        outputs = bind(custom_jvp_p, *traced.captured, *leaves, program=traced.program, rule=rule)
+        return tree.unflatten(traced.out_tree, outputs)
+
+
+class _Running(NamedTuple):
+    """The jvp rule under way and the primals that it was given, flat and (unless some are static) as arguments.
+
+    Such a rule nearly always calls its own function on them for the output. The program is known then, and with
+    it the path that Python's control flow took, which could not be taken again without values.
+    """
+
+    rule: _UserJvp
+    primals: list[Any]
+    given: tuple[Any, ...] | None
+
+    def is_passed_on(self, owner: custom_jvp, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether `owner`, called with `args`, is the same function on the very arrays that the rule was given."""
+        given = self.given
+        return self.rule.owner is owner and given is not None and not kwargs and len(args) == len(given) and all(
+            type(a) is Tracer and a is b for a, b in zip(args, given, strict=True))
+
+    def is_called_again(self, owner: custom_jvp, call: Call) -> bool:
+        """Whether `call` is of the same function on the same values."""
+        mine = self.primals[self.rule.captured:]
+        return self.rule.owner is owner and self.rule.is_called_again(call) and \
+            all(a is b for a, b in zip(mine, call.leaves, strict=True))
+
+    def output(self) -> Any:
+        """What the function returns, of the program that is known."""
+        rule = self.rule
+        outputs = bind(custom_jvp_p, *self.primals, program=rule.program, rule=rule)
+        return tree.unflatten(rule.out_tree, outputs)
+
+
+_running: ContextVar[_Running | None] = ContextVar("running_jvp_rule", default=None)
+
+
+class _UserJvp(_CapturedInputs):
+    """The rule of one call of a `custom_jvp` function."""
+
+    def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
+        """What the user's rule gives for the explicit inputs; those that are captured stand still."""
+        given = tangents[self.captured:]
+        zeros = [tangent if type(tangent) is Zero and self.owner.symbolic_zeros else None for tangent in given]
+        moving = [instantiate(tangent) for tangent, zero in zip(given, zeros, strict=True) if zero is None]
+        outputs, _ = consult(functools.partial(self._called, len(primals), zeros), [*primals, *moving],
+                             origin_of(self.owner.rule), f"the jvp rule of {self.name}")
+        half = len(self.out_avals)
+        return outputs[:half], outputs[half:]
+
+    def _called(self, count: int, zeros: Sequence[Zero | None], *values: Any) -> tuple[list[Any], None]:
+        """Calls the user's rule on containers."""
+        call, rule, moving = self.call, self.owner.rule, iter(values[count:])
+        tangents = [next(moving) if zero is None else zero for zero in zeros]
+        primals = call.dynamic(values[self.captured:count])
+        token = _running.set(_Running(self, [*values[:count]], None if call.static else primals))
+        try:
+            result = rule(*call.nondiff_args, primals, call.dynamic(tangents))
+        finally:
+            _running.reset(token)
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            raise ArgumentError(at_user_line(
+                f"the jvp rule of {self.name} must return a pair (output, output tangent), "
+                f"and it returned a {type(result).__name__}"))
+        return [*self.flat_output("jvp rule", result[0]),
+                *self.flat_output("jvp rule", result[1], "the output tangent")], None
+
+
+class custom_vjp(_Differentiated):  # noqa: N801  (a decorator, named as in jax)
+    """A function whose reverse derivative its author gives.
+
+    `defvjp(forward, backward)`: `forward(*args)` returns `(output, residuals)`, residuals being any container of
+    arrays; `backward(*nondiff_args, residuals, cotangent)` returns a tuple with a cotangent for each differentiable
+    argument (None for zero). Forward mode (`jvp`, `hessian`) is derived by transposing `backward` where it is
+    linear in the cotangent and made of transposable operations; the error says so where it is not.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> @fxgrad.custom_vjp
+    ... def safe_log(x):
+    ...     return fnp.log(x)
+    >>> safe_log.defvjp(lambda x: (fnp.log(x), x), lambda x, cotangent: (cotangent / (x + 1e-3),))
+    >>> round(float(fxgrad.grad(safe_log)(0.0)))
+    1000
+    """
+
+    forward: Callable[..., Any] | None = None
+    backward: Callable[..., Any] | None = None
+    symbolic_zeros = False
+
+    def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any], symbolic_zeros: bool = False,
+               optimize_remat: bool = False) -> None:
+        """Sets the two halves of the rule.
+
+        With `symbolic_zeros` the forward pass gets each array as a `fxgrad.custom_derivatives.CustomVJPPrimal`, whose
+        `perturbed` says whether its derivative is asked for, and the backward pass gets `SymbolicZero` objects for
+        cotangents that are known to be zero. `optimize_remat` is jax's and has no effect: under `checkpoint` the
+        forward pass runs again only for what the backward pass needs, and the output is always that of `forward`.
+        """
+        del optimize_remat
+        self.forward, self.backward, self.symbolic_zeros = forward, backward, symbolic_zeros
+
+    @boundary
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The output of the function itself."""
+        call = self._call(self.forward is not None, "defvjp(forward, backward)", args, kwargs)
+        if not call.is_recorded():
+            return self.fun(*call.args)
+        leaves = call.leaves
+        traced = call.trace()
+        rule = _UserVjp.of(call, traced, self)
+        outputs = bind(custom_vjp_p, *traced.captured, *leaves, program=traced.program, rule=rule)
+        return tree.unflatten(traced.out_tree, outputs)
+
+
+class _UserVjp(_CapturedInputs):
+    """The rule of one call of a `custom_vjp` function."""
+
+    def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
+        """What the user's forward pass gives, which does not hear what is `moving` unless it asked for it."""
+        marks = tuple(moving[self.captured:]) if self.owner.symbolic_zeros else None
+        results, structure = consult(functools.partial(self._passed_forward, marks), primals,
+                                     origin_of(self.owner.forward), f"the forward pass of {self.name}")
+        count = len(self.out_avals)
+        return results[:count], results[count:], structure
+
+    def _passed_forward(self, marks: Sequence[bool] | None, *values: Any) -> tuple[list[Any], Any]:
+        """Calls the user's forward pass on containers."""
+        given: Sequence[Any] = values[self.captured:]
+        if marks is not None:
+            given = [CustomVJPPrimal(value, mark) for value, mark in zip(given, marks, strict=True)]
+        result = self.owner.forward(*self.call.arguments(given))
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            raise ArgumentError(at_user_line(
+                f"the forward pass of {self.name} must return a pair (output, residuals), "
+                f"and it returned a {type(result).__name__}"))
+        residuals, structure = tree.flatten(result[1])
+        for residual in residuals:
+            if leaf_aval(residual) is None:
+                check_leaf(residual, f"the forward pass of {self.name}", lambda: "a residual")
+        return [*self.flat_output("forward pass", result[0]), *residuals], structure
+
+    def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
+        """What the user's backward pass gives."""
+        zeros = [cotangent if type(cotangent) is Zero and self.owner.symbolic_zeros else None
+                 for cotangent in cotangents]
+        arriving = [instantiate(cotangent) for cotangent, zero in zip(cotangents, zeros, strict=True) if zero is None]
+        results, _ = consult(functools.partial(self._passed_back, structure, len(residuals), zeros),
+                             [*residuals, *arriving], origin_of(self.owner.backward),
+                             f"the backward pass of {self.name}")
+        return [*[None] * self.captured, *results]
+
+    def _passed_back(self, structure: Any, count: int, zeros: Sequence[Zero | None], *values: Any,
+                     ) -> tuple[list[Any], None]:
+        """Calls the user's backward pass on containers."""
+        call, arriving = self.call, iter(values[count:])
+        cotangent = tree.unflatten(self.out_tree, [next(arriving) if zero is None else zero for zero in zeros])
+        saved = tree.unflatten(structure, values[:count])
+        result = self.owner.backward(*call.nondiff_args, saved, cotangent)
+        arguments = call.dynamic(call.leaves)
+        if not isinstance(result, tuple | list) or len(result) != len(arguments):
+            raise ArgumentError(at_user_line(
+                f"the backward pass of {self.name} must return a tuple with one cotangent for each of its "
+                f"{len(arguments)} differentiable arguments, and it returned "
+                f"{f'{len(result)} of them' if isinstance(result, tuple | list) else f'a {type(result).__name__}'}"))
+        found: list[Any] = []
+        for given, argument in zip(result, arguments, strict=True):
+            found.extend(self._argument_cotangents(given, argument))  # the leaves of `argument` are avals
+        return found, None
+
+    def _argument_cotangents(self, given: Any, argument: Any) -> list[Any]:
+        """The leaves of a cotangent, of which None stands for as many as `argument` has there."""
+        structure: Any
+        leaves, structure = tree.flatten(argument)
+        values, actual = tree.flatten(given, is_leaf=tree.is_none)
+        if structure != actual:
+            counts = _leaf_counts(actual, argument) or [1] * len(leaves)
+            if len(values) != len(counts) or any(count != 1 for value, count in zip(values, counts, strict=True)
+                                                 if value is not None):
+                raise TreeError(at_user_line(
+                    f"the backward pass of {self.name} must return a cotangent like the argument ({structure}), and it "
+                    f"returned {actual}"))
+            values = [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
+        return [None if value is None else _checked(value, leaf, f"the backward pass of {self.name}",
+                                                    "a cotangent")
+                for value, leaf in zip(values, leaves, strict=True)]
+
+
+def _leaf_counts(structure: Any, container: Any) -> list[int] | None:
+    """How many leaves `container` has in the place of each leaf of `structure`; None if it has other containers."""
+    try:
+        return [len(tree.leaves(part)) for part in structure.flatten_up_to(container)]
+    except ValueError:
+        return None

@@ -1,0 +1,125 @@
+"""Functions that say themselves how they are batched: `custom_vmap` and `sequential_vmap`, under jax's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.custom_calls import WithRule, positional
+from fxgrad.engine.frontend.flat import Traced, check_leaf, just, trace_flat, transformation
+from fxgrad.engine.higher_order.mapped_rule import custom_vmap_p
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
+from fxgrad.engine.tracing.trace import SHARED
+from fxgrad.errors import ArgumentError, ShapeError, TreeError, at_user_line, function_name
+from fxgrad.lax.loops import map as lax_map
+
+__all__ = ["custom_vmap", "sequential_vmap"]
+
+
+class custom_vmap(WithRule):  # noqa: N801  (jax's name)
+    """A function with a rule for `vmap`; `f.def_vmap(rule)` defines it, and without a rule the function is batched.
+
+    `rule(axis_size, in_batched, *args)` gets arguments whose batch axes, where `in_batched` (a list with a container of
+    bools for each argument) says that there are any, come first, and returns the output and a container like it of
+    bools: which parts have a batch axis, in front. Arguments given by keyword are passed to it by position. Derivatives
+    are those of the function, and under `vmap` those of the rule.
+
+    >>> import numpy as np, fxgrad, fxgrad.numpy as fnp
+    >>> @fxgrad.custom_batching.custom_vmap
+    ... def squared(x):
+    ...     return x * x
+    >>> @squared.def_vmap
+    ... def rule(axis_size, in_batched, x):
+    ...     print("a batch of", axis_size)
+    ...     return x * x, in_batched[0]
+    >>> fxgrad.vmap(squared)(np.array([1.0, 2.0]))
+    a batch of 2
+    array([1., 4.])
+    """
+
+    def __init__(self, fun: Callable[..., Any]) -> None:
+        decorate: Callable[..., Any] = transformation("custom_vmap", fun)
+        decorate(self)
+        self.fun = fun
+        self.vmap_rule: Callable[..., Any] | None = None
+
+    def def_vmap(self, vmap_rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Sets the rule; returns it, so that it can be used as a decorator."""
+        self.vmap_rule = vmap_rule
+        return vmap_rule
+
+    @boundary
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The output of the function."""
+        args = positional(self.fun, args, kwargs)
+        leaves, structure = tree.flatten(args)
+        for leaf in leaves:
+            check_leaf(leaf, "custom_vmap", just(f"an argument of {function_name(self.fun)}"))
+        if innermost_for(leaves) is None or self.vmap_rule is None:
+            return self.fun(*args)
+        traced = trace_flat(lambda *tracers: self.fun(*tree.unflatten(structure, tracers)),
+                            [aval_of(leaf) for leaf in leaves], "custom_vmap", self.fun, mode=SHARED)
+        rule = _Rule(self.vmap_rule, function_name(self.fun), structure, traced)
+        outputs = bind(custom_vmap_p, *traced.captured, *leaves, program=traced.program, rule=rule)
+        return tree.unflatten(traced.out_tree, outputs)
+
+
+class _Rule:
+    """The user's rule for flat values; every call of the function has its own, for the rule may change."""
+
+    def __init__(self, rule: Callable[..., Any], name: str, structure: Any, traced: Traced) -> None:
+        self._rule, self.name, self._structure, self._out_tree = rule, name, structure, traced.out_tree
+        self._captured, self._out_avals = traced.program.captured, traced.program.out_avals
+
+    def batch(self, size: int, values: Sequence[Any], batched: Sequence[bool]) -> tuple[list[Any], list[bool]]:
+        """The outputs of the rule, which must fit those of the function."""
+        if any(batched[:self._captured]):
+            raise ArgumentError(at_user_line(
+                f"custom_vmap: {self.name} closes over an array that is mapped, of which its rule is not told. Make it "
+                "an argument"))
+        args = tree.unflatten(self._structure, values[self._captured:])
+        flags = tree.unflatten(self._structure, batched[self._captured:])
+        output, out_batched = self._rule(size, list(flags), *args)
+        leaves, structure = tree.flatten(output)
+        flags_out, flags_structure = tree.flatten(out_batched)
+        if structure != self._out_tree or flags_structure != self._out_tree:
+            raise TreeError(at_user_line(
+                f"custom_vmap: the rule of {self.name} must return the output and a container of bools, both in the "
+                f"structure of its output ({self._out_tree}); it returned {structure} and {flags_structure}"))
+        for leaf, aval, flag in zip(leaves, self._out_avals, flags_out, strict=True):
+            given, needed = aval_of(leaf), ((size, *aval.shape) if flag else aval.shape)
+            if given.shape != needed or given.dtype != aval.dtype:
+                raise ShapeError(at_user_line(
+                    f"custom_vmap: the rule of {self.name} returned {given.strong()}, where {aval.dtype.name} of shape "
+                    f"{needed} is needed"))
+        return leaves, flags_out
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+def sequential_vmap(fun: Callable[..., Any]) -> custom_vmap:
+    """`fun`, whose batches are computed one entry after the other, by `lax.map`.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.vmap(fxgrad.custom_batching.sequential_vmap(np.sin))(np.zeros(2))
+    array([0., 0.])
+    """
+    mapped = custom_vmap(fun)
+
+    def rule(_: int, in_batched: list[Any], *args: Any) -> Any:
+        leaves, structure = tree.flatten(args)
+        flags = tree.leaves(in_batched)
+        moving = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
+
+        def one(entries: list[Any]) -> Any:
+            remaining = iter(entries)
+            return fun(*tree.unflatten(structure, [next(remaining) if flag else leaf
+                                                   for leaf, flag in zip(leaves, flags, strict=True)]))
+        output = lax_map(one, moving)
+        return output, tree.map(lambda _: True, output)
+    mapped.def_vmap(rule)
+    return mapped
+

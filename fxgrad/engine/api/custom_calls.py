@@ -1,0 +1,138 @@
+"""One call of a function with a custom rule: its flat inputs, and which of its arguments rules receive as they are."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fxgrad.engine import tree
+from fxgrad.engine.frontend.flat import (
+    Traced,
+    check_leaf,
+    leaf_aval,
+    nth,
+    parameter_names,
+    refuse_repeated_effects,
+    trace_flat,
+    with_static,
+)
+from fxgrad.engine.higher_order.custom import Flat
+from fxgrad.engine.tracing.tape import aval_of, innermost_for
+from fxgrad.errors import ArgumentError, at_user_line, function_name
+
+
+class Call:
+    """One call of a function with a custom rule: its flat inputs, and the Python call that they stand for."""
+
+    def __init__(self, what: str, function: Callable[..., Any], nondiff: Sequence[int], args: tuple[Any, ...],
+                 kwargs: dict[str, Any], arity: int | None) -> None:
+        self.what, self.function = what, function
+        self.args = args if len(args) == arity and not kwargs else positional(function, args, kwargs)
+        self.static: set[int] | frozenset[int] = _NONE if not nondiff else {
+            number % len(self.args) for number in nondiff if -len(self.args) <= number < len(self.args)}
+        dynamic = [*self.args] if not nondiff else [
+            arg for position, arg in enumerate(self.args) if position not in self.static]
+        self.structure: Any
+        self.leaves, self.structure = tree.flatten(dynamic)
+        for index, leaf in enumerate(self.leaves):
+            if leaf_aval(leaf) is None:
+                check_leaf(leaf, what, nth(self.names, index))
+
+    def names(self) -> list[str]:
+        """The names of the flat inputs."""
+        roots = parameter_names(self.function, len(self.args))
+        return [name for position, arg in enumerate(self.args) if position not in self.static
+                for name in tree.leaf_names(arg, roots[position])]
+
+    @property
+    def nondiff_args(self) -> list[Any]:
+        """The arguments that rules receive first and as they are."""
+        return [arg for position, arg in enumerate(self.args) if position in self.static] if self.static else []
+
+    def arguments(self, leaves: Flat) -> list[Any]:
+        """All positional arguments, with `leaves` in the places of the flat inputs."""
+        dynamic: list[Any] = tree.unflatten(self.structure, leaves)
+        return with_static(self.args, self.static, dynamic) if self.static else dynamic
+
+    def dynamic(self, leaves: Flat) -> tuple[Any, ...]:
+        """The differentiable arguments alone."""
+        return tuple(tree.unflatten(self.structure, leaves))
+
+    def trace(self) -> Traced:
+        """The program of the plain function."""
+        avals = [aval_of(leaf) for leaf in self.leaves]
+        traced = trace_flat(lambda *leaves: self.function(*self.arguments(leaves)), avals, self.what, self.function,
+                            names=self.names, values=self.leaves)
+        refuse_repeated_effects(traced, self.what)
+        return traced
+
+    def forget_values(self) -> None:
+        """Rules live as long as the programs they are in, so they keep types in the places of arrays."""
+        self.leaves = [aval_of(leaf) for leaf in self.leaves]
+        self.args = tuple(self.arguments(self.leaves))
+
+    def is_recorded(self) -> bool:
+        """Whether a transformation is under way that concerns the arguments."""
+        return innermost_for(self.leaves) is not None
+
+
+_NONE: frozenset[int] = frozenset()
+
+
+def positional(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Keyword arguments and defaults as positional ones, since rules receive positional arguments.
+
+    Those that can be given by keyword only keep their defaults, of which rules do not hear.
+    """
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except ValueError:
+        return args
+    except TypeError as error:
+        raise ArgumentError(at_user_line(f"{function_name(function)}: {error}")) from None
+    if bound.kwargs:
+        raise ArgumentError(at_user_line(
+            f"{function_name(function)} has a custom rule and was called with keyword-only arguments "
+            f"({', '.join(bound.kwargs)}), which rules cannot receive. Pass them by position"))
+    bound.apply_defaults()
+    return bound.args
+
+
+_RULES = {"defjvp", "defjvps", "defvjp", "def_vmap"}
+
+
+class WithRule:
+    """Methods that define a rule of another kind are those of the function, if that has such a rule."""
+
+    fun: Callable[..., Any]
+
+    def __getattr__(self, name: str) -> Any:
+        fun = self.__dict__.get("fun")
+        if name in _RULES and isinstance(fun, WithRule):
+            return getattr(fun, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def arity(function: Callable[..., Any]) -> int | None:
+    """The number of arguments, if they can all be given by position."""
+    try:
+        kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
+    except (TypeError, ValueError):
+        return None  # some builtins have no signature
+    by_position = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return len(kinds) if all(kind in by_position for kind in kinds) else None
+
+
+def nondiff_positions(function: Callable[..., Any], argnums: int | Sequence[int], argnames: str | Iterable[str],
+             ) -> tuple[int, ...]:
+    """The positions of the arguments that rules receive as they are; raises `ArgumentError` for an unknown name."""
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    parameters = list(inspect.signature(function).parameters) if names else []
+    for name in names:
+        if name not in parameters:
+            raise ArgumentError(at_user_line(
+                f"nondiff_argnames names {name!r}, and the parameters of {function_name(function)} are "
+                f"{', '.join(parameters)}"))
+    return tuple(sorted({*numbers, *map(parameters.index, names)}))

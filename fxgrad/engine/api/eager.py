@@ -1,0 +1,37 @@
+"""`ensure_compile_time_eval`: computing while a function is traced, instead of recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fxgrad.engine.tracing.tape import current
+
+
+@contextmanager
+def ensure_compile_time_eval() -> Iterator[None]:
+    """Within the block what does not depend on a traced array is computed at once, within `jit` and loops too.
+
+    Its values are then known to Python: `if` and `int` take them. What depends on a traced array is recorded as ever.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> @fxgrad.jit
+    ... def f(x):
+    ...     with fxgrad.ensure_compile_time_eval():
+    ...         size = int(fnp.sum(fnp.arange(3)))
+    ...     return x[:size]
+    >>> f(fnp.arange(5)).shape
+    (3,)
+    """
+    staging = []
+    tape = current.get()
+    while tape is not None:
+        if tape.staging:
+            staging.append(tape)
+            tape.staging = False
+        tape = tape.parent
+    try:
+        yield
+    finally:
+        for tape in staging:
+            tape.staging = True

@@ -1,0 +1,302 @@
+"""Executables of jitted functions: those of one function alone, and those that several functions share.
+
+A jitted function made anew at every call (a lambda in a loop) records the same interned program each time. From the
+second function on, the program has an executable that all of them share; what they closed over is an argument of it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.conversions import like_arguments
+from fxgrad.engine.api.keys import is_jax_tracer
+from fxgrad.engine.api.plans import Plans
+from fxgrad.engine.api.stages import MadeFor, Stage, stage_of
+from fxgrad.engine.api.static_arguments import Args, Kwargs
+from fxgrad.engine.caches import Bounded
+from fxgrad.engine.core.arrays import Integer
+from fxgrad.engine.core.avals import Aval, check_dtype, keys_to_jax
+from fxgrad.engine.core.facts import fact, needs_x64
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.dtypes import DType, float0, from_jax, is_64bit, is_key
+from fxgrad.engine.executors import explicit
+from fxgrad.engine.executors.xla import emit_results, x64
+from fxgrad.engine.frontend.flat import Traced, leaf_aval
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.tree import TreeDef
+from fxgrad.errors import ArgumentError, at_user_line
+
+Executable = Callable[..., Any]
+Signature = tuple[TreeDef, tuple[Aval, ...], tuple[Any, ...]]
+"""The tree of the dynamic arguments, their types, and the static ones: equal for calls that jax takes for equal."""
+
+
+class OutdatedPlan(Exception):  # noqa: N818  (nobody sees it)
+    """Jax traces a function anew, because its caches were cleared or its arguments are others: now of 64 bits."""
+
+
+class SpreadClosure(Exception):  # noqa: N818  (nobody sees it)
+    """A trace closed over arrays that lie on several devices; they are arguments of its executable, and no constants.
+
+    As constants they would be gathered, and written into its text; those that span processes cannot be.
+    """
+
+    def __init__(self, traced: Traced) -> None:
+        super().__init__()
+        self.traced = traced
+
+
+UNFORESEEN = OutdatedPlan, explicit.ExplicitAxes, SpreadClosure
+"""What a trace may meet that its caller did not foresee; then the call begins anew."""
+
+
+def lie_spread(captured: Sequence[Any]) -> bool:
+    """Whether some captured array lies on several devices, and none of them is one of a trace of jax's under way."""
+    return any(isinstance(value, jax.Array) and not is_jax_tracer(value) and len(value.sharding.device_set) > 1
+               for value in captured) and not any(map(is_jax_tracer, captured))
+
+
+def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], *, on_meshes: bool) -> list[Any]:
+    """The outputs of `program` within jax's trace, its inputs being of the dtypes that it expects, and never weak.
+
+    Raises `OutdatedPlan` if jax is not in the x64 scope that the program needs, and `ExplicitAxes` if there are some
+    where the executable is not one that is called `on_meshes`.
+    """
+    if not jax.config.jax_enable_x64 and needs_x64(program):  # type: ignore[attr-defined]
+        raise OutdatedPlan
+    avals = program.in_avals[program.captured:]
+    values = [leaf if is_key(aval.dtype) or (
+        leaf.dtype == aval.dtype and not getattr(leaf, "weak_type", False)) else
+              jax.lax.convert_element_type(leaf, aval.dtype) for leaf, aval in zip(leaves, avals, strict=True)]
+    if any(type(value) is Tracer for value in captured):
+        raise AssertionError("a tracer was captured by a compiled function; this is a bug in fxgrad")
+    return explicit.emitted(functools.partial(emit_results, program), [*captured, *values], foreseen=on_meshes)
+
+
+def argument_avals(leaves: Sequence[Any]) -> list[Aval] | None:
+    """The types that the leaves of a call have for the function; None if jax has to say what is wrong with one.
+
+    They are the same for all calls that jax takes for equal.
+    """
+    avals = []
+    for leaf in leaves:
+        if isinstance(leaf, jax.Array):
+            aval = None if from_jax(leaf.dtype) is None else aval_from_jax(leaf)
+        else:
+            aval = leaf_aval(leaf)
+            if isinstance(leaf, np.matrix | np.ma.MaskedArray):  # jax would take the data for it
+                raise ArgumentError(at_user_line(
+                    f"jit: an argument is a {type(leaf).__name__}, whose operations are not those of arrays. Write "
+                    "np.asarray(m)"))
+        if aval is None or type(leaf) is Tracer:
+            return None
+        avals.append(aval)
+    return avals
+
+
+def aval_from_jax(leaf: Any) -> Aval:
+    """The type of a jax array or tracer."""
+    aval = jax.typeof(leaf)
+    dtype = from_jax(aval.dtype)
+    if dtype is None or dtype == float0:
+        check_dtype(leaf, "jit: an argument")
+        raise AssertionError(f"jax traces an array of dtype {aval.dtype}")
+    return Aval(tuple(aval.shape), dtype, bool(getattr(aval, "weak_type", False)))
+
+
+@fact
+def has_wide_outputs(program: Program) -> bool:
+    """Whether any output of `program` is of 64 bits."""
+    return any(is_64bit(aval.dtype) for aval in program.out_avals)
+
+
+# --- of one function -------------------------------------------------------------------------------------------------
+
+
+class Facts(NamedTuple):
+    """How jax has a function for arguments of one signature: traced in the x64 scope, with outputs of 64 bits."""
+
+    scoped: bool
+    is_wide: bool
+
+
+class Outputs:
+    """What is known of the outputs of an executable: whether any so far was of 64 bits."""
+
+    __slots__ = ("are_wide",)
+
+    def __init__(self) -> None:
+        self.are_wide = False
+
+    def results(self, outputs: Any, args: Args, kwargs: Kwargs) -> Any:
+        """The results of a call of which no one knows more."""
+        return like_arguments(outputs, args, kwargs) if self.are_wide else outputs
+
+
+class Executables:
+    """What a jitted function has under one default dtype: jax's of its own, or those of programs.
+
+    `shares` says whether the function calls those that belong to programs, because another function recorded its first
+    program before it; None before its first call. `bound` has them, by signature. `binds` says whether a call closed
+    over arrays that lie on several devices, and `on_meshes` whether one met a mesh with Explicit axes, for which all
+    are prepared then; `mesh` is one that all of them lie on. `looks` says whether calls of which nobody knows the
+    arguments look for numbers among them that jax would take for strong: once there was anything of 64 bits.
+    """
+
+    __slots__ = ("_called", "_facts", "_make", "_mesh", "_own", "binds", "bound", "looks", "on_meshes", "outputs",
+                 "plans", "shares")
+
+    def __init__(self, plans: Plans, make: Callable[[], Any], mesh: Any = None) -> None:
+        self.plans = plans
+        self._make, self._own, self._mesh = make, None, mesh
+        self._called: explicit.OnMeshes | None = None
+        self.binds, self.looks, self.on_meshes = False, False, mesh is not None
+        self.shares: bool | None = None
+        self.bound: dict[Signature, Bound] = {}
+        self._facts = Bounded(_SIGNATURES)
+        self.outputs = Outputs()
+
+    @property
+    def own(self) -> Any:
+        """What jax compiles for this function alone."""
+        if self._own is None:
+            self._own = self._make()
+        return self._own
+
+    @property
+    def called(self) -> Executable:
+        """What calls it."""
+        if not self.on_meshes:
+            return self.own  # type: ignore[no-any-return]
+        if self._called is None:
+            # Made anew: jax calls what it traced in vain more slowly ever after.
+            self._called = explicit.OnMeshes(self._make(), self._make(), self._mesh, self.own)
+        return self._called
+
+    def prepare_for(self, met: Exception) -> None:
+        """Has all calls from now on take what a trace met that was not foreseen."""
+        if isinstance(met, explicit.ExplicitAxes):
+            self.on_meshes = True
+            self.bound.clear()
+        elif isinstance(met, SpreadClosure):
+            self.binds = self.shares = True
+        self.forget()
+
+    def facts(self, signature: Signature) -> Facts | None:
+        """How jax has the function for these arguments."""
+        return self._facts.get(signature)
+
+    def note(self, signature: Signature | None, program: Program, scoped: bool) -> Facts:
+        """Enters how a program was traced; what was entered first stays, for jax keeps what it compiled of it."""
+        facts = Facts(scoped, has_wide_outputs(program))
+        self.outputs.are_wide = self.outputs.are_wide or facts.is_wide
+        return facts if signature is None else self._facts.add(signature, facts)
+
+    def forget(self) -> None:
+        """Drops the plans, and what they are made of but for what is compiled."""
+        self._facts.clear()
+        self.plans.clear()
+
+
+_SIGNATURES = 4096
+"""Kinds of calls that a function remembers."""
+
+
+# --- of programs -----------------------------------------------------------------------------------------------------
+
+
+Captured = tuple[list[Any], list[Any]]
+"""Captured values as a shared executable takes them: most of them, and the scalars of each dtype as one array."""
+_Layout = tuple[DType | None, ...]
+"""For each captured value the dtype of the array that it is packed into, None if it is not."""
+
+
+class Bound(NamedTuple):
+    """The executable of a program with the captured values of one function; takes the dynamic arguments."""
+
+    executable: functools.partial[Any]
+    program: Program
+
+    def stage(self, name: str, args: Args, kwargs: Kwargs, made_for: MadeFor) -> Stage:
+        """A stage of jax's for these arguments, `lower` or `trace`."""
+        compiled = getattr(self.executable.func, "compiled", self.executable.func)
+        stage = getattr(compiled, name)(*self.executable.args, *args, **kwargs)
+        return stage_of(stage, made_for, self.executable.args)
+
+    def on_device(self) -> Bound:
+        """The same for many calls: the captured arrays are put on the device."""
+        with x64():
+            captured = tuple([jax.numpy.asarray(each) if isinstance(each, np.ndarray | np.generic) else each
+                              for each in part] for part in self.executable.args[0])
+        return self._replace(executable=functools.partial(self.executable.func, captured))
+
+
+def bind_captured(traced: Traced, structure: TreeDef, name: str, inline: bool, on_meshes: bool,
+                  options: dict[str, Any] | None = None) -> Bound:
+    """The executable of a program, shared by the functions that record it, with what this one captured.
+
+    With `options` of `jax.jit` it is for this function alone.
+    """
+    values = [np.int64(value) if type(value) is Integer else value for value in traced.captured]
+    scalars = [index for index, value in enumerate(values) if isinstance(value, np.generic)]
+    layout: _Layout = ()
+    captured: Captured = [keys_to_jax(value) for value in values], []
+    if len(scalars) > _FEW:
+        layout = tuple(value.dtype if isinstance(value, np.generic) and value.dtype.names is None else None
+                       for value in values)
+        captured = [value for value, dtype in zip(captured[0], layout, strict=True) if dtype is None], [
+            np.array([value for value in values if isinstance(value, np.generic) and value.dtype == dtype])
+            for dtype in _packs(layout)]
+    if options is None:
+        executable = _shared(traced.program, traced.out_tree, structure, layout, name, inline, on_meshes)
+    else:
+        executable = _compiled(traced.program, traced.out_tree, layout, name, on_meshes, options)
+    return Bound(functools.partial(executable, captured), traced.program)
+
+
+_FEW = 4
+"""Each argument of a call takes about a microsecond, as does making an array of many scalars."""
+
+
+def _packs(layout: _Layout) -> list[DType]:
+    return [dtype for dtype in dict.fromkeys(layout) if dtype is not None]
+
+
+def _unpacked(captured: Captured, layout: _Layout) -> list[Any]:
+    """The captured values in order."""
+    others, packs = captured
+    if not layout:
+        return others
+    remaining = iter(others)
+    scalars = {dtype: iter(range(len(layout))) for dtype in _packs(layout)}
+    arrays = dict(zip(scalars, packs, strict=True))
+    return [next(remaining) if dtype is None else
+            jax.lax.index_in_dim(arrays[dtype], next(scalars[dtype]), keepdims=False) for dtype in layout]
+
+
+def _shared(program: Program, out_tree: TreeDef, structure: TreeDef, layout: _Layout, name: str,
+            inline: bool, on_meshes: bool) -> Executable:
+    """The executable of a program, kept on it: takes the captured values, then the dynamic arguments."""
+    key = ("jit", structure, out_tree, layout, inline, on_meshes)
+    executable: Executable | None = program.memo.get(key)
+    if executable is None:
+        executable = program.memo[key] = _compiled(program, out_tree, layout, name, on_meshes, {"inline": inline})
+    return executable
+
+
+def _compiled(program: Program, out_tree: TreeDef, layout: _Layout, name: str, on_meshes: bool,
+              options: dict[str, Any]) -> Executable:
+    """`program` compiled; takes the captured values, then the dynamic arguments."""
+    def of_program(captured: Captured, /, *args: Any, **kwargs: Any) -> Any:
+        leaves = tree.leaves((args, kwargs))
+        return tree.unflatten(out_tree, emit_call(program, _unpacked(captured, layout), leaves, on_meshes=on_meshes))
+
+    of_program.__name__ = of_program.__qualname__ = name
+    compiled = jax.jit(of_program, **options)
+    return explicit.OnMeshes(compiled, of_program) if on_meshes else compiled

@@ -1,0 +1,151 @@
+"""Forward mode: `jvp` and `linearize`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.arguments import (
+    Argnums,
+    gradient_leaf,
+    leaf_avals,
+    match_trees,
+    select,
+    tangent_leaf,
+    transformation,
+)
+from fxgrad.engine.api.reverse import trace_differentiated
+from fxgrad.engine.core.avals import Aval, plain
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.frontend.flat import just, nth
+from fxgrad.engine.ops.space import zeros
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.apply import apply_program
+from fxgrad.engine.transforms.forward import ONE, has_tangent, is_one, jvp_program
+from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.errors import ArgumentError, at_user_line, function_name
+
+
+@boundary
+def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False,
+        argnums: Argnums | None = None) -> Any:
+    """The output of `fun` and its derivative in the direction `tangents`: `(output, tangent)`, by forward mode.
+
+    `primals` is the tuple of arguments; `tangents` a tuple like it (or like the arguments at `argnums`), of equal
+    shapes and dtypes; the tangent of an integer argument is ignored. With `has_aux` the result is `(output,
+    tangent, aux)`. Raises `TreeError` or `ArgumentError` where primals and tangents do not match.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> output, tangent = fxgrad.jvp(lambda x: x * x, (3.0,), (1.0,))
+    >>> float(output), float(tangent)
+    (9.0, 6.0)
+    """
+    return jvp_of("jvp", fun, primals, tangents, has_aux, argnums)
+
+
+def jvp_of(what: str, fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool,
+           argnums: Argnums | None) -> Any:
+    """As `jvp`, for the public function `what`, of which messages speak."""
+    transformation(what, fun)
+    for name, value in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(value, tuple | list):
+            raise ArgumentError(at_user_line(
+                f"{what} takes the {name} as a tuple, one entry for each argument, got a {type(value).__name__}. "
+                f"Write {what}(f, (x,), (t,))"))
+    primals = tuple(primals)
+    numbers = tuple(range(len(primals))) if argnums is None else argnums
+    selected = select(what, fun, numbers, primals)
+    given = match_trees(what, "primals", selected.structure, "tangents", tuple(tangents))
+    avals = leaf_avals(what, selected)
+    values = [tangent_leaf(what, value, aval, nth(selected.names, index))
+              for index, (value, aval) in enumerate(zip(given, avals, strict=True))]
+    ones = [*map(is_one, given)]
+    traced, aux = trace_differentiated(what, fun, has_aux, primals, {}, selected, avals)
+    marks = [ONE if one and type(value) is not Zero else type(value) is not Zero
+             for one, value in zip(ones, values, strict=True)]
+    present = [value for value, mark in zip(values, marks, strict=True) if mark is True]
+    wrt = (*[False] * traced.program.captured, *marks)
+    outputs = plain(jvp_program(traced.program, wrt, traced.computed)(
+        [*traced.captured, *selected.leaves, *present, *traced.forced]))
+    count, main = len(traced.program.outputs), traced.out_tree.num_leaves
+    output = tree.unflatten(traced.out_tree, outputs[:main])
+    tangent = tree.unflatten(traced.out_tree, [
+        gradient_leaf(value, aval)
+        for value, aval in zip(outputs[count:count + main], traced.program.out_avals[:main], strict=True)])
+    return (output, tangent) if aux is None else (output, tangent, aux.restore(outputs[main:count]))
+
+
+@boundary
+def linearize(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, has_aux: bool = False) -> Any:
+    """`fun(*primals)` and its derivative there as a linear function: `(output, linear[, aux])`.
+
+    `linear(*tangents)` takes tangents like the primals (those at `argnums`) and returns a tangent like the output,
+    without running the nonlinear part of `fun` again; `linear.program` is its program, which can be printed.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> output, linear = fxgrad.linearize(lambda x: x * x, 3.0)
+    >>> float(output), float(linear(1.0)), float(linear(10.0))
+    (9.0, 6.0, 60.0)
+    """
+    transformation("linearize", fun)
+    numbers = tuple(range(len(primals))) if argnums is None else argnums
+    selected = select("linearize", fun, numbers, primals)
+    avals = leaf_avals("linearize", selected)
+    traced, aux = trace_differentiated("linearize", fun, has_aux, primals, {}, selected, avals)
+    derived = linearized(traced.program, traced.wrt([has_tangent(aval) for aval in avals]), traced.computed)
+    values = derived([*traced.captured, *selected.leaves, *traced.forced])
+    count, main = len(traced.program.outputs), traced.out_tree.num_leaves
+    output = tree.unflatten(traced.out_tree, plain(values[:main]))
+    linear = Linearized(values[count:], (function_name(fun), derived.extra, tuple(avals),
+                                         tuple(traced.program.out_avals[:main]), selected.structure, traced.out_tree))
+    return (output, linear) if aux is None else (output, linear, aux.restore(plain(values[main:count])))
+
+
+class Linearized:
+    """The second result of `linearize`: a linear function of tangents.
+
+    It is a container of its residuals, so that a jitted function can return it.
+    """
+
+    def __init__(self, residuals: Sequence[Any], settings: Any) -> None:
+        self._residuals, self._settings = list(residuals), settings
+        self._name, self._split, self._avals, self._out_avals, self._in_tree, self._out_tree = settings
+
+    def flatten(self) -> tuple[list[Any], Any]:
+        """The residuals, and all else there is to it."""
+        return self._residuals, self._settings
+
+    @property
+    def program(self) -> Program:
+        """The linear program, with the residuals as its constants."""
+        program: Program = self._split.linear.replace(constants=self._residuals)
+        return program
+
+    @boundary
+    def __call__(self, *tangents: Any) -> Any:
+        """The tangent of the output; raises `TreeError` or `ArgumentError` unless `tangents` are like the primals."""
+        leaves = match_trees("linearize", "the primals", self._in_tree, "the tangents", tangents)
+        given = [tangent_leaf("linearize", leaf, aval, just(f"leaf {index} of the arguments"))
+                 for index, (leaf, aval) in enumerate(zip(leaves, self._avals, strict=True))]
+        present = [value for value in given if type(value) is not Zero]
+        results = iter(plain(apply_program(self._split.linear, [*self._residuals, *present])))
+        outputs = [next(results) if reached else _zeros(aval)
+                   for aval, reached in zip(self._out_avals, self._split.reached, strict=False)]
+        return tree.unflatten(self._out_tree, [gradient_leaf(value, aval) for value, aval in
+                                               zip(outputs, self._out_avals, strict=True)])
+
+    def __repr__(self) -> str:
+        return f"<derivative of {self._name}, {len(self._residuals)} residuals>"
+
+
+def _zeros(aval: Aval) -> Any:
+    value, = plain([zeros(aval)])
+    return value.copy() if type(value) is np.ndarray else value  # zeros of many places are one, which is read-only
+
+
+tree.register_pytree_node(Linearized, Linearized.flatten,
+                          lambda settings, residuals: Linearized(residuals, settings))

@@ -1,0 +1,53 @@
+"""The traces of a jitted function inside of other transformations: one for each kind of arguments, as in jax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fxgrad.engine.api.jitted_calls import JittedCall
+from fxgrad.engine.api.reverse import before_derivatives
+from fxgrad.engine.caches import Bounded
+from fxgrad.engine.config import default_float
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.derivation.derive import holds_tracers
+from fxgrad.engine.executors.xla import asking_for_axes, size_in_jax
+from fxgrad.engine.frontend.flat import Traced
+from fxgrad.engine.tracing.tape import axes_in_scope
+from fxgrad.engine.tracing.trace import SHARED, Mode, takes_literals
+
+_TRACES = 256
+
+
+class InnerTraces:
+    """What a jitted function recorded, by all that its recording depends on but the values that it closes over.
+
+    Those are constants of a jitted function. A trace that closed over a tracer is right for one call only.
+    """
+
+    __slots__ = ("_traces",)
+
+    def __init__(self) -> None:
+        self._traces = Bounded(_TRACES)
+
+    def of(self, call: JittedCall, avals: Sequence[Aval], make: Callable[[Mode], Traced]) -> Traced:
+        """The trace of a call; `make(mode)` makes it."""
+        literals = takes_literals()
+        rewriting = before_derivatives.get()  # which users' functions see that differentiate
+        key = (call.split.structure, *avals, literals, default_float(), rewriting, *axes_in_scope().items(),
+               *call.static)
+        try:
+            known: tuple[Traced, dict[str, int]] | None = self._traces.get(key)
+        except TypeError:  # there are containers, or static arguments, that have no equality
+            return make(SHARED._replace(literals=literals))
+        if known is not None and all(size_in_jax(name) == size for name, size in known[1].items()):
+            return known[0]
+        self._traces.pop(key, None)
+        with asking_for_axes() as axes:
+            traced = make(SHARED._replace(literals=literals))
+        if not holds_tracers(traced.captured):
+            self._traces.add(key, (traced, axes))
+        return traced
+
+    def clear(self) -> None:
+        """Forgets all traces."""
+        self._traces.clear()

@@ -1,0 +1,296 @@
+"""Dense derivatives: `jacfwd`, `jacrev`, `jacobian`, `value_and_jacobian`, `hessian`, `hvp`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.api.arguments import (
+    Argnums,
+    Aux,
+    Selected,
+    check_chunk_size,
+    check_differentiable,
+    leaf_avals,
+    select,
+    transformation,
+)
+from fxgrad.engine.api.forward import jvp_of
+from fxgrad.engine.api.reverse import grad, trace_differentiated
+from fxgrad.engine.core.avals import Aval, plain
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.derivation.derive import Derived, derive
+from fxgrad.engine.frontend.flat import Traced
+from fxgrad.engine.higher_order.groups import chosen
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.shaping import slice_in_dim
+from fxgrad.engine.ops.space import full, instantiate, move_axis, reshape, zeros
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.apply import apply_equations
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.transforms.batch import Batch, Batched, put_axis
+from fxgrad.engine.transforms.forward import has_tangent, spread
+from fxgrad.engine.transforms.linearize import linearize_in_place, pull_back
+from fxgrad.errors import ArgumentError, DTypeError, at_user_line, function_name
+from fxgrad.numpy.creation import eye
+
+Mode = Literal["auto", "forward", "reverse"]
+
+
+def jacfwd(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
+           chunk_size: int | None = None) -> Callable[..., Any]:
+    """The function that computes the Jacobian of `fun`, one column at a time by forward mode.
+
+    The result has the structure of the output, and in the place of each leaf the structure of the
+    arguments at `argnums`, with leaves of shape `output.shape + argument.shape`. With `has_aux` it is a pair
+    (Jacobian, aux). `chunk_size` bounds how many columns are computed at once, and so the memory.
+    Use it where there are fewer inputs than outputs. Raises as `grad` does.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.jacfwd(lambda x: x ** 2)(np.array([1.0, 2.0]))
+    array([[2., 0.],
+           [0., 4.]])
+    """
+    return _jacobian_of("jacfwd", fun, argnums, has_aux, holomorphic, chunk_size, "forward", with_value=False)
+
+
+def jacrev(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
+           allow_int: bool = False, *, chunk_size: int | None = None) -> Callable[..., Any]:
+    """The function that computes the Jacobian of `fun`, one row at a time by reverse mode; as `jacfwd` otherwise.
+
+    Use it where there are fewer outputs than inputs. With `allow_int` blocks of integer arguments are zeros of dtype
+    float0.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.jacrev(lambda x: np.sum(x ** 2))(np.array([1.0, 2.0]))
+    array([2., 4.])
+    """
+    return _jacobian_of("jacrev", fun, argnums, has_aux, holomorphic, chunk_size, "reverse", with_value=False,
+                        allow_int=allow_int)
+
+
+def jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
+             chunk_size: int | None = None, mode: Mode = "auto", *, allow_int: bool = False) -> Callable[..., Any]:
+    """The function that computes the Jacobian of `fun`; `mode` "auto" takes the side with fewer elements.
+
+    As `jacfwd` otherwise; with `allow_int` as `jacrev`.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.jacobian(lambda x: np.array([2.0, 3.0]) * x)(1.0)
+    array([2., 3.])
+    """
+    return _jacobian_of("jacobian", fun, argnums, has_aux, holomorphic, chunk_size, mode, with_value=False,
+                        allow_int=allow_int)
+
+
+def value_and_jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False,
+                       holomorphic: bool = False, chunk_size: int | None = None, mode: Mode = "auto",
+                       ) -> Callable[..., Any]:
+    """The function that computes `(fun(...), Jacobian)` together; with `has_aux`, `((value, aux), Jacobian)`.
+
+    >>> import numpy as np, fxgrad
+    >>> value, matrix = fxgrad.value_and_jacobian(lambda x: x * x)(np.array([1.0, 3.0]))
+    >>> value, matrix.shape
+    (array([1., 9.]), (2, 2))
+    """
+    return _jacobian_of("value_and_jacobian", fun, argnums, has_aux, holomorphic, chunk_size, mode, with_value=True)
+
+
+def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
+            chunk_size: int | None = None) -> Callable[..., Any]:
+    """The function that computes the second derivatives of `fun`: `jacfwd` of `jacrev`.
+
+    For a scalar function of an array of shape `s` the result has shape `s + s`; containers nest as in `jacfwd`.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.hessian(lambda x: x[0] * x[1])(np.array([1.0, 2.0]))
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    first = jacrev(fun, argnums, has_aux, holomorphic, chunk_size=chunk_size)
+    second = jacfwd(first, argnums, has_aux, holomorphic, chunk_size)
+    return transformation("hessian", fun, argnums)(second)
+
+
+def hvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], argnums: Argnums = 0) -> Any:
+    """The Hessian of a scalar function times a vector, without the Hessian: the jvp of the gradient.
+
+    `primals` are the arguments; `tangents` a tuple like those at `argnums`. The result is like the
+    gradient. Its cost is a few times that of `fun`.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.hvp(lambda x: np.sum(x ** 3), (np.array([1.0, 2.0]),), (np.array([1.0, 0.0]),))
+    array([6., 0.])
+    """
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    return jvp_of("hvp", grad(fun, argnums), primals, tangents, False, numbers)[1]
+
+
+def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
+                 chunk_size: int | None, mode: Mode, with_value: bool, allow_int: bool | None = None,
+                 ) -> Callable[..., Any]:
+    if mode not in ("auto", "forward", "reverse"):
+        raise ArgumentError(at_user_line(f'{what}: mode={mode!r}; it must be "auto", "forward" or "reverse"'))
+    check_chunk_size(what, chunk_size)
+
+    @transformation(what, fun, argnums)
+    @boundary
+    def jacobian_function(*args: Any, **kwargs: Any) -> Any:
+        selected = select(what, fun, argnums, args)
+        avals = leaf_avals(what, selected)
+        check_differentiable(what, selected, avals, holomorphic=holomorphic, allow_int=allow_int)
+        traced, aux = trace_differentiated(what, fun, has_aux, args, kwargs, selected, avals)
+        main = traced.out_tree.num_leaves
+        _check_outputs(what, fun, avals, traced.program.out_avals[:main], holomorphic)
+        moving = [has_tangent(aval) for aval in avals]
+        derived = _jacobian_program(traced, main, mode, chunk_size, moving)
+        values = derived([*traced.captured, *selected.leaves])
+        return _assemble(traced, selected, aux, values, main, with_value, moving)
+    return jacobian_function
+
+
+def _check_outputs(what: str, fun: Any, inputs: Sequence[Aval], outputs: Sequence[Aval], holomorphic: bool) -> None:
+    name = function_name(fun)
+    for aval in outputs:
+        if not dtypes.is_inexact(aval.dtype):
+            raise DTypeError(at_user_line(
+                f"{what} needs floating-point outputs, and {name} returned {aval.strong()}, which has no derivative. "
+                "Return it with has_aux=True"))
+    complex_inputs = any(dtypes.is_complex(aval.dtype) for aval in inputs)
+    complex_outputs = any(dtypes.is_complex(aval.dtype) for aval in outputs)
+    # Real functions of complex arrays have gradients, which are the rows of reverse mode alone.
+    if not holomorphic and ((complex_inputs and what != "jacrev") or (complex_outputs and what != "jacfwd")):
+        raise DTypeError(at_user_line(
+            f"{what} of complex arrays is defined for holomorphic functions; {name} has inputs {list(inputs)} and "
+            f"outputs {list(outputs)}. Pass holomorphic=True if it is one, or take real and imaginary parts as "
+            "separate arrays"))
+
+
+def _jacobian_program(traced: Traced, main: int, mode: Mode, chunk_size: int | None, moving: Sequence[bool],
+                      ) -> Derived:
+    """The program inputs -> (outputs, Jacobian blocks in row order: for each output, one for each `moving` input)."""
+    program = traced.program
+    inputs, outputs = chosen(program.in_avals[program.captured:], moving), program.out_avals[:main]
+    if mode == "auto":
+        mode = "forward" if _total(inputs) <= _total(outputs) else "reverse"
+    wrt = traced.wrt(moving)
+    columns = mode == "forward"
+
+    def build(*primals: Any) -> tuple[list[Any], None]:
+        values, residuals, half = linearize_in_place(program, primals, wrt)
+
+        def push(tangents: Sequence[Any], size: int | None) -> list[Any]:
+            if size is None:
+                found = apply_equations(half.linear, [*residuals, *tangents])
+                return [instantiate(value) for value in spread(program.out_avals, half.reached, found)[:main]]
+            results = Batch(size).run(half.linear, [*(Batched(value, None) for value in residuals),
+                                                     *(Batched(tangent, 0) for tangent in tangents)])
+            found = spread(program.out_avals, half.reached, [put_axis(result, size, 0) for result in results])
+            return [_stacked_zeros(value, size) for value in found[:main]]
+
+        def pull(cotangents: Sequence[Any], size: int | None) -> list[Any]:
+            if size is None:
+                arriving = [*cotangents, *map(Zero, program.out_avals[main:])]
+                reaching = [value for value, reached in zip(arriving, half.reached, strict=True) if reached]
+                return [instantiate(value) for value in pull_back(half, residuals, reaching)]
+            return _batched_pull(program, half, residuals, cotangents, main)
+
+        sources, targets = (inputs, outputs) if columns else (outputs, inputs)
+        stacked = _in_chunks(push if columns else pull, sources, targets, chunk_size)
+        return [*values, *_blocks(stacked, inputs, outputs, columns)], None
+
+    return derive(program, ("jacobian", mode, main, chunk_size, *moving), build, program.in_avals)
+
+
+def _total(avals: Sequence[Aval]) -> int:
+    return sum(aval.size for aval in avals)
+
+
+def _stacked_zeros(value: Any, size: int) -> Any:
+    return zeros(Aval((size, *value.aval.shape), value.aval.dtype)) if type(value) is Zero else value
+
+
+def _batched_pull(program: Program, half: Any, residuals: Sequence[Any], cotangents: Sequence[Any], main: int,
+                  ) -> list[Any]:
+    """The rows that a batch of cotangents pulls back to, one stack for each input."""
+    size = aval_of(cotangents[0]).shape[0]
+    reached = [cotangent for cotangent, marked in zip(cotangents, half.reached[:main], strict=True) if marked]
+    more = sum(half.reached[main:])
+    residual_avals = [aval_of(value) for value in residuals]
+    one = [aval_of(value).update(shape=aval_of(value).shape[1:]).strong() for value in reached]
+    extra = [aval for aval, marked in zip(program.out_avals[main:], half.reached[main:], strict=True) if marked]
+
+    def backward_pass(*values: Any) -> list[Any]:
+        arriving = [*values[len(residuals):], *map(Zero, extra)]
+        return [instantiate(result) for result in pull_back(half, values[:len(residuals)], arriving)]
+
+    assert len(extra) == more
+    pulled, captured = trace(backward_pass, [*residual_avals, *one], mode=WRITTEN)
+    results = Batch(size).run(pulled, [*(Batched(value, None) for value in (*captured, *residuals)),
+                                       *(Batched(value, 0) for value in reached)])
+    return [put_axis(result, size, 0) for result in results]
+
+
+def _in_chunks(apply: Callable[[Sequence[Any], int | None], list[Any]], sources: Sequence[Aval],
+               targets: Sequence[Aval], chunk_size: int | None) -> list[Any]:
+    """`apply` to the rows of the standard basis of `sources`, some at a time; the results stacked.
+
+    `apply` takes the rows and their number, or the one row there is, without a batch axis, and None.
+    """
+    count = _total(sources)
+    if count == 0:
+        return [zeros(Aval((0, *aval.shape), aval.dtype)) for aval in targets]
+    if count == 1:
+        rows = apply([full(aval.shape, 1, aval.dtype) for aval in sources], None)
+        return [reshape(row, (1, *aval.shape)) for row, aval in zip(rows, targets, strict=True)]
+    bounds = [(0, count)] if chunk_size is None else [
+        (start, min(start + chunk_size, count)) for start in range(0, count, chunk_size)]
+    parts = [apply(_basis(sources, start, stop), stop - start) for start, stop in bounds]
+    return parts[0] if len(parts) == 1 else [concatenate(pieces, 0) for pieces in zip(*parts, strict=True)]
+
+
+def _basis(avals: Sequence[Aval], start: int, stop: int) -> list[Any]:
+    """Rows `start` to `stop` of the identity matrix over all elements of `avals`, cut into their shapes."""
+    offset, pieces = 0, []
+    for aval in avals:
+        pieces.append(reshape(eye(stop - start, aval.size, start - offset, aval.dtype), (stop - start, *aval.shape)))
+        offset += aval.size
+    return pieces
+
+
+def _blocks(stacked: Sequence[Any], inputs: Sequence[Aval], outputs: Sequence[Aval], columns: bool) -> list[Any]:
+    """Cuts stacks (all elements of one side first) into blocks of shape output + input."""
+    rows = []
+    for output_index, output in enumerate(outputs):
+        for input_index, aval in enumerate(inputs):
+            if columns:
+                block = slice_in_dim(stacked[output_index], *_range(inputs, input_index), 0)
+                block = move_axis(block, 0, output.ndim)
+            else:
+                block = slice_in_dim(stacked[input_index], *_range(outputs, output_index), 0)
+            rows.append(reshape(block, (*output.shape, *aval.shape)))
+    return rows
+
+
+def _range(avals: Sequence[Aval], index: int) -> tuple[int, int]:
+    start = _total(avals[:index])
+    return start, start + avals[index].size
+
+
+def _assemble(traced: Traced, selected: Selected, aux: Aux | None, values: list[Any], main: int, with_value: bool,
+              moving: Sequence[bool]) -> Any:
+    values, count, width = plain(values), len(traced.program.outputs), len(selected.leaves)
+    found, inputs = iter(values[count:]), traced.program.in_avals[traced.program.captured:]
+    blocks = [next(found) if moves else np.zeros((*output.shape, *aval.shape), dtypes.float0)
+              for output in traced.program.out_avals[:main] for aval, moves in zip(inputs, moving, strict=True)]
+    rows = [selected.rebuild(blocks[index * width:(index + 1) * width]) for index in range(main)]
+    matrix = tree.unflatten(traced.out_tree, rows)
+    if not with_value:
+        return matrix if aux is None else (matrix, aux.restore(values[main:count]))
+    value = tree.unflatten(traced.out_tree, values[:main])
+    return (value, matrix) if aux is None else ((value, aux.restore(values[main:count])), matrix)

@@ -1,0 +1,136 @@
+"""How the arguments and the results of a jitted function lie on meshes: `in_shardings` and `out_shardings`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.executables import argument_avals
+from fxgrad.engine.api.jitted_calls import JittedCall
+from fxgrad.engine.api.keys import is_jax_tracer
+from fxgrad.engine.api.static_arguments import StaticArguments
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.frontend.flat import spread_over
+from fxgrad.engine.parallel.shardings import constrained, placement_of, shown
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tree import TreeDef
+from fxgrad.errors import ArgumentError, at_user_line, function_name
+
+
+class JitShardings:
+    """What `jit(fun, in_shardings=, out_shardings=)` was given: each None, a sharding, or a prefix of a container.
+
+    Jax holds a call to them. Inside of other transformations, where a call is a part of a program, they are
+    constraints on the values that go in and come out.
+    """
+
+    __slots__ = ("_inputs", "_name", "_outputs", "mesh")
+
+    def __init__(self, fun: Callable[..., Any], in_shardings: Any, out_shardings: Any) -> None:
+        self._name = function_name(fun)
+        self._inputs, self._outputs = in_shardings, out_shardings
+        for option, given in self.options().items():
+            for sharding in tree.leaves(given):
+                if not isinstance(sharding, Sharding | PartitionSpec):
+                    raise ArgumentError(at_user_line(
+                        f"jit: {option} of {self._name} has a {type(sharding).__name__} ({sharding!r}), where a "
+                        "sharding is needed, such as NamedSharding(mesh, PartitionSpec('x', None)), or a PartitionSpec "
+                        "within jax.set_mesh(mesh)"))
+        self.mesh = next(self._explicit_meshes(), None)
+
+    def __bool__(self) -> bool:
+        return self._inputs is not None or self._outputs is not None
+
+    def options(self) -> dict[str, Any]:
+        """Those that were given, as jax's own `jit` takes them."""
+        given = {"in_shardings": self._inputs, "out_shardings": self._outputs}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def _explicit_meshes(self) -> Iterator[Any]:
+        for sharding in tree.leaves((self._inputs, self._outputs)):
+            if isinstance(sharding, NamedSharding) and AxisType.Explicit in sharding.mesh.axis_types:
+                yield sharding.mesh
+
+    def of_inputs(self, call: JittedCall, avals: Sequence[Aval]) -> list[Any]:
+        """The sharding of each dynamic leaf, or None.
+
+        Raises `ArgumentError` for keyword arguments, for what is no prefix of the arguments, and as `placement_of`.
+        """
+        if self._inputs is None:
+            return [None] * len(avals)
+        if call.split.kwargs:
+            raise ArgumentError(at_user_line(
+                f"jit: {self._name} was called with the keyword argument {next(iter(call.split.kwargs))}, and its "
+                "in_shardings are those of positional arguments. Give all dynamic arguments by position"))
+        inputs = tuple(self._inputs) if isinstance(self._inputs, list) else self._inputs
+        found = spread_over(inputs, call.split.args)
+        if found is None:
+            raise ArgumentError(at_user_line(
+                f"jit: in_shardings of {self._name} are {shown(self._inputs)}, which is not a prefix of its positional "
+                f"arguments {tree.structure(call.split.args)}. Write one sharding (or None) for all arguments, or a "
+                "tuple with an entry for each that is not static: one sharding, or a container of its structure"))
+        self._check(found, avals, call.leaf_names)
+        return found
+
+    def explain(self, call: JittedCall) -> None:
+        """Raises `ArgumentError` for an array that lies otherwise than it is to, which jax moves at no call."""
+        avals = argument_avals(call.leaves)
+        for place, sharding in enumerate([] if avals is None else self.of_inputs(call, avals)):
+            leaf = call.leaves[place]
+            if isinstance(sharding, NamedSharding) and isinstance(leaf, jax.Array) and not is_jax_tracer(leaf) and (
+                    leaf.committed and not leaf.sharding.is_equivalent_to(sharding, leaf.ndim)):
+                raise ArgumentError(at_user_line(
+                    f"jit of {self._name}: {call.leaf_names()[place]} lies as {shown(leaf.sharding)}, and in_shardings "
+                    f"say {shown(sharding)}. Move it first: fxgrad.device_put({call.leaf_names()[place]}, sharding)"))
+
+    def of_outputs(self, out_tree: TreeDef, avals: Sequence[Aval]) -> list[Any]:
+        """The sharding of each output, or None. Raises as `of_inputs`."""
+        if self._outputs is None:
+            return [None] * len(avals)
+        example = tree.unflatten(out_tree, range(out_tree.num_leaves))
+        found = spread_over(self._outputs, example)
+        if found is None:
+            raise ArgumentError(at_user_line(
+                f"jit: out_shardings of {self._name} are {shown(self._outputs)}, which is not a prefix of its output "
+                f"{out_tree}. Write one sharding (or None) for the whole output, or a container of its structure"))
+        self._check(found, avals, lambda: tree.leaf_names(example, "output"))
+        return found
+
+    def _check(self, shardings: Sequence[Any], avals: Sequence[Aval], names: Callable[[], Sequence[str]]) -> None:
+        for place, (sharding, aval) in enumerate(zip(shardings, avals, strict=True)):
+            if isinstance(sharding, NamedSharding | PartitionSpec):  # of other kinds jax knows more than we do
+                placement_of(f"jit of {self._name}", sharding, aval.shape, names()[place])
+
+    def inputs_held(self, call: JittedCall, leaves: Sequence[Any]) -> Sequence[Any]:
+        """The leaves of a call within a program, held to their shardings."""
+        return self._held(self.of_inputs(call, [*map(aval_of, leaves)]), leaves)
+
+    def outputs_held(self, outputs: Any) -> Any:
+        """The outputs of a call within a program, held to their shardings."""
+        leaves, structure = tree.flatten(outputs)
+        if self._outputs is None:
+            return outputs
+        return tree.unflatten(structure, self._held(self.of_outputs(structure, [*map(aval_of, leaves)]), leaves))
+
+    def _held(self, shardings: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+        return [leaf if sharding is None else constrained(f"jit of {self._name}", leaf, sharding, aval_of(leaf).shape)
+                for sharding, leaf in zip(shardings, leaves, strict=True)]
+
+    def behind_captured(self, options: dict[str, Any], static: StaticArguments, call: JittedCall) -> dict[str, Any]:
+        """The options of `jax.jit` for a function of what was captured, and the dynamic arguments of `call`."""
+        given = {name: value for name, value in options.items() if not name.startswith("static_")}
+        positions = static.positions(len(call.args))
+        dynamic = [position for position in range(len(call.args)) if position not in positions]
+        donated = options.get("donate_argnums")
+        if donated is not None:
+            count, donated = len(call.args), (donated,) if isinstance(donated, int) else donated
+            given["donate_argnums"] = [1 + dynamic.index(place % count) for place in donated
+                                       if place % count in dynamic]
+        if self._inputs is not None:
+            inputs = tuple(self._inputs) if isinstance(self._inputs, list | tuple) else (self._inputs,) * len(dynamic)
+            given["in_shardings"] = None, *inputs
+        return given

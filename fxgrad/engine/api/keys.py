@@ -1,0 +1,191 @@
+"""Keys of calls of jitted functions: what calls with the same plan have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
+from fxgrad.engine.caches import cached
+from fxgrad.engine.core.arrays import Array
+from fxgrad.engine.core.avals import PYTHON_AVALS
+from fxgrad.engine.dtypes import SUPPORTED
+from fxgrad.engine.tree import TreeDef
+
+Fits = Callable[[Args, Kwargs], bool]
+"""Whether a call has a certain key."""
+
+
+def never(args: Args, kwargs: Kwargs) -> bool:  # noqa: ARG001
+    """No call has it."""
+    return False
+
+
+class Key(Protocol):
+    """What calls with the same plan have in common; has a hash."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all types are in it, and the values of static arguments."""
+
+    def fits(self) -> Fits:
+        """The question whether a call has this key, put so that it is answered fast."""
+
+
+# --- what is seen of an argument -------------------------------------------------------------------------------------
+
+
+_ATTRIBUTES: dict[type, tuple[str, ...]] = {
+    np.ndarray: ("shape", "dtype"), Array: ("shape", "dtype"), **dict.fromkeys(PYTHON_AVALS, ()),
+    **{dtype.type: () for dtype in SUPPORTED.values() if dtype.names is None}}
+"""What tells the types of values of a class apart. jax's classes of arrays are entered when they are met, since to ask
+jax for them would start its backends."""
+
+
+def is_jax_tracer(value: Any) -> bool:
+    """Whether a value belongs to a trace of jax, and so is right for one call only."""
+    return isinstance(value, jax.core.Tracer)
+
+
+def _attributes(value: Any) -> tuple[str, ...] | None:
+    """What tells the types of values of the same class apart; None for values that have no type of their own."""
+    kind = type(value)
+    if kind not in _ATTRIBUTES and isinstance(value, jax.Array) and not is_jax_tracer(value):
+        # An array of jax's has its type in one object, and there is one such object for a type.
+        _ATTRIBUTES[kind] = ("aval",) if hasattr(value, "aval") else ("shape", "dtype", "weak_type")
+    return _ATTRIBUTES.get(kind)
+
+
+def _seen(values: Sequence[Any]) -> tuple[Any, ...] | None:
+    """What tells the types of values of their classes apart; None if there is one without a type."""
+    attributes = [*map(_attributes, values)]
+    return None if None in attributes else tuple([
+        tuple([getattr(value, name) for name in names or ()]) for value, names in zip(values, attributes, strict=True)])
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+class _Static(NamedTuple):
+    """What is seen of a static argument: all of it."""
+
+    value: Any
+
+
+class KeyOfArguments(NamedTuple):
+    """Names of keywords, classes of arguments, and what tells arguments of these classes apart.
+
+    Of `f(x, 2.0, axis=0)` with the last argument static: `("axis",), (ndarray, float, int), (((3,), float64), (),
+    _Static(0))`. Where there is a container, nothing else is `seen`; where there are many arguments, the key is `MANY`.
+    """
+
+    names: tuple[str, ...]
+    classes: tuple[type, ...]
+    seen: tuple[Any, ...] | None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all types are in it, and the values of static arguments."""
+        return self.seen is not None
+
+    def fits(self) -> Fits:
+        """The question whether a call has this key: one expression, which takes less time than to make a key."""
+        if self is MANY:
+            return has_many
+        constants: list[Any] = []
+        positional = len(self.classes) - len(self.names)
+
+        def constant(value: Any) -> str:
+            for number, other in enumerate(constants):
+                if other is value:
+                    return f"c{number}"
+            constants.append(value)
+            return f"c{len(constants) - 1}"
+
+        tests = [f"len(kwargs) == {len(self.names)}" if self.names else "not kwargs", f"len(args) == {positional}"]
+        for place, kind in enumerate(self.classes):
+            named = place >= positional
+            value = f"kwargs.get({constant(self.names[place - positional])})" if named else f"args[{place}]"
+            tests.append(f"type(x := {value}) is {constant(kind)}")
+            seen = () if self.seen is None else self.seen[place]
+            if type(seen) is _Static:
+                tests.append(_equal("x", constant(seen.value)))
+            else:
+                tests += [f"x.aval is {constant(part)}" if name == "aval" else _equal(f"x.{name}", constant(part))
+                          for name, part in zip(_ATTRIBUTES.get(kind, ()), seen, strict=False)]
+        fits: Fits = _made(" and ".join(tests), len(constants))(*constants)
+        return fits
+
+
+MANY = KeyOfArguments((), (), None)
+FEW = 12
+"""To look at more arguments takes longer than to enter the x64 scope."""
+
+
+def has_many(args: Args, kwargs: Kwargs) -> bool:
+    """Whether a call has too many arguments for its key to say what each is."""
+    return len(args) + len(kwargs) > FEW
+
+
+def _equal(value: str, constant: str) -> str:
+    return f"((y := {value}) is {constant} or y == {constant})"
+
+
+@cached("questions of plans", 1024)
+def _made(test: str, count: int) -> Callable[..., Fits]:
+    """The function that makes a question of its constants; the text has numbers and names of attributes in it alone."""
+    constants = ", ".join(f"c{number}" for number in range(count))
+    made: Callable[..., Fits] = eval(f"lambda {constants}: lambda args, kwargs: {test}")  # noqa: S307
+    return made
+
+
+def key_of(static: StaticArguments, args: Args, kwargs: Kwargs) -> KeyOfArguments:
+    """The key of a call, by its arguments."""
+    if has_many(args, kwargs):
+        return MANY
+    values, positions = (*args, *kwargs.values()), static.positions(len(args))
+    dynamic, named = static.dynamic(args, kwargs)
+    seen = _seen((*dynamic, *named.values()))
+    if seen is not None and static.any:
+        remaining = iter(seen)
+        seen = tuple([_Static(arg) if position in positions else next(remaining) for position, arg in enumerate(args)]
+                     + [_Static(arg) if name in static.names else next(remaining) for name, arg in kwargs.items()])
+    return KeyOfArguments(tuple(kwargs), tuple(map(type, values)), seen)
+
+
+class KeyOfLeaves(NamedTuple):
+    """The tree of the dynamic arguments, the key of its leaves as arguments, and the static arguments."""
+
+    structure: TreeDef
+    leaves: KeyOfArguments
+    static: tuple[Any, ...]
+    split: StaticArguments
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all types are in it, and the values of static arguments."""
+        return self.leaves.is_full
+
+    def fits(self) -> Fits:
+        """The question whether a call has this key."""
+        fit: Callable[..., bool] = self.leaves.fits()
+
+        def has_leaves(args: Args, kwargs: Kwargs) -> bool:
+            if self.split.any:
+                if self.split.values(args, kwargs) != self.static:
+                    return False
+                args, kwargs = self.split.dynamic(args, kwargs)
+            leaves, structure = tree.flatten((args, kwargs))
+            return structure == self.structure and fit(leaves, {})
+        return has_leaves
+
+
+def key_of_leaves(static: StaticArguments, args: Args, kwargs: Kwargs) -> KeyOfLeaves:
+    """The key of a call, by the leaves of its arguments."""
+    split = static.split(args, kwargs)
+    leaves = KeyOfArguments((), tuple(map(type, split.leaves)), _seen(split.leaves))
+    return KeyOfLeaves(split.structure, leaves, static.values(args, kwargs), static)

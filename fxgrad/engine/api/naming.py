@@ -1,0 +1,86 @@
+"""Names for pieces of programs, for who reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from typing import Any
+
+from fxgrad.engine import tree
+from fxgrad.engine.core.sources import deeper
+from fxgrad.engine.frontend.flat import leaf_aval, transformation
+from fxgrad.engine.frontend.named import call_by_name
+from fxgrad.engine.tracing.scopes import enter, leave
+from fxgrad.engine.tracing.tape import innermost_for
+from fxgrad.errors import ArgumentError, at_user_line, function_name
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """`fun` shown as one call of this name in programs; derivatives and batches look inside.
+
+    What they make of it is in the scope of that name (`fxgrad.named_scope`), and so is what XLA computes for it.
+    Arguments are arrays, numbers or containers of them. In the function, as under `jit`, values of arrays are not
+    known, those of Python's numbers are. With arguments of other kinds, or without a transformation around it, `fun` is
+    called as it is, in the scope of its name.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> layer = fxgrad.named_call(lambda x: fnp.sin(x) * 2.0, name="layer")
+    >>> [equation.params["name"] for equation in fxgrad.make_program(layer)(1.0).equations]
+    ['layer']
+    >>> {equation.scope for equation in fxgrad.make_program(fxgrad.grad(layer))(1.0).equations}
+    {'layer'}
+    """
+    shown = name or function_name(fun)
+
+    @transformation("named_call", fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        leaves = tree.leaves((args, kwargs))
+        if any(leaf_aval(leaf) is None for leaf in leaves) or innermost_for(leaves) is None:
+            with named_scope(shown):
+                return fun(*args, **kwargs)
+        return call_by_name("named_call", fun, shown, args, kwargs)
+    return call
+
+
+class named_scope(ContextDecorator):  # noqa: N801  (jax's name)
+    """A name for the operations that are recorded in a block, or in a function that is decorated with it.
+
+    Scopes nest: in "attention" within "encoder", `equation.scope` is "encoder/attention". Derivatives and batches of an
+    operation stay in its scope, and `jit` hands it on to XLA, whose profiles and HLO texts show it as the `op_name`.
+    Equal operations, where they are computed once, are in the scope of the first.
+
+    Raises `ArgumentError` if `name` is not a string.
+
+    >>> import fxgrad, numpy as np
+    >>> @fxgrad.named_scope("attention")
+    ... def attention(x):
+    ...     return np.tanh(x)
+    >>> def model(x):
+    ...     with fxgrad.named_scope("encoder"):
+    ...         return attention(x * 2.0)
+    >>> [(equation.primitive.name, equation.scope) for equation in fxgrad.make_program(model)(1.0).equations]
+    [('mul', 'encoder'), ('tanh', 'encoder/attention')]
+    """
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise ArgumentError(at_user_line(
+                f"named_scope: the name is a {type(name).__name__}, where a str is needed"))
+        self._name = name
+        self._within: list[Any] = []  # one for each block that is under way
+
+    def _recreate_cm(self) -> named_scope:
+        return named_scope(self._name)  # each call of a decorated function is a block of its own
+
+    def __enter__(self) -> None:
+        handed = deeper(self._name)
+        if handed is not None:
+            handed.__enter__()
+        self._within.append(enter(self._name) if handed is None else handed)
+
+    def __exit__(self, *error: object) -> None:
+        within = self._within.pop()
+        if type(within) is list:
+            leave(within)
+        else:
+            within.__exit__(*error)

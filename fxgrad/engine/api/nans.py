@@ -1,0 +1,113 @@
+"""Finding where a NaN or an infinity comes from: programs run one operation at a time, each result checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+
+from fxgrad import errors
+from fxgrad.engine import dtypes, executors
+from fxgrad.engine.core.installed import executing
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.walk import value_of, walk
+from fxgrad.engine.tracebacks import shortened
+
+
+@contextmanager
+def debug_nans(enable: bool = True) -> Iterator[None]:
+    """Within the block an operation whose result has a NaN raises `FloatingPointError` with your line.
+
+    It holds for all threads: for what is computed un-jitted, operation by operation, and for jitted functions by jax's
+    setting of the same name.
+
+    >>> import numpy as np, fxgrad
+    >>> with fxgrad.debug_nans():
+    ...     fxgrad.grad(lambda x: x * np.log(x))(-1.0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    FloatingPointError: NaN in the result of log...
+    """
+    with _looking_for("NaN", enable), jax.debug_nans(enable):
+        yield
+
+
+@contextmanager
+def debug_infs(enable: bool = True) -> Iterator[None]:
+    """As `debug_nans`, for operations whose result has an infinity.
+
+    >>> import numpy as np, fxgrad
+    >>> with fxgrad.debug_infs():
+    ...     fxgrad.grad(np.log)(0.0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    FloatingPointError: infinity in the result of ...
+    """
+    with _looking_for("infinity", enable), jax.debug_infs(enable):
+        yield
+
+
+_FOUND: dict[str, Callable[[Any], Any]] = {"NaN": np.isnan, "infinity": np.isinf}
+CALLS = ("inline", "call", "recomputed")
+"""The roles of programs that an operation runs once, on its operands."""
+_wanted: list[str] = []
+"""What is looked for, innermost last."""
+
+
+@contextmanager
+def _looking_for(what: str, enable: bool) -> Iterator[None]:
+    if not enable:
+        yield
+        return
+    _wanted.append(what)
+    try:
+        with executing(_Searching()):
+            yield
+    finally:
+        _wanted.remove(what)
+
+
+class _Searching:
+    """The executor that runs one operation at a time, and looks at what it made."""
+
+    def evaluate(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+        outputs = executors.evaluate(primitive, args, params)
+        line = errors.user_line()
+        _check(primitive, args, outputs, f"\n  at {line}" if line else "")
+        return outputs
+
+    def execute(self, program: Program, inputs: Sequence[Any]) -> list[Any]:
+        def step(equation: Equation, values: list[Any]) -> list[Any]:
+            outputs = executors.evaluate(equation.primitive, values, equation.params)
+            if any(_has(what, output) for what in _wanted for output in outputs):
+                for region in equation.regions:
+                    if region.role in CALLS and len(region.program.inputs) == len(values):
+                        walk(region.program, values, step, value_of)  # which names the operation in it
+            _check(equation.primitive, values, outputs, _place(equation))
+            return outputs
+
+        return walk(program, inputs, step, value_of)
+
+    compute = execute
+
+
+def _place(equation: Equation) -> str:
+    source = equation.source
+    if source is None:
+        return ""
+    return f"\n  at {source.place} (in {source.code.co_name})"
+
+
+def _check(primitive: Primitive, inputs: Sequence[Any], outputs: Sequence[Any], place: str) -> None:
+    for what in dict.fromkeys(_wanted):
+        if any(_has(what, output) for output in outputs):
+            given = "its operands have one too" if any(_has(what, value) for value in inputs) else (
+                "its operands have none")
+            raise shortened(FloatingPointError(f"{what} in the result of {primitive.name}; {given}{place}"))
+
+
+def _has(what: str, value: Any) -> bool:
+    array = np.asarray(value)
+    return bool(dtypes.is_inexact(array.dtype) and _FOUND[what](array).any())

@@ -1,0 +1,96 @@
+"""Plans: what a jitted function does with a call, and by what a call is told to be one of those that have a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+
+from fxgrad.engine.api.keys import Fits, Key, never
+from fxgrad.engine.api.static_arguments import Args, Kwargs
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.executors.xla import idle_scopes, x64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What is done with all calls of one key.
+
+    `f = jit(np.sin)`, called with a NumPy array of three float64, gets the plan to call what jax compiled for `f` alone
+    in the x64 scope, with the array as it is, and to give the result as NumPy's array. It fits all such calls.
+    """
+
+    executable: Callable[..., Any]
+    scoped: bool
+    """Whether it is called with jax's x64 mode on."""
+    arguments: Callable[[Args, Kwargs], tuple[Args, Kwargs]] | None = None
+    """Makes of the arguments what the executable takes; None if it takes them as they are."""
+    results: Callable[[Any, Args, Kwargs], Any] | None = None
+    """Makes of what comes out of the x64 scope what the caller gets; None if that is it."""
+    fits: Fits = never
+    """Whether a call has the key of this plan."""
+
+
+def run(plan: Plan, args: Args, kwargs: Kwargs) -> Any:
+    """The results of a call, by its plan."""
+    given, named = args, kwargs
+    if plan.arguments is not None:
+        given, named = plan.arguments(args, kwargs)
+    if not plan.scoped or jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+        return plan.executable(*given, **named)
+    try:
+        scope = idle_scopes.pop()  # used again, since making one takes as long as entering it
+    except IndexError:
+        scope = x64()
+    try:
+        with scope:
+            outputs = plan.executable(*given, **named) if named else plan.executable(*given)
+    finally:
+        idle_scopes.append(scope)
+    return outputs if plan.results is None else plan.results(outputs, args, kwargs)
+
+
+class Plans:
+    """The plans of a jitted function under one default dtype, by the keys of calls.
+
+    The `recent` ones are asked first whether they fit, since to make a key takes longer.
+    """
+
+    __slots__ = ("_by_key", "default", "recent")
+
+    def __init__(self, default: DType | None) -> None:
+        self.default = default
+        self.recent: tuple[Plan, ...] = ()
+        self._by_key: dict[Key, Plan] = {}
+
+    def clear(self) -> None:
+        """Drops all plans."""
+        self.recent = ()
+        self._by_key.clear()
+
+    def find(self, key: Key) -> Plan | None:
+        """The plan for calls of a key, if there is one."""
+        plan = self._by_key.get(key)
+        if plan is not None:
+            self._ask_first(plan, plan)
+        return plan
+
+    def enter(self, key: Key, plan: Plan) -> Plan:
+        """Enters a plan for all calls of a key."""
+        if len(self._by_key) >= _PLANS:
+            self.clear()
+        before, plan = self._by_key.get(key), replace(plan, fits=key.fits())
+        self._by_key[key] = plan
+        self._ask_first(plan, before)
+        return plan
+
+    def _ask_first(self, plan: Plan, before: Plan | None) -> None:
+        self.recent = (plan, *[each for each in self.recent if each is not before][:_RECENT - 1])
+
+
+_PLANS = 1024
+"""A function that has more plans makes them again; what jax compiled stays."""
+_RECENT = 4
+"""To ask more plans whether they fit takes longer than to make a key."""

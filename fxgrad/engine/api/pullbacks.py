@@ -1,0 +1,137 @@
+"""What `vjp` returns beside the output: functions of cotangents, of programs that were linearized, or run directly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.arguments import Selected, gradient_leaf, match_trees, tangent_leaf
+from fxgrad.engine.core.avals import Aval, plain
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.derivation.derive import derive
+from fxgrad.engine.executors import direct
+from fxgrad.engine.executors.xla import is_jax
+from fxgrad.engine.frontend.flat import just
+from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.trace import is_tracing
+from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad.engine.transforms.linearize import linearized, pull_back
+from fxgrad.engine.tree import TreeDef
+
+
+class Form(NamedTuple):
+    """What a pullback takes and returns: the name of the function, how its arguments are rebuilt, types and trees."""
+
+    name: str
+    rebuilt: tuple[TreeDef, Any, bool]
+    avals: tuple[Aval, ...]
+    out_tree: TreeDef
+    out_avals: tuple[Aval, ...]
+
+    def cotangents(self, cotangent: Any) -> list[Any]:
+        """The leaves for all outputs, auxiliary ones too, `Zero` where there is nothing.
+
+        Raises `TreeError` or `ArgumentError` unless `cotangent` fits the output.
+        """
+        if tree.structure(cotangent) != self.out_tree:
+            cotangent = _without_none(self.out_tree, self.out_avals, cotangent)
+        names = tree.leaf_names(cotangent, "output")
+        leaves = match_trees("vjp", "the output", self.out_tree, "the cotangent", cotangent)
+        given: list[Any] = [leaf if type(leaf) is Zero else tangent_leaf("vjp", leaf, aval, just(name), "cotangent")
+                            for leaf, aval, name in zip(leaves, self.out_avals, names, strict=False)]
+        return given + [Zero(aval) for aval in self.out_avals[len(given):]]
+
+    def gradients(self, results: Sequence[Any]) -> Any:
+        """The cotangents of the primals, as they are returned; `results` are those of inputs that have one."""
+        structure, positions, single = self.rebuilt
+        remaining = iter(results)
+        return Selected([], structure, positions, single, None, ()).rebuild(
+            [gradient_leaf(next(remaining) if has_tangent(aval) else None, aval) for aval in self.avals])
+
+
+class Pullback:
+    """The second result of `vjp`: a function of cotangents of the output.
+
+    It is a container of its residuals, so that a jitted function can return it.
+    """
+
+    def __init__(self, residuals: Sequence[Any], settings: Any) -> None:
+        self._residuals, self._settings = list(residuals), settings
+        self._form, self._half = settings
+
+    def flatten(self) -> tuple[list[Any], Any]:
+        """The residuals, and all else there is to it."""
+        return self._residuals, self._settings
+
+    @boundary
+    def __call__(self, cotangent: Any) -> Any:
+        """The cotangents of the primals; raises `TreeError` or `ArgumentError` unless it fits the output."""
+        given = self._form.cotangents(cotangent)
+        half = self._half
+        reaching = [value for value, reached in zip(given, half.reached, strict=True) if reached]
+
+        def build(*values: Any) -> tuple[list[Any], None]:
+            residuals, cotangents = values[:half.linear.captured], iter(values[half.linear.captured:])
+            arriving = [value if type(value) is Zero else next(cotangents) for value in reaching]
+            return [instantiate(result) for result in pull_back(half, residuals, arriving)], None
+
+        present = [value for value in reaching if type(value) is not Zero]
+        inputs = [*self._residuals, *present]
+        key = ("pullback", tuple(type(value) is Zero for value in reaching))
+        derived = derive(half.linear, key, build, [aval_of(value) for value in inputs])
+        return self._form.gradients(plain(derived(inputs)))
+
+    def __repr__(self) -> str:
+        return f"<pullback of {self._form.name}, {len(self._residuals)} residuals>"
+
+
+class LongPullback:
+    """A pullback of a program that was run equation by equation, and that goes back that way, any number of times.
+
+    Where cotangents are traced, or jax's, or somebody asks for the residuals, the program is linearized after all.
+    """
+
+    def __init__(self, form: Form, passage: direct.Passage, program: Program, wrt: tuple[bool, ...]) -> None:
+        self._form, self._passage, self._program, self._wrt = form, passage, program, wrt
+        self._linearized: Pullback | None = None
+
+    def linearized(self) -> Pullback:
+        """The same of the linearized program."""
+        if self._linearized is None:
+            derived = linearized(self._program, self._wrt)
+            values = plain(derived(self._passage.inputs))
+            self._linearized = Pullback(values[len(self._program.outputs):], (self._form, derived.extra))
+        return self._linearized
+
+    @boundary
+    def __call__(self, cotangent: Any) -> Any:
+        """The cotangents of the primals; raises `TreeError` or `ArgumentError` unless it fits the output."""
+        given = self._form.cotangents(cotangent)
+        if is_tracing() or any(map(is_jax, given)):
+            return self.linearized()(cotangent)
+        return self._form.gradients(self._passage.back([None if type(value) is Zero else value for value in given]))
+
+    def __repr__(self) -> str:
+        return f"<pullback of {self._form.name}, {self._passage.length} operations>"
+
+
+def _without_none(structure: TreeDef, avals: Sequence[Aval], cotangent: Any) -> Any:
+    """The cotangent with symbolic zeros where it has None, for a whole part of the output too."""
+    remaining = iter(avals)
+    zeros = tree.unflatten(structure, [Zero(next(remaining)) for _ in range(structure.num_leaves)])
+    try:
+        return tree.map(lambda given, zero: zero if given is None else given, cotangent, zeros, is_leaf=tree.is_none)
+    except ValueError:
+        return cotangent  # which is refused with the structures
+
+
+tree.register_pytree_node(Pullback, Pullback.flatten, lambda settings, residuals: Pullback(residuals, settings))
+def _rebuilt(settings: Any, residuals: Sequence[Any]) -> Any:
+    return Pullback(residuals, settings)
+
+
+tree.register_pytree_node(LongPullback, lambda pullback: pullback.linearized().flatten(), _rebuilt)

@@ -1,0 +1,219 @@
+"""What reverse mode keeps and where it stops: `checkpoint`, `saved_residuals` and `stop_gradient`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.arguments import static_positions, transformation
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.program import Equation, Program, Source, Var
+from fxgrad.engine.frontend.flat import (
+    check_leaf,
+    indexed_names,
+    leaf_aval,
+    nth,
+    parameter_names,
+    refuse_repeated_effects,
+    trace_flat,
+    with_static,
+)
+from fxgrad.engine.higher_order.checkpoint import checkpoint_p
+from fxgrad.engine.ops import arithmetic
+from fxgrad.engine.ops.moving import move_p
+from fxgrad.engine.rematerialization.operation import within_budget_p
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
+from fxgrad.engine.tracing.trace import WRITTEN
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.units import bytes_of
+from fxgrad.errors import ArgumentError, at_user_line, function_name
+
+
+def stop_gradient(x: Any) -> Any:
+    """`x`, through which no derivative flows; `x` is an array, a number, or a container of them.
+
+    >>> import fxgrad
+    >>> float(fxgrad.grad(lambda x: x * fxgrad.stop_gradient(x))(3.0))
+    3.0
+    """
+    return tree.map(lambda leaf: arithmetic.stop_gradient(leaf) if type(leaf) is Tracer else leaf, x)
+
+
+def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Callable[..., Any] | None = None,
+               static_argnums: int | Sequence[int] = (), static_argnames: str | Iterable[str] = (),
+               budget: int | float | str | None = None) -> Callable[..., Any]:
+    """`fun`, of which reverse mode keeps little: inner values are computed again in the backward pass.
+
+    Saves memory for time. Values and derivatives are unchanged. Without a `policy` the inputs alone are kept; one of
+    `fxgrad.checkpoint_policies`, or a function of a primitive, the types of its inputs and its parameters that returns
+    a bool, says what else is. `prevent_cse=False` lets XLA merge the second computation with the first, which is safe
+    in the body of a `scan`, where it cannot. Arguments of `static_argnums` and `static_argnames` are handed to `fun` as
+    they are. Also under the name `remat`.
+
+    With a `budget` (bytes, or text such as "512 MiB") in the place of a policy, what is kept is planned: the least is
+    computed again with which the values that `fun` and its backward pass need at once, beside arguments, results and
+    their cotangents, take no more bytes (docs/memory-budgets.md).
+
+    Raises `ArgumentError` for a policy that is no function, for a budget that is no number of bytes or comes with a
+    policy, and where the derivative is taken for a budget that no plan is within.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> block = fxgrad.checkpoint(lambda x: fnp.sin(fnp.sin(x)))
+    >>> round(float(fxgrad.grad(block)(1.0)), 4)
+    0.36
+    """
+    if policy is not None and not callable(policy):
+        raise ArgumentError(at_user_line(
+            f"checkpoint: policy is a {type(policy).__name__}, where one of fxgrad.checkpoint_policies or a function "
+            "is needed, such as policy=fxgrad.checkpoint_policies.dots_saveable"))
+    if policy is not None and budget is not None:
+        raise ArgumentError(at_user_line(
+            "checkpoint: policy and budget both say what is kept; pass one of them, such as budget='512 MiB'"))
+    settings: dict[str, Any] = {} if policy is None else {"policy": policy}
+    settings |= {} if prevent_cse else {"prevent_cse": False}
+    primitive = checkpoint_p
+    static_names = frozenset([static_argnames] if isinstance(static_argnames, str) else static_argnames)
+    if budget is not None:
+        primitive, settings = within_budget_p, {"budget": bytes_of("checkpoint: budget", budget)}
+
+    @transformation("checkpoint", fun)
+    @boundary
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        static = static_positions(static_argnums, len(args))
+        kept = {name: value for name, value in kwargs.items() if name in static_names}
+        if static_names:
+            kwargs = {name: value for name, value in kwargs.items() if name not in static_names}
+            static |= {position for position, name in enumerate(parameter_names(fun, len(args)))
+                       if name in static_names}
+        moving = [position for position in range(len(args)) if position not in static]
+        dynamic = [args[position] for position in moving]
+        leaves, structure = tree.flatten((dynamic, kwargs))
+        if any(leaf_aval(leaf) is None for leaf in leaves) or innermost_for(leaves) is None:
+            return fun(*args, **kwargs, **kept)
+
+        def call(*tracers: Any) -> Any:
+            given, keywords = tree.unflatten(structure, tracers)
+            return fun(*with_static(args, static, given), **keywords, **kept)
+
+        traced = trace_flat(call, [aval_of(leaf) for leaf in leaves], "checkpoint", fun, values=leaves,
+                            names=indexed_names(fun, args, moving, kwargs))
+        refuse_repeated_effects(traced, "checkpoint")
+        outputs = bind(primitive, *traced.captured, *leaves, program=traced.program, name=function_name(fun),
+                       **settings)
+        return tree.unflatten(traced.out_tree, outputs)
+    return checkpointed
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """`x` under a name, by which the policies of `checkpoint` know it; `x` is an array or a container of them.
+
+    >>> import fxgrad
+    >>> print(fxgrad.make_program(lambda x: fxgrad.checkpoint_name(x + 1.0, "y"))(1.0).equations[1].params)
+    {'name': 'y'}
+    """
+    return tree.map(lambda leaf: bind(arithmetic.name_p, leaf, name=name)[0] if type(leaf) is Tracer else leaf, x)
+
+
+class Residual(NamedTuple):
+    """A value that reverse mode keeps: its type, its name, and the user's lines that make and that use it."""
+
+    aval: Aval
+    name: str
+    made_at: str
+    used_by: str
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return self.aval.nbytes
+
+
+def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Residual]:
+    """What the backward pass of `f` keeps from the forward pass, largest first; arguments and numbers included.
+
+    `args` and `kwargs` are arrays or containers of them. Raises `ArgumentError` for leaves that are neither.
+
+    >>> import numpy as np, fxgrad, fxgrad.numpy as fnp
+    >>> [str(residual.aval) for residual in saved_residuals(lambda x: fnp.sum(fnp.sin(x)), np.ones(3))]
+    ['f64[3]']
+    """
+    names = indexed_names(f, args, None, kwargs)
+    leaves, structure = tree.flatten((args, kwargs))
+    avals = [check_leaf(leaf, "saved_residuals", nth(names, index)) for index, leaf in enumerate(leaves)]
+
+    def call(*tracers: Any) -> Any:
+        given, keywords = tree.unflatten(structure, tracers)
+        return f(*given, **keywords)
+
+    traced = trace_flat(call, avals, "saved_residuals", f, mode=WRITTEN, names=names)
+    program = traced.program
+    wrt = traced.wrt([has_tangent(aval) for aval in avals])
+    primal = linearized(program, wrt)
+    captured = len(primal.captured) + program.captured
+    labels = [*(f"captured[{index}]" for index in range(captured)), *names()]
+    residuals = primal.program.outputs[len(program.outputs):]
+    linear = primal.extra.linear
+    found = [_described(primal.program, atom, linear, var, labels)
+             for atom, var in zip(residuals, linear.inputs, strict=False) if type(atom) is Var]
+    return sorted(found, key=lambda residual: -residual.nbytes)
+
+
+def _described(primal: Program, var: Var, linear: Program, inside: Var, labels: Sequence[str]) -> Residual:
+    if var in primal.inputs:
+        name, made = labels[primal.inputs.index(var)], "an argument"
+    else:
+        maker = _maker(primal, var)
+        made = f"{maker.primitive} at {_line(maker.source)}"
+        name = maker.params["name"] if maker.primitive is arithmetic.name_p else ""
+    users = [f"{equation.primitive} at {_line(equation.source)}" for equation in linear.equations
+             if inside in equation.inputs]
+    return Residual(var.aval, name, made, ", ".join(dict.fromkeys(users)))
+
+
+def _maker(program: Program, var: Var) -> Equation:
+    """The equation that computes `var`, inside of calls, wherever it was moved to."""
+    for equation in program.equations:
+        if var in equation.outputs:
+            if equation.primitive is move_p and type(equation.inputs[0]) is Var:
+                return _maker(program, equation.inputs[0])
+            for region in equation.regions:
+                if region.role in ("inline", "call", "recomputed"):
+                    within = region.program.outputs[equation.outputs.index(var)]
+                    if type(within) is Var and within not in region.program.inputs:
+                        return _maker(region.program, within)
+            return equation
+    raise AssertionError("a residual is made by an equation; this is a bug in fxgrad")
+
+
+def _line(source: Source | None) -> str:
+    return "?" if source is None else f"{source.filename.rsplit('/', 1)[-1]}:{source.line}"
+
+
+def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Prints `saved_residuals(f, *args, **kwargs)` as a table, with the sum of the bytes at its foot.
+
+    Raises as that does. Colours are left out where the output is no terminal.
+
+    >>> import contextlib, io, fxgrad.numpy as fnp
+    >>> with contextlib.redirect_stdout(io.StringIO()) as text:
+    ...     print_saved_residuals(lambda x: fnp.sin(x), 1.0)
+    >>> "1 values" in text.getvalue()
+    True
+    """
+    residuals = saved_residuals(f, *args, **kwargs)
+    table = Table(title=f"kept for the backward pass of {function_name(f)}", show_footer=True)
+    table.add_column("value", footer=f"{len(residuals)} values")
+    table.add_column("bytes", footer=f"{sum(residual.nbytes for residual in residuals):,}", justify="right")
+    table.add_column("made by")
+    table.add_column("used by")
+    for residual in residuals:
+        value = f"{residual.name}: {residual.aval}" if residual.name else str(residual.aval)
+        table.add_row(value.replace("[", "\\["), f"{residual.nbytes:,}", residual.made_at, residual.used_by)
+    Console().print(table)

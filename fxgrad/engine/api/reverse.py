@@ -1,0 +1,404 @@
+"""Reverse mode: `grad`, `value_and_grad`, `vjp`, `linear_transpose`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.api.arguments import (
+    ONE_LEAF,
+    Argnums,
+    Aux,
+    Selected,
+    caller,
+    check_differentiable,
+    gradient_leaf,
+    leaf_avals,
+    match_trees,
+    select,
+    tangent_leaf,
+    transformation,
+)
+from fxgrad.engine.api.pullbacks import Form, LongPullback, Pullback
+from fxgrad.engine.core.avals import Aval, plain
+from fxgrad.engine.derivation.derive import Derived
+from fxgrad.engine.executors import direct
+from fxgrad.engine.executors.xla import is_jax
+from fxgrad.engine.frontend.flat import (
+    LEAF,
+    Traced,
+    described_aval,
+    finish_trace,
+    nth,
+    origin_of,
+    record_flat,
+    refuse_repeated_effects,
+    trace_flat,
+)
+from fxgrad.engine.higher_order.safe_call import inside_safely, without_safe_calls
+from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.rematerialization.operation import call_within
+from fxgrad.engine.tracebacks import boundary, shortened
+from fxgrad.engine.tracing.apply import apply_program
+from fxgrad.engine.tracing.tape import Tape
+from fxgrad.engine.tracing.trace import SELECTIVE, SHARED, Beginnings, is_tracing, new_tape, varying_here
+from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad.engine.transforms.joint import grad_program
+from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.transpose import transposed
+from fxgrad.engine.tree import TreeDef
+from fxgrad.engine.units import bytes_of
+from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line, function_name
+
+Budget = int | float | str | None
+"""Bytes, or text such as "512 MiB"."""
+
+
+def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
+         allow_int: bool = False, memory_budget: Budget = None) -> Callable[..., Any]:
+    """The function that computes the gradient of `fun`, by reverse mode.
+
+    `fun` returns a scalar (shape `()`, real floating; complex with `holomorphic`), or a pair of a scalar and
+    anything with `has_aux`. `argnums` (an int, or a sequence of ints) says which positional arguments to differentiate
+    in; each is an array, a number, or a container of them. The gradient has the structure, shapes and
+    dtypes of those arguments; integer ones, with `allow_int`, get zeros of dtype float0. With `has_aux` the
+    result is a pair (gradient, aux). For complex arguments of a real function the convention is jax's.
+    With a `memory_budget` (bytes, or text such as "512 MiB") values are computed again in the backward pass rather than
+    kept, as few as possible, so that those alive at once beside arguments and results take no more
+    (docs/memory-budgets.md).
+
+    Raises `ArgumentError` if the output is not a scalar, `argnums` does not fit or no plan is within the memory budget,
+    `DTypeError` for integer arguments without `allow_int`.
+
+    >>> import numpy as np, fxgrad
+    >>> def loss(w):
+    ...     return np.sum(np.sin(w) * w)
+    >>> fxgrad.grad(loss)(np.array([0.0, 1.0]))
+    array([0.        , 1.38177329])
+    """
+    differentiate = _Differentiation("grad", fun, argnums, has_aux, holomorphic, allow_int, memory_budget).differentiate
+
+    @transformation("grad", fun, argnums)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        try:
+            _, result, aux = differentiate(args, kwargs)
+        except Exception as error:  # noqa: BLE001  (raised again)
+            raise shortened(error)  # noqa: B904
+        return (result, aux) if has_aux else result
+    return gradient
+
+
+def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
+                   allow_int: bool = False, memory_budget: Budget = None) -> Callable[..., Any]:
+    """The function that computes `(fun(...), gradient)`, sharing the forward work; arguments as for `grad`.
+
+    With `has_aux` the result is `((value, aux), gradient)`.
+
+    >>> import fxgrad
+    >>> value, slope = fxgrad.value_and_grad(lambda x: x ** 3)(2.0)
+    >>> float(value), float(slope)
+    (8.0, 12.0)
+    """
+    differentiate = _Differentiation("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int,
+                                     memory_budget).differentiate
+
+    @transformation("value_and_grad", fun, argnums)
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        try:
+            value, result, aux = differentiate(args, kwargs)
+        except Exception as error:  # noqa: BLE001  (raised again)
+            raise shortened(error)  # noqa: B904
+        return ((value, aux), result) if has_aux else (value, result)
+    return value_and_gradient
+
+
+class _Differentiation:
+    """`grad` or `value_and_grad` (`what`) of one function."""
+
+    __slots__ = ("_allow_int", "_argnums", "_beginnings", "_budget", "_fun", "_has_aux", "_holomorphic", "_key",
+                 "_safe", "_what", "_with_value")
+
+    def __init__(self, what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
+                 allow_int: bool, memory_budget: Budget) -> None:
+        self._budget = None if memory_budget is None else bytes_of(f"{what}: memory_budget", memory_budget)
+        # What differentiates a safe function records the function itself: no call within a call.
+        self._safe = _safe(fun)
+        fun = fun if self._safe is None else self._safe.function
+        self._what, self._fun, self._argnums, self._has_aux = what, fun, argnums, has_aux
+        self._holomorphic, self._allow_int, self._with_value = holomorphic, allow_int, what == "value_and_grad"
+        self._key = "value_and_grad", holomorphic, self._with_value or has_aux, self._budget
+        # Within a safe function all is recorded: what is compiled by itself knows nothing of that.
+        # A budget bounds what is computed from other arguments, too.
+        self._beginnings = Beginnings(fun, staging=self._safe is not None or self._budget is not None)
+
+    @property
+    def differentiate(self) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Any, Any]]:
+        """What gives the value (None for `grad`), the gradient and the auxiliary output of a call."""
+        return self._differentiated if self._safe is None else self._safely
+
+    def _safely(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+        assert self._safe is not None
+        token = before_derivatives.set(self._safe.after(before_derivatives.get()))
+        try:
+            return self._differentiated(args, kwargs)
+        finally:
+            before_derivatives.reset(token)
+
+    def _differentiated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+        what, fun = self._what, self._fun
+        selected = select(what, fun, self._argnums, args)
+        avals = leaf_avals(what, selected)
+        tape = self._tape(selected, avals)
+        leaves, out_tree, aux = _recorded(tape, what, fun, self._has_aux, args, kwargs, selected)
+        # All that follows from what was recorded is remembered where the recording ends.
+        place = (self._key, before_derivatives.get(), leaves[0].variable) if (
+            out_tree is LEAF and tape.is_plain(leaves[0])) else None
+        found: Derived | None = tape.recall(place)
+        forced: Sequence[Any] = ()
+        if found is None or (found.consulted and not found.holds):
+            call = _finished(tape, leaves, out_tree)
+            at_once = self._directly(call, tape, avals, selected)
+            if at_once is not None:
+                return self._results(*at_once, avals, selected, aux)
+            found, forced = self._derived(call, avals)
+            if self._safe is not None and tape.parent is None:
+                found = without_safe_calls(found)
+            if place is not None and not found.holds_once:
+                tape.remember(place, found)
+        outputs = apply_program(found.program, [*found.captured, *tape.captured, *selected.leaves, *forced])
+        if tape.parent is not None:  # which recorded it
+            outputs = plain(outputs)
+        count = len(leaves) if self._key[2] else 0
+        return self._results(outputs[:count], outputs[count:] if count else outputs, avals, selected, aux)
+
+    def _directly(self, call: Traced, tape: Tape, avals: Sequence[Aval], selected: Selected,
+                  ) -> tuple[list[Any], list[Any]] | None:
+        """Outputs and gradients of a program that is too long for a gradient program to be made of it; else None."""
+        inputs = [*call.captured, *selected.leaves]
+        if tape.parent is not None or len(call.program.equations) < direct.LONG or any(map(is_jax, inputs)):
+            return None
+        if self._budget is not None:
+            return None
+        _check_scalar(self._what, self._fun, call, self._holomorphic)
+        wrt = call.wrt([has_tangent(aval) for aval in avals])
+        return direct.gradients(call.program, wrt, inputs, call.computed)
+
+    def _results(self, outputs: list[Any], gradients: list[Any], avals: Sequence[Aval], selected: Selected,
+                 aux: Aux | None) -> tuple[Any, Any, Any]:
+        if len(gradients) < len(avals):
+            remaining = iter(gradients)
+            gradients = [gradient_leaf(next(remaining) if has_tangent(aval) else None, aval) for aval in avals]
+        return (outputs[0] if self._with_value else None, selected.rebuild(gradients),
+                aux.restore(outputs[1:]) if aux is not None else None)
+
+    def _tape(self, selected: Selected, avals: Sequence[Aval]) -> Tape:
+        """A tape for a call with these arguments; raises `DTypeError` if they cannot be differentiated in."""
+        key = avals[0] if selected.structure is ONE_LEAF else (selected.structure, *avals)
+        tape = self._beginnings.tape(key, selected.leaves, selected.names)
+        if tape is None:
+            check_differentiable(self._what, selected, avals, holomorphic=self._holomorphic, allow_int=self._allow_int)
+            tape = known_tape(self._fun, selected, avals, self._budget is not None)
+            self._beginnings.add(key, tape)
+        return tape
+
+    def _derived(self, traced: Traced, avals: Sequence[Aval]) -> tuple[Derived, Sequence[Any]]:
+        """The joint program of what was traced, and the values that it takes beside the captured ones and arguments."""
+        if self._budget is not None:
+            traced = within(self._what, self._fun, traced, self._budget)
+        program, _, out_tree, computed, forced = traced
+        key = (*self._key, computed, out_tree)
+        derived: Derived | None = program.memo.get(key)
+        if derived is None or (derived.consulted and not derived.holds):
+            _check_scalar(self._what, self._fun, traced, self._holomorphic)
+            wrt = traced.wrt([has_tangent(aval) for aval in avals])
+            derived = grad_program(program, wrt, self._key[2], computed)
+            if not derived.holds_once:
+                program.memo[key] = derived
+        return derived, forced
+
+
+def within(what: str, fun: Callable[..., Any], traced: Traced, budget: int) -> Traced:
+    """What was traced as one call whose derivative is planned within `budget` bytes; nothing is computed beforehand."""
+    refuse_repeated_effects(traced, what)
+    program = inside_safely(traced.program, lambda inner: call_within(inner, function_name(fun), budget))
+    return traced._replace(program=program, computed=0, forced=[])
+
+
+class Safe(NamedTuple):
+    """What a function of `fxgrad.safe` says of itself in its attribute `safe`."""
+
+    function: Callable[..., Any]
+    after: Callable[[Any], Callable[[Traced], Traced]]
+    """What is done to traces within it, given what is done to them around it."""
+
+
+def _safe(fun: Callable[..., Any]) -> Safe | None:
+    """What a function of `fxgrad.safe` says of itself; wrappers of one have got its attributes, too."""
+    found: Safe | None = getattr(fun, "safe", None)
+    made = getattr(fun, "transformed", None)
+    is_itself = type(found) is Safe and made is not None and made.what == "safe" and (
+        getattr(fun, "__wrapped__", None) is made.function is found.function)
+    return found if is_itself else None
+
+
+def known_tape(fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval], whole: bool = False) -> Tape:
+    """A tape for a call of `fun` with known values of the selected arguments.
+
+    What is rewritten before it is differentiated, or to be recorded as a `whole`, is recorded with all that is computed
+    in it, whatever that depends on.
+    """
+    mode = SHARED if whole or before_derivatives.get() is not None else SELECTIVE
+    return new_tape(varying_here(avals), mode=mode, values=selected.leaves, name=fun, input_names=selected.names,
+                    origin=origin_of(fun))
+
+
+def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args: tuple[Any, ...],
+                         kwargs: dict[str, Any], selected: Selected, avals: Sequence[Aval], whole: bool = False,
+                         ) -> tuple[Traced, Aux | None]:
+    """Traces a call with known values; traced auxiliary leaves become further outputs of the program.
+
+    For `whole` see `known_tape`.
+    """
+    tape = known_tape(fun, selected, avals, whole)
+    leaves, out_tree, aux = _recorded(tape, what, fun, has_aux, args, kwargs, selected)
+    return _finished(tape, leaves, out_tree), aux
+
+
+before_derivatives: ContextVar[Callable[[Traced], Traced] | None] = ContextVar("before_derivatives", default=None)
+"""What is done to a trace that is differentiated within a function that is rewritten (`fxgrad.stabilise`, `safe`)."""
+
+
+def _finished(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> Traced:
+    """What was recorded to be differentiated."""
+    traced = finish_trace(tape, leaves, out_tree)
+    rewriting = before_derivatives.get()
+    return traced if rewriting is None else rewriting(traced)
+
+
+def _recorded(tape: Tape, what: str, fun: Callable[..., Any], has_aux: bool, args: tuple[Any, ...],
+              kwargs: dict[str, Any], selected: Selected) -> tuple[list[Any], TreeDef, Aux | None]:
+    """Records a call on `tape`: the leaves of the output and the auxiliary ones, and the tree of the output alone."""
+    call = caller(fun, args, kwargs, selected)
+    if not has_aux:
+        return *record_flat(tape, call, what, fun), None
+    aux = Aux()
+    leaves, _ = record_flat(tape, aux.apart(what, fun, call), what, fun)
+    return leaves, aux.out_tree, aux
+
+
+
+def _check_scalar(what: str, fun: Any, traced: Traced, holomorphic: bool) -> None:
+    name = function_name(fun)
+    if traced.out_tree != LEAF:
+        raise ArgumentError(at_user_line(
+            f"{what} needs a function that returns one scalar, and {name} returned a container "
+            f"({traced.out_tree}). Return the scalar alone; has_aux=True allows (scalar, anything)"))
+    aval = traced.program.out_avals[0]
+    if aval.shape:
+        raise ArgumentError(at_user_line(
+            f"{what} needs a function with a scalar output, and {name} returned {aval.strong()}. "
+            f"Sum or average it, {what}(lambda x: np.sum({name}(x))), or use jacrev for all derivatives"))
+    if not dtypes.is_inexact(aval.dtype):
+        raise DTypeError(at_user_line(
+            f"{what} needs a function with a floating-point output, and {name} returned {aval.strong()}, "
+            "which has no derivative. Leave out the comparison or the conversion to integers"))
+    if dtypes.is_complex(aval.dtype) != holomorphic:
+        wanted, cure = (("complex", "leave out holomorphic=True") if holomorphic else
+                        ("real", "pass holomorphic=True, or take np.real of the output"))
+        raise DTypeError(at_user_line(
+            f"{what} with holomorphic={holomorphic} needs a {wanted} output, and {name} returned {aval.strong()}; "
+            f"{cure}"))
+
+
+@boundary
+def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, has_aux: bool = False,
+        memory_budget: Budget = None) -> Any:
+    """`fun(*primals)` and its pullback: `(output, pullback)`, or `(output, pullback, aux)` with `has_aux`.
+
+    `pullback(cotangent)` takes a container like the output and returns the tuple of the primals' cotangents
+    (with an int `argnums`, that argument's alone). It may be called any number of times.
+    Integer primals get zeros of dtype float0. For `memory_budget` see `grad`; here a value may be computed again by
+    each call of the pullback.
+
+    >>> import numpy as np, fxgrad
+    >>> output, pullback = fxgrad.vjp(lambda x, y: x * y, 2.0, 5.0)
+    >>> [float(cotangent) for cotangent in pullback(1.0)]
+    [5.0, 2.0]
+    """
+    transformation("vjp", fun)
+    numbers = tuple(range(len(primals))) if argnums is None else argnums
+    selected = select("vjp", fun, numbers, primals)
+    avals = leaf_avals("vjp", selected)
+    traced, aux = trace_differentiated("vjp", fun, has_aux, primals, {}, selected, avals, memory_budget is not None)
+    if memory_budget is not None:
+        traced = within("vjp", fun, traced, bytes_of("vjp: memory_budget", memory_budget))
+    wrt = traced.wrt([has_tangent(aval) for aval in avals])
+    main, count = traced.out_tree.num_leaves, len(traced.program.outputs)
+    rebuilt = selected.structure, selected.positions, selected.single
+    form = Form(function_name(fun), rebuilt, tuple(avals), traced.out_tree, tuple(traced.program.out_avals))
+    passage = _passage(traced, selected.leaves, wrt)
+    pullback: Pullback | LongPullback
+    if passage is not None:
+        values, pullback = passage.outputs, LongPullback(form, passage, traced.program, wrt)
+    else:
+        derived = linearized(traced.program, wrt, traced.computed)
+        values = plain(derived([*traced.captured, *selected.leaves, *traced.forced]))
+        pullback = Pullback(values[count:], (form, derived.extra))
+    output = tree.unflatten(traced.out_tree, values[:main])
+    return (output, pullback) if aux is None else (output, pullback, aux.restore(values[main:count]))
+
+
+def _passage(traced: Traced, leaves: Sequence[Any], wrt: Sequence[bool]) -> direct.Passage | None:
+    """A long program run equation by equation, so that its pullback can go back that way; None if it is not to be."""
+    inputs = [*traced.captured, *leaves]
+    if is_tracing() or len(traced.program.equations) < direct.LONG or any(map(is_jax, inputs)):
+        return None
+    return direct.passage(traced.program, wrt, inputs, traced.computed)
+
+
+def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], tuple[Any, ...]]:
+    """The transpose of a linear function: takes a cotangent like its output, returns a tuple like `primals`.
+
+    `primals` say shapes and dtypes only (arrays, numbers or `ShapeDtypeStruct`s). Raises `LinearityError`
+    if `fun` is not zero at zero, and, when called, if it turns out not to be linear otherwise.
+
+    >>> import numpy as np, fxgrad
+    >>> transposed = fxgrad.linear_transpose(lambda x: 3.0 * x, np.float32(0))
+    >>> float(transposed(np.float32(2))[0])
+    6.0
+    """
+    transformation("linear_transpose", fun)
+    selected = select("linear_transpose", fun, tuple(range(len(primals))), primals)
+    avals = [described_aval(leaf, "linear_transpose", nth(selected.names, index))
+             for index, leaf in enumerate(selected.leaves)]
+    traced = trace_flat(caller(fun, primals, {}, selected), avals, "linear_transpose", fun, names=selected.names)
+
+    _refuse_affine(fun, traced)
+
+    @boundary
+    def transpose(cotangent: Any) -> tuple[Any, ...]:
+        leaves = match_trees("linear_transpose", "the output", traced.out_tree, "the cotangent", cotangent)
+        given = [tangent_leaf("linear_transpose", leaf, aval, lambda: "the output", "cotangent", whole=True)
+                 for leaf, aval in zip(leaves, traced.program.out_avals, strict=True)]
+        results = plain(transposed(traced.program, traced.wrt())([*traced.captured, *map(instantiate, given)]))
+        arguments: tuple[Any, ...] = tree.unflatten(selected.structure, results)
+        return arguments
+    return transpose
+
+
+def _refuse_affine(fun: Any, traced: Traced) -> None:
+    """Raises `LinearityError` if the function adds a constant, seen by its value at zero where that can be computed."""
+    program = traced.program
+    if is_tracing():
+        return
+    at_zero = apply_program(program, [*traced.captured, *(np.zeros(var.aval.shape, var.aval.dtype)
+                                                for var in program.inputs[program.captured:])])
+    for value in at_zero:
+        if np.any((np.asarray(value) != 0) & (np.asarray(value) == np.asarray(value))):  # a NaN says nothing
+            raise LinearityError(at_user_line(
+                f"linear_transpose: {function_name(fun)} is not linear: it is not zero at zero. Leave out what it "
+                "adds, or use vjp, which linearizes first"))

@@ -1,0 +1,74 @@
+"""`safe`: the function with derivatives in which what is masked contributes exactly nothing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, overload
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.reverse import Safe, before_derivatives
+from fxgrad.engine.core.avals import plain
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.frontend.calling import recorded_call
+from fxgrad.engine.frontend.flat import Traced, transformation
+from fxgrad.engine.higher_order.safe_call import wrapped
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.apply import apply_program
+from fxgrad.errors import function_name
+
+
+@overload
+def safe(fun: Program) -> Program: ...
+@overload
+def safe(fun: Callable[..., Any]) -> Callable[..., Any]: ...
+def safe(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """`fun`, in whose derivatives 0 times an infinite or undefined slope is 0.
+
+    The values of `fun` are what they are. In its derivatives, forward, reverse and of any order, products of tangents
+    or cotangents with slopes are strong: a factor that is exactly 0 makes 0, so nothing comes back from what `where`,
+    `maximum`, `clip`, a mask or an index did not choose. What is infinite and reaches the result stays infinite: the
+    derivative of sqrt at 0 is, and that of a norm at 0 is 0. docs/nans.md has the derivative at every singular point.
+
+    What `fun` differentiates itself is safe too. `fun` takes and returns arrays, numbers or containers of them. Given a
+    `Program` it returns one. It nests with all other transformations.
+
+    Raises `ArgumentError` for an argument that is no array and no number.
+
+    >>> import fxgrad, numpy as np
+    >>> def length(x):
+    ...     return np.sum(np.where(x > 0, np.sqrt(x), 0.0))
+    >>> fxgrad.grad(length)(np.array([4.0, 0.0]))
+    array([0.25,  nan])
+    >>> fxgrad.grad(fxgrad.safe(length))(np.array([4.0, 0.0]))
+    array([0.25, 0.  ])
+    """
+    if isinstance(fun, Program):
+        signature = fun.signature
+        made: Program = wrapped(fun, "program" if signature is None else signature.name)
+        return made
+
+    @transformation("safe", fun)
+    @boundary
+    def safely(*args: Any, **kwargs: Any) -> Any:
+        token = before_derivatives.set(_safely_after(before_derivatives.get()))
+        try:
+            traced, leaves = recorded_call("safe", fun, args, kwargs)
+        finally:
+            before_derivatives.reset(token)
+        program = wrapped(traced.program, function_name(fun))
+        outputs = apply_program(program, [*traced.captured, *leaves])
+        return tree.unflatten(traced.out_tree, plain(outputs))
+    safely.safe = Safe(fun, _safely_after)  # type: ignore[attr-defined]
+    return safely
+
+
+@functools.cache
+def _safely_after(rewriting: Callable[[Traced], Traced] | None) -> Callable[[Traced], Traced]:
+    """What is done to a trace within a safe function, where `rewriting` is done already; the same for the same."""
+    return _safe_trace if rewriting in (None, _safe_trace) else lambda traced: _safe_trace(rewriting(traced))
+
+
+def _safe_trace(traced: Traced) -> Traced:
+    """What was traced to be differentiated, as a safe call; what forcing computed is computed again."""
+    return Traced(wrapped(traced.program, "safe"), traced.captured, traced.out_tree)

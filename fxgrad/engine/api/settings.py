@@ -1,0 +1,143 @@
+"""Settings under jax's names: those that mean something here, those of XLA, and why there are no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NoReturn
+
+import jax
+
+from fxgrad.engine import config
+from fxgrad.engine.api.nans import debug_infs, debug_nans
+from fxgrad.engine.api.switches import disable_jit
+from fxgrad.engine.config import Setting, default_dtype, switch
+
+_JAX: Any = jax.config
+
+# --- blocks that stay entered -------------------------------------------------------------------------------------
+
+_entered: dict[str, AbstractContextManager[Any]] = {}
+
+
+def _held(name: str, block: Callable[[], AbstractContextManager[Any]]) -> Setting:
+    """A setting that has the rest of the process be within a block."""
+    def change(value: Any) -> None:
+        on = switch(value)
+        if on and name not in _entered:
+            _entered[name] = block()
+            _entered[name].__enter__()
+        elif not on and name in _entered:
+            _entered.pop(name).__exit__(None, None, None)
+        _JAX.update(name, on)  # for what jax runs in other threads; its blocks hold for their own
+    return Setting(change, lambda: name in _entered)
+
+
+# --- settings that are handed on, and those that have one value ------------------------------------------------------
+
+
+def _handed(name: str) -> Setting:
+    return Setting(lambda value: _JAX.update(name, value), lambda: _JAX.values[name])
+
+
+def _fixed(name: str, values: tuple[Any, ...], why: str) -> Setting:
+    """A setting that says here what is so in any case, and nothing else."""
+    def change(value: Any) -> None:
+        if value not in values:
+            raise ValueError(f"{name} cannot be {value!r}: {why}")
+    return Setting(change, lambda: values[0])
+
+
+def _refused(name: str) -> Setting:
+    def refuse(*_: Any) -> NoReturn:
+        raise ValueError(f"{name} is a setting of how jax traces and lowers functions of its own, and has no meaning "
+                         f"for those of fxgrad. jax.config.update({name!r}, ...) sets it for fxgrad.from_jax")
+    return Setting(refuse, lambda: _JAX.values[name])
+
+
+_XLA = (
+    "jax_allow_f16_reductions", "jax_array_garbage_collection_guard", "jax_backend_target",
+    "jax_compilation_cache_", "jax_compiler_", "jax_cpu_", "jax_cross_host_", "jax_cuda_visible_devices",
+    "jax_debug_leaked_clients", "jax_debug_log_modules", "jax_default_device", "jax_default_matmul_precision",
+    "jax_disable_most_optimizations", "jax_distributed_debug", "jax_dump_ir_", "jax_embedded_constants_max_bytes",
+    "jax_enable_compilation_cache", "jax_enable_pgle", "jax_enable_preemption_service", "jax_enable_recoverability",
+    "jax_exec_time_optimization_effort", "jax_experimental_unsafe_xla_runtime_errors", "jax_explain_cache_misses",
+    "jax_force_dcn_cross_host_transfers", "jax_hlo_source_file_canonicalization_regex",
+    "jax_include_", "jax_log_compiles", "jax_logging_level", "jax_memory_fitting_", "jax_mock_gpu_topology",
+    "jax_no_execution", "jax_num_cpu_devices", "jax_oneapi_visible_devices", "jax_optimization_level",
+    "jax_persistent_cache_", "jax_pgle_", "jax_pjrt_client_create_options", "jax_platform",
+    "jax_raise_persistent_cache", "jax_rocm_visible_devices", "jax_send_traceback_to_runtime",
+    "jax_share_binary_between_hosts", "jax_sort_devices_by_process_index", "jax_thread_guard", "jax_transfer_guard",
+    "jax_use_magma", "jax_use_shardy_partitioner", "jax_xla_", "mock_num_gpu_processes")
+"""How the settings begin that are XLA's, its compiler's and its devices'."""
+
+_FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "jax_check_tracer_leaks": ((True, False), ""),
+    "jax_debug_key_reuse": ((False,), "fxgrad.debug.check_key_reuse(f) looks for it in a function"),
+    "jax_default_prng_impl": (("threefry2x32",), "keys are of threefry2x32 alone"),
+    "jax_enable_custom_prng": ((True, False), ""),
+    "jax_explicit_x64_dtypes": (("allow",), "arrays keep their dtype, 64 bits included"),
+    "jax_legacy_prng_key": (("allow",), "raw keys are taken"),
+    "jax_no_tracing": ((False,), "functions are traced again where their arguments are of other types"),
+    "jax_numpy_dtype_promotion": (("standard",), "dtypes promote by one rule; fxgrad.numpy.astype converts"),
+    "jax_numpy_rank_promotion": (("allow",), "shapes broadcast as NumPy's do"),
+    "jax_threefry_partitionable": ((True,), "bits are those of jax with jax_threefry_partitionable"),
+}
+"""Settings that have one value here, or do nothing: the values that are taken, and why not others."""
+
+
+def _settings() -> Iterator[tuple[str, Setting]]:
+    for name in _JAX.values:
+        if name.startswith(_XLA):
+            yield name, _handed(name)
+        elif name in _FIXED:
+            yield name, _fixed(name, *_FIXED[name])
+        else:
+            yield name, _refused(name)
+    yield "jax_debug_nans", _held("jax_debug_nans", debug_nans)
+    yield "jax_debug_infs", _held("jax_debug_infs", debug_infs)
+    yield "jax_disable_jit", _held("jax_disable_jit", disable_jit)
+    yield "jax_enable_checks", Setting(_set_checks, lambda: config.check_level > 0)
+
+
+def _set_checks(value: Any) -> None:
+    """At least the first level, or none."""
+    config.update("check_level", max(config.check_level, 1) if switch(value) else 0)
+
+
+config.of_jax.update(_settings())
+
+
+# --- blocks ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def default_matmul_precision(value: Any) -> Iterator[None]:
+    """Within the block XLA multiplies matrices in this precision where none is asked for: "float32", "bfloat16", ...
+
+    It holds for what `jit` compiles, and so for derivatives and batches of it, on devices that have several precisions;
+    NumPy's products are of full precision. The values are those of `jax.default_matmul_precision`, and so is the
+    `ValueError` for others.
+
+    >>> import numpy as np, fxgrad
+    >>> with fxgrad.default_matmul_precision("float32"):
+    ...     "HIGHEST" in fxgrad.stablehlo(np.dot)(np.ones((2, 2)), np.ones((2, 2)))
+    True
+    """
+    with jax.default_matmul_precision(value):
+        yield
+
+
+@contextmanager
+def enable_x64(new_val: bool = True) -> Iterator[None]:
+    """Within the block arrays that are made without a dtype are float64; with False, float32.
+
+    Arrays keep their dtype in any case. `default_dtype` says it for all floating dtypes.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> with fxgrad.enable_x64():
+    ...     fnp.zeros(2).dtype
+    dtype('float64')
+    """
+    with default_dtype("float64" if switch(new_val) else "float32"):
+        yield

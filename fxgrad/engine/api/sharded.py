@@ -1,0 +1,279 @@
+"""`shard_map`: functions that every device of a mesh runs on its own pieces."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.sharding import NamedSharding, PartitionSpec
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.arguments import transformation
+from fxgrad.engine.api.keys import is_jax_tracer
+from fxgrad.engine.core.avals import Aval, plain
+from fxgrad.engine.frontend.flat import check_leaf, indexed_names, just, trace_flat
+from fxgrad.engine.ops.varying import pvary
+from fxgrad.engine.parallel.layouts import Layout
+from fxgrad.engine.parallel.meshes import MeshShape, Spec, mesh_shape, names_in, partition_of, refuse_partial, spec_of
+from fxgrad.engine.parallel.shard_map import bind_shard_map
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.trace import inner_mode, mesh_in_scope, takes_literals
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ArgumentError, ShapeError, TreeError, at_user_line, function_name
+
+Specs = Any
+"""A `PartitionSpec`, or a container of them that is a prefix of that of the arguments or results."""
+
+
+def shard_map(f: Callable[..., Any] | None = None, /, *, out_specs: Specs, in_specs: Specs = None, mesh: Any = None,
+              axis_names: Any = frozenset(), check_vma: bool = True) -> Any:
+    """The function of whole arrays that has every device of `mesh` run `f` on its pieces of them, as jax's.
+
+    `in_specs` says how arguments are cut into pieces: a `PartitionSpec`, which names for each axis of an array the mesh
+    axes that cut it, or a container of them that is a prefix of that of the arguments; axes that a spec does not name
+    are whole on every device, and so are mesh axes that it does not name: all their devices have the same. None in a
+    container is `P()`: all devices have the whole of what stands there. Without `in_specs` the arguments are cut as
+    they lie (`jax.Array`s with a `NamedSharding`; others are whole). `out_specs` says in the same way how the results
+    are put together. In `f` the collectives of `fxgrad.lax` speak over the axes of the mesh. `mesh` is jax's `Mesh`, or
+    an `AbstractMesh`, whose devices are those that the arguments lie on, by default that of `jax.set_mesh`.
+    `axis_names` are the mesh axes that `f` is mapped over, all if it is empty; the others are left to the compiler.
+
+    With NumPy's arrays and without `jit` it runs on NumPy, whatever devices there are: all pieces at once. With jax's
+    arrays, or under `jit`, XLA runs it on the devices.
+
+    It is known along which mesh axes each value may differ. A result must be the same along those that its spec does
+    not name, which `psum` and `pmean` make it; and the gradient of a value that is the same on several devices, taken
+    inside of `f` or outside, is the sum over them. With `check_vma=False` nothing is known: results are taken for
+    equal where their spec says so, and gradients that are taken inside of `f` are those of each device alone.
+
+    Raises `ArgumentError` for specs that fit neither mesh nor rank and for results that differ along an axis where they
+    are to be equal, and `ShapeError` for sizes that the mesh does not divide.
+
+    >>> import numpy as np, fxgrad
+    >>> from jax.sharding import AbstractMesh, PartitionSpec as P
+    >>> mesh = AbstractMesh((4,), ("data",))
+    >>> def loss(w, x):
+    ...     return fxgrad.lax.pmean(np.mean((x * w) ** 2), "data")
+    >>> sharded = fxgrad.shard_map(loss, mesh=mesh, in_specs=(P(), P("data")), out_specs=P())
+    >>> x = np.arange(8.0)
+    >>> float(sharded(2.0, x)), float(fxgrad.grad(sharded)(2.0, x))
+    (70.0, 70.0)
+    """
+    if f is None:
+        return functools.partial(shard_map, out_specs=out_specs, in_specs=in_specs, mesh=mesh, axis_names=axis_names,
+                                 check_vma=check_vma)
+    fun, name = f, function_name(f)
+
+    @transformation("shard_map", fun)
+    @boundary
+    def sharded(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            raise ArgumentError(at_user_line(
+                f"shard_map: {name} was called with the keyword arguments {', '.join(kwargs)}, for which in_specs has "
+                "no place. Pass all arguments by position"))
+        shape = _mesh_of(mesh)
+        manual = _manual_axes(shape, axis_names)
+        call = _Call(fun, args, in_specs, shape, manual)
+        layout = Layout(shape, tuple(call.specs), (), manual, check_vma)
+        results = _Results(name, out_specs, layout, call)
+        traced = trace_flat(results.of, [layout.piece(aval, spec) for aval, spec in
+                                         zip(call.avals, call.specs, strict=True)],
+                            "shard_map", fun, mode=inner_mode(takes_literals()), names=lambda: call.names,
+                            axes=layout.axes, mesh=layout.mesh_axes)
+        layout = layout._replace(out_specs=tuple(results.specs))
+        layout.check(traced.program, traced.captured)
+        outputs = bind_shard_map(traced.program, traced.captured, call.leaves, layout)
+        return tree.unflatten(traced.out_tree, plain(outputs))
+    return sharded
+
+
+def _mesh_of(mesh: Any) -> MeshShape:
+    """The mesh that was given, or the one around the call."""
+    if mesh is None:
+        around = mesh_in_scope()
+        if around is not None:
+            return around.shape  # type: ignore[no-any-return]
+        try:
+            mesh = jax.sharding.get_mesh()
+        except ValueError:  # jax is tracing (`jit(f).trace`), and does not hand out devices then
+            mesh = jax.sharding.get_abstract_mesh()
+        if mesh.empty:
+            mesh = jax.sharding.get_abstract_mesh()
+        if mesh.empty:
+            raise ArgumentError(at_user_line(
+                "shard_map: there is no mesh. Pass mesh=fxgrad.make_mesh((n,), ('data',)), or call it within "
+                "`with jax.set_mesh(mesh):`"))
+    return mesh_shape("shard_map", mesh)
+
+
+def _manual_axes(shape: MeshShape, axis_names: Any) -> tuple[str, ...]:
+    given = {axis_names} if isinstance(axis_names, str) else set(axis_names)
+    unknown = sorted(map(str, given.difference(shape.names)))
+    if unknown:
+        raise ArgumentError(at_user_line(
+            f"shard_map: axis_names has {', '.join(map(repr, unknown))}, which the mesh ({shape}) has not"))
+    around = mesh_in_scope()
+    taken = frozenset() if around is None else around.names
+    twice = sorted(taken & given) if given else sorted(taken.intersection(shape.names))
+    if twice and (given or taken.issuperset(shape.names)):
+        raise ArgumentError(at_user_line(
+            f"shard_map: the code is mapped over {', '.join(map(repr, twice))} already, by a shard_map around it. Map "
+            "over other axes of the mesh (axis_names)"))
+    return tuple(name for name in shape.names if (name in given if given else name not in taken))
+
+
+# --- arguments --------------------------------------------------------------------------------------------------
+
+
+class _Call:
+    """One call: the leaves of the arguments, with names and specs, checked."""
+
+    def __init__(self, fun: Any, args: tuple[Any, ...], in_specs: Specs, shape: MeshShape, manual: tuple[str, ...],
+                 ) -> None:
+        self._fun = fun
+        self.leaves, self._structure = tree.flatten(args)
+        self.names = indexed_names(fun, args, kwargs={})()
+        self.avals = [check_leaf(leaf, "shard_map", just(name)) for leaf, name in
+                      zip(self.leaves, self.names, strict=True)]
+        if in_specs is None:
+            partitions = [_partition_of_array(leaf, name, function_name(fun))
+                          for leaf, name in zip(self.leaves, self.names, strict=True)]
+        else:
+            in_specs = tuple(in_specs) if isinstance(in_specs, list) else in_specs
+            if isinstance(in_specs, tuple) and not isinstance(in_specs, PartitionSpec) and len(in_specs) != len(args):
+                raise ArgumentError(at_user_line(
+                    f"shard_map: in_specs has {len(in_specs)} entries, and {function_name(fun)} was called with "
+                    f"{len(args)} arguments; one spec for each is needed, or one for all"))
+            partitions = [partition_of(()) if partition is None else partition
+                          for partition in _spread("in_specs", in_specs, args, PartitionSpec | None)]
+        self.specs = [_checked_spec("in_specs", partition, aval, f"the argument {name}", shape, manual)
+                      for partition, aval, name in zip(partitions, self.avals, self.names, strict=True)]
+        for aval, spec, name in zip(self.avals, self.specs, self.names, strict=True):
+            _check_divides(aval, spec, name, shape)
+
+    def arguments(self, tracers: Sequence[Any]) -> Any:
+        """The arguments of the function, with tracers in the places of leaves."""
+        return tree.unflatten(self._structure, tracers)
+
+    def run(self, tracers: Sequence[Any]) -> Any:
+        """What the function returns for these."""
+        return self._fun(*self.arguments(tracers))
+
+    def cut_by(self, names: Sequence[str]) -> list[str]:
+        """The names of the arguments that are cut along any of `names`."""
+        return [name for name, spec in zip(self.names, self.specs, strict=True)
+                if not set(names).isdisjoint(names_in(spec))]
+
+
+def _partition_of_array(leaf: Any, name: str, function: str) -> Any:
+    """How an array lies on the devices; raises `ArgumentError` for one that is traced, of which nobody knows it."""
+    if type(leaf) is Tracer or is_jax_tracer(leaf):
+        raise ArgumentError(at_user_line(
+            f"shard_map: in_specs was left out, and the argument {name} of {function} is traced here, so that it is "
+            "not known how it lies on the devices. Pass in_specs, a PartitionSpec for each argument"))
+    sharding = getattr(leaf, "sharding", None) if isinstance(leaf, jax.Array) else None
+    return sharding.spec if isinstance(sharding, NamedSharding) else partition_of(())
+
+
+def _is_partition(value: Any) -> bool:
+    return value is None or isinstance(value, PartitionSpec)
+
+
+def _spread(argument: str, specs: Specs, container: Any, kinds: Any = PartitionSpec) -> list[Any]:
+    """The spec of every leaf of a container, one of `kinds`, from specs that are a prefix of it."""
+    try:
+        spread = jax.tree_util.tree_map(lambda spec, part: [spec] * len(jax.tree_util.tree_leaves(part)), specs,
+                                        container, is_leaf=_is_partition)
+    except (ValueError, TypeError):
+        raise TreeError(at_user_line(
+            f"shard_map: {argument} has the structure {jax.tree_util.tree_structure(specs, is_leaf=_is_partition)}, "
+            f"which is not a prefix of {jax.tree_util.tree_structure(container)}. Write one PartitionSpec for all, or "
+            "a container of the same structure")) from None
+    found = jax.tree_util.tree_leaves(spread, is_leaf=_is_partition)
+    for leaf in found:
+        if not isinstance(leaf, kinds):
+            raise ArgumentError(at_user_line(
+                f"shard_map: {argument} holds {leaf!r}, where a PartitionSpec is needed, such as P('data'), or P() for "
+                "what is the same on all devices"))
+    return found
+
+
+def _checked_spec(argument: str, partition: Any, aval: Aval, what: str, shape: MeshShape,
+                  manual: Sequence[str]) -> Spec:
+    """The names in a spec; raises `ArgumentError` unless it fits the rank of the array and the mesh."""
+    refuse_partial("shard_map", partition, what)
+    said = f"shard_map: {argument} has {partition} for {what}"
+    if len(partition) > aval.ndim:
+        raise ArgumentError(at_user_line(
+            f"{said}, which has {len(partition)} entries, and the array has the type {aval}; at most {aval.ndim} "
+            "entries are needed, one for each axis"))
+    if any(entry is PartitionSpec.UNCONSTRAINED for entry in partition):
+        raise ArgumentError(at_user_line(f"{said}; an axis of a piece is cut or whole, not unconstrained"))
+    spec = spec_of(partition, aval.ndim)
+    names = names_in(spec)
+    for name in names:
+        if name not in shape.names:
+            raise ArgumentError(at_user_line(
+                f"{said}; the mesh ({shape}) has no axis {name!r}"))
+        if name not in manual:
+            raise ArgumentError(at_user_line(
+                f"{said}; the function is not mapped over the mesh axis {name!r}. It is over "
+                f"{', '.join(map(repr, manual))} (axis_names)"))
+        if names.count(name) > 1:
+            raise ArgumentError(at_user_line(
+                f"{said}; it names the mesh axis {name!r} twice, and an axis cuts an array once"))
+    return spec
+
+
+def _check_divides(aval: Aval, spec: Spec, name: str, shape: MeshShape) -> None:
+    for axis, (extent, names) in enumerate(zip(aval.shape, spec, strict=True)):
+        count = shape.size(names)
+        if count and extent % count:
+            raise ShapeError(at_user_line(
+                f"shard_map: axis {axis} of the argument {name}, of the type {aval}, is to be cut along the mesh axis "
+                f"{' and '.join(map(repr, names))} into {count} equal pieces, and its size {extent} is not divisible "
+                f"by {count}. Pad the array, or leave that axis whole"))
+
+
+# --- results ----------------------------------------------------------------------------------------------------
+
+
+class _Results:
+    """What the function returns on each device, brought to what `out_specs` says; `specs` are found on the way."""
+
+    def __init__(self, name: str, out_specs: Specs, layout: Layout, call: _Call) -> None:
+        self._name, self._out_specs, self._layout, self._call = name, out_specs, layout, call
+        self.specs: list[Spec] = []
+
+    def of(self, *tracers: Any) -> Any:
+        """The results, in their container."""
+        layout = self._layout
+        if not layout.check_vma:
+            tracers = tuple(pvary(tracer, layout.axis_names) for tracer in tracers)
+        leaves, structure = tree.flatten(self._call.run(tracers))
+        container = tree.unflatten(structure, leaves)
+        names = tree.leaf_names(container, "output")
+        avals = [check_leaf(leaf, "shard_map", just(f"{name} of {self._name}")) for leaf, name in
+                 zip(leaves, names, strict=True)]
+        self.specs = [
+            _checked_spec("out_specs", partition, aval, f"{name} of {self._name}", layout.mesh, layout.axis_names)
+            for partition, aval, name in zip(_spread("out_specs", self._out_specs, container), avals, names,
+                                             strict=True)]
+        return tree.unflatten(structure, [self._placed(leaf, spec, name) for leaf, spec, name in
+                                          zip(leaves, self.specs, names, strict=True)])
+
+    def _placed(self, leaf: Any, spec: Spec, name: str) -> Any:
+        named, manual = names_in(spec), self._layout.axis_names
+        more = [each for each in manual if each in aval_of(leaf).vma and each not in named]
+        if more and self._layout.check_vma:
+            axes = " and ".join(map(repr, more))
+            cut = self._call.cut_by(more)
+            because = f" It depends on {', '.join(cut)}, cut along {axes}." if cut and type(leaf) is Tracer else ""
+            raise ArgumentError(at_user_line(
+                f"shard_map: by out_specs {name} of {self._name} is the same for all devices along the mesh axis "
+                f"{axes}, and it may differ.{because} Make it equal, for example with fxgrad.lax.psum(..., "
+                f"{more[0]!r}), or name {axes} in its spec"))
+        return self._layout.brought_to(leaf, spec) if type(leaf) is Tracer else leaf

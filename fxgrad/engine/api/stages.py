@@ -1,0 +1,130 @@
+"""jax's stages of a jitted function, `Traced`, `Lowered` and `Compiled`, with 64-bit dtypes kept."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+import jax
+import numpy as np
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.conversions import WIDE, converted, like_arguments
+from fxgrad.engine.api.keys import is_jax_tracer
+from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
+from fxgrad.engine.derivation.sizes import refuse_names
+from fxgrad.engine.executors.xla import x64
+from fxgrad.engine.frontend.flat import described_aval, just
+from fxgrad.engine.frontend.mismatches import Expected
+from fxgrad.errors import ArgumentError, function_name
+
+
+class MadeFor(NamedTuple):
+    """The name of the function that was jitted, and its dynamic arguments."""
+
+    name: str
+    arguments: Expected
+
+    @staticmethod
+    def of(fun: Callable[..., Any], static: StaticArguments, args: Args, kwargs: Kwargs) -> MadeFor:
+        """For the dynamic ones of these arguments; raises `ArgumentError` for what is no array and no number."""
+        name, names, split = function_name(fun), static.leaf_names(args, kwargs), static.split(args, kwargs)
+        avals = [described_aval(leaf, "jit", just(f"{where} of {name}"))
+                 for leaf, where in zip(split.leaves, names, strict=True)]
+        refuse_names(f"jit({name}).lower", avals, names)
+        return MadeFor(name, Expected(split.structure, tuple(names), tuple(avals)))
+
+
+class Stage:
+    """A stage of jax's (`Traced`, `Lowered`, `Compiled`) that keeps 64-bit dtypes in all that is asked of it."""
+
+    __slots__ = ("_as_they_are", "_captured", "_made_for", "_stage")
+
+    def __init__(self, stage: Any, made_for: MadeFor, captured: tuple[Any, ...] = ()) -> None:
+        self._stage, self._made_for = stage, made_for
+        self._captured = captured  # what comes before the arguments
+        self._as_they_are: frozenset[type] | None = None  # types of arguments of which no care need be taken
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a stage of a jitted function belongs to its process, and is neither pickled nor copied. "
+                        "Pickle the jitted function, and call lower(*args).compile() where it is read")
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._stage, name)
+        return self._kept(value) if callable(value) else value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs a compiled stage; raises `ArgumentError`, a `TypeError`, for arguments that it was not made for."""
+        classes = self._as_they_are
+        if classes is not None and not kwargs and (
+                classes.issuperset(map(type, args)) or classes.issuperset(map(type, tree.leaves(args)))):
+            return self._stage(*self._captured, *args)
+        given, named = converted(args, kwargs)
+        wide = not jax.config.jax_enable_x64  # type: ignore[attr-defined]
+        with x64():
+            try:
+                outputs = self._stage(*self._captured, *given, **named)
+            except TypeError:
+                self._refuse(args, kwargs)
+                raise
+        leaves = tree.leaves((args, kwargs))
+        if leaves and all(map(_is_narrow, leaves)) and all(map(_is_narrow, tree.leaves(outputs))):
+            # jax's arrays keep their dtype without a scope, so one that does not fit is refused without it too.
+            self._as_they_are = frozenset(map(type, leaves))
+        return like_arguments(outputs, args, kwargs) if wide else outputs
+
+    def _refuse(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raises our own message if the arguments are not those that it was compiled for."""
+        name, expected = self._made_for
+        if expected.mismatches(f"jit({name})", args, kwargs):
+            raise ArgumentError(expected.message(
+                f"jit({name}) was compiled ahead of time for other arguments", f"jit({name})", args, kwargs,
+                f"Convert them, lower and compile for these types too, or call jit({name}), which compiles by itself "
+                f"for what is new")) from None
+
+    def __repr__(self) -> str:
+        name, expected = self._made_for
+        types = ", ".join(f"{each}: {aval}" for each, aval in zip(expected.names, expected.avals, strict=True))
+        return f"<jit({name}), {type(self._stage).__name__.lower()}: {types}>"
+
+    def _kept(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def in_scope(*args: Any, **kwargs: Any) -> Any:
+            with x64():
+                result = method(*args, **kwargs)
+            return stage_of(result, self._made_for, self._captured) if isinstance(result, (*_CLASSES,)) else result
+        return in_scope
+
+
+def _is_narrow(value: Any) -> bool:
+    """Whether `value` is an array of jax's with a value, of a dtype that jax keeps whatever its x64 mode."""
+    return isinstance(value, jax.Array) and not is_jax_tracer(value) and isinstance(
+        value.dtype, np.dtype) and value.dtype not in WIDE
+
+
+class Traced(Stage):
+    """A function that was traced for some types, with the jaxpr of what it computes; `lower()` is the next stage."""
+
+    __slots__ = ()
+
+
+class Lowered(Stage):
+    """A function that was lowered to StableHLO, `as_text()`; `compile()` is the next stage."""
+
+    __slots__ = ()
+
+
+class Compiled(Stage):
+    """A function that XLA compiled, to be called with arguments of the types that it was compiled for."""
+
+    __slots__ = ()
+
+
+_CLASSES: dict[type, type[Stage]] = {
+    jax.stages.Traced: Traced, jax.stages.Lowered: Lowered, jax.stages.Compiled: Compiled}
+
+
+def stage_of(stage: Any, made_for: MadeFor, captured: tuple[Any, ...] = ()) -> Stage:
+    """A stage of jax's, of the class here that stands for it."""
+    return _CLASSES[type(stage)](stage, made_for, captured)

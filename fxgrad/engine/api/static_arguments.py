@@ -1,0 +1,179 @@
+"""Which arguments of a jitted function are static, and how others take the places of the dynamic ones."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fxgrad.engine import tree
+from fxgrad.engine.core.avals import check_dtype
+from fxgrad.engine.frontend.flat import keyword_names, leaf_aval, parameter_names, with_static
+from fxgrad.engine.tracing.tracer import Tracer, leaked
+from fxgrad.engine.tree import TreeDef
+from fxgrad.errors import ArgumentError, at_user_line, function_name
+
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+
+
+class Split(NamedTuple):
+    """The arguments of one call: what is dynamic, its leaves and structure, and how others take their places.
+
+    Of `f(x, 3, p={"w": w})` with the second argument static, `args` is `(x,)`, `kwargs` is `{"p": {"w": w}}` and
+    `leaves` is `[x, w]`; `arguments([y, v])` is `((y, 3), {"p": {"w": v}})`.
+    """
+
+    args: Args
+    kwargs: Kwargs
+    leaves: list[Any]
+    structure: TreeDef
+    arguments: Callable[[Sequence[Any]], tuple[Sequence[Any], Kwargs]]
+
+
+class StaticArguments:
+    """Those of `fun` at the positions `numbers` and of the `names`, given either way."""
+
+    __slots__ = ("_fun", "_numbers", "_positions", "any", "names")
+
+    def __init__(self, fun: Callable[..., Any], numbers: int | Sequence[int] | None,
+                 names: str | Iterable[str] | None) -> None:
+        self._fun = fun
+        self._numbers = _tuple(numbers)
+        self.names = frozenset(_tuple(names)) | self._names_of_numbers()
+        self.any = bool(self._numbers or self.names)
+        self._positions: dict[int, set[int]] = {}
+
+    def _names_of_numbers(self) -> set[str]:
+        if not self._numbers:
+            return set()  # without looking at the signature, which takes longer than all else here
+        names = parameter_names(self._fun, 1 + max(self._numbers))
+        by_keyword = keyword_names(self._fun)
+        return {names[number] for number in self._numbers if 0 <= number < len(names)} & by_keyword
+
+    def positions(self, count: int) -> set[int]:
+        """The static ones of `count` positional arguments."""
+        static = self._positions.get(count)
+        if static is None:
+            numbered = {number % count for number in self._numbers if -count <= number < count}
+            names = parameter_names(self._fun, count) if self.any else []
+            static = numbered | {position for position, name in enumerate(names) if name in self.names}
+            self._positions[count] = static
+        return static
+
+    def dynamic(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+        """The arguments that are not static."""
+        static = self.positions(len(args))
+        return tuple([arg for position, arg in enumerate(args) if position not in static]), {
+            key: value for key, value in kwargs.items() if key not in self.names}
+
+    def split(self, args: Args, kwargs: Kwargs) -> Split:
+        """The arguments of a call, taken apart."""
+        if not self.any:
+            leaves, structure = tree.flatten((args, kwargs))
+            return Split(args, kwargs, leaves, structure, functools.partial(tree.unflatten, structure))
+        static = self.positions(len(args))
+        dynamic, keywords = self.dynamic(args, kwargs)
+        leaves, structure = tree.flatten((dynamic, keywords))
+        in_order = {key: value if key in self.names else None for key, value in kwargs.items()}
+        kept = [arg if position in static else None for position, arg in enumerate(args)]
+
+        def arguments(values: Sequence[Any]) -> tuple[Sequence[Any], Kwargs]:
+            given, named = tree.unflatten(structure, values)
+            return with_static(kept, static, given), {**in_order, **named}
+        return Split(dynamic, keywords, leaves, structure, arguments)
+
+    def values(self, args: Args, kwargs: Kwargs) -> tuple[Any, ...]:
+        """The static arguments with their places and types; equal for calls that are equal in them."""
+        if not self.any:
+            return ()
+        given = [(position, args[position]) for position in sorted(self.positions(len(args)))]
+        named = [(key, kwargs[key]) for key in sorted(kwargs) if key in self.names]
+        return tuple((place, type(value), value) for place, value in (*given, *named))
+
+    def leaf_names(self, args: Args, kwargs: Kwargs) -> list[str]:
+        """The names of the dynamic leaves, as messages and programs show them."""
+        roots, static = parameter_names(self._fun, len(args)), self.positions(len(args))
+        names = [name for position, arg in enumerate(args) if position not in static
+                 for name in tree.leaf_names(arg, roots[position])]
+        return names + [name for key in sorted(kwargs) if key not in self.names
+                        for name in tree.leaf_names(kwargs[key], key)]
+
+    def check_hashable(self, args: Args, kwargs: Kwargs) -> None:
+        """Raises `ArgumentError` for a static argument that has no hash."""
+        if not self.any:
+            return
+        name, roots = function_name(self._fun), parameter_names(self._fun, len(args))
+        for position in sorted(self.positions(len(args))):
+            _check_hashable(name, roots[position], args[position])
+        for key, value in kwargs.items():
+            if key in self.names:
+                _check_hashable(name, key, value)
+
+    def looked_up(self, find: Callable[[Any], Any], key: Any, args: Args, kwargs: Kwargs) -> Any:
+        """`find(key)`, which compares the static arguments with those of earlier calls."""
+        try:
+            return find(key)
+        except Exception as error:
+            self._check_comparable(args, kwargs, error)
+            raise
+
+    def _check_comparable(self, args: Args, kwargs: Kwargs, error: BaseException | None) -> None:
+        """Raises `ArgumentError` for a static argument that could not be compared with that of an earlier call."""
+        compared = _compared(error)
+        if compared is None:
+            return
+        roots = parameter_names(self._fun, len(args))
+        static = [(roots[position], args[position]) for position in sorted(self.positions(len(args)))]
+        for where, value in (*static, *((key, value) for key, value in kwargs.items() if key in self.names)):
+            if type(value) is type(compared):
+                raise ArgumentError(at_user_line(
+                    f"jit: the static argument {where} of {function_name(self._fun)} is a {type(value).__name__}, "
+                    f"whose __eq__ raised {type(error).__name__}: {error}. Static arguments are keys of the compile "
+                    "cache, compared with those of earlier calls: have __eq__ return a bool, or pass arrays as dynamic "
+                    "arguments")) from None
+
+    def explain(self, args: Args, kwargs: Kwargs, error: BaseException | None = None) -> None:
+        """Raises our own message where jax refuses a static or a dynamic argument, or a comparison ended in `error`."""
+        self.check_hashable(args, kwargs)
+        self._check_comparable(args, kwargs, error)
+        name, roots = function_name(self._fun), parameter_names(self._fun, len(args))
+        for leaf, where in zip(self.split(args, kwargs).leaves, self.leaf_names(args, kwargs), strict=True):
+            if type(leaf) is Tracer:
+                raise leaked(leaf)
+            if leaf_aval(leaf) is None:
+                if isinstance(leaf, jax.Array) or type(leaf) is np.ndarray:
+                    check_dtype(leaf, f"jit: {where} of {name}")
+                raise ArgumentError(at_user_line(
+                    f"jit: {where} of {name} is a {type(leaf).__name__}, where an array or a number is needed. "
+                    f"Make the argument static: jit({name}, static_argnames={roots[0] if not roots else where!r})",
+                )) from None
+
+
+def _compared(error: BaseException | None) -> Any:
+    """The object whose `__eq__` raised `error`, if one did."""
+    traceback, found = None if error is None else error.__traceback__, None
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_name == "__eq__":
+            found = traceback.tb_frame.f_locals.get("self")
+        traceback = traceback.tb_next
+    return found
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return () if value is None else (value,) if isinstance(value, int | str) else tuple(value)
+
+
+def _check_hashable(name: str, where: str, value: Any) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        kind = type(value).__name__
+        instead = {"list": "a tuple", "dict": "a tuple of its items", "set": "a frozenset",
+                   "ndarray": "a dynamic argument (leave it out of static_argnums)"}.get(kind, "a hashable value")
+        raise ArgumentError(at_user_line(
+            f"jit: the static argument {where} of {name} is a {kind}, which is not hashable; static arguments are keys "
+            f"of the compile cache. Pass {instead}")) from None

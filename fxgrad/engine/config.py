@@ -1,0 +1,159 @@
+"""Settings of the library: the default float dtype, the level of checking, the size of the tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_everywhere: np.dtype[Any] = np.dtype(np.float32)
+_here: ContextVar[np.dtype[Any] | None] = ContextVar("default_float", default=None)
+
+check_level: int = int(os.environ.get("FXGRAD_CHECK", "0"))
+"""0: no checks; 1: every finished program; 2: also every value a NumPy rule returns; 3: also that texts
+read back are the same, where they have something new; 4: for every program."""
+
+interning_limit: int = 200_000
+"""Recorded operations kept for recognition before the table of programs is emptied."""
+
+
+traceback_filtering: bool = os.environ.get("FXGRAD_TRACEBACK_FILTERING", "on") != "off"
+"""Whether fxgrad's own frames are left out of the tracebacks of errors."""
+
+
+def default_float() -> np.dtype[Any]:
+    """The dtype of arrays of floats that are made without one: float32 unless set otherwise."""
+    here = _here.get()
+    return _everywhere if here is None else here
+
+
+def set_default_dtype(dtype: Any) -> None:
+    """Sets the dtype of arrays of floats that are made without one, in all threads, those of later included.
+
+    That is the dtype of `fxgrad.numpy.zeros(3)`, `fxgrad.random.normal(key)` and initialisers, and of floats made of
+    integers of at most 32 bits. Python's floats are float64 whatever is set here. Within a block of `default_dtype`
+    the block's stays in force.
+
+    >>> import fxgrad
+    >>> fxgrad.set_default_dtype("float32")
+
+    Raises `ValueError` if `dtype` is not a real floating dtype.
+    """
+    global _everywhere
+    _everywhere = _checked(dtype)
+
+
+@contextmanager
+def default_dtype(dtype: Any) -> Iterator[None]:
+    """Within the block, arrays of floats that are made without a dtype are of `dtype`, in this thread or task alone.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> with fxgrad.default_dtype("float64"):
+    ...     print(fnp.zeros(3).dtype)
+    float64
+    """
+    token = _here.set(_checked(dtype))
+    try:
+        yield
+    finally:
+        _here.reset(token)
+
+
+def _checked(dtype: Any) -> np.dtype[Any]:
+    result: np.dtype[Any] = np.dtype(dtype)
+    if result.name not in ("float16", "bfloat16", "float32", "float64"):
+        raise ValueError(f"the default dtype must be a real floating dtype, got {result.name}; "
+                         'write for example "float32" or "float64"')
+    return result
+
+
+def switch(value: Any) -> bool:
+    """What turns a setting on or off as a bool; raises `ValueError` for anything else."""
+    if value in (True, "on", "auto", "remove_frames", "tracebackhide", "quiet_remove_frames"):
+        return True
+    if value in (False, "off"):
+        return False
+    raise ValueError(f"a setting that is on or off was given {value!r}; write True or False")
+
+
+def _set_filtering(value: Any) -> None:
+    global traceback_filtering
+    traceback_filtering = switch(value)
+
+
+def _set_checks(value: Any) -> None:
+    global check_level
+    check_level = int(value)
+
+
+def _set_limit(value: Any) -> None:
+    global interning_limit
+    interning_limit = int(value)
+
+
+class Setting(NamedTuple):
+    """How a setting is changed, and how it is read."""
+
+    change: Callable[[Any], None]
+    read: Callable[[], Any]
+
+
+_SETTINGS: dict[str, Setting] = {
+    "default_dtype": Setting(set_default_dtype, lambda: default_float().name),
+    "traceback_filtering": Setting(_set_filtering, lambda: traceback_filtering),
+    "check_level": Setting(_set_checks, lambda: check_level),
+    "interning_limit": Setting(_set_limit, lambda: interning_limit),
+    "enable_x64": Setting(lambda value: set_default_dtype("float64" if switch(value) else "float32"),
+                          lambda: default_float() == np.float64),
+}
+of_jax: dict[str, Setting] = {}
+"""The other settings of jax, by the names that it has for them, entered by `fxgrad.engine.api.settings`."""
+
+
+def update(name: str, value: Any) -> None:
+    """Changes a setting: `default_dtype`, `traceback_filtering`, `check_level` or `interning_limit`.
+
+    jax's names are known where they mean something here. `jax_enable_x64` chooses the dtype of arrays made without
+    one, since arrays keep theirs in any case; `jax_debug_nans`, `jax_debug_infs` and `jax_disable_jit` are the blocks
+    of these names, for the rest of the process; `jax_enable_checks` is `check_level`. Settings of XLA and its
+    compiler, such as `jax_num_cpu_devices`, `jax_default_matmul_precision`, `jax_platforms`, `jax_log_compiles` and
+    those of its caches, are handed to `jax.config`, and hold for `jit`. Raises `ValueError` for all others, and for
+    values that say what is not so here.
+
+    >>> import fxgrad
+    >>> fxgrad.config.update("traceback_filtering", "on")
+    >>> fxgrad.config.update("jax_debug_nans", False)
+    """
+    _setting(name).change(value)
+
+
+def read(name: str) -> Any:
+    """The value of a setting, of one of jax's too; raises `ValueError` for what is none.
+
+    >>> import fxgrad
+    >>> fxgrad.config.read("jax_debug_nans"), fxgrad.config.jax_enable_x64
+    (False, False)
+    """
+    return _setting(name).read()
+
+
+def _setting(name: str) -> Setting:
+    found = _SETTINGS.get(name.removeprefix("jax_")) or of_jax.get(name)
+    if found is None:
+        raise ValueError(f"{name} is no setting of fxgrad; it has {', '.join(sorted(_SETTINGS))}, and settings of jax "
+                         "under their names")
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    """jax's settings as attributes: `fxgrad.config.jax_enable_x64`."""
+    if name.startswith("jax_"):
+        try:
+            return read(name)
+        except ValueError as error:
+            raise AttributeError(str(error), name=name) from None
+    raise AttributeError(f"module 'fxgrad.config' has no attribute {name!r}", name=name)

@@ -1,0 +1,276 @@
+"""The primitive: one frozen record of an operation's seven rules, none optional.
+
+| rule | receives -> returns | must hold |
+|---|---|---|
+| `abstract` | avals, params -> list of avals | raises a shape or dtype error for every illegal input |
+| `numpy` | arrays, params -> list of arrays | shapes and dtypes equal `abstract` |
+| `xla` | `lax`, jax values, params -> list of jax values | public `jax.lax` and `jax.numpy` names only |
+| `jvp` | primals, tangents, params -> primals, tangents | linear in the tangents; built from ops |
+| `transpose` | cotangents, inputs, params -> cotangents or None | the adjoint in the linear inputs |
+| `batch` | size, values, axes, params -> values, axes | equals a Python loop |
+| `cost` | avals, params -> Cost | from shapes only |
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.pickling import found, is_pickled_by_value, place_of
+from fxgrad.errors import FxgradError, UnsupportedError, at_user_line
+
+
+@dataclass(frozen=True)
+class Absent:
+    """The named absence of a rule: calling it raises `UnsupportedError` with the reason.
+
+    >>> str(NOT_LINEAR)
+    'NOT_LINEAR: the output is linear in no input'
+    """
+
+    kind: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reason}" if self.reason else self.kind
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise UnsupportedError(at_user_line(f"this rule is absent ({self})"))
+
+
+NOT_LINEAR = Absent("NOT_LINEAR", "the output is linear in no input")
+"""In the place of a transpose rule."""
+NO_TANGENT = Absent("NO_TANGENT", "the output is integer, bool or piecewise constant: every tangent is zero")
+"""In the place of a jvp rule; interpreters then give every output a symbolic zero tangent."""
+
+
+def TODO(reason: str) -> Absent:  # noqa: N802  (reads as the marker that it is)
+    """A rule that is still owed, and why; raises `ValueError` without a reason.
+
+    >>> print(TODO("the transpose of a sort needs a gather"))
+    TODO: the transpose of a sort needs a gather
+    """
+    if not reason:
+        raise ValueError("TODO needs a reason")
+    return Absent("TODO", reason)
+
+
+class Cost(NamedTuple):
+    """What running an equation costs: floating-point operations, and bytes read and written.
+
+    >>> Cost(flops=10, bytes=80).bytes
+    80
+    """
+
+    flops: int
+    bytes: int
+
+    @property
+    def wire(self) -> dict[str, int]:
+        """The bytes that one device sends over each mesh axis, counted by `fxgrad.traffic`; of one equation none."""
+        return {}
+
+    def with_wire(self, wire: dict[str, int]) -> Cost:
+        """The same, of a whole program that sends bytes over mesh axes."""
+        return _CostOnWire(self, wire)
+
+
+class _CostOnWire(Cost):
+    """The cost of a program with collectives; as a pair it is like any other."""
+
+    def __new__(cls, cost: Cost, wire: dict[str, int]) -> _CostOnWire:  # noqa: PYI034  (Self is no help to users)
+        found = super().__new__(cls, *cost)
+        found._wire = wire
+        return found
+
+    def __reduce__(self) -> Any:
+        return _CostOnWire, (Cost(*self), self._wire)
+
+    _wire: dict[str, int]
+
+    @property
+    def wire(self) -> dict[str, int]:
+        return dict(self._wire)
+
+    def __repr__(self) -> str:
+        return f"Cost(flops={self.flops}, bytes={self.bytes}, wire={self._wire})"
+
+
+Rule = Callable[..., Any]
+
+
+class ArrayKernel:
+    """A `numpy` rule with one output, made of `function`, which returns the array itself (not in a list).
+
+    The interpreter calls the rule; generated code calls `function`.
+    """
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, *arrays: Any, **params: Any) -> list[Any]:
+        return [self.function(*arrays, **params)]
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Primitive:
+    """An operation and its seven rules; see the table at the top of this file.
+
+    `name` is unique and is what programs print. An absent rule is `NOT_LINEAR`, `NO_TANGENT` or
+    `TODO(reason)`; `None` is refused with `TypeError`. Seven facts that are no rules: an operation that is `effectful`
+    does something beside computing its outputs, so it runs exactly as often and in the order that the user wrote; one
+    that is `collective` has the parameter `axis_name`, the name of a mapped axis over which it speaks with the other
+    entries, or a tuple of names; one that `consults` asks the user's code what it computes whenever it runs, so that
+    no result of it is kept; one that is `commutative` has two inputs that may be exchanged without any change of the
+    result; one that is `exactly_rounded` acts on each element alone and rounds alike for one and for many, on every
+    executor; one that `says_what_varies` gives the mesh axes that its outputs vary over in its abstract rule, where
+    those of others are the axes that their inputs vary over; one that holds programs in its parameters says by
+    `regions(operands, **params)` which, a tuple of `Region`s (`fxgrad/engine/core/regions.py`), where the operands may
+    be left out.
+    Users define their own with this constructor:
+
+    >>> import numpy as np
+    >>> from fxgrad.engine.tracing.tape import bind
+    >>> double_p = Primitive(
+    ...     name="double",
+    ...     abstract=lambda x: [x],
+    ...     numpy=lambda x: [2 * x],
+    ...     xla=lambda lax, x: [lax.add(x, x)],
+    ...     jvp=lambda primals, tangents: (bind(double_p, *primals), bind(double_p, *tangents)),
+    ...     transpose=lambda cotangents, inputs: bind(double_p, *cotangents),
+    ...     batch=lambda size, values, axes: (bind(double_p, *values), list(axes)),
+    ...     cost=lambda x: Cost(x.size, 2 * x.nbytes),
+    ... )
+    >>> import fxgrad
+    >>> float(fxgrad.grad(lambda x: bind(double_p, x)[0])(3.0))
+    2.0
+    """
+
+    name: str
+    abstract: Rule
+    numpy: Rule
+    xla: Rule
+    jvp: Rule
+    transpose: Rule
+    batch: Rule
+    cost: Rule
+    effectful: bool = False
+    collective: bool = False
+    consults: bool = False
+    commutative: bool = False
+    exactly_rounded: bool = False
+    says_what_varies: bool = False
+    regions: Rule | None = None
+
+    def __post_init__(self) -> None:
+        for rule in RULES:
+            if not callable(getattr(self, rule)):
+                raise TypeError(f"primitive {self.name!r} needs the rule {rule}; if it is absent on purpose, "
+                                "say so with NOT_LINEAR, NO_TANGENT or TODO(reason)")
+        if isinstance(self.abstract, Absent) or isinstance(self.numpy, Absent) or isinstance(self.xla, Absent):
+            raise TypeError(f"primitive {self.name!r} must have the rules abstract, numpy and xla")
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __copy__(self) -> Primitive:
+        return self
+
+    def __deepcopy__(self, _: Any) -> Primitive:
+        return self  # programs compare primitives by identity
+
+    def __reduce__(self) -> Any:
+        if registry.get(self.name) is self:
+            return _by_name, (self.name,)
+        place = place_of(self)
+        if place is not None:
+            return found, place
+        if not is_pickled_by_value():
+            raise TypeError(f"the primitive {self.name} cannot be pickled, since no module has it under a name. "
+                            f"Assign it to a name at the top of a module ({self.name}_p = Primitive(...)), or use "
+                            "cloudpickle, which sends it with its rules")
+        return _received, (_token(self), self.name), {name: getattr(self, name) for name in _FIELDS}, None, None, _fill
+
+
+def _by_name(name: str) -> Primitive:
+    return registry[name]
+
+
+# --- primitives of users, sent by value ---------------------------------------------------------------------
+
+_tokens: WeakKeyDictionary[Primitive, str] = WeakKeyDictionary()
+_sent: WeakValueDictionary[str, Primitive] = WeakValueDictionary()
+"""Primitives that left or came to this process by value, so that one that comes twice, or comes back, is one."""
+
+
+def _token(primitive: Primitive) -> str:
+    """What a primitive is known by in all processes."""
+    token = _tokens.setdefault(primitive, uuid.uuid4().hex)
+    _sent[token] = primitive
+    return token
+
+
+def _received(token: str, name: str) -> Primitive:
+    """The primitive of a token; a new one is without its rules, which may refer to it."""
+    primitive = _sent.get(token)
+    if primitive is None:
+        primitive = object.__new__(Primitive)
+        object.__setattr__(primitive, "name", name)
+        _tokens[primitive], _sent[token] = token, primitive
+    return primitive
+
+
+def _fill(primitive: Primitive, rules: dict[str, Any]) -> None:
+    """Gives a new primitive its rules."""
+    if not hasattr(primitive, "regions"):
+        for name, value in rules.items():
+            object.__setattr__(primitive, name, value)
+
+
+_FIELDS = tuple(field.name for field in fields(Primitive))
+RULES = ("abstract", "numpy", "xla", "jvp", "transpose", "batch", "cost")
+"""The names of the seven rules, in the order of the record."""
+
+registry: dict[str, Primitive] = {}
+"""The library's own primitives by name; `parse` finds them here."""
+library: set[Primitive] = set()
+"""The same as a set. Their parameters have one form each, so that equal ones are the same."""
+
+
+def register(primitive: Primitive) -> Primitive:
+    """Makes `primitive` known to `parse` and to the rule matrix; raises `ValueError` if its name is taken."""
+    if primitive.name in registry:
+        raise ValueError(f"there is a primitive {primitive.name!r} already")
+    registry[primitive.name] = primitive
+    library.add(primitive)
+    return primitive
+
+
+def output_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
+    """The types of the outputs of an operation on inputs of the types `avals`."""
+    outputs: list[Aval] = list(primitive.abstract(*avals, **params))
+    for aval in avals:
+        if aval.vma and primitive.regions is None and not primitive.says_what_varies:
+            outputs = [output.varying(aval.vma) for output in outputs]
+    return outputs
+
+
+def infer(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
+    """As `output_types`; errors of the abstract rule gain the user's line."""
+    try:
+        return output_types(primitive, avals, params)
+    except FxgradError as error:
+        if "\n  at " in str(error):
+            raise
+        raise type(error)(at_user_line(str(error))) from None
+
+
+def total_bytes(inputs: Sequence[Aval], outputs: Sequence[Aval]) -> int:
+    """The bytes an operation moves that reads every input and writes every output once."""
+    return sum(aval.nbytes for aval in (*inputs, *outputs))

@@ -1,0 +1,393 @@
+"""The IR: `Var`, `Equation`, `Program`. Programs are values: built once and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import CodeType
+from typing import Any, NamedTuple
+
+from fxgrad.engine.core import installed
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.jaxprs import EquationAsJaxpr, ProgramAsJaxpr
+from fxgrad.engine.core.primitive import Cost, Primitive
+from fxgrad.errors import file_name
+
+
+class Var:
+    """A variable of a program; it has a type, `aval`, and its identity is its name.
+
+    >>> import numpy as np
+    >>> Var(Aval((2, 3), np.dtype("float32")))
+    Var(f32[2,3])
+    """
+
+    __slots__ = ("aval", "origins")
+
+    aval: Aval
+    origins: tuple[Origin, ...]
+    """What an input of a derived program is, where that was noted; not set elsewhere."""
+
+    def __init__(self, aval: Aval) -> None:
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Var({self.aval})"
+
+
+Atom = Var | Literal
+
+PRIMAL, TANGENT, COTANGENT, TRANSPOSED = "primal", "tangent", "cotangent", "transposed"
+
+
+class Origin(NamedTuple):
+    """What a variable of a derived program is: the primal, tangent or cotangent (`role`) of a variable before.
+
+    In a transposed program it is the cotangent too; if the variable before was the tangent of x, that of x.
+
+    `program` is the one that `var` belongs to.
+    """
+
+    role: str
+    program: Program
+    var: Var
+
+
+class Source(NamedTuple):
+    """Where in the user's code an equation was recorded: a code object and an instruction in it.
+
+    Of what a transformation made there, `part` is a word, and `origins` say of each output what it is, as far as is
+    known; `part` is None for what the code recorded itself. `results` are the places of the outputs in the container
+    that the expression gives, such as `[0].mean`; None for those that are not in it. `scope` has the names of
+    `fxgrad.named_scope` that the code was in, "encoder/attention", or is "".
+    """
+
+    code: CodeType
+    instruction: int
+    part: str | None = None
+    origins: tuple[tuple[Origin, ...], ...] = ()
+    results: tuple[str | None, ...] = ()
+    scope: str = ""
+
+    def derived(self, part: str | None = None) -> Source:
+        """The place, for what a transformation makes of what was recorded there: of a part, by default the same."""
+        part = part or self.part or ""
+        if part == self.part and not self.origins:
+            return self
+        return Source(self.code, self.instruction, part, scope=self.scope)
+
+    def inside(self, scope: str) -> Source:
+        """The place, of an equation that takes its own scope along into that one."""
+        return self._replace(scope=join_scopes(scope, self.scope))
+
+    @property
+    def positions(self) -> tuple[int | None, int | None, int | None, int | None]:
+        """First line, last line, first column, last column of the expression (None where not known)."""
+        for index, positions in enumerate(self.code.co_positions()):
+            if index == self.instruction // 2:
+                return positions
+        return self.code.co_firstlineno, None, None, None
+
+    @property
+    def line(self) -> int:
+        """The line number."""
+        return self.positions[0] or self.code.co_firstlineno
+
+    @property
+    def filename(self) -> str:
+        """The file of the code."""
+        return self.code.co_filename
+
+    @property
+    def place(self) -> str:
+        """The file, as messages call it, and the line: "model.py:3"."""
+        return f"{file_name(self.filename)}:{self.line}"
+
+
+def join_scopes(outer: str, inner: str) -> str:
+    """The scope of what is in the scope `inner` of something in the scope `outer`; "" is none."""
+    return f"{outer}/{inner}" if outer and inner else outer or inner
+
+
+class Equation(EquationAsJaxpr):
+    """One operation: `outputs = primitive[params](inputs)`; `source` is the user's line, if known.
+
+    >>> import fxgrad, numpy as np
+    >>> program = fxgrad.make_program(lambda x: np.sum(x, axis=0))(np.ones((2, 3)))
+    >>> program.equations[0].primitive, program.equations[0].params
+    (reduce_sum, {'axes': (0,)})
+    """
+
+    # A slots class that is not frozen: frozen dataclasses take three times as long to build.
+    __slots__ = ("inputs", "outputs", "params", "primitive", "source")
+
+    primitive: Primitive
+    inputs: list[Atom]
+    params: dict[str, Any]
+    outputs: list[Var]
+    source: Source | None
+
+    def __init__(self, primitive: Primitive, inputs: list[Atom], params: dict[str, Any], outputs: list[Var],
+                 source: Source | None = None) -> None:
+        self.primitive, self.inputs, self.params = primitive, inputs, params
+        self.outputs, self.source = outputs, source
+
+    @property
+    def scope(self) -> str:
+        """The names of `fxgrad.named_scope` around the operation, outermost first: "encoder/attention"; "" if none.
+
+        Those within its own program: an operation in the body of a loop is in the scopes of the loop as well.
+
+        >>> import fxgrad, numpy as np
+        >>> def model(x):
+        ...     with fxgrad.named_scope("encoder"):
+        ...         hidden = np.tanh(x)
+        ...     return hidden * 2.0
+        >>> [equation.scope for equation in fxgrad.make_program(model)(np.ones(3)).equations]
+        ['encoder', '']
+        """
+        return "" if self.source is None else self.source.scope
+
+    @property
+    def regions(self) -> tuple[Any, ...]:
+        """The programs that the operation holds, each with what it is for (`Region`s); none for most operations."""
+        regions = self.primitive.regions
+        return () if regions is None else regions(self.inputs, **self.params)
+
+    @property
+    def cost(self) -> Cost:
+        """The floating-point operations and the bytes moved, from types and parameters alone."""
+        found: Cost = self.primitive.cost(*(atom.aval for atom in self.inputs), **self.params)
+        return found
+
+    @property
+    def programs(self) -> list[Program]:
+        """The programs that the operation holds."""
+        return subprograms(self.primitive, self.params)
+
+    def replace(self, inputs: list[Atom], params: dict[str, Any] | None = None) -> Equation:
+        """The equation with other `inputs`, and other parameters if they are given; it makes the same variables."""
+        return Equation(self.primitive, inputs, self.params if params is None else params, self.outputs, self.source)
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(str(var.aval) for var in self.outputs)
+        inputs = ", ".join(str(atom.aval) for atom in self.inputs)
+        return f"{outputs} = {self.primitive}({inputs})"
+
+
+class Signature(NamedTuple):
+    """How a program is called and shown: its name, names of inputs, and the trees of arguments and results.
+
+    `title` says what the function is made of, such as `grad(loss)`, if it is more than the name. `path` is the way that
+    Python's control flow took for the values that the function was traced with, if it asked for any.
+    """
+
+    name: str
+    input_names: tuple[str, ...]
+    in_tree: Any
+    out_tree: Any
+    title: str = ""
+    path: Path | None = None
+
+
+class Path(NamedTuple):
+    """The values that Python's control flow asked for while a function was traced: the program holds for these alone.
+
+    `conditions` is a closed program of the same inputs, which computes them; `values` are what they were, and `places`
+    the lines of the user's that asked.
+    """
+
+    conditions: Program
+    values: tuple[Any, ...]
+    places: tuple[str, ...]
+
+
+class Program(ProgramAsJaxpr):
+    """A traced function: `inputs`, `equations` in order, `outputs`.
+
+    The first `captured` inputs are values that the function closed over; `constants` holds their values when
+    the program is closed (as `make_program` returns it), and then calling the program takes the other
+    inputs only. Calling it runs it: on NumPy arrays with NumPy, on jax arrays with XLA, on tracers by
+    recording its equations.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> program = fxgrad.make_program(lambda x: fnp.sin(x) * 2.0)(1.0)
+    >>> print(round(float(program(1.0)), 4))
+    1.6829
+    """
+
+    __slots__ = ("__weakref__", "base", "captured", "constants", "equations", "inputs", "memo", "outputs", "signature",
+                 "slots")
+
+    inputs: list[Var]
+    equations: list[Equation]
+    outputs: list[Atom]
+    captured: int
+    constants: list[Any]
+    signature: Signature | None
+    base: Program | None
+    """The program that this one was made of by `replace`; their variables have the same names."""
+    slots: dict[Any, Any]
+    """What is kept on the program for as long as it lives, by `Slot` or fact (`fxgrad/engine/core/facts.py`)."""
+    memo: dict[Any, Any]
+    """What was derived from it, which is forgotten where users' code that was asked for it answers anew."""
+
+    def __init__(self, inputs: Sequence[Var], equations: Sequence[Equation], outputs: Sequence[Atom],
+                 captured: int = 0, constants: Sequence[Any] = (), signature: Signature | None = None) -> None:
+        self.inputs, self.equations, self.outputs = list(inputs), list(equations), list(outputs)
+        self.captured, self.constants, self.signature = captured, list(constants), signature
+        self.slots, self.memo, self.base = {}, {}, None
+
+    def replace(self, **changes: Any) -> Program:
+        """The program with other `inputs`, `equations`, `outputs`, `captured`, `constants` or `signature`."""
+        made = {name: getattr(self, name) for name in _FIELDS}
+        assert made.keys() >= changes.keys(), f"a program has no {', '.join(changes.keys() - made.keys())}"
+        result = Program(**{**made, **changes})
+        result.base = self
+        return result
+
+    @property
+    def in_avals(self) -> list[Aval]:
+        """The types of the inputs, the captured ones first."""
+        return [var.aval for var in self.inputs]
+
+    @property
+    def out_avals(self) -> list[Aval]:
+        """The types of the outputs."""
+        return [atom.aval for atom in self.outputs]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return installed.presenter.call(self, args, kwargs)
+
+    def __str__(self) -> str:
+        return installed.presenter.text(self)
+
+    def __repr__(self) -> str:
+        return installed.presenter.text(self)
+
+    def __rich_console__(self, _: Any, options: Any) -> Any:
+        yield installed.presenter.rich(self, options.max_width)
+
+    def __copy__(self) -> Program:
+        return self  # programs are values, which nothing changes
+
+    def __deepcopy__(self, _: Any) -> Program:
+        return self
+
+    def __reduce__(self) -> Any:
+        return installed.presenter.reduce(self)
+
+    def _repr_html_(self) -> str:
+        return installed.presenter.html(self)
+
+    def diff(self, other: Program) -> Any:
+        """What `other` does differently: its lines, which print with `-` and `+`; false if the programs are equal.
+
+        Equations are compared by what they compute and not by where they stand, so that what only moved, or depends on
+        what changed, is no change itself. Names alone make no difference.
+
+        >>> import fxgrad, numpy as np
+        >>> before = fxgrad.make_program(lambda x: np.sum(np.sin(x) * 2.0))(np.ones(3))
+        >>> after = fxgrad.make_program(lambda x: np.sum(np.cos(x) * 2.0))(np.ones(3))
+        >>> print(before.diff(after))
+          x: f64[3]
+        - a: f64[3] = sin(x)
+        + a: f64[3] = cos(x)
+          b: f64[3] = mul(a, 2.0)
+          ...
+        >>> len(before.diff(before))
+        0
+        """
+        return installed.presenter.difference(self, other)
+
+    def to_python(self, *, source: bool = True) -> str:
+        """The text of a Python file that imports NumPy alone and has one public function, which computes this program.
+
+        The function has the name, the docstring and the variables of the function that was traced, takes and returns
+        its containers, and gives the same bits as running the program on NumPy arrays; programs that were jitted inside
+        of it are computed by NumPy, too. With `source`, statements end with the user's lines. Where a dtype or a kernel
+        needs ml_dtypes or SciPy, the file imports these.
+
+        Raises `UnsupportedError`, which names the operation and the user's line, for kernels that run XLA, callbacks,
+        operations that only jax has, and containers of classes of the user's.
+
+        >>> import fxgrad, numpy as np
+        >>> text = fxgrad.make_program(lambda x: np.sum(np.sin(x) * x))(np.ones(3)).to_python(source=False)
+        >>> print(text[text.index("@np"):text.index("# ---")].strip())
+        @np.errstate(all='ignore')
+        def function(x):
+            x = array_of(x, 'x', 'float64', (3,))
+            a = np.sin(x)
+            b = a * x
+            c = np.sum(b)
+            return c
+        """
+        return installed.presenter.python(self, source)
+
+    def to_c(self, *, source: bool = True) -> str:
+        """The text of a C99 file of one function, which computes this program and needs nothing but `-lm`.
+
+        Its parameters are the arguments in order (numbers by value, arrays by pointer), then the results, to be filled,
+        then work space, of a size that the file defines: nothing is allocated. With `source`, statements begin with the
+        user's line. Gradients and whole steps of training are programs as any other.
+
+        Raises `UnsupportedError`, which names the operation and the user's line, for dtypes other than float32,
+        float64, int32, int64 and bool, and for operations that have no form in C ([which](c-files.md)).
+
+        >>> import fxgrad, numpy as np
+        >>> text = fxgrad.make_program(lambda x: np.sum(np.sin(x) * x))(np.ones(3)).to_c(source=False)
+        >>> print(text[text.index("void function("):].strip())
+        void function(const double *x, double *c, char *workspace)
+        {
+            (void)workspace;
+            {
+                double total = 0.0;
+                for (int i = 0; i < 3; i++)
+                    total += sin(x[i]) * x[i];
+                *c = total;
+            }
+        }
+        """
+        return installed.presenter.c(self, source)
+
+    def edit(self) -> Any:
+        """An editor of a copy of the program, to insert, replace and erase equations (`fxgrad.tools.editing`).
+
+        >>> import fxgrad, numpy as np
+        >>> editor = fxgrad.make_program(lambda x: np.sin(x) + 1.0)(0.0).edit()
+        >>> sine, = editor.find("sin")
+        >>> editor.replace(sine, np.cos)
+        >>> editor.program()(0.0)
+        np.float64(2.0)
+        """
+        return installed.presenter.edit(self)
+
+    def check(self) -> Program:
+        """Verifies the program: bindings, types, outputs, nested programs; returns the program.
+
+        Raises `ProgramError`, which shows the equation, its neighbours and the user's line.
+        """
+        installed.presenter.check(self)
+        return self
+
+
+_FIELDS = ("inputs", "equations", "outputs", "captured", "constants", "signature")
+
+
+def subprograms(primitive: Primitive, params: dict[str, Any]) -> list[Program]:
+    """The programs that an operation holds."""
+    return [] if primitive.regions is None else [region.program for region in primitive.regions((), **params)]
+
+
+def inner_first(main: Program) -> list[Program]:
+    """`main`, which is the last, and the programs that it holds at any depth: each once, after those that it holds."""
+    found: dict[int, Program] = {}
+    stack = [main]
+    while stack:  # not by recursion: calls may nest deeply
+        top = stack[-1]
+        missing = [] if id(top) in found else [
+            inner for equation in top.equations for inner in equation.programs if id(inner) not in found]
+        if missing:
+            stack.extend(missing)
+        else:
+            found.setdefault(id(stack.pop()), top)
+    return [*found.values()]

@@ -1,0 +1,151 @@
+"""Regions: the programs that an operation holds, each with its role, and how values come to it and leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from fxgrad.engine.core.program import Atom, Program
+
+How = Literal["same", "entry", "carry", "piece", "inside"]
+
+
+class Link(NamedTuple):
+    """Where an input of a held program comes from, or where one of its outputs goes.
+
+    | `how` | an input is | an output is |
+    |---|---|---|
+    | `same` | the operand at `place`, at every run | the equation's output at `place` |
+    | `entry` | one entry along axis 0 of the operand at `place` | one entry of the equation's output at `place` |
+    | `carry` | the operand at `place`, then what the run before made | that for the next run, at last the output |
+    | `piece` | what one device has of the operand at `place` | what it has of the equation's output at `place` |
+    | `inside` | made by the operation itself; `place` is -1 | used by the operation itself |
+
+    The outputs marked `carry` are, in order, those that the inputs marked `carry` take up.
+    """
+
+    how: How
+    place: int = -1
+
+
+class Links(NamedTuple):
+    """Links of one kind in a row: to `number` places from `first` on, or without a place.
+
+    >>> [*Links("carry", 2, 2).each()]
+    [Link(how='carry', place=2), Link(how='carry', place=3)]
+    """
+
+    how: How
+    first: int
+    number: int
+
+    def each(self) -> Iterator[Link]:
+        """The single links."""
+        inside = self.how == "inside"
+        return (Link(self.how, -1 if inside else place) for place in range(self.first, self.first + self.number))
+
+
+class Region(NamedTuple):
+    """A program that an operation holds.
+
+    `role` says what it is for: "inline" and "call" (a function in one line), "recomputed" (a call made again), "branch"
+    (one of several runs), "mapped" (what each device of a mesh runs), "body", "condition", "step" and "back" (of
+    loops), and what solvers hold: "solve", "matvec" and others, which derivatives run. `at` is where it stands in the
+    parameters: a name, and the place in it if that is a tuple. `takes` and `makes` say how its `inputs` and `outputs`
+    are linked to those of the operation. `times` is how often it runs whenever the operation does; None where the
+    values decide. With `reverse`, entries are taken and made from the last one on.
+
+    >>> import numpy as np, fxgrad
+    >>> program = fxgrad.make_program(lambda x: fxgrad.lax.scan(lambda c, x: (c + x, c), 0.0, x))(np.ones(3))
+    >>> scan, = [equation for equation in program.equations if equation.regions]
+    >>> body, = scan.regions
+    >>> body.role, body.times, body.inputs
+    ('body', 3, (Link(how='carry', place=0), Link(how='entry', place=1)))
+    """
+
+    role: str
+    at: tuple[Any, ...]
+    program: Program
+    takes: tuple[Links, ...]
+    makes: tuple[Links, ...]
+    times: int | None
+    reverse: bool = False
+
+    @property
+    def inputs(self) -> tuple[Link, ...]:
+        """Where each input of the program comes from."""
+        return tuple(link for links in self.takes for link in links.each())
+
+    @property
+    def outputs(self) -> tuple[Link, ...]:
+        """Where each output of the program goes."""
+        return tuple(link for links in self.makes for link in links.each())
+
+
+def whole(role: str, program: Program, at: tuple[Any, ...] = ("program",), first: int = 0, times: int | None = 1,
+          ) -> Region:
+    """A program that takes the operands from `first` on and makes the outputs."""
+    return Region(role, at, program, (Links("same", first, len(program.inputs)),),
+                  (Links("same", 0, len(program.outputs)),), times)
+
+
+def replaced(params: dict[str, Any], regions: Sequence[Region], programs: Sequence[Program]) -> dict[str, Any]:
+    """The parameters with `programs` in the places of those of `regions`."""
+    result = dict(params)
+    for region, program in zip(regions, programs, strict=True):
+        name, *places = region.at
+        result[name] = _put(result.get(name), places, program)
+    return result
+
+
+def _put(value: Any, places: Sequence[int], program: Program) -> Any:
+    """`program` in its place in a tuple, or in tuples of tuples."""
+    if not places:
+        return program
+    first, *rest = places
+    items = [*value]
+    items[first] = _put(items[first], rest, program)
+    return value._make(items) if hasattr(value, "_make") else type(value)(items)
+
+
+# --- what depends on what -----------------------------------------------------------------------------------------
+
+
+def dependent(program: Program, marks: Sequence[bool]) -> tuple[bool, ...]:
+    """Which outputs of `program` depend on an input that `marks` says."""
+    reached: set[Atom] = {var for var, marked in zip(program.inputs, marks, strict=True) if marked}
+    for equation in program.equations:
+        if not reached.isdisjoint(equation.inputs):
+            reached.update(equation.outputs)
+    return tuple(atom in reached for atom in program.outputs)
+
+
+def closed_marks(step: Callable[[tuple[bool, ...]], Sequence[bool]], marks: Sequence[bool]) -> tuple[bool, ...]:
+    """The least marks that contain `marks` and those that `step` gives for them: what a loop reaches in the end."""
+    current = tuple(marks)
+    while True:
+        grown = tuple(old or new for old, new in zip(current, step(current), strict=True))
+        if grown == current:
+            return current
+        current = grown
+
+
+def marked_inputs(region: Region, operands: Sequence[bool]) -> Sequence[bool]:
+    """Which inputs of a region depend on the operands marked; what a loop carries, at any of its steps."""
+    first = [link.place >= 0 and operands[link.place] for link in region.inputs]
+    carried = [index for index, link in enumerate(region.inputs) if link.how == "carry"]
+    next_places = [index for index, link in enumerate(region.outputs) if link.how == "carry"]
+    if carried and not next_places:  # what is carried stays inside, as the states do that a sweep computes again
+        inside = [*range(len(region.outputs))]
+        is_step = [region.program.in_avals[index] for index in carried] == region.program.out_avals
+        carried, next_places = (carried, inside) if is_step else ([], [])
+
+    def step(marks: Sequence[bool]) -> Sequence[bool]:
+        reached = dependent(region.program, marks)
+        made = [reached[place] for place in next_places]
+        after = [*marks]
+        for index, mark in zip(carried, made, strict=True):
+            after[index] = mark
+        return after
+
+    return closed_marks(step, first) if carried else first

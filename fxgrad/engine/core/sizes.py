@@ -1,0 +1,384 @@
+"""`Size`: the size of an axis that has a name in the place of a number, and what can be told of it."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import jax
+import numpy as np
+from jax import errors as jax_errors
+from jax import export
+
+from fxgrad.engine.caches import cached
+from fxgrad.engine.hints import called, conversion
+from fxgrad.errors import ConcretizationError, at_user_line, is_own, is_users
+
+_INTEGERS = int, np.integer
+Functions = dict[str, Callable[[Any, Any], Any]]
+_RULE = ("{names} any size from 1 on: the program is traced once for all of them. ")
+
+
+class Size:
+    """A size such as `n`, `2*n` or `n + m - 1`: exact arithmetic with whole numbers and other sizes.
+
+    `expression` is jax's (`jax.export.symbolic_shape`), which does the algebra. Names stand for sizes from 1 on. What
+    cannot be told without a number raises `ConcretizationError` with the user's line; but library code that asks
+    whether a size equals another gets the answer no where that depends. In arithmetic with anything but whole numbers
+    the size becomes a value of the program (`fxgrad/numpy/sizes.py` attaches what makes it one).
+
+    >>> from fxgrad.engine.core.sizes import named
+    >>> n, m = named("n"), named("m")
+    >>> n * 2 + 1, (n + m) * n // n, n - n, n + 1 > n, hash(n) == hash(named("n"))
+    (2*n+1, n+m, 0, True, True)
+    """
+
+    __slots__ = ("_hash", "expression")
+
+    def __init__(self, expression: Any) -> None:
+        self.expression = expression
+        self._hash = hash(expression)
+
+    def __repr__(self) -> str:
+        return str(self.expression).replace(" ", "")  # so that no text is broken into lines within it
+
+    def __format__(self, form: str) -> str:
+        return repr(self)  # whatever a number would look like
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> Any:
+        return parsed, (repr(self),)  # jax's expressions belong to a scope of one process
+
+    # --- arithmetic: whole numbers and sizes make sizes ------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a + b)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a - b)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: b - a)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a * b)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a // b)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: b // a)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a % b)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: b % a)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __pow__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a ** b)
+
+    def __neg__(self) -> Any:
+        return sized(-self.expression)
+
+    def __pos__(self) -> Size:
+        return self
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        if is_users(sys._getframe(1).f_code.co_filename) and called():
+            _refuse(self, "NumPy")  # whose functions divide what they count by; the user's own division is no call
+        return NotImplemented if hasattr(other, "shape") else self.__jax_array__() / other
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / self.__jax_array__()
+
+    def _with(self, other: Any, operation: Callable[[Any, Any], Any]) -> Any:
+        if type(other) is Size:
+            return sized(operation(self.expression, other.expression))
+        if isinstance(other, _INTEGERS):
+            return sized(operation(self.expression, int(other)))
+        return operation(self.__jax_array__(), other) if isinstance(other, float | complex) else NotImplemented
+
+    def __jax_array__(self) -> Any:
+        """The size as a value of the program that is traced, a weak int64: operands are asked for this."""
+        raise NotImplementedError("fxgrad.numpy is not imported")
+
+    # --- questions -----------------------------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> Any:
+        return self._is_equal(other, "==", is_users(sys._getframe(1).f_code.co_filename))
+
+    def __ne__(self, other: object) -> Any:
+        found = self._is_equal(other, "!=", is_users(sys._getframe(1).f_code.co_filename))
+        return found if found is NotImplemented else not found
+
+    def _is_equal(self, other: object, symbol: str, must_be_told: bool) -> Any:
+        """Whether it is equal whatever the names stand for; where that depends, an error if it `must_be_told`."""
+        if type(other) is Size:
+            given = other.expression
+        elif isinstance(other, _INTEGERS):
+            given = int(other)
+        else:
+            return NotImplemented
+        if self.expression is given or self.expression == given:
+            return True
+        if must_be_told and not self._differs(given):
+            undecided(f"{self} {symbol} {other}", self, other)
+        return False
+
+    def _differs(self, given: Any) -> bool:
+        """Whether it is known that the size is another than `given`."""
+        difference = self.expression - given
+        return _told(lambda: difference >= 1) is True or _told(lambda: difference <= -1) is True
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compared(other, "<", lambda a, b: a < b)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compared(other, "<=", lambda a, b: a <= b)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compared(other, ">", lambda a, b: a > b)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compared(other, ">=", lambda a, b: a >= b)
+
+    def _compared(self, other: Any, symbol: str, comparison: Callable[[Any, Any], bool]) -> Any:
+        if type(other) is not Size and not isinstance(other, _INTEGERS):
+            return NotImplemented
+        given = other.expression if type(other) is Size else int(other)
+        found = _told(lambda: comparison(self.expression, given))
+        return undecided(f"{self} {symbol} {other}", self, other) if found is None else found
+
+    def __bool__(self) -> bool:
+        if not self._differs(0):
+            undecided(f"whether {self} is 0", self)
+        return True
+
+    # --- refusals ------------------------------------------------------------------------------------------------
+
+    def __index__(self) -> int:  # noqa: PLE0305  (it never does)
+        _refuse(self, "a loop over range(size), int(size), an index or a size of NumPy's")
+
+    def __int__(self) -> int:
+        _refuse(self, "int(size)")
+
+    def __float__(self) -> float:
+        _refuse(self, "float(size)")
+
+    @property
+    def names(self) -> list[str]:
+        """The names that stand in it, sorted."""
+        found = {node.id for node in ast.walk(_read(str(self))) if isinstance(node, ast.Name)}
+        return sorted(found - _FUNCTIONS.keys())
+
+    def at(self, sizes: Mapping[str, Any], functions: Functions | None = None) -> Any:
+        """The size with others in the places of the names: numbers, sizes, or jax's expressions.
+
+        For what else has arithmetic, `functions` say what "floordiv", "mod", "max" and "min" of it are.
+        """
+        return _evaluated(_read(str(self)), sizes, _FUNCTIONS if functions is None else functions)
+
+
+def index_of(value: Any) -> Any:
+    """`operator.index(value)`, but sizes with names stay what they are."""
+    return value if type(value) is Size else value.__index__()
+
+
+def surely_less(first: Any, second: Any) -> bool:
+    """Whether one size is less than another whatever the names stand for; for numbers, whether it is less.
+
+    What is wrong for some sizes only is found when the program is made for these.
+    """
+    if type(first) is not Size and type(second) is not Size:
+        return bool(first < second)
+    try:
+        return bool(first < second)
+    except ConcretizationError:
+        return False
+
+
+def may_be_equal(first: Any, second: Any) -> bool:
+    """Whether two sizes are equal, or the algebra cannot tell, which knows little of rounded quotients and maxima."""
+    return first == second or any(type(size) is Size and "(" in str(size) for size in (first, second))
+
+
+def nominal(size: Any) -> Any:
+    """A number in the place of a size, for choices between programs that compute the same."""
+    return size.at(dict.fromkeys(size.names, _USUAL)) if type(size) is Size else size
+
+
+_USUAL = 64
+
+
+def holds(*sizes: Any) -> bool:
+    """Whether one of these has a name in it."""
+    return Size in map(type, sizes)
+
+
+def bounds_of(index: slice, extent: Any) -> tuple[Any, Any, Any]:
+    """`slice.indices`, and the number of entries in the place of the stop, where sizes with names are among them."""
+    step = 1 if index.step is None else operator.index(index.step)
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    lowest, highest = (0, extent) if step > 0 else (-1, extent - 1)
+    begin = (lowest if step > 0 else highest) if index.start is None else _counted(index.start, extent, lowest)
+    stop = (highest if step > 0 else lowest) if index.stop is None else smaller(
+        _counted(index.stop, extent, lowest), highest)
+    gap = stop - begin if step > 0 else begin - stop
+    count = larger(-(-gap // abs(step)), 0)  # where the first is beyond the end, there are none
+    return smaller(begin, highest), count, step
+
+
+def _counted(place: Any, extent: Any, lowest: int) -> Any:
+    """A bound of a slice, counted from the front."""
+    place = index_of(place)
+    return larger(place + extent, lowest) if surely_less(place, 0) else larger(place, lowest)
+
+
+def _told(question: Callable[[], bool]) -> bool | None:
+    """What jax's algebra says; None where it cannot tell."""
+    try:
+        return bool(question())
+    except jax_errors.InconclusiveDimensionOperation:
+        return None
+
+
+def _standing(*sizes: Any) -> str:
+    names = sorted({name for size in sizes if type(size) is Size for name in size.names})
+    return _RULE.format(names=f"{' and '.join(names)} stand{'s' * (len(names) == 1)} for")
+
+
+def undecided(question: str, *sizes: Any) -> NoReturn:
+    """Raises `ConcretizationError` for a question that has not one answer for all sizes."""
+    raise ConcretizationError(at_user_line(
+        f"{question}: that cannot be told, since {_standing(*sizes)}Trace it for one size where code chooses by it "
+        "(fxgrad.spec(4, 3), or an array), or let values choose: fxgrad.numpy.where, fxgrad.lax.cond; sizes that are "
+        "equal get the same name in fxgrad.spec"))
+
+
+def _is_asked_from_outside() -> bool:
+    """Whether a function of Python's or NumPy's asks that the user called, and not one of the library's."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.endswith("sizes.py") and is_own(
+            frame.f_code.co_filename):
+        frame = frame.f_back
+    return not is_own(frame.f_code.co_filename)
+
+
+def _refuse(size: Size, use: str) -> NoReturn:
+    advice = conversion() if _is_asked_from_outside() else None
+    if advice is not None:
+        raise ConcretizationError(at_user_line(
+            f"{advice.done} needs a number for the size {size}, and {_standing(size)}{advice.instead}, or trace it for "
+            "one size (fxgrad.spec(4, 3), or an array)"))
+    raise ConcretizationError(at_user_line(
+        f"a number is needed of the size {size}, for {called() or use}, and {_standing(size)}Write "
+        "fxgrad.numpy.arange(size) for its numbers, fxgrad.numpy.zeros(shape) for an array, fxgrad.lax.scan over an "
+        "array or fxgrad.lax.fori_loop(0, size, ...) for a loop, and the size itself in arithmetic; or trace it for "
+        "one size (fxgrad.spec(4, 3), or an array)"))
+
+
+# --- making sizes ------------------------------------------------------------------------------------------------
+
+
+def sized(expression: Any) -> Any:
+    """A dimension of jax's as a size: a number, or a `Size`."""
+    return int(expression) if isinstance(expression, _INTEGERS) else Size(expression)
+
+
+_SCOPE: Any = export.SymbolicScope()
+"""The one scope of jax's that all names are in, so that equal names are the same size."""
+
+
+def parsed(text: str) -> Any:
+    """The size that a text such as "2*n + 1" says; raises `ValueError` if it says none, or more than is sensible."""
+    if len(text) > _LONGEST or text.count("(") > _MOST_FUNCTIONS or any(
+            int(power) > _HIGHEST for power in re.findall(r"\^\s*(\d+)", text)):
+        raise ValueError(f"{text!r} is no size")
+    dimension, = export.symbolic_shape(text, scope=_SCOPE)
+    return sized(dimension)
+
+
+# A text may come from anywhere, and the time that jax's algebra takes grows fast with functions in functions.
+_LONGEST, _HIGHEST, _MOST_FUNCTIONS = 400, 16, 6
+
+
+def sizes_in(text: str) -> tuple[Any, ...]:
+    """The sizes between the commas of a text such as "2, max(n, 3)"; raises `ValueError` where one is none."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    sizes = tuple(int(part) if part.strip().isdigit() else parsed(part) for part in parts) if text.strip() else ()
+    if any(type(size) is int and size < 0 for size in sizes):
+        raise ValueError(f"{text!r} has a negative size")
+    return sizes
+
+
+def named(name: str) -> Size:
+    """The size of this name."""
+    size: Size = parsed(name)
+    return size
+
+
+def larger(first: Any, second: Any) -> Any:
+    """The larger of two sizes."""
+    return _chosen(jax.core.max_dim, first, second)
+
+
+def smaller(first: Any, second: Any) -> Any:
+    """The smaller of two sizes."""
+    return _chosen(jax.core.min_dim, first, second)
+
+
+def _chosen(choice: Callable[[Any, Any], Any], *sizes: Any) -> Any:
+    given = [size.expression if type(size) is Size else size for size in sizes]
+    if all(isinstance(size, Size | int) for size in sizes):
+        return sized(choice(*given))
+    return choice(*given)
+
+
+# --- other sizes in the places of names --------------------------------------------------------------------------
+
+_FUNCTIONS: Functions = {
+    "floordiv": operator.floordiv, "mod": operator.mod, "max": larger, "min": smaller}
+_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Pow: operator.pow}
+
+
+@cached("texts of sizes", 4096)
+def _read(text: str) -> ast.expr:
+    """The text of a size, which is jax's own notation for these, as a tree."""
+    return ast.parse(text.replace("^", "**"), mode="eval").body
+
+
+def _evaluated(tree: Any, sizes: Mapping[str, Any], functions: Functions) -> Any:
+    if isinstance(tree, ast.BinOp):
+        return _OPERATORS[type(tree.op)](_evaluated(tree.left, sizes, functions),
+                                         _evaluated(tree.right, sizes, functions))
+    if isinstance(tree, ast.UnaryOp):
+        return -_evaluated(tree.operand, sizes, functions)
+    if isinstance(tree, ast.Call):
+        assert isinstance(tree.func, ast.Name)
+        return functions[tree.func.id](*(_evaluated(argument, sizes, functions) for argument in tree.args))
+    if isinstance(tree, ast.Constant):
+        return tree.value
+    return sizes[tree.id]

@@ -1,0 +1,135 @@
+"""The user's lines that recorded operations come from: found on the stack, or handed on while a program is walked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+
+from fxgrad import errors
+from fxgrad.engine.core.program import Equation, Source, join_scopes
+
+equation_source: ContextVar[Source | None] = ContextVar("equation_source", default=None)
+"""The source of the equation that an interpreter is at, so that what it records keeps the user's lines."""
+
+
+scope_around: ContextVar[str] = ContextVar("scope_around", default="")
+"""The scope of the operation in whose place the program that is walked next is put."""
+
+
+NOWHERE = Source((lambda: None).__code__, 0)
+"""Handed on where equations are to have no source, since their program serves more than one line."""
+
+
+def user_source() -> Source | None:
+    """The user's line that is running, if there is one."""
+    frame = errors.user_frame()
+    return None if frame is None else Source(frame.f_code, frame.f_lasti)
+
+
+def current_source() -> Source | None:
+    """The source of what is recorded now: that which is handed on, or the user's line."""
+    source = equation_source.get() or user_source()
+    return None if source is NOWHERE else source
+
+
+def source_again(equation: Equation) -> Source:
+    """The source for recording `equation` another time; if it has none, what is made here is of the line here."""
+    source, around = equation.source, scope_around.get()
+    if source is None:
+        source = current_source()
+        return NOWHERE if source is None else source.derived()
+    return source.inside(around) if around else source
+
+
+@contextmanager
+def without_source() -> Iterator[None]:
+    """What is recorded in this block has no source, unless it is handed on by equations."""
+    with _handing(NOWHERE):
+        yield
+
+
+class in_place:  # noqa: N801  (used as `with in_place():`)
+    """The program that is walked in this block takes the place of the equation that an interpreter is at.
+
+    Its equations are in the scope of that one, and in `name` within it.
+    """
+
+    __slots__ = ("_scope", "_token")
+
+    def __init__(self, name: str = "") -> None:
+        source = equation_source.get()
+        self._scope = name if source is None else join_scopes(source.scope, name)
+
+    def __enter__(self) -> None:
+        self._token = scope_around.set(self._scope)
+
+    def __exit__(self, *_: object) -> None:
+        scope_around.reset(self._token)
+
+
+@contextmanager
+def without_scope() -> Iterator[None]:
+    """The scopes of what is recorded in this block begin with it: for programs that are put into others."""
+    source = equation_source.get()
+    token = equation_source.set(source._replace(scope="") if source is not None and source.scope else source)
+    around = scope_around.set("")
+    try:
+        yield
+    finally:
+        scope_around.reset(around)
+        equation_source.reset(token)
+
+
+@contextmanager
+def _handing(source: Source) -> Iterator[None]:
+    token = equation_source.set(source)
+    try:
+        yield
+    finally:
+        equation_source.reset(token)
+
+
+def deeper(name: str) -> AbstractContextManager[None] | None:
+    """A block in which what is recorded for the equation that an interpreter is at is in `name`, within its scope.
+
+    None if there is no name, or no interpreter is at an equation: then the user's code is running that is recorded.
+    """
+    source = equation_source.get()
+    if not name or source is None or source is NOWHERE:
+        return None
+    return _handing(source._replace(scope=join_scopes(source.scope, name)))
+
+
+class sources:  # noqa: N801  (used as `with sources() as at: at(equation)`)
+    """While a program is walked: `at(equation)` gives what is recorded next the place of that equation.
+
+    `part` is what is made, "forward" or "backward", or "" for what that equation is of; by default what is made around.
+    If that is nothing either, the source is handed on as it is, as if the user's line had recorded what is made: for
+    programs that nobody reads.
+    """
+
+    __slots__ = ("_around", "_outer", "_part")
+
+    def __init__(self, part: str | None = None) -> None:
+        self._part = part
+
+    def __enter__(self) -> Callable[[Equation], None]:
+        outer = self._outer = equation_source.get()
+        around = self._around = scope_around.get()
+        if around:
+            scope_around.set("")  # what is walked within is in the scope of an equation of this program
+            outer = outer if outer is None or outer is NOWHERE else outer._replace(scope=around)
+        part = self._part or (None if outer is None else outer.part) or self._part
+
+        def at(equation: Equation) -> None:
+            source = equation.source
+            if around and source is not None:
+                source = source.inside(around)
+            equation_source.set(source or outer if part is None or source is None else source.derived(part))
+        return at
+
+    def __exit__(self, *_: object) -> None:
+        equation_source.set(self._outer)
+        if self._around:
+            scope_around.set(self._around)

@@ -1,0 +1,105 @@
+"""Equations in the order in which a line of code is read: what a transformation interleaved is told apart again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from types import CodeType
+from typing import Any
+
+from fxgrad.engine.core.facts import is_effectful
+from fxgrad.engine.core.program import Atom, Equation, Program, Source
+
+
+def line_by_line(equations: list[Equation], outputs: Sequence[Atom]) -> list[Equation]:
+    """The equations, each value that one equation of the same line uses right before that one.
+
+    `jvp` computes values and tangents in turns: `a, t_a, b, t_b`. Where `b` alone uses `a`, and `t_b` alone `t_a`, all
+    four of one line, this gives `a, b, t_a, t_b`. Operations with effects stay where they are.
+    """
+    lines = _Lines()
+    uses = Counter(outputs)
+    user: dict[Atom, int] = {}
+    for number, equation in enumerate(equations):
+        uses.update(equation.inputs)
+        user.update(dict.fromkeys(equation.inputs, number))
+    parts: dict[int, list[int]] = {}  # by the number of an equation those that come right before it
+    for number, equation in enumerate(equations):
+        made = equation.outputs
+        if len(made) == 1 and uses[made[0]] == 1 and made[0] in user and \
+                lines.are_same(equation.source, equations[user[made[0]]].source) and \
+                not is_effectful(equation.primitive, equation.params):
+            parts.setdefault(user[made[0]], []).append(number)
+    moved = {number for each in parts.values() for number in each}
+    result: list[Equation] = []
+    for number in range(len(equations)):
+        if number in moved:
+            continue
+        pending, found = [number], []
+        while pending:  # the last first
+            found.append(pending.pop())
+            pending += parts.get(found[-1], ())
+        result += [equations[each] for each in reversed(found)]
+    return result
+
+
+def as_needed(program: Program, late: int) -> Program:
+    """The program in which what does not depend on the last `late` inputs is computed right before its first use.
+
+    So less of it is there at once where the rest goes back through a program whose values are all computed again.
+
+    >>> import fxgrad, numpy as np
+    >>> program = fxgrad.make_program(lambda x, y: (np.sin(x), np.cos(x), y * 2.0))(1.0, 2.0)
+    >>> [str(equation.primitive) for equation in as_needed(program, 1).equations]
+    ['mul', 'sin', 'cos']
+    """
+    dependent: set[Atom] = set(program.inputs[len(program.inputs) - late:])
+    maker: dict[Atom, Equation] = {}
+    ordered: list[Equation] = []
+
+    def take(atoms: Sequence[Atom]) -> None:
+        """Puts what makes `atoms` in its place, after what that needs."""
+        pending = [maker[atom] for atom in reversed(atoms) if atom in maker]
+        while pending:
+            equation = pending[-1]
+            missing = [maker[atom] for atom in reversed(equation.inputs) if atom in maker]
+            if missing:
+                pending += missing
+                continue
+            pending.pop()
+            if equation.outputs[0] in maker:  # it may be asked for twice
+                ordered.append(equation)
+                for var in equation.outputs:
+                    del maker[var]
+
+    for equation in program.equations:
+        is_late = not dependent.isdisjoint(equation.inputs)
+        if is_late or not equation.outputs or is_effectful(equation.primitive, equation.params):
+            take(equation.inputs)
+            ordered.append(equation)
+        else:
+            maker.update(dict.fromkeys(equation.outputs, equation))
+        if is_late:
+            dependent.update(equation.outputs)
+    take(program.outputs)
+    return program.replace(equations=ordered)
+
+
+class _Lines:
+    """The lines of sources."""
+
+    def __init__(self) -> None:
+        self._of: dict[CodeType, list[int | None]] = {}
+
+    def are_same(self, one: Source | None, other: Source | None) -> bool:
+        """Whether two sources are of the same line and of the same part of a derived program."""
+        if one is None or other is None or one.part != other.part or one.code is not other.code:
+            return one is other
+        return one.instruction == other.instruction or self._line(one) == self._line(other)
+
+    def _line(self, source: Source) -> int | None:
+        known: Any = self._of.get(source.code)
+        if known is None:
+            known = self._of[source.code] = [positions[0] for positions in source.code.co_positions()]
+        place = source.instruction // 2
+        return known[place] if place < len(known) else None

@@ -1,0 +1,115 @@
+"""Exact algebra, a rule at a time: what a primitive's equation may be replaced by, looking one step back.
+
+No rewrite changes a NaN, an infinity, the sign of a zero or a rounding. The algebra of a primitive stands beside
+its record, entered in `rewrites`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.avals import Literal
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Atom, Equation, Var
+from fxgrad.engine.tracing.tape import Tape
+from fxgrad.engine.tracing.tracer import Tracer
+
+
+class Definitions:
+    """How each value of the program under way was computed, for rewrites that look one step back."""
+
+    __slots__ = ("made", "notable")
+
+    def __init__(self) -> None:
+        self.made: dict[Atom, Equation] = {}
+        self.notable: set[Atom] = set()
+
+    def note(self, equation: Equation) -> None:
+        """Enters an equation of the program."""
+        outputs = equation.outputs
+        for output in outputs:
+            self.made[output] = equation
+        if equation.primitive in rewrites.makers:
+            self.notable.update(outputs)
+
+    def inputs_if(self, value: Any, primitive: Primitive) -> list[Any] | None:
+        """The inputs of the equation that made `value`, if `primitive` made it."""
+        made = self.made.get(value.variable) if type(value) is Tracer else None
+        if made is None or made.primitive is not primitive:
+            return None
+        return [Tracer(value.tape, atom) if type(atom) is Var else atom for atom in made.inputs]
+
+    def are_plain(self, atoms: Sequence[Atom]) -> bool:
+        """Whether none of `atoms` was made by a primitive that some rewrite looks for; literals count as plain."""
+        return self.notable.isdisjoint(atoms)
+
+    def params_of(self, value: Any) -> dict[str, Any]:
+        """The parameters of the equation that made `value`."""
+        return self.made[value.variable].params
+
+
+Rewrite = Callable[[Definitions, list[Any], dict[str, Any]], "list[Any] | None"]
+"""(definitions, inputs, params) -> the outputs, made with ops from the inputs; or None to leave the equation alone."""
+
+
+class Rewrites(Analysis[Sequence[Rewrite]]):
+    """Exact algebra by primitive, tried in the order of registration; a primitive without any is left alone.
+
+    `makers` are the primitives that a rewrite declared to look for.
+    """
+
+    __slots__ = ("_undeclared", "makers")
+
+    def __init__(self) -> None:
+        super().__init__("rewrites", missing="conservative", default=())
+        self._undeclared: set[Primitive] = set()
+        self.makers: set[Primitive] = set()
+
+    def register(self, *primitives: Primitive, makers: Sequence[Primitive] | None = None,  # type: ignore[override]
+                 ) -> Callable[[Rewrite], Rewrite]:
+        """A decorator that enters its function for each of `primitives`, after those that were entered before.
+
+        With `makers` it is only asked where an operand is a literal, or where it may have been made by one of them:
+        it must look for no others behind the operands.
+        """
+        def enter(rewrite: Rewrite) -> Rewrite:
+            for primitive in primitives:
+                self._entries[primitive] = (*self.of(primitive), rewrite)
+            if makers is None:
+                self._undeclared.update(primitives)
+            else:
+                self.makers.update(makers)
+            return rewrite
+        return enter
+
+    def are_declared(self, primitive: Primitive) -> bool:
+        """Whether all rewrites of `primitive`, if it has any, said what they look for."""
+        return primitive not in self._undeclared
+
+    def apply(self, primitive: Primitive, definitions: Definitions, tape: Tape, atoms: list[Atom],
+              params: dict[str, Any]) -> list[Any] | None:
+        """The outputs that the first fitting rewrite gives, or None."""
+        entries = self._entries.get(primitive)
+        if entries is None or (primitive not in self._undeclared and definitions.are_plain(atoms)
+                               and Literal not in map(type, atoms)):
+            return None
+        inputs = [Tracer(tape, atom) if type(atom) is Var else atom for atom in atoms]
+        for rewrite in entries:
+            outputs = rewrite(definitions, inputs, params)
+            if outputs is not None:
+                return outputs
+        return None
+
+
+rewrites = Rewrites()
+
+def is_literal(value: Any, number: float) -> bool:
+    """Whether `value` is a literal equal to `number`; `0` means the positive zero alone, in both parts."""
+    if type(value) is not Literal or not bool(value.value == number):
+        return False
+    both = complex(value.value)
+    return number != 0 or not bool(np.signbit([both.real, both.imag]).any())

@@ -1,0 +1,190 @@
+"""Finished programs made simpler: without dead equations, without repeated ones, without trivial ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fxgrad.engine import config, dtypes
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.facts import Slot, is_effectful
+from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Origin, Program, Var
+from fxgrad.engine.core.regions import replaced
+from fxgrad.engine.core.sources import sources
+from fxgrad.engine.core.told import param_key
+from fxgrad.engine.derivation.ordering import line_by_line
+from fxgrad.engine.derivation.simplifying import SimplifyingTape
+from fxgrad.engine.tracing.interning import Root, Step
+from fxgrad.engine.tracing.provenance import enter_origins, is_shown
+from fxgrad.engine.tracing.tape import current
+
+partial_use: Analysis[Callable[[Equation, Sequence[bool]], Equation] | None] = Analysis(
+    "partial use", missing="conservative", default=None)
+"""Of an equation some of whose outputs are not used: one that makes those that `used` marks, and what these need."""
+MERGED: Slot[set[Var]] = Slot("merged")
+"""Variables of a simplified program that stand for several that were equal before."""
+_LIVE: Slot[list[Equation]] = Slot("live equations")
+
+
+def live_equations(program: Program) -> list[Equation]:
+    """The equations that an output depends on, and those with effects, in order."""
+    live = _LIVE.of(program)
+    if live is None:
+        wanted: set[Atom] = {*program.outputs}
+        kept = []
+        unwanted, want = wanted.isdisjoint, wanted.update
+        for equation in reversed(program.equations):
+            if not unwanted(equation.outputs) or is_effectful(equation.primitive, equation.params):
+                kept.append(equation)
+                want(equation.inputs)
+        live = _LIVE.put(program, program.equations if len(kept) == len(program.equations) else kept[::-1])
+    return live
+
+
+def without_repetition(program: Program) -> Program:
+    """The same program in which equal equations stand once; the program itself if that is so."""
+    equal: dict[Atom, Var] = {}
+    seen: dict[Any, list[Var]] = {}
+    kept: list[Equation] = []
+    for equation in program.equations:
+        primitive, params = equation.primitive, equation.params
+        inputs = [equal.get(atom, atom) for atom in equation.inputs] if equal else equation.inputs
+        first = equation.outputs if is_effectful(primitive, params) else seen.setdefault(
+            (primitive, *inputs, *param_key(primitive, params)), equation.outputs)
+        if first is not equation.outputs:
+            equal.update(zip(equation.outputs, first, strict=True))
+        elif inputs == equation.inputs:
+            kept.append(equation)
+        else:
+            kept.append(equation.replace(inputs))
+    if not equal:
+        return program
+    once = program.replace(equations=kept, outputs=[equal.get(atom, atom) for atom in program.outputs])
+    MERGED.put(once, {*equal.values()})
+    return once
+
+
+def without_dead_code(program: Program) -> Program:
+    """The same program without the equations that neither have effects nor are needed for an output."""
+    live = program.replace(equations=live_equations(program))
+    _LIVE.put(live, live.equations)
+    return live
+
+
+def simplify(program: Program) -> Program:
+    """An equal program without dead, repeated and trivial equations; inputs and outputs stay as they are.
+
+    >>> import fxgrad
+    >>> program = fxgrad.make_program(lambda x: (x + x) * (x + x), as_recorded=True)(1.0)
+    >>> len(program.equations), len(simplify(program).equations)
+    (3, 2)
+    """
+    return _simplified(program, as_written=False)
+
+
+def readable(program: Program) -> Program:
+    """As `simplify`, for a program to be read, down to the bodies of its loops and branches.
+
+    What the user's code recorded itself is merged, but not rewritten. What is done with random keys stays, for those
+    who look for a key that is used twice.
+    """
+    known = _READABLE.of(program)
+    if known is None:
+        known = _READABLE.put(program, _simplified(program, as_written=True))
+    return known
+
+
+_READABLE: Slot[Program] = Slot("readable")
+_WRITTEN_ROLES = {"branch", "body", "condition", "step", "back", "solve", "function", "matvec", "transposed matvec",
+                  "transposed solve", "tangent solve", "cotangent solve"}
+"""Roles of programs in a program whose equations are lines of the user's too."""
+
+
+def _with_readable_bodies(equation: Equation) -> Equation:
+    """The equation with the bodies that it holds made readable."""
+    regions = equation.regions
+    if not regions or any(region.role not in _WRITTEN_ROLES for region in regions):
+        return equation
+    programs = [readable(region.program) for region in regions]
+    if all(new is region.program for new, region in zip(programs, regions, strict=True)):
+        return equation
+    return equation.replace(equation.inputs, replaced(equation.params, regions, programs))
+
+
+def _handles_keys(equation: Equation) -> bool:
+    return any(dtypes.is_key(atom.aval.dtype) for atom in (*equation.inputs, *equation.outputs))
+
+
+def _simplified(program: Program, as_written: bool) -> Program:
+    tape = SimplifyingTape(Root(program.inputs), staging=True, interned=False, literals=True)
+    tape.shown = as_written
+    changed: dict[Atom, Atom] = {}
+    token = current.set(tape)
+    try:
+        with sources("" if is_shown(tape) else None) as at:
+            live = live_equations(program)
+            for equation in _as_used(live, program.outputs) if as_written else live:
+                at(equation)
+                outputs = _take_written(tape, equation, changed) if as_written else _take(tape, equation, changed)
+                if outputs is not equation.outputs:
+                    changed.update(zip(equation.outputs, outputs, strict=True))
+    finally:
+        current.reset(token)
+        tape.closed = True
+    assert not tape.captured, "simplify made a constant: rewrites may use literals only"
+    equations = [step.equation for step in tape.nodes if step.equation is not None]
+    if as_written:
+        equations = line_by_line(equations, [changed.get(atom, atom) for atom in program.outputs])
+    if not changed and equations == live_equations(program):
+        return without_dead_code(program)
+    simple = without_dead_code(program.replace(
+        equations=equations, outputs=[changed.get(atom, atom) for atom in program.outputs]))
+    if is_shown(tape):
+        _note_changes(simple, program, tape, changed)
+    if config.check_level:
+        simple.check()
+    return simple
+
+
+def _as_used(equations: Sequence[Equation], outputs: Sequence[Atom]) -> list[Equation]:
+    """The equations without what loops make and nothing uses."""
+    used: set[Atom] = {*outputs}
+    result = []
+    for equation in reversed(equations):
+        part = None if equation.primitive.regions is None else partial_use.of(equation.primitive)
+        marks = [] if part is None else [var in used for var in equation.outputs]
+        result.append(equation if part is None or all(marks) else part(equation, marks))
+        used.update(result[-1].inputs)
+    return result[::-1]
+
+
+def _note_changes(simple: Program, program: Program, tape: SimplifyingTape, changed: dict[Atom, Atom]) -> None:
+    """Notes what the variables of a simplified program were, and which of them are several at once."""
+    made = {var for equation in program.equations for var in equation.outputs}
+    origins: dict[Var, list[Origin]] = {}
+    for var, atom in changed.items():
+        if type(atom) is Var and type(var) is Var:
+            origins.setdefault(atom, []).append(Origin(PRIMAL, program, var))
+    MERGED.put(simple, {var for var, known in origins.items() if var in made or len(known) > 1})
+    enter_origins(origins, [step for step in tape.nodes if made.isdisjoint(step.outputs)])
+
+
+def _take_written(tape: SimplifyingTape, equation: Equation, changed: dict[Atom, Atom]) -> list[Any]:
+    """As `_take`, of an equation that may be a line of the user's."""
+    if _handles_keys(equation):
+        atoms = [changed.get(atom, atom) for atom in equation.inputs]
+        tape.nodes.append(Step(equation if atoms == equation.inputs else equation.replace(atoms), equation.outputs))
+        return equation.outputs
+    own = equation.source is not None and equation.source.part is None
+    return _take(tape, _with_readable_bodies(equation), changed, not own or equation.primitive.regions is not None)
+
+
+def _take(tape: SimplifyingTape, equation: Equation, changed: dict[Atom, Atom], rewritable: bool = True) -> list[Any]:
+    """Records an equation on a tape that has its variables but for those that `changed`; as it is, if it can be."""
+    primitive, before, params = equation.primitive, equation.inputs, equation.params
+    atoms = [changed.get(atom, atom) for atom in before] if changed else before
+    if atoms == before:
+        return tape.outputs_of(primitive, before, params, equation=equation, rewritable=rewritable)
+    if any(atom.aval != other.aval for atom, other in zip(atoms, before, strict=True)):
+        return tape.outputs_of(primitive, atoms, params, equation.source, rewritable=rewritable)
+    return tape.outputs_of(primitive, atoms, params, equation=equation.replace(atoms), rewritable=rewritable)

@@ -1,0 +1,175 @@
+"""Programs that are born simple: the tape that numbers values and rewrites while it records, and what it repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.facts import is_effectful
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Atom, Equation, Program, Source, Var
+from fxgrad.engine.core.sources import current_source
+from fxgrad.engine.core.told import param_key
+from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.tracing.interning import Step
+from fxgrad.engine.tracing.tape import Tape
+from fxgrad.engine.tracing.tracer import Tracer
+
+
+class Template:
+    """A small program made ready to be recorded again and again, on operands of the types that it was recorded for.
+
+    Its literals, captured values, inputs and the outputs of its steps are numbered in this order. A step has what
+    making its equation again takes, found out once: the primitive, the numbers of its operands, its parameters (twice,
+    the second time as a key has them), the types of its outputs, whether its operands may be exchanged, and whether
+    it is simple: nothing can happen to it but what `SimplifyingTape.instantiate` does by itself.
+
+    In the template of `sin(x) * y` the inputs have the numbers 0 and 1, and what the steps make 2 and 3:
+
+    >>> import numpy as np, fxgrad
+    >>> template = Template(fxgrad.make_program(lambda x, y: np.sin(x) * y)(1.0, 2.0), [])
+    >>> [(str(primitive), numbers) for primitive, numbers, *_ in template.steps], template.outputs
+    ([('sin', [0]), ('mul', [2, 1])], [3])
+    """
+
+    __slots__ = ("captured", "code", "literals", "outputs", "program", "steps")
+
+    code: Any
+    """What computes it at once, for an executor to keep."""
+
+    def __init__(self, program: Program, captured: list[Any]) -> None:
+        self.program, self.captured, self.code = program, captured, None
+        atoms = [atom for equation in program.equations for atom in equation.inputs] + program.outputs
+        self.literals: list[Any] = [*dict.fromkeys(atom for atom in atoms if type(atom) is Literal)]
+        made = [var for equation in program.equations for var in equation.outputs]
+        number = {atom: at for at, atom in enumerate([*self.literals, *program.inputs, *made])}
+        self.outputs = [number[atom] for atom in program.outputs]
+        # Plain tuples: they are taken apart for every operation, and named ones are slower at that.
+        self.steps: list[tuple[Primitive, list[int], dict[str, Any], tuple[Any, ...], list[Aval], bool, bool]] = []
+        for equation in program.equations:
+            primitive, params = equation.primitive, equation.params
+            simple = rewrites.are_declared(primitive) and not primitive.effectful and primitive.regions is None
+            self.steps.append((primitive, [number[atom] for atom in equation.inputs], params,
+                               (*param_key(primitive, params),),
+                               [var.aval for var in equation.outputs], primitive.commutative, simple))
+
+
+class SimplifyingTape(Tape):
+    """A tape that gives equal equations the same outputs and rewrites what algebra makes simpler.
+
+    Equations with effects are never merged. A selective one records tangents, whose program runs at another time.
+    It shares no prefixes (`interned` is False).
+    """
+
+    __slots__ = ("_definitions", "_done_effects", "_seen", "_tracers")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._definitions = Definitions()
+        self._seen: dict[Any, list[Any]] = {}  # variables of this tape, and values that are none
+        self._done_effects: dict[Any, list[list[Any]]] = {}
+        self._tracers: dict[Var, Tracer] = {}
+
+    @property
+    def takes_effects(self) -> bool:  # type: ignore[override]
+        """Whether effects on values of other tapes are recorded here."""
+        return self.staging
+
+    def value_of(self, atom: Any) -> Any:
+        """What rules get for an atom: the one tracer of a variable, since tapes tell captured values by identity."""
+        if type(atom) is not Var:
+            return atom
+        tracer = self._tracers.get(atom)
+        if tracer is None:
+            tracer = self._tracers[atom] = Tracer(self, atom)
+        return tracer
+
+    def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any],
+               source: Source | None = None) -> list[Any]:
+        """As any tape, unless an equal equation was recorded before, or a rewrite applies."""
+        atoms: list[Any] = [arg.variable if type(arg) is Tracer and arg.tape is self else self.atom(arg)
+                            for arg in args]
+        return [self.value_of(output) for output in self.outputs_of(primitive, atoms, params, source)]
+
+    def outputs_of(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None = None,
+                   avals: Sequence[Aval] | None = None, equation: Equation | None = None, rewritable: bool = True,
+                   ) -> list[Any]:
+        """As `record`, of variables of this tape and literals, and giving such; `avals` as for `append`.
+
+        If nothing is simpler than `equation`, it is entered as it is; nothing is but an equal one if it may not be
+        rewritten.
+        """
+        key = _key(primitive, atoms, params)
+        outputs = self._seen.get(key)
+        if outputs is not None and is_effectful(primitive, params):
+            outputs = None
+        if self._done_effects and self._done_effects.get(key):
+            return self._done_effects[key].pop(0)
+        if outputs is None:
+            rewritten = rewrites.apply(primitive, self._definitions, self, atoms, params) if rewritable else None
+            if rewritten is not None:
+                outputs = self._bare(rewritten)
+            elif equation is not None:
+                outputs = equation.outputs
+                self.nodes.append(Step(equation, outputs))
+                self._definitions.note(equation)
+            else:
+                outputs = self.append(primitive, atoms, params, source, avals)
+                self._definitions.note(self.nodes[-1].equation)  # type: ignore[arg-type]
+            self._seen[key] = outputs
+        return outputs
+
+    put = outputs_of
+
+    def instantiate(self, template: Template, operands: Sequence[Atom]) -> list[Any]:
+        """Records the operations of `template`, each simplified by what is known of the operands; gives its outputs."""
+        source = current_source()
+        plain = Literal not in map(type, operands)
+        seen, nodes, made_by, notable = self._seen, self.nodes, self._definitions.made, self._definitions.notable
+        values: list[Any] = [*template.literals, *map(self.atom, template.captured), *operands]
+        value_at = values.__getitem__
+        for primitive, numbers, params, items, avals, commutes, simple in template.steps:
+            atoms = [*map(value_at, numbers)]
+            if not (plain and simple and notable.isdisjoint(atoms)):
+                outputs = self.outputs_of(primitive, atoms, params, source, avals)
+                plain = plain and Literal not in map(type, outputs)
+            else:
+                # As `outputs_of` has it, without its calls: for here are made most equations of most programs. Rewrites
+                # were asked when the template was made, and find no more now.
+                made: list[Any] = []
+                if commutes and hash(atoms[0]) > hash(atoms[1]):
+                    outputs = seen.setdefault((primitive, atoms[1], atoms[0], *items), made)
+                else:
+                    outputs = seen.setdefault((primitive, *atoms, *items), made)
+                if outputs is made:
+                    equation = Equation(primitive, atoms, params, made, source)
+                    for aval in avals:
+                        var = Var(aval)
+                        made.append(var)
+                        made_by[var] = equation
+                    nodes.append(Step(equation, made))
+                    if primitive in rewrites.makers:
+                        notable.update(made)
+            values += outputs
+        return [*map(value_at, template.outputs)]
+
+    def seed(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any], outputs: list[Any]) -> None:
+        """Declares the outputs of an equation to be known, so that it is not recorded (one time, if it has effects)."""
+        key = _key(primitive, [self.atom(arg) for arg in args], params)
+        if is_effectful(primitive, params):
+            self._done_effects.setdefault(key, []).append(self._bare(outputs))
+        else:
+            self._seen[key] = self._bare(outputs)
+
+    def _bare(self, values: Sequence[Any]) -> list[Any]:
+        return [value.variable if type(value) is Tracer and value.tape is self else value for value in values]
+
+
+def _key(primitive: Primitive, atoms: list[Atom], params: dict[str, Any]) -> Any:
+    """What equal equations have in common: operands that may be exchanged stand in the order of their hashes."""
+    if primitive.commutative:
+        first, second = atoms
+        if hash(first) > hash(second):
+            return (primitive, second, first, *param_key(primitive, params)) if params else (primitive, second, first)
+    return (primitive, *atoms, *param_key(primitive, params)) if params else (primitive, *atoms)

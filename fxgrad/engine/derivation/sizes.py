@@ -1,0 +1,231 @@
+"""Programs with sizes that have names, for given sizes: the same equations, with numbers in the places of the names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from fxgrad.engine.caches import Bounded
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.facts import Slot, fact
+from fxgrad.engine.core.primitive import output_types
+from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.sizes import Size, holds
+from fxgrad.errors import ArgumentError, FxgradError, ProgramError, at_user_line
+
+_AT: Slot[Bounded] = Slot("programs at sizes")
+_KEPT = 64
+
+
+@fact
+def names_in(program: Program) -> tuple[str, ...]:
+    """The names of sizes in the types of the inputs, sorted."""
+    return _names(program.in_avals)
+
+
+def _names(avals: Sequence[Aval]) -> tuple[str, ...]:
+    named: list[Any] = [size for aval in avals for size in aval.shape if holds(size)]
+    return tuple(sorted({name for size in named for name in size.names}))
+
+
+def at_sizes(program: Program, sizes: Mapping[str, Any]) -> Program:
+    """`program` for these sizes, by name: numbers, or other sizes with names. Kept on it, the last 64 or so.
+
+    Raises what the operations have to say of such sizes.
+    """
+    known = _AT.of(program) or _AT.put(program, Bounded(_KEPT))
+    key = tuple(sizes[name] for name in names_in(program))
+    found: Program | None = known.get(key)
+    if found is None:
+        found = known.add(key, _Substitution(sizes, checked=True).program(program))
+    return found
+
+
+def in_sizes_of_jax(program: Program, sizes: Mapping[str, Any]) -> Program:
+    """`program` with sizes of jax's in the places of the names, to be emitted in a trace of jax's."""
+    return _Substitution(sizes, checked=False).program(program)
+
+
+def types_at(avals: Sequence[Aval], sizes: Mapping[str, Any]) -> list[Aval]:
+    """The types for these sizes."""
+    substitution = _Substitution(sizes, checked=True)
+    return [substitution.aval(aval) for aval in avals]
+
+
+class _Substitution:
+    """One substitution, in a program and all that it holds: each is made once."""
+
+    def __init__(self, sizes: Mapping[str, Any], *, checked: bool) -> None:
+        self._sizes, self._checked = sizes, checked
+        self._made: dict[int, Program] = {}
+
+    def program(self, program: Program) -> Program:
+        made = self._made.get(id(program))
+        if made is None:
+            made = self._made[id(program)] = self._of(program)
+        return made
+
+    def _of(self, program: Program) -> Program:
+        atoms: dict[Var, Atom] = {}
+        inputs = []
+        for var in program.inputs:
+            new = atoms[var] = Var(self.aval(var.aval))
+            inputs.append(new)
+        equations = [self._equation(equation, atoms) for equation in program.equations]
+        outputs = [_in(atoms, atom) for atom in program.outputs]
+        # Variables are new, and names are found from what was recorded, so `base` does not lead to the old ones.
+        return Program(inputs, equations, outputs, program.captured, program.constants, program.signature)
+
+    def _equation(self, equation: Equation, atoms: dict[Var, Atom]) -> Equation:
+        inputs = [_in(atoms, atom) for atom in equation.inputs]
+        params = {name: self.value(value) for name, value in equation.params.items()}
+        avals = [self.aval(var.aval) for var in equation.outputs]
+        if self._checked:
+            found = self._inferred(equation, [atom.aval for atom in inputs], params)
+            if found != avals:
+                raise ProgramError(f"{equation.primitive} makes {found} at the sizes {dict(self._sizes)}, where "
+                                   f"{[var.aval for var in equation.outputs]} are {avals}; this is a bug in fxgrad")
+        outputs = [Var(aval) for aval in avals]
+        atoms.update(zip(equation.outputs, outputs, strict=True))
+        return Equation(equation.primitive, inputs, params, outputs, equation.source)
+
+    def _inferred(self, equation: Equation, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
+        """The types of the outputs; what the operation has to say of these sizes names the line it was recorded at."""
+        try:
+            return output_types(equation.primitive, avals, params)
+        except FxgradError as error:
+            sizes = ", ".join(f"{name} = {size}" for name, size in self._sizes.items())
+            place = f", which is at {equation.source.place}" if equation.source else ""
+            raise type(error)(at_user_line(f"{error}: so it is for {sizes}{place}")) from None
+
+    def aval(self, aval: Aval) -> Aval:
+        if not holds(*aval.shape):
+            return aval
+        return aval.update(shape=self.value(aval.shape))
+
+    def value(self, value: Any) -> Any:
+        """A parameter, with the sizes in it."""
+        kind = type(value)
+        if kind is Size:
+            return value.at(self._sizes)
+        if kind is Program:
+            return self.program(value)
+        if kind is Aval:
+            return self.aval(value)
+        if kind is tuple or kind is list:
+            return kind(map(self.value, value))
+        if isinstance(value, tuple) and hasattr(value, "_make"):
+            return kind._make(map(self.value, value))
+        return value
+
+
+def _in(atoms: Mapping[Var, Atom], atom: Atom) -> Atom:
+    return atom if type(atom) is Literal else atoms[atom]  # type: ignore[index]
+
+
+# --- the sizes that arguments have --------------------------------------------------------------------------------
+
+
+def specialised(program: Program, avals: Sequence[Aval]) -> Program:
+    """`program` for the sizes that arguments of these types have; raises `ArgumentError` where they do not fit."""
+    explicit = program.inputs[len(program.constants):]
+    wanted = [var.aval for var in explicit]
+    return at_sizes(program, found_sizes("the program", wanted, avals, argument_names(program)))
+
+
+def argument_names(program: Program) -> Sequence[str]:
+    """The names that messages have for the inputs of `program`, without those that it carries itself."""
+    count = len(program.inputs) - len(program.constants)
+    names = program.signature.input_names if program.signature else ()
+    return names if len(names) == count else [f"input {index}" for index in range(count)]
+
+
+def with_numbers(what: str, program: Program) -> Program:
+    """`program`, for the function `what`, which counts by sizes; raises `ArgumentError` where some have names."""
+    if names_in(program):
+        refuse_names(what, program.in_avals[len(program.constants):], argument_names(program))
+    return program
+
+
+def refuse_names(what: str, avals: Sequence[Aval], arguments: Sequence[str]) -> None:
+    """Raises `ArgumentError` naming the first argument that has a size with a name."""
+    for aval, argument in zip(avals, arguments, strict=True):
+        if holds(*aval.shape):
+            raise ArgumentError(at_user_line(
+                f"{what}: {argument} is {aval}, and every size must be a number there. Give an array, or a type such "
+                "as fxgrad.spec(4, 3); of a program, make_program(program)(fxgrad.spec(4, 3)) is that for numbers. "
+                "fxgrad.export takes sizes with names"))
+
+
+class _Given(NamedTuple):
+    """A size that an argument has where the program has one with names."""
+
+    size: Any
+    value: Any
+    problem: str
+    argument: str
+    wanted: Aval
+    came: Aval
+
+
+def found_sizes(what: str, wanted: Sequence[Aval], came: Sequence[Aval], arguments: Sequence[str]) -> dict[str, Any]:
+    """The sizes by name; raises `ArgumentError` if the arguments do not fit, disagree, or do not say."""
+    names, every = _names(wanted), []
+    for one, other, argument in zip(wanted, came, arguments, strict=True):
+        if one.dtype != other.dtype or one.ndim != other.ndim:
+            raise ArgumentError(at_user_line(f"{what} takes {one} as {argument}, got {other}. Trace it again for "
+                                             "other types, or convert with x.astype(...)"))
+        every += [_Given(size, value, f"{what} takes {one} as {argument}, got {other}", argument, one, other)
+                  for size, value in zip(one.shape, other.shape, strict=True)]
+    sizes: dict[str, Any] = {}
+    said: dict[str, _Given] = {}
+    while not all(name in sizes for name in names):
+        before = len(sizes)
+        for given in every:
+            unknown = [] if type(given.size) is not Size else [name for name in given.size.names if name not in sizes]
+            if len(unknown) == 1:
+                value = _solved(given, unknown[0], sizes)
+                if value is not None:
+                    sizes[unknown[0]], said[unknown[0]] = value, given
+        if len(sizes) == before:
+            missing = ", ".join(name for name in names if name not in sizes)
+            raise ArgumentError(at_user_line(
+                f"{what} has sizes that its arguments do not tell: {missing}. Give one argument an axis of each "
+                "such size alone, as in fxgrad.spec(\"n\", 3)"))
+    for given in every:
+        expected = given.size.at(sizes) if type(given.size) is Size else given.size
+        if expected != given.value:
+            _refuse(given, sizes, said)
+    return sizes
+
+
+def _solved(given: _Given, name: str, sizes: Mapping[str, Any]) -> Any:
+    """The size called `name`, where it alone is unknown in what was given; None if it cannot be told from that."""
+    if str(given.size) == name:
+        if type(given.value) is int and given.value < 1:
+            raise ArgumentError(at_user_line(
+                f"{given.problem}: sizes with names are from 1 "
+                "on, since what a program does with nothing may be something else. Trace it for the size 0"))
+        return given.value
+    first, second, third = (given.size.at({**sizes, name: size}) for size in (1, 2, 3))
+    slope = second - first
+    if third - second != slope or type(slope) is not int or not slope or type(given.value) is not int:
+        return None
+    size, rest = divmod(given.value - first + slope, slope)
+    if rest or size < 1:
+        raise ArgumentError(at_user_line(
+            f"{given.problem}: no size {name} from 1 on makes "
+            f"{given.size} equal to {given.value}"))
+    return size
+
+
+def _refuse(given: _Given, sizes: Mapping[str, Any], said: Mapping[str, _Given]) -> NoReturn:
+    if type(given.size) is not Size:
+        raise ArgumentError(at_user_line(
+            f"{given.problem}: that axis has the size "
+            f"{given.size} whatever the named sizes are. Trace it again for other types"))
+    others = "; ".join(f"{name} = {sizes[name]} by {said[name].argument}, which is {said[name].came} where the program "
+                       f"takes {said[name].wanted}" for name in given.size.names)
+    raise ArgumentError(at_user_line(
+        f"{given.problem}, where {given.size} = {given.value}; "
+        f"but {others}. A name stands for one size: give arrays that agree, or trace with two names"))

@@ -1,0 +1,102 @@
+"""Computing programs: with NumPy for NumPy and Python inputs, with XLA where a jax array is among them.
+
+Importing this package installs the executor by which `tracing` computes primitives and programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine.core.arrays import OWN, WEAK_CLASSES, Array, WeakArray, made, returned, scalar, weakened
+from fxgrad.engine.core.avals import PYTHON_SCALARS
+from fxgrad.engine.core.installed import install_executor
+from fxgrad.engine.core.primitive import Primitive, infer
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.executors import numpy as numpy_executor
+from fxgrad.engine.executors import xla as xla_executor
+from fxgrad.engine.executors.numpy import as_arrays
+from fxgrad.engine.executors.xla import is_jax
+from fxgrad.engine.ops.below_byte import SCALARS, WIDER
+from fxgrad.engine.tracing import tape
+from fxgrad.engine.tracing.apply import apply_equations
+from fxgrad.engine.tracing.tracer import Tracer, aval_of, leaked
+
+_FREQUENT = frozenset({np.ndarray, float, np.float64})
+_SCALARS = frozenset({np.float64, np.complex128, np.bool_})
+"""Classes of results that need no other class: NumPy's own scalars of these dtypes are weak already, or never are."""
+_WEAK = (PYTHON_SCALARS - {bool}) | WEAK_CLASSES
+
+
+def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """Computes one primitive on concrete values; raises `LeakedTracerError` if one of them is a tracer.
+
+    Of NumPy's arrays the results are `Array`s; of numbers alone, NumPy's scalars and arrays. Those that are weak are
+    `Integer`s and `WeakArray`s.
+    """
+    of_arrays, of_jax, has_weak = not args, False, "weak" in params and params["weak"]
+    below_byte = False  # whether an operand is of a dtype with which NumPy does not compute
+    is_settled = False  # whether an operand is a strong float array: then a single output is strong, too
+    for arg in args:
+        kind = type(arg)
+        if kind is np.ndarray or kind is Array:
+            of_arrays = True
+            of_kind = arg.dtype.kind
+            if of_kind in "fc":
+                is_settled = True
+            elif of_kind == "V":
+                below_byte = below_byte or arg.dtype in WIDER
+        elif kind is Tracer:
+            raise leaked(arg)
+        elif kind in _WEAK:
+            has_weak = True
+            of_arrays = of_arrays or kind is WeakArray
+        elif kind not in _FREQUENT:
+            of_jax = of_jax or is_jax(arg)
+            below_byte = below_byte or kind in SCALARS
+            of_arrays = of_arrays or isinstance(arg, np.ndarray)
+    if of_jax:
+        return xla_executor.evaluate(primitive, args, params)
+    values = [*map(returned, args)] if of_arrays else args
+    outputs = numpy_executor.evaluate(primitive, values, params, below_byte)
+    if has_weak and (not is_settled or len(outputs) > 1) and (
+            of_arrays or any(type(output) not in _SCALARS for output in outputs)):
+        avals = infer(primitive, [*map(aval_of, args)], params)
+        return [weakened(made(output, values)) if aval.weak else made(output, values) if of_arrays else scalar(output)
+                for output, aval in zip(outputs, avals, strict=True)]
+    return [made(output, values) for output in outputs] if of_arrays else [*map(scalar, outputs)]
+
+
+def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """Computes a program on concrete values; where an `Array` is among them, so are the results."""
+    for value in inputs:
+        if type(value) not in _FREQUENT:  # these need no further test
+            if is_jax(value):
+                return xla_executor.execute(program, inputs)
+            if type(value) is Tracer:
+                raise leaked(value)
+            if type(value) in OWN:
+                return as_arrays(program, execute(program, [*map(returned, inputs)]))
+    return numpy_executor.execute(program, inputs)
+
+
+def compute(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """As `apply_program`, for a program of which all values are wanted; the results may be views of each other.
+
+    On jax arrays the operations run one by one: a branch that is taken once is not worth a compilation.
+    """
+    if tape.current.get() is None and not any(is_jax(value) for value in inputs):
+        with np.errstate(all="ignore"):
+            return numpy_executor.call(program, inputs)
+    return apply_equations(program, inputs)
+
+
+class _ByOperands:
+    """The executor that is installed: NumPy computes, and XLA where a jax array is among the operands."""
+
+    evaluate, execute, compute = staticmethod(evaluate), staticmethod(execute), staticmethod(compute)
+
+
+install_executor(_ByOperands())

@@ -1,0 +1,96 @@
+"""Calls from compiled programs back to Python. What they hand over is NumPy's: jax's own arrays might wait for the
+program that is waiting for the call.
+
+jax makes the call in a thread that does not know of the scope in which 64-bit dtypes are kept, and would narrow them.
+They travel as words of 32 bits, both ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax.experimental import io_callback
+
+from fxgrad import errors
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.executors.failures import note_raised
+
+Host = Callable[..., "list[Any]"]
+"""A function of NumPy arrays that returns a list of them."""
+
+
+def watch(host: Host, values: Sequence[Any], ordered: bool) -> None:
+    """Calls `host`, which returns nothing, as often as the program runs."""
+    jax.debug.callback(_of_words(host, values, "debug.callback"), *map(_to_words, values), ordered=ordered)
+
+
+def act(host: Host, values: Sequence[Any], results: Sequence[Aval], ordered: bool) -> list[Any]:
+    """Calls `host` as often as the program runs; its results are of the types `results`."""
+    outputs = io_callback(_of_words(host, values, "io_callback"), _structs(results), *map(_to_words, values),
+                          ordered=ordered)
+    return [_from_words(output, aval.dtype) for output, aval in zip(outputs, results, strict=True)]
+
+
+def compute(host: Host, values: Sequence[Any], results: Sequence[Aval]) -> list[Any]:
+    """Calls `host` for its results, which are of the types `results`; as often as XLA likes."""
+    outputs = jax.pure_callback(_of_words(host, values, "pure_callback"), _structs(results), *map(_to_words, values),
+                                vmap_method="sequential")
+    return [_from_words(output, aval.dtype) for output, aval in zip(outputs, results, strict=True)]
+
+
+def _of_words(host: Host, values: Sequence[Any], what: str) -> Callable[..., Any]:
+    """`host`, called with what `_to_words` makes of `values`, and returning such; what it raises is noted.
+
+    `what` is the operation, in the line of the user's that is being emitted.
+    """
+    line = errors.user_line()
+    types = [(value.shape, dtypes.key_dtype if dtypes.is_jax_key(value.dtype) else value.dtype) for value in values]
+
+    def call(*words: Any) -> tuple[Any, ...]:
+        arrays = [np.ascontiguousarray(array).view(dtype).reshape(shape) if _travels_as_words(dtype) else
+                  np.asarray(array) for array, (shape, dtype) in zip(words, types, strict=True)]
+        try:
+            results = host(*arrays)
+        except Exception as error:
+            note_raised(error, what, line)
+            raise
+        return tuple(np.ascontiguousarray(result).view(np.uint32).reshape(*result.shape, _words(result.dtype))
+                     if _travels_as_words(result.dtype) else result for result in results)
+    return call
+
+
+def _travels_as_words(dtype: DType) -> bool:
+    return dtypes.is_key(dtype) or dtypes.is_64bit(dtype)
+
+
+def _words(dtype: DType) -> int:
+    return dtype.itemsize // 4
+
+
+def _to_words(value: Any) -> Any:
+    if dtypes.is_jax_key(value.dtype):
+        return jax.random.key_data(value)
+    if value.dtype == np.complex128:
+        parts = lax.bitcast_convert_type(jax.numpy.stack([lax.real(value), lax.imag(value)], -1), np.uint32)
+        return lax.reshape(parts, (*value.shape, 4))
+    return lax.bitcast_convert_type(value, np.uint32) if _travels_as_words(value.dtype) else value
+
+
+def _from_words(words: Any, dtype: DType) -> Any:
+    if dtypes.is_key(dtype):
+        return jax.random.wrap_key_data(words, impl="threefry2x32")
+    if dtype == np.complex128:
+        parts = lax.bitcast_convert_type(lax.reshape(words, (*words.shape[:-1], 2, 2)), np.float64)
+        return lax.complex(parts[..., 0], parts[..., 1])
+    return lax.bitcast_convert_type(words, dtype) if _travels_as_words(dtype) else words
+
+
+def _structs(avals: Sequence[Aval]) -> tuple[jax.ShapeDtypeStruct, ...]:
+    return tuple(jax.ShapeDtypeStruct((*aval.shape, _words(aval.dtype)), np.uint32) if _travels_as_words(aval.dtype)
+                 else jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals)

@@ -1,0 +1,135 @@
+"""Arrays on meshes with axes of the type Explicit: computed with the axes Auto, and given back as they came.
+
+On an Explicit axis jax asks of each operation by itself how its result lies, and refuses those for which it has no
+rule (a product whose contracted axis is cut, a sort, a scan) unless the caller says. A program has nobody to ask, and
+no need to: between its inputs and its outputs XLA places the arrays, as it does on Auto axes. A call that meets no such
+axis pays nothing for that: the trace finds out, and calls go by `OnMeshes` from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+from jax.sharding import AxisType, NamedSharding, get_abstract_mesh, use_abstract_mesh
+
+from fxgrad.engine import tree
+from fxgrad.engine.caches import cached
+
+Emission = Callable[[Sequence[Any]], "list[Any]"]
+
+
+class ExplicitAxes(Exception):  # noqa: N818  (nobody sees it)
+    """A trace met an Explicit axis, and its caller did not foresee it."""
+
+
+_is_typed: ContextVar[bool] = ContextVar("is_typed", default=False)
+"""Whether what is emitted goes into a trace of jax's own, in which types say how arrays lie: then all is jax's way."""
+
+
+def is_explicit(value: Any) -> bool:
+    """Whether an array of jax's lies on a mesh with an Explicit axis."""
+    return _EXPLICIT in value.aval.sharding.mesh.axis_types
+
+
+_EXPLICIT = AxisType.Explicit  # to look a member of an enumeration up takes as long as all else that is asked here
+
+
+def explicit_mesh(values: Iterable[Any]) -> Any:
+    """The first mesh with an Explicit axis that one of `values` lies on, or that jax has set; None if there is none."""
+    for value in values:
+        if isinstance(value, jax.Array) and _EXPLICIT in value.aval.sharding.mesh.axis_types:
+            return jax.typeof(value).sharding.mesh
+    mesh = get_abstract_mesh()
+    return mesh if _EXPLICIT in mesh.axis_types else None
+
+
+def emitted(emission: Emission, values: Sequence[Any], *, foreseen: bool = True) -> list[Any]:
+    """The outputs of `emission` on `values`, within a trace of jax's, with all Explicit axes as Auto ones.
+
+    Raises `ExplicitAxes` if there are some, and they were not `foreseen`.
+    """
+    mesh = None if _is_typed.get() else explicit_mesh(values)
+    if mesh is None:
+        return emission(values)
+    if not foreseen:
+        raise ExplicitAxes
+    with use_abstract_mesh(_automatic(mesh)):
+        return emission([_freed(value) for value in values])
+
+
+def _automatic(mesh: Any) -> Any:
+    return mesh.update_axis_types({name: AxisType.Auto for name, kind in zip(
+        mesh.axis_names, mesh.axis_types, strict=True) if kind is AxisType.Explicit})
+
+
+def _freed(value: Any) -> Any:
+    """`value` as an array of which the type does not say how it lies, although it does lie so."""
+    if not isinstance(value, jax.Array) or not is_explicit(value):
+        return value
+    sharding = jax.typeof(value).sharding
+    return jax.lax.with_sharding_constraint(value, NamedSharding(_automatic(sharding.mesh), sharding.spec))
+
+
+def given_back(outputs: Any, mesh: Any, inputs: Sequence[Any] = ()) -> Any:
+    """The arrays in `outputs` that lie on `mesh` with its axes Auto, on `mesh` itself; nobody else has them.
+
+    What is one of the `inputs` stays what it is.
+    They are donated to a compiled identity: nothing moves, in a fraction of the time that a `device_put` of each takes.
+    """
+    leaves, structure = tree.flatten(outputs)
+    kept = {*map(id, inputs)}
+    found = [_sharding_on(leaf.sharding, mesh.axis_names, mesh.axis_types)
+             if isinstance(leaf, jax.Array) and id(leaf) not in kept else None for leaf in leaves]
+    places = [place for place, sharding in enumerate(found) if sharding is not None]
+    if places:
+        same = _identity(tuple(found[place] for place in places))
+        for place, moved in zip(places, same(*(leaves[place] for place in places)), strict=True):
+            leaves[place] = moved
+    return tree.unflatten(structure, leaves)
+
+
+@cached("identities on explicit meshes", 256)
+def _identity(shardings: tuple[Any, ...]) -> Callable[..., tuple[Any, ...]]:
+    return jax.jit(lambda *arrays: arrays, out_shardings=shardings, donate_argnums=tuple(range(len(shardings))))
+
+
+@cached("shardings of results on explicit meshes", 1024)
+def _sharding_on(sharding: Any, names: tuple[str, ...], axis_types: Any) -> Any:
+    """The sharding on the mesh with axes of these types, if it is on that of these names with all of them Auto."""
+    if not isinstance(sharding, NamedSharding) or sharding.mesh.axis_names != names or (
+            AxisType.Explicit in sharding.mesh.axis_types):
+        return None
+    return NamedSharding(sharding.mesh.update(axis_types=axis_types), sharding.spec, memory_kind=sharding.memory_kind)
+
+
+class OnMeshes:
+    """A compiled function of which some calls meet Explicit axes: `compiled`, whose trace foresees them.
+
+    In a trace of jax's own they stay what they are, and so `function` is called, of which `compiled` was made.
+    """
+
+    __slots__ = ("compiled", "function", "mesh", "otherwise")
+
+    def __init__(self, compiled: Callable[..., Any], function: Callable[..., Any], mesh: Any = None,
+                 otherwise: Callable[..., Any] | None = None) -> None:
+        self.compiled, self.function = compiled, function
+        self.otherwise = otherwise or compiled
+        """What is called where no axis is Explicit."""
+        self.mesh = mesh
+        """The mesh that results lie on, whatever the arguments lie on."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves = tree.leaves((args, kwargs))
+        mesh = self.mesh or explicit_mesh(leaves)
+        if mesh is None:
+            return self.otherwise(*args, **kwargs)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            token = _is_typed.set(True)
+            try:
+                return self.function(*args, **kwargs)
+            finally:
+                _is_typed.reset(token)
+        return given_back(self.compiled(*args, **kwargs), mesh, leaves)

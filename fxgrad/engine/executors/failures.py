@@ -1,0 +1,102 @@
+"""Errors of compiled programs, in our words: what a callback raised is raised again, and the user's line is named."""
+
+from __future__ import annotations
+
+import heapq
+import operator
+from collections import deque
+
+import jax
+
+from fxgrad import errors
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.executors.lines import emitted_place
+
+AT_RUN_TIME = jax.errors.JaxRuntimeError, FloatingPointError
+"""What jax raises where a compiled program fails."""
+_EXHAUSTED = "RESOURCE_EXHAUSTED"
+_INVALID = "invalid value (nan) encountered in ", "invalid value (inf) encountered in "
+
+_OF_PIECES = "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"
+"""Calls that are left in a compiled program if it is one for a single device, and arrays are to be cut."""
+
+_raised: deque[BaseException] = deque(maxlen=4)  # few: each keeps the frames that it came through
+"""What callbacks raised lately, since XLA hands on the text of an error alone."""
+
+
+def note_raised(error: BaseException, what: str, line: str) -> None:
+    """Keeps what a callback raised, which the operation `what` in the user's `line` called, for `told`."""
+    if line:
+        _note(error, f"  in {what}, called by a compiled program at {line}")
+    _raised.append(error)
+
+
+def told(error: BaseException) -> BaseException:
+    """What is to be raised in the place of `error`, which a compiled program or its compilation ended with.
+
+    That is what the user's callback raised, if one did; for a NaN or an infinity, what un-jitted code would say; for a
+    mesh without devices, what to write; and otherwise the error itself, with the user's line that it is about as a
+    note.
+    """
+    if isinstance(error, errors.FxgradError):
+        return error
+    if isinstance(error, jax.errors.JaxRuntimeError):
+        if any(call in str(error) for call in _OF_PIECES):
+            return errors.UnsupportedError(errors.at_user_line(
+                "shard_map: its mesh has no devices (jax.sharding.AbstractMesh), and no array that it computes with "
+                "lies on any. Make the mesh with fxgrad.make_mesh, call within jax.set_mesh(mesh), or pass arrays of "
+                "NumPy and leave out jit, which needs none"))
+        return _of_callback(str(error)) or error
+    place = emitted_place(error.__traceback__)
+    if isinstance(error, FloatingPointError) and place:
+        for text, what in zip(_INVALID, ("NaN", "infinity"), strict=True):
+            if str(error).startswith(text):
+                operation = str(error)[len(text):]
+                return FloatingPointError(f"{what} in the result of {operation}, in a compiled program\n  at {place}")
+    if place:
+        _note(error, f"  at {place}")
+    return error
+
+
+def _note(error: BaseException, note: str) -> None:
+    """Adds a note, unless it is there: an error may come by more than once."""
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a program ended since there was too little memory."""
+    return isinstance(error, jax.errors.JaxRuntimeError) and str(error).startswith(_EXHAUSTED)
+
+
+def note_memory(error: BaseException, program: Program) -> None:
+    """Adds to an error for want of memory which lines of the program make the largest values."""
+    made = [(var.aval.nbytes, str(equation.primitive), var.aval, equation.source)
+            for inner in _reached(program) for equation in inner.equations for var in equation.outputs]
+    largest = heapq.nlargest(3, made, key=operator.itemgetter(0))
+    lines = [f"    {aval} = {name}, {nbytes:,} bytes" + ("" if source is None else (
+        f", at {source.place} (in {source.code.co_name})")) for nbytes, name, aval, source in largest]
+    error.add_note("\n".join((
+        "  The largest values that the program makes:", *lines,
+        ("  Write fxgrad.memory(f)(*args) to see what is alive at the peak; fxgrad.checkpoint(f), or "
+         "grad(f, memory_budget=...), keeps less"))))
+
+
+def _reached(program: Program) -> set[Program]:
+    """A program and all that it holds."""
+    found, remaining = {program}, [program]
+    while remaining:
+        for equation in remaining.pop().equations:
+            inner = [each for each in equation.programs if each not in found]
+            found.update(inner)
+            remaining += inner
+    return found
+
+
+def _of_callback(text: str) -> BaseException | None:
+    """What a callback raised that made XLA end with `text`."""
+    for error in reversed([*_raised]):
+        if f"{type(error).__name__}: {error}".rstrip(": ") in text:
+            _raised.remove(error)
+            return error
+    return None

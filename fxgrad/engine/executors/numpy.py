@@ -1,0 +1,221 @@
+"""Computing with NumPy: a plain interpreter of the kernels, and straight-line Python code generated from programs.
+
+A program seen for the first time is interpreted; from its second run on, generated code runs, which calls the
+same kernels in the same order, so the results are equal to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import config
+from fxgrad.engine.core.arrays import made, weakened
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.facts import Slot, fact
+from fxgrad.engine.core.primitive import Primitive, infer
+from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.walk import value_of, walk
+from fxgrad.engine.derivation.simplify import live_equations
+from fxgrad.engine.executors.silence import silenced
+from fxgrad.engine.executors.straightline import concrete, generate
+from fxgrad.engine.ops.below_byte import has_below_byte, kernel_for, kernel_in_bytes
+from fxgrad.engine.ops.strong import is_finite
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.errors import FxgradError
+
+Runner = Callable[..., list[Any]]
+
+_RUNNER: Slot[Runner] = Slot("runner")
+_ALONE: Slot[Runner] = Slot("runner of a program that is no part of another one")
+_HAS_RUN: Slot[bool] = Slot("has run")
+
+
+def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], below_byte: bool = False) -> list[Any]:
+    """One primitive on NumPy values; illegal operands get the error of the abstract rule.
+
+    `below_byte` says that some are of dtypes with which NumPy does not compute.
+    """
+    values = [concrete(arg) for arg in args]
+    kernel = kernel_in_bytes(primitive) if below_byte else primitive.numpy
+    try:
+        with np.errstate(all="ignore"):
+            outputs: list[Any] = kernel(*values, **params)
+    except FxgradError:
+        raise
+    except Exception:
+        infer(primitive, [aval_of(value) for value in values], params)
+        raise
+    return outputs
+
+
+def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """A program on NumPy values. The results own their memory: none shares it with an input or with another result."""
+    runner: Runner | None = program.slots.get(_ALONE)
+    if runner is not None:
+        return runner(*inputs)
+    with np.errstate(all="ignore"):
+        outputs = call(program, inputs)
+    return giving_way(program, own(outputs, range(len(outputs)), inputs))
+
+
+def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """A program on NumPy values, as part of another one: results may be views of inputs."""
+    runner: Runner | None = program.slots.get(_RUNNER)
+    if runner is not None:
+        return runner(*inputs)
+    if _HAS_RUN.of(program):
+        return runner_of(program)(*inputs)
+    _HAS_RUN.put(program, True)
+    return interpret(program, inputs)
+
+
+def own(outputs: list[Any], borrowed: Iterable[int], inputs: Sequence[Any]) -> list[Any]:
+    """`outputs` as results: those at `borrowed` are copied where their memory is not theirs alone.
+
+    Kernels may return an operand, or a view of one; views are told by their base, constants by being read-only.
+    Arrays of shape () become NumPy scalars.
+    """
+    for index in borrowed:
+        value = outputs[index]
+        if type(value) is np.ndarray:
+            if not value.shape:
+                outputs[index] = value[()]
+            elif value.base is not None or not value.flags.writeable or _is_among(value, inputs) or _is_among(
+                    value, outputs[:index]) or _is_among(value, outputs[index + 1:]):
+                outputs[index] = value.copy()
+    return outputs
+
+
+@fact
+def _weak_outputs(program: Program) -> tuple[int, ...]:
+    """The positions of the outputs that give way to other dtypes and are no floats, which do so by themselves."""
+    return tuple(index for index, aval in enumerate(program.out_avals) if aval.weak and (
+        aval.shape or aval.dtype not in (np.float64, np.complex128)))
+
+
+def giving_way(program: Program, outputs: list[Any]) -> list[Any]:
+    """The first of `outputs`, which are those of `program`, as weak as they are."""
+    for index in _weak_outputs(program):
+        outputs[index] = weakened(outputs[index])
+    return outputs
+
+
+def as_arrays(program: Program, outputs: Sequence[Any]) -> list[Any]:
+    """The outputs of `program` as `Array`s; numbers that give way stay numbers."""
+    return [output if atom.aval.weak else made(output) for atom, output in zip(program.outputs, outputs, strict=True)]
+
+
+def _is_among(value: Any, others: Sequence[Any]) -> bool:
+    for other in others:  # noqa: SIM110  (a generator takes longer to begin than most of these to end)
+        if value is other:
+            return True
+    return False
+
+
+def interpret(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """The reference: calls the kernels one by one, and at check level 2 verifies what they return."""
+    step = _checked if config.check_level >= 2 else _computed_in_bytes if has_below_byte(program) else _computed
+    return walk(program, [*map(concrete, inputs)], step, value_of, live_equations(program))
+
+
+def _computed(equation: Equation, values: list[Any]) -> list[Any]:
+    outputs: list[Any] = equation.primitive.numpy(*values, **equation.params)
+    return outputs
+
+
+def _computed_in_bytes(equation: Equation, values: list[Any]) -> list[Any]:
+    outputs: list[Any] = kernel_for(equation)(*values, **equation.params)
+    return outputs
+
+
+def _checked(equation: Equation, values: list[Any]) -> list[Any]:
+    outputs = _computed_in_bytes(equation, values)
+    _check_values(equation, outputs)
+    return outputs
+
+
+def _check_values(equation: Equation, outputs: Sequence[Any]) -> None:
+    for var, output in zip(equation.outputs, outputs, strict=True):
+        if np.shape(output) != var.aval.shape or output.dtype != var.aval.dtype:
+            raise AssertionError(
+                f"the numpy rule of {equation.primitive} returned {output.dtype}{list(np.shape(output))}, "
+                f"where its abstract rule gives {var.aval}; this is a bug in the primitive")
+
+
+# --- generated code ---------------------------------------------------------------------------------------
+
+
+def runner_of(program: Program) -> Runner:
+    """The code of a program, as part of another one: results may be inputs, or views of inputs."""
+    runner = _RUNNER.of(program)
+    if runner is None:
+        source, namespace = generate(program)
+        exec(compile(source, "<fxgrad>", "exec"), namespace)  # the source is our own, made of names and numbers
+        _ALONE.put(program, _alone(program, namespace["run"], namespace["borrowed"]))
+        runner = _RUNNER.put(program, namespace["run"])
+    return runner
+
+
+def _alone(program: Program, runner: Runner, borrowed: Sequence[int]) -> Runner:
+    """A runner for a program that is not part of another one; the outputs at `borrowed` may be inputs or views."""
+    quietly = silenced(runner)
+    if _weak_outputs(program):
+        return lambda *inputs: giving_way(program, own(quietly(*inputs), borrowed, inputs))
+    if not borrowed:
+        return quietly
+    return lambda *inputs: own(quietly(*inputs), borrowed, inputs)
+
+
+def finite_outputs(avals: Sequence[Aval], places: Sequence[int]) -> Callable[[Sequence[Any]], bool]:
+    """A function of a list that says whether the arrays at `places`, which are of types `avals`, are finite.
+
+    Those of one dtype and size are multiplied two by two: one pass over both. What is not finite then may have
+    overflown, and is looked at again.
+    """
+    numbers: list[int] = []
+    alike: dict[tuple[Any, int], list[int]] = {}
+    others: list[int] = []
+    for aval, place in zip(avals, places, strict=True):
+        if aval.dtype.kind not in "fc":
+            others.append(place)
+        elif aval.shape or aval.dtype.kind == "c":
+            alike.setdefault((aval.dtype, aval.size), []).append(place)
+        else:
+            numbers.append(place)
+    pairs = [(some[first], some[min(first + 1, len(some) - 1)])
+             for some in alike.values() for first in range(0, len(some), 2)]
+    vdot = np.vdot
+
+    def are_finite(outputs: Sequence[Any]) -> bool:
+        for place in numbers:
+            if not isfinite(outputs[place]):
+                return False
+        for one, other in pairs:
+            if not isfinite(vdot(outputs[one], outputs[other]).real) and not (
+                    is_finite(outputs[one]) and is_finite(outputs[other])):
+                return False
+        return not others or all(is_finite(outputs[place]) for place in others)
+
+    return are_finite
+
+
+def run_first(program: Program, simpler: Program, looked: Sequence[int]) -> None:
+    """Has `simpler` run in the place of `program` until a result is not finite, of those at the places `looked`.
+
+    Where these are finite, both programs have to be equal.
+    """
+    are_finite = finite_outputs([program.outputs[place].aval for place in looked], looked)
+
+    def run(*inputs: Any) -> list[Any]:
+        outputs = execute(simpler, inputs)
+        if are_finite(outputs):
+            return outputs
+        program.slots.pop(_ALONE, None)
+        return execute(program, inputs)
+
+    if _ALONE.of(program) is None:
+        _ALONE.put(program, run)

@@ -1,0 +1,67 @@
+"""Computing a second time on XLA, so that the compiler neither merges it with the first time nor begins it early.
+
+XLA's own barrier (`optimization_barrier`) does that on GPU and TPU. On CPU the compiler removes barriers before it
+looks for equal operations. There, operands pass a `select` between themselves and zeros, whose predicate is always
+true: a bit that is set in a number made of what is late. No rule of the compiler's sees that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+from fxgrad.engine.executors.xla import as_jax, is_jax
+
+
+def tied(values: Sequence[Any], places: Collection[int]) -> Sequence[Any]:
+    """Values of jax's, those at `places` new ones to the compiler, that are there when the last is.
+
+    If the last is a number, or has no elements, it is there from the beginning: then another one decides, and if there
+    is none the values stay what they are.
+    """
+    late = [place for place, value in enumerate(values) if is_jax(value)]
+    values = [*map(jax.numpy.asarray, map(as_jax, values))]
+    moment = next((place for place in reversed(late) if values[place].size), None)
+    if moment is None:
+        return values
+
+    def by_data(*values: Any) -> tuple[Any, ...]:
+        holds = _always_true(values[moment])
+        return tuple(_selected(holds, value) if place in places else value for place, value in enumerate(values))
+
+    return lax.platform_dependent(*values, cpu=by_data, default=_behind_barrier)
+
+
+def _behind_barrier(*values: Any) -> tuple[Any, ...]:
+    return tuple(lax.optimization_barrier(values))
+
+
+def _always_true(value: Any) -> Any:
+    """A predicate that holds, of which the compiler knows only that it is computed from `value`, which is not empty."""
+    bits = _bits(lax.index_in_dim(value.reshape(-1), 0, keepdims=False))
+    return lax.ne(lax.bitwise_or(bits, lax.full_like(bits, 1)), lax.full_like(bits, 0))
+
+
+def _bits(number: Any) -> Any:
+    if jax.dtypes.issubdtype(number.dtype, jax.dtypes.prng_key):
+        number = jax.random.key_data(number).reshape(-1)[0]
+    if number.dtype == bool:
+        return lax.convert_element_type(number, np.int32)
+    if jax.numpy.issubdtype(number.dtype, np.complexfloating):
+        number = lax.real(number)
+    if jax.numpy.issubdtype(number.dtype, np.integer):
+        return number
+    return lax.bitcast_convert_type(number, f"uint{8 * number.dtype.itemsize}")
+
+
+def _selected(holds: Any, value: Any) -> Any:
+    """`value`, chosen by a predicate that holds."""
+    if getattr(jax.typeof(value), "memory_space", None) == jax.memory.Space.Host:  # where nothing is computed
+        return jax.device_put(_selected(holds, jax.device_put(value, jax.memory.Space.Device)), jax.memory.Space.Host)
+    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(_selected(holds, jax.random.key_data(value)), impl=jax.random.key_impl(value))
+    return jax.numpy.where(holds, value, lax.full_like(value, 0))

@@ -1,0 +1,328 @@
+"""Computing with XLA: programs are emitted again as `jax.lax` calls inside `jax.jit`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax.extend.core.primitives import convert_element_type_p
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.caches import Cache
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, keys_to_jax, varying_of_jax
+from fxgrad.engine.core.facts import consults, needs_x64
+from fxgrad.engine.core.primitive import Primitive, infer
+from fxgrad.engine.core.program import Equation, Program, Var, subprograms
+from fxgrad.engine.core.told import param_key, told
+from fxgrad.engine.core.walk import value_of, walk
+from fxgrad.engine.derivation.consultation import Consultation, consulting, still_hold
+from fxgrad.engine.executors import explicit, failures
+from fxgrad.engine.executors.lines import Lines
+from fxgrad.engine.executors.ordinary_first import Attempt, attempt_of
+from fxgrad.engine.ops.below_byte import lowering_for
+from fxgrad.engine.ops.strong import is_finite_xla
+from fxgrad.engine.pickling import SharedList
+from fxgrad.engine.tracing.tape import aval_of
+
+_NOT_JAX = frozenset({np.ndarray, np.float32, np.float64, Literal, *PYTHON_SCALARS})
+
+
+def is_jax(value: Any) -> bool:
+    """Whether `value` is a jax array, or a tracer of jax."""
+    return type(value) not in _NOT_JAX and isinstance(value, jax.Array)
+
+
+def x64(needed: bool = True) -> AbstractContextManager[Any]:
+    """A scope in which jax keeps 64-bit dtypes, whatever its global flag says."""
+    return jax.enable_x64(True) if needed else nullcontext()
+
+
+idle_scopes: list[AbstractContextManager[Any]] = SharedList(__name__, "idle_scopes")
+"""Scopes of `x64()` that nobody is in, to be taken and given back: making one takes as long as entering it."""
+
+
+def as_jax(value: Any) -> Any:
+    """`value` for `lax`, in its own dtype; call it within `x64()` for 64-bit ones."""
+    if type(value) is Literal:
+        return value.value
+    if type(value) in PYTHON_SCALARS:
+        return np.asarray(value, aval_of(value).dtype)
+    return keys_to_jax(value)
+
+
+def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """Calls the `xla` rule of every equation on jax values (within a jax trace, or eagerly)."""
+    emission = _under_way.get()
+    if emission is None:
+        token = _under_way.set(_Emission())
+        try:
+            return emit(program, inputs)
+        finally:
+            _under_way.reset(token)
+    values = [*map(as_jax, inputs)]
+    attempt = None if emission.is_again else attempt_of(program)
+    with jax.numpy_dtype_promotion("standard"):  # the rules call functions of jax that need it inside
+        if attempt is None:
+            emission.look_into(program)
+            outputs = walk(program, values, emission.equation, value_of)
+        else:
+            outputs = emission.attempted(attempt, values)
+    return [*map(jax.numpy.asarray, outputs)]
+
+
+def _varying_numbers(equation: Equation, values: list[Any]) -> list[Any]:
+    """`values`, those of literals varying over the mesh axes that programs of the operation have them vary over.
+
+    No `pvary` stands before a literal; but where jax knows what varies, it has loops carry values of one type.
+    """
+    given = [*values]
+    for region in equation.regions:
+        for link, var in zip(region.inputs, region.program.inputs, strict=True):
+            if link.place >= 0 and var.aval.vma and type(equation.inputs[link.place]) is Literal:
+                given[link.place] = as_varying(values[link.place], var.aval)
+    return given
+
+
+def as_varying(value: Any, aval: Aval) -> Any:
+    """A value of jax's, varying over the mesh axes that values of type `aval` do, where jax knows what varies."""
+    missing = tuple(sorted(aval.vma - varying_of_jax(jax.typeof(value)))) if aval.vma else ()
+    return lax.pcast(value, missing, to="varying") if missing else value
+
+
+def size_in_jax(axis_name: str) -> int | None:
+    """The size of the axis of that name that jax maps around what is being traced, or None if there is none."""
+    try:
+        size = int(lax.axis_size(axis_name))
+    except NameError:
+        return None
+    asked = _axes_asked.get()
+    if asked is not None:
+        asked[axis_name] = size
+    return size
+
+
+@contextmanager
+def asking_for_axes() -> Iterator[dict[str, int]]:
+    """The axes of jax's that the code in this block asks for, by name, with their sizes: traces depend on these."""
+    asked: dict[str, int] = {}
+    around = _axes_asked.get()
+    token = _axes_asked.set(asked)
+    try:
+        yield asked
+    finally:
+        _axes_asked.reset(token)
+        if around is not None:
+            around.update(asked)
+
+
+_axes_asked: ContextVar[dict[str, int] | None] = ContextVar("axes_asked", default=None)
+
+
+def emit_results(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """`emit`, for who hands the outputs to a user: those that give way to other dtypes are weak in jax, too."""
+    return as_weak(program.out_avals, emit(program, inputs))
+
+
+def as_weak(avals: Sequence[Aval], outputs: Sequence[Any]) -> list[Any]:
+    """`outputs`, of types `avals`, each as weak in jax as its type is."""
+    return [_weakened(output) if aval.weak else output for aval, output in zip(avals, outputs, strict=True)]
+
+
+def _weakened(value: Any) -> Any:
+    """An array of jax's, made weak. `jax.lax` has no function for it that keeps the dtype."""
+    return convert_element_type_p.bind(value, new_dtype=value.dtype, weak_type=True, sharding=None)
+
+
+def emit_named(program: Program, inputs: Sequence[Any], name: str) -> list[Any]:
+    """`emit`, in the scope `name`."""
+    with jax.named_scope(name):
+        return emit(program, inputs)
+
+
+def emit_unit(program: Program, inputs: Sequence[Any], name: str) -> list[Any]:
+    """`emit` of a program that is a function of its own to the user, called `name`.
+
+    Where several operations of what is being emitted hold the program, jax gets one function that is called from each
+    of these places, and lowers it once for each kind of inputs. Otherwise its equations take the place of the call.
+    """
+    emission = _under_way.get()
+    function = None if emission is None else emission.function(program, name)
+    return emit_named(program, inputs, f"jit({name})") if function is None else function(
+        *(typed(value, var) for value, var in zip(inputs, program.inputs, strict=True)))
+
+
+class _Emission:
+    """One emission, of a program and all that it holds: how often each occurs, and the functions made of some.
+
+    The functions live no longer than the emission, so what user code was asked for them is asked again by the next.
+    """
+
+    __slots__ = ("_functions", "_lines", "_occurrences", "_seen", "is_again")
+
+    def __init__(self) -> None:
+        self.is_again = False  # whether strong products are all there is to try
+        self._lines = Lines()
+        self._seen: set[Program] = set()
+        self._occurrences: dict[Program, int] = {}
+        self._functions: dict[tuple[Program, bool], Callable[..., list[Any]]] = {}
+
+    def attempted(self, attempt: Attempt, values: Sequence[Any]) -> list[Any]:
+        """The outputs of a program with strong products of matrices, by ordinary ones where these make no NaN.
+
+        The strong ones are in a loop of no turns then. A conditional would copy what it hands on.
+        """
+        made = emit(attempt.first, values)
+        count = len(attempt.again.outputs)
+
+        def again(state: Any) -> Any:
+            self.is_again = True
+            try:
+                return lax.full_like(state[0], True), tuple(emit(attempt.again, values))
+            finally:
+                self.is_again = False
+
+        is_fine = _are_finite([made[place] for place, _ in attempt.looked], [cuts for _, cuts in attempt.looked])
+        changed = lax.while_loop(lambda state: lax.bitwise_not(state[0]), again, (is_fine, tuple(made[:count])))[1]
+        return emit(attempt.rest, [*values, *changed, *made[count:]])
+
+    def equation(self, equation: Equation, values: list[Any]) -> list[Any]:
+        """Calls the rule of an equation, from the user's line, in the scopes that it is in."""
+        if equation.programs and Literal in map(type, equation.inputs):
+            values = _varying_numbers(equation, values)
+        source, rule = equation.source, lowering_for(equation.primitive, values)
+        if source is None:
+            outputs: list[Any] = rule(lax, *values, **equation.params)
+            return outputs
+        call = self._lines.caller(source)
+        if source.scope:
+            with jax.named_scope(source.scope):
+                return call(rule, values, equation.params)
+        return call(rule, values, equation.params)
+
+    def look_into(self, program: Program) -> None:
+        """Counts the operations that hold a program, in `program` and all that it holds, each looked into once."""
+        remaining = [program]
+        while remaining:
+            found = remaining.pop()
+            if found not in self._seen:
+                self._seen.add(found)
+                for equation in found.equations:
+                    for inner in equation.programs:
+                        self._occurrences[inner] = self._occurrences.get(inner, 0) + 1
+                        remaining.append(inner)
+
+    def function(self, program: Program, name: str) -> Callable[..., list[Any]] | None:
+        """`program` as one function of jax's, if it is used more than once; None if it is not."""
+        key = (program, self.is_again)
+        function = self._functions.get(key)
+        if function is None and self._occurrences.get(program, 0) > 1 and not consults(program):
+            def emitted(*inputs: Any) -> list[Any]:
+                return emit(program, inputs)
+
+            emitted.__name__ = emitted.__qualname__ = name  # it stands in jaxprs, and in what they are lowered to
+            function = self._functions[key] = jax.jit(emitted)
+        return function
+
+
+def _are_finite(values: Sequence[Any], cuts: Sequence[Sequence[Sequence[int]]]) -> Any:
+    """Whether all numbers are in parts of `values`, for each of which `cuts` has axes where the first entry counts.
+
+    All those of one dtype that are cut are looked at as one array, which takes the time of one.
+    """
+    looked: list[Any] = []
+    pieces: dict[Any, list[Any]] = {}
+    for value, parts in zip(values, cuts, strict=True):
+        for axes in parts:
+            part = value
+            for axis in axes:
+                part = lax.slice_in_dim(part, 0, 0 if part.shape[axis] == 0 else 1, axis=axis)
+            kept = pieces.setdefault((part.dtype, varying_of_jax(jax.typeof(part))), []) if axes else looked
+            kept.append(lax.reshape(part, (part.size,)) if axes else part)
+    looked += [lax.concatenate(some, 0) for some in pieces.values()]
+    return functools.reduce(lax.bitwise_and, [is_finite_xla(lax, part) for part in looked])
+
+
+_under_way: ContextVar[_Emission | None] = ContextVar("emission", default=None)
+
+
+def computed(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of the program, compiled by `jax.jit` and kept on the program, on values of jax's."""
+    return _computed(program, ("xla",), lambda inputs: emit_results(program, inputs), inputs)
+
+
+def _computed(program: Program, key: tuple[Any, ...], emission: explicit.Emission, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of `emission`, compiled and kept on `program` while the user code that it asked gives the same."""
+    known: tuple[Callable[..., list[Any]], list[Consultation]] | None = program.memo.get(key)
+    if known is None or (known[1] and not still_hold(known[1])):
+        known = program.memo[key] = _compiled(emission, foreseen=False)
+    try:
+        return known[0](*inputs)
+    except explicit.ExplicitAxes:
+        known = program.memo[key] = _compiled(emission, foreseen=True)
+        return known[0](*inputs)
+    except jax.errors.JaxRuntimeError as error:
+        raise failures.told(error) from None
+
+
+def _compiled(emission: explicit.Emission, *, foreseen: bool) -> tuple[Callable[..., list[Any]], list[Consultation]]:
+    """`emission` compiled, and the user code that it will have asked; Explicit axes are an error if not `foreseen`."""
+    consulted: list[Consultation] = []
+
+    def emitted(*inputs: Any) -> list[Any]:
+        with consulting() as asked:
+            outputs = explicit.emitted(emission, inputs, foreseen=foreseen)
+        consulted.extend(asked)
+        return outputs
+
+    function = jax.jit(emitted)
+    return explicit.OnMeshes(function, emitted) if foreseen else function, consulted
+
+
+def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """A program on concrete values, at least one of them a jax array; the results are jax arrays."""
+    with x64(needs_x64(program)):
+        return computed(program, [typed(value, var) for value, var in zip(inputs, program.inputs, strict=True)])
+
+
+def typed(value: Any, var: Var) -> Any:
+    """A value of the dtype that the program expects (Python scalars have none of their own)."""
+    if type(value) is Literal:
+        return value.value
+    if type(value) in PYTHON_SCALARS:
+        return np.asarray(value, var.aval.dtype)
+    return keys_to_jax(value)
+
+
+def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """One primitive on concrete values, at least one of them a jax array."""
+    avals = [aval_of(arg) for arg in args]
+    out_avals = infer(primitive, avals, params)
+    held = subprograms(primitive, params)
+    wide = any(dtypes.is_64bit(aval.dtype) for aval in (*avals, *out_avals)) or any(
+        map(needs_x64, held))
+    with x64(wide):
+        values = [jax.numpy.asarray(as_jax(arg)) for arg in args]
+        if held:  # kept on the program, since jax would compile a loop anew at every call
+            return _computed(held[0], ("xla rule", primitive, *param_key(primitive, params)),
+                             lambda values: as_weak(out_avals, primitive.xla(lax, *values, **params)), values)
+        if explicit.explicit_mesh(values) is not None:
+            return _on_explicit_axes(primitive, params, values)
+        outputs: list[Any] = lowering_for(primitive, values)(lax, *values, **params)
+        return as_weak(out_avals, outputs)
+
+
+def _on_explicit_axes(primitive: Primitive, params: dict[str, Any], values: Sequence[Any]) -> list[Any]:
+    """The rule of an operation on arrays of which some lie on Explicit axes, compiled."""
+    key = (primitive, *((name, told(value)) for name, value in params.items()))
+    function: Callable[..., list[Any]] = _explicit_rules.get(key) or _explicit_rules.add(
+        key, _compiled(lambda values: lowering_for(primitive, values)(lax, *values, **params), foreseen=True)[0])
+    return function(*values)
+
+
+_explicit_rules = Cache("operations on explicit meshes", 1024)

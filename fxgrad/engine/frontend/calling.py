@@ -1,0 +1,226 @@
+"""Calls of functions as programs, and calls of programs as functions, on containers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import tree
+from fxgrad.engine.caches import Bounded
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, plain
+from fxgrad.engine.core.facts import Slot
+from fxgrad.engine.core.program import Path, Program, Signature
+from fxgrad.engine.derivation.simplify import readable
+from fxgrad.engine.derivation.sizes import argument_names, names_in, specialised
+from fxgrad.engine.frontend.flat import (
+    Traced,
+    as_struct,
+    check_leaf,
+    described_aval,
+    indexed_names,
+    just,
+    leaf_aval,
+    nth,
+    record_flat,
+    refuse_repeated_effects,
+    title_of,
+    trace_flat,
+    with_static,
+)
+from fxgrad.engine.frontend.mismatches import Expected
+from fxgrad.engine.tracing.apply import apply_program
+from fxgrad.engine.tracing.followed import FollowedTape
+from fxgrad.engine.tracing.trace import SHARED, SHOWN, new_tape, varying_here
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ArgumentError, TreeError, UnsupportedError, at_user_line, function_name
+
+
+def checked_program(what: str, value: Any) -> Program:
+    """`value`, if it is a program; raises `ArgumentError` if not."""
+    if isinstance(value, Program):
+        return value
+    hint = f". Write {what}(fxgrad.make_program(f)(x))" if callable(value) else ""
+    raise ArgumentError(at_user_line(f"{what} takes a program, got a {type(value).__name__}{hint}"))
+
+
+def call_program(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Runs a program on containers like those it was traced with, or on a flat list of inputs without a signature."""
+    expected = len(program.inputs) - len(program.constants)
+    if program.signature is None or program.signature.in_tree is None:
+        if kwargs:
+            raise ArgumentError(at_user_line(
+                f"the program takes {expected} inputs by position, got {', '.join(kwargs)} by name"))
+        if len(args) != expected:
+            raise ArgumentError(at_user_line(f"the program takes {expected} inputs, got {len(args)}"))
+        outputs = _run(program, args)
+        return outputs[0] if len(outputs) == 1 else outputs
+    leaves, structure = tree.flatten((args, kwargs))
+    if structure != program.signature.in_tree:
+        if not kwargs and len(args) == expected == len(leaves):
+            leaves = list(args)
+        else:
+            raise TreeError(_other_arguments(program, args, kwargs, program.signature.in_tree))
+    outputs = _run(program, leaves)
+    return tree.unflatten(program.signature.out_tree, outputs) if program.signature.out_tree is not None else outputs
+
+
+def _other_arguments(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any], structure: tree.TreeDef) -> str:
+    """The message for arguments, of which `structure` is expected, that are not those a program was traced for."""
+    called = f"the program {program.signature.name}" if program.signature else "the program"
+    expected = Expected(structure, tuple(argument_names(program)), tuple(program.in_avals[len(program.constants):]))
+    return expected.message(f"{called} was called with other arguments than it was traced for", "program", args, kwargs,
+                            "Trace it again for other types, or convert with x.astype(...)")
+
+
+def _run(program: Program, leaves: Sequence[Any]) -> list[Any]:
+    values = _typed(program, leaves)
+    if values is None:
+        program = _at_types(program, [described_aval(leaf, "program", just("an input")) for leaf in leaves])
+        values = _typed(program, leaves)
+        assert values is not None
+    try:
+        _check_path(program, values)
+        return plain(apply_program(program, values))
+    except Exception:
+        refuse_types_alone("program", values)
+        raise
+
+
+def _check_path(program: Program, values: Sequence[Any]) -> None:
+    """Raises `ArgumentError` if the program is that of one path, and Python's control flow goes another with these."""
+    signature = program.signature
+    path = None if signature is None else signature.path
+    if signature is None or path is None or len(values) != len(path.conditions.inputs) - len(path.conditions.constants):
+        return
+    for found, known, place in zip(apply_program(path.conditions, values), path.values, path.places, strict=True):
+        same = found.shape == known.shape and bool(np.all(found == known))
+        if not same:
+            raise ArgumentError(at_user_line(
+                f"program: {signature.name} was traced with values for which Python's control flow goes "
+                f"another way than for these, at {place}. Trace it again with these, or call the function"))
+
+
+_AT_TYPES: Slot[Bounded] = Slot("programs at types of arguments")
+
+
+def _at_types(program: Program, avals: Sequence[Aval]) -> Program:
+    """A program with sizes that have names, for the sizes in these types; kept on it."""
+    known = _AT_TYPES.of(program) or _AT_TYPES.put(program, Bounded(256))
+    key = (*avals,)
+    found: Program | None = known.get(key)
+    return known.add(key, specialised(program, avals)) if found is None else found
+
+
+def _typed(program: Program, values: Sequence[Any]) -> list[Any] | None:
+    """The inputs, checked against the program's types; Python scalars take on the dtype asked for.
+
+    None where the program has sizes with names and does not take these inputs as it stands.
+    """
+    result: list[Any] = []
+    for value, var in zip(values, program.inputs[len(program.constants):], strict=True):
+        aval = var.aval
+        if type(value) in PYTHON_SCALARS and not aval.shape:
+            result.append(np.asarray(value, aval.dtype)[()])
+            continue
+        found = described_aval(value, "program", lambda: f"input {len(result)}")
+        if found.shape != aval.shape or found.dtype != aval.dtype:
+            if names_in(program):
+                return None
+            given, places = [*result, *values[len(result):]], tuple(range(len(values)))
+            raise ArgumentError(_other_arguments(program, given, {}, tree.structure((places, {}))))
+        result.append(value)
+    return result
+
+
+def program_of_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+                    static: Collection[int] = (), as_recorded: bool = False, follow: bool = True) -> Program:
+    """The closed program of a call, for the function `what`; the arguments at `static` are passed as they are.
+
+    It is made readable, but for one that is to be `as_recorded`. Where Python's control flow asks for values, it is the
+    program of the path for those of the arguments, if they have any and if that path is to be followed.
+    """
+    tape, traced, names, structure = _recorded(what, fun, args, kwargs, static, follow)
+    signature = Signature(function_name(fun), tuple(names), structure, traced.out_tree, title_of(fun))
+    program = traced.program if as_recorded else readable(traced.program)
+    if tape.asked:
+        conditions = traced.program.replace(outputs=[each.var for each in tape.asked], constants=traced.captured,
+                                            signature=signature._replace(out_tree=None))
+        signature = signature._replace(path=Path(
+            conditions, tuple([each.value for each in tape.asked]), tuple([each.place for each in tape.asked])))
+    return program.replace(constants=traced.captured, signature=signature)
+
+
+def refuse_path(what: str, program: Program) -> Program:
+    """`program`, for `what`, which hands it on; raises `UnsupportedError` if it holds for some values alone."""
+    signature = program.signature
+    path = None if signature is None else signature.path
+    if signature is not None and path is not None:
+        raise UnsupportedError(at_user_line(
+            f"{what}: Python's control flow asks for values in {signature.name}, at {path.places[0]}, so that "
+            "its program is that of one path, and wrong for other values. Write fxgrad.lax.cond, while_loop or "
+            "fori_loop, or fxgrad.numpy.where"))
+    return program
+
+
+def program_with_values(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+                        ) -> tuple[Program, list[Any]]:
+    """`program_of_call`, for what runs it, and the values of the arguments; raises `ArgumentError` for types alone."""
+    leaves = tree.leaves((args, kwargs))
+    refuse_types_alone(what, leaves)
+    return program_of_call(what, fun, args, kwargs), leaves
+
+
+def refuse_types_alone(what: str, leaves: Iterable[Any]) -> None:
+    """Raises `ArgumentError`, in which `what` was called, if one of `leaves` is a type without a value."""
+    if any(isinstance(as_struct(leaf), tree.ShapeDtypeStruct) for leaf in leaves):
+        raise ArgumentError(at_user_line(f"{what}: of an argument the type alone is given, and values are needed"))
+
+
+def recorded_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+                  ) -> tuple[Traced, list[Any]]:
+    """A call traced with all that is computed in it, for what runs its program in the place of `fun`; and the leaves.
+
+    Raises `ArgumentError` for an argument that is no array and no number, and `UnsupportedError` where an operation
+    with effects would run a second time.
+    """
+    leaves, structure = tree.flatten((args, kwargs))
+    names = indexed_names(fun, args, None, kwargs)
+    avals = [leaf_aval(leaf) or check_leaf(leaf, what, nth(names, index)) for index, leaf in enumerate(leaves)]
+
+    def call(*tracers: Any) -> Any:
+        given, keywords = tree.unflatten(structure, tracers)
+        return fun(*given, **keywords)
+
+    traced = trace_flat(call, avals, what, fun, mode=SHARED, values=leaves, names=names)
+    refuse_repeated_effects(traced, what)
+    return traced, leaves
+
+
+def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+               static: Collection[int] = ()) -> tuple[Traced, list[str], Any]:
+    """Traces a call without values, as `jit` does: the traced call, names of inputs, tree of the arguments."""
+    _, traced, names, structure = _recorded(what, fun, args, kwargs, static, follow=False)
+    return traced, names, structure
+
+
+def _recorded(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+              static: Collection[int], follow: bool) -> tuple[FollowedTape, Traced, list[str], Any]:
+    """As `trace_call`, with the tape; Python's control flow may go by the values of the arguments if they are known."""
+    moving = [position for position in range(len(args)) if position not in static]
+    leaves, structure = tree.flatten((tuple([args[position] for position in moving]), kwargs))
+    names = indexed_names(fun, args, moving, kwargs)()
+    avals = [described_aval(leaf, what, just(name)) for leaf, name in zip(leaves, names, strict=True)]
+
+    def call(*tracers: Any) -> Any:
+        given, keywords = tree.unflatten(structure, tracers)
+        return fun(*with_static(args, static, given), **keywords)
+
+    tape = new_tape(varying_here(avals), mode=SHOWN, name=fun, input_names=lambda: names, tape_class=FollowedTape)
+    assert isinstance(tape, FollowedTape)
+    if follow and not any(isinstance(as_struct(leaf), tree.ShapeDtypeStruct | Tracer) for leaf in leaves):
+        tape.follow(leaves)
+    leaves_out, out_tree = record_flat(tape, call, what, fun)
+    # What was computed to follow control flow stays in the program, with its effects: it is there to be read.
+    return tape, Traced(tape.finish(leaves_out), tape.captured, out_tree), names, structure

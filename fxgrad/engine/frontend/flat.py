@@ -1,0 +1,263 @@
+"""Between Python functions of containers and programs of flat lists: flattening, tracing, naming, rebuilding."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from types import FunctionType, MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.core.avals import Aval, array_aval, check_dtype, struct_aval
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.derivation.effects import after_forcing, repeated_effect
+from fxgrad.engine.tracing.tape import Tape
+from fxgrad.engine.tracing.trace import SELECTIVE, Mode, new_tape, varying_here
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.tree import TreeDef
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
+
+
+def origin_of(function: Any) -> Any:
+    """What tells functions apart for interning: the code object, shared by closures made again and again."""
+    if type(function) is FunctionType and "__wrapped__" not in function.__dict__:
+        return function.__code__
+    innermost = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function
+    code = getattr(innermost, "__code__", None)
+    return getattr(type(innermost).__call__, "__code__", None) if code is None and callable(innermost) else code
+
+
+class Transformed(NamedTuple):
+    """What a transformed function is made of: `what(function)`, in the arguments `argnums` where it has such."""
+
+    what: str
+    function: Any
+    argnums: Any
+
+
+_CONVERSIONS = frozenset({"from_jax", "to_jax"})
+"""What changes who calls a function, and not what it computes."""
+
+
+def title_of(function: Any) -> str:
+    """What a program of `function` is called: `grad(loss, [weights, bias])`, `vmap(grad(loss))`, or its name.
+
+    >>> import fxgrad
+    >>> def loss(weights, bias, x):
+    ...     return weights * x + bias
+    >>> title_of(fxgrad.vmap(fxgrad.grad(loss, argnums=(0, 1))))
+    'vmap(grad(loss, [weights, bias]))'
+    """
+    made = getattr(function, "transformed", None)
+    # Somebody's own wrapper has got the attribute along with all others.
+    if type(made) is not Transformed or getattr(function, "__wrapped__", None) is not made.function:
+        return function_name(function)
+    inner = title_of(made.function)
+    if made.what in _CONVERSIONS:
+        return inner
+    if made.argnums is None or (type(made.argnums) is int and made.argnums == 0):
+        return f"{made.what}({inner})"
+    numbers = made.argnums if isinstance(made.argnums, Sequence) else [made.argnums]
+    names = parameter_names(made.function, 1 + max([0, *numbers]))
+    shown = ", ".join(names[number] if number >= 0 else str(number) for number in numbers)
+    wrt = f"[{shown}]" if isinstance(made.argnums, Sequence) else shown
+    return f"{made.what}({inner}, {wrt})"
+
+
+def transformation(what: str, function: Callable[..., Any], argnums: Any = None,
+                   ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorates the wrapper that `what(function)` returns: name, docstring and signature are the function's."""
+    if not callable(function):
+        raise ArgumentError(at_user_line(
+            f"{what} takes a function, got a {type(function).__name__}. Write {what}(f)(x), not {what}(f(x))"))
+    def decorate(wrapper: Callable[..., Any]) -> Callable[..., Any]:
+        functools.update_wrapper(wrapper, function)
+        if isinstance(function, Program):
+            wrapper.__name__ = wrapper.__qualname__ = function.signature.name if function.signature else "program"
+        wrapper.transformed = Transformed(what, function, argnums)  # type: ignore[attr-defined]
+        return wrapper
+
+    return decorate
+
+
+def leaf_aval(value: Any) -> Aval | None:
+    """The type of an argument leaf: of a tracer, an array or a number; None for anything else."""
+    return value.variable.aval if type(value) is Tracer else array_aval(value)
+
+
+def parameter_names(function: Any, count: int) -> list[str]:
+    """The names of the first `count` positional parameters, for messages and programs."""
+    names: list[str] = []
+    try:
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                names.append(parameter.name)
+            elif parameter.kind is parameter.VAR_POSITIONAL:
+                names.extend(f"{parameter.name}[{index}]" for index in range(count - len(names)))
+    except (TypeError, ValueError):
+        pass  # builtins have no signature
+    names.extend(f"argument {index}" for index in range(len(names), count))
+    return names[:count]
+
+
+def keyword_names(function: Any) -> set[str]:
+    """The names of the parameters that may be given either by position or by keyword."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return set()  # builtins have no signature
+    return {parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD}
+
+
+def check_leaf(value: Any, what: str, where: Callable[[], str]) -> Aval:
+    """The type of an argument leaf; raises `ArgumentError` naming it if it is no array and no number."""
+    aval = leaf_aval(value)
+    if aval is None:
+        check_dtype(value, f"{what}: {where()}")
+        raise ArgumentError(at_user_line(
+            f"{what}: {where()} is a {type(value).__name__}, where an array or a number is needed. Pass it by "
+            "closure (functools.partial), or leave it out of the arguments that are transformed"))
+    return aval
+
+
+def described_aval(value: Any, what: str, where: Callable[[], str]) -> Aval:
+    """As `check_leaf`, for leaves of which the type alone matters: what stands for an array by its type is welcome."""
+    return struct_aval(value) or leaf_aval(value) or struct_aval(as_struct(value)) or check_leaf(value, what, where)
+
+
+def as_struct(value: Any) -> Any:
+    """What has a `shape` and a `dtype`, and cannot become an array, as the `ShapeDtypeStruct` of that type.
+
+    All other values stay what they are.
+    """
+    if isinstance(value, tree.ShapeDtypeStruct | Tracer | np.ndarray | np.generic) or hasattr(value, "__array__"):
+        return value
+    if not (hasattr(value, "shape") and hasattr(value, "dtype")):
+        return value
+    return tree.ShapeDtypeStruct(tuple(value.shape), value.dtype)
+
+
+def nth(names: Callable[[], Sequence[str]], index: int) -> Callable[[], str]:
+    """A function giving one of `names`, which are made for messages only."""
+    return lambda: names()[index]
+
+
+def just(name: str) -> Callable[[], str]:
+    """A function giving `name`."""
+    return lambda: name
+
+
+class Traced(NamedTuple):
+    """A traced call: the program, the values of its captured inputs, and the tree of the output.
+
+    `forced` holds the outputs of the first `computed` equations, where Python's control flow asked for values.
+    """
+
+    program: Program
+    captured: list[Any]
+    out_tree: TreeDef
+    computed: int = 0
+    forced: Sequence[Any] = ()
+
+    def wrt(self, inputs: bool | Sequence[bool] = True) -> tuple[bool, ...]:
+        """Which inputs of the program take part: none of the captured ones, and those that `inputs` says."""
+        explicit = len(self.program.inputs) - self.program.captured
+        chosen = [inputs] * explicit if isinstance(inputs, bool) else inputs
+        return (*[False] * self.program.captured, *chosen)
+
+
+LEAF = tree.structure(0)
+
+
+def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, function: Any, *,
+               mode: Mode = SELECTIVE, values: Sequence[Any] | None = None,
+               names: Callable[[], Sequence[str]] | None = None, **options: Any) -> Traced:
+    """Traces `call`, which takes flat tracers and returns any container of arrays.
+
+    `function` is the user's own, `what` the public name of the transformation, both for messages; `options` are those
+    of `core.tape.new_tape`.
+    """
+    tape = new_tape(varying_here(in_avals), mode=mode, values=values, name=function, input_names=names,
+                    origin=origin_of(function), **options)
+    return finish_trace(tape, *record_flat(tape, call, what, function))
+
+
+def record_flat(tape: Tape, call: Callable[..., Any], what: str, function: Any) -> tuple[list[Any], TreeDef]:
+    """Runs `call`, as in `trace_flat`, on `tape`; returns the leaves and the tree of the output."""
+    output = tape.run(call, tree.flatten)
+    if type(output) is Tracer:
+        return [output], LEAF
+    leaves, out_tree = output
+    for index, leaf in enumerate(leaves):
+        if leaf_aval(leaf) is None:
+            _refuse_output(what, function_name(function), out_tree, index, leaf)
+    return leaves, out_tree
+
+
+def finish_trace(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> Traced:
+    """What was traced, once a call is recorded and has returned `leaves`."""
+    program = tape.finish(leaves)
+    computed, forced = tape.forced()
+    if computed:
+        program, computed = after_forcing(program, computed)
+    return Traced(program, tape.captured, out_tree, computed, forced)
+
+
+def refuse_repeated_effects(traced: Traced, what: str) -> None:
+    """Raises `UnsupportedError` if forcing ran an operation with effects that `what` would run again for its result."""
+    repeated = repeated_effect(traced.program, traced.computed)
+    if repeated is not None:
+        raise UnsupportedError(at_user_line(
+            f"Python's control flow asks for a value inside of {what}, which runs {repeated.primitive}; {what} would "
+            f"run it a second time. Call it outside of {what}, or use fxgrad.lax.cond"))
+
+
+def _refuse_output(what: str, name: str, structure: TreeDef, index: int, leaf: Any) -> None:
+    names = tree.leaf_names(tree.unflatten(structure, range(structure.num_leaves)), "output")
+    if getattr(leaf, "dtype", None) == dtypes.float0:
+        raise ArgumentError(at_user_line(
+            f"{what}: {name} returned at {names[index]} the gradient of an integer argument (dtype float0), which "
+            "cannot be traced. Leave the integer argument out of argnums, or do not return its gradient"))
+    if isinstance(leaf, np.ndarray | np.generic):
+        check_dtype(leaf, f"{what}: {names[index]} of {name}")
+    raise ArgumentError(at_user_line(
+        f"{what}: {name} returned a {type(leaf).__name__} at {names[index]}, where an array or a number is needed. "
+        f"{'Return it with has_aux=True, or not at all' if what in _WITH_AUX else 'Leave it out'}"))
+
+
+_WITH_AUX = frozenset({"grad", "value_and_grad", "vjp", "jvp", "linearize", "jacfwd", "jacrev", "jacobian",
+                       "value_and_jacobian", "hessian"})
+"""Transformations of functions that may return something beside arrays."""
+
+
+def with_static(args: Sequence[Any], static: Container[int], dynamic: Iterable[Any]) -> list[Any]:
+    """`args` with the values of `dynamic`, in order, in all positions but the `static` ones."""
+    remaining = iter(dynamic)
+    return [arg if position in static else next(remaining) for position, arg in enumerate(args)]
+
+
+def indexed_names(function: Any, args: Sequence[Any], positions: Sequence[int] | None = None,
+                  kwargs: Mapping[str, Any] = MappingProxyType({})) -> Callable[[], list[str]]:
+    """A function giving the leaf names of the positional `args` (those at `positions`), as `params.W[0]`.
+
+    Those of `kwargs` follow, sorted by the keywords.
+    """
+    def names() -> list[str]:
+        roots = parameter_names(function, len(args))
+        chosen = range(len(args)) if positions is None else positions
+        named = [*((roots[position], args[position]) for position in chosen), *sorted(kwargs.items())]
+        return [name for root, value in named for name in tree.leaf_names(value, root)]
+    return names
+
+
+def spread_over(prefix: Any, value: Any) -> list[Any] | None:
+    """For each leaf of `value` what `prefix` says of it or of a container that it is in; None if that is no prefix."""
+    try:
+        spread = tree.map(lambda one, part: [one] * len(tree.leaves(part)), prefix, value, is_leaf=tree.is_none)
+    except (ValueError, TypeError):
+        return None
+    leaves: list[Any] = tree.leaves(spread, is_leaf=tree.is_none)
+    return leaves

@@ -1,0 +1,121 @@
+"""What is wrong with arguments for something that was made for others, in the words of a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.engine import tree
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.frontend.flat import described_aval, just
+from fxgrad.errors import at_user_line
+
+MOST = 8
+"""How many arguments are named; of others the number is told."""
+
+
+class Expected(NamedTuple):
+    """What something was made for: the container of `(args, kwargs)`, and names and types of the leaves."""
+
+    structure: tree.TreeDef
+    names: tuple[str, ...]
+    avals: tuple[Aval, ...]
+
+    def mismatches(self, what: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+        """A line for each argument that is not what is expected; none if all are.
+
+        Raises `ArgumentError`, in which `what` was called, for what is neither an array nor a number.
+
+        >>> import numpy as np
+        >>> structure = tree.structure(((0, {"w": 0, "b": 0}), {}))
+        >>> types = [Aval(shape, np.dtype("float64")) for shape in ((), (3,), (2, 3))]
+        >>> expected = Expected(structure, ("x", "p.b", "p.w"), tuple(types))
+        >>> for line in expected.mismatches("f", [1.0, {"w": np.ones((2, 4)), "c": np.ones(3)}], {}):
+        ...     print(line)
+        p.b: f64[3] is missing
+        p.w: f64[2,3] is needed, not f64[2,4]: axis 1 has 4 and not 3
+        p.c: f64[3] is not among them
+        """
+        given = self._named(args, kwargs)
+        expected = dict(zip(self.names, self.avals, strict=True))
+        found: dict[str, None] = {}
+        for name, aval in expected.items():
+            if name in given:
+                found |= dict.fromkeys(_differences(what, name, aval, given[name]))
+            elif within := _within(name, given):
+                found[f"{name}: {aval} is needed, not a container of {len(within)} arrays or numbers"] = None
+                given = {other: value for other, value in given.items() if other not in within}
+            elif (around := _around(name, given)) and around not in expected:
+                found[f"{around}: {', '.join(_within(around, expected))} are needed in it, and it is "
+                      f"{described_aval(given[around], what, just(around))}"] = None
+            else:
+                found[f"{name}: {aval} is missing"] = None
+        for name, value in given.items():
+            if name not in expected and not _within(name, expected):
+                found[f"{name}: {described_aval(value, what, just(name))} is not among them"] = None
+        lines = [*found] or self._other_containers(args, kwargs)
+        return lines if len(lines) <= MOST else [*lines[:MOST], f"and {len(lines) - MOST} more"]
+
+    def message(self, said: str, what: str, args: Sequence[Any], kwargs: Mapping[str, Any], advice: str = "") -> str:
+        """What is `said`, a line for each of `mismatches`, and `advice`, at the user's line."""
+        lines = [f"\n    {line}" for line in self.mismatches(what, args, kwargs)]
+        return at_user_line("".join((said, ":", *lines, f"\n  {advice}" if advice else "")))
+
+    def _other_containers(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+        """Of arguments whose leaves are those expected."""
+        needed, named = tree.unflatten(self.structure, self.names)
+        if len(args) != len(needed) or set(kwargs) != set(named):
+            other = [*self._roots()[len(args):], *(name for name in named if name not in kwargs)]
+            ways = ("position", "name") if len(args) < len(needed) else ("name", "position")
+            return [f"{', '.join(other)} by {ways[0]}, and not by {ways[1]}"] if other else []
+        structure = tree.structure((tuple(args), dict(kwargs)))
+        return [] if structure == self.structure else [
+            f"the containers are {_shown(structure)}, and {_shown(self.structure)} are needed"]
+
+    def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The leaves by the names that they would have had."""
+        roots = self._roots()
+        found: dict[str, Any] = {}
+        for position, arg in enumerate(args):
+            root = roots[position] if position < len(roots) else f"argument {position}"
+            found.update(zip(tree.leaf_names(arg, root), tree.leaves(arg), strict=True))
+        for name in sorted(kwargs):
+            found.update(zip(tree.leaf_names(kwargs[name], name), tree.leaves(kwargs[name]), strict=True))
+        return found
+
+    def _roots(self) -> list[str]:
+        """The names of the positional arguments: what is before the path of a leaf in its name."""
+        args, _ = tree.unflatten(self.structure, self.names)
+        roots = []
+        for position, arg in enumerate(args):
+            names, paths = tree.leaves(arg), tree.leaf_names(arg, ":")
+            roots.append(names[0].removesuffix(paths[0][1:]) if names else f"argument {position}")
+        return roots
+
+
+def _within(name: str, names: Iterable[str]) -> list[str]:
+    """Those of `names` that are parts of the container called `name`."""
+    return [other for other in names if other.startswith((f"{name}.", f"{name}["))]
+
+
+def _around(name: str, names: Iterable[str]) -> str:
+    """The one of `names` that would be a container of what is called `name`."""
+    return next((other for other in names if name.startswith((f"{other}.", f"{other}["))), "")
+
+
+def _differences(what: str, name: str, aval: Aval, value: Any) -> list[str]:
+    got = described_aval(value, what, just(name))
+    if got.dtype == aval.dtype and (got.shape == aval.shape or (got.ndim == aval.ndim and holds(*aval.shape))):
+        return []  # what a size with a name stands for is found elsewhere
+    places = [axis for axis, (size, other) in enumerate(zip(aval.shape, got.shape, strict=False)) if size != other]
+    where = ""
+    if got.ndim != aval.ndim:
+        where = f": it has {got.ndim} axes and not {aval.ndim}"
+    elif places and aval.ndim > 1:
+        where = ": " + ", ".join(f"axis {axis} has {got.shape[axis]} and not {aval.shape[axis]}" for axis in places)
+    return [f"{name}: {aval} is needed, not {got}{where}"]
+
+
+def _shown(structure: tree.TreeDef) -> str:
+    return str(structure).removeprefix("PyTreeDef(").removesuffix(")")

@@ -1,0 +1,35 @@
+"""Calls of functions that programs show as one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fxgrad.engine import tree
+from fxgrad.engine.frontend.flat import indexed_names, trace_flat
+from fxgrad.engine.frontend.operands import PYTHON_SCALARS
+from fxgrad.engine.higher_order.call import named_call_p
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tracing.trace import SHARED
+
+
+def call_by_name(what: str, fun: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any],
+                 ) -> Any:
+    """`fun(*args, **kwargs)` recorded as one call of `name`; the arguments are containers of arrays and numbers."""
+    leaves, structure = tree.flatten((args, kwargs))
+    # Python's numbers and bools stay what they are: an `if` can ask them.
+    arrays = [place for place, leaf in enumerate(leaves) if type(leaf) not in PYTHON_SCALARS]
+
+    def flat(*tracers: Any) -> Any:
+        every = list(leaves)
+        for place, tracer in zip(arrays, tracers, strict=True):
+            every[place] = tracer
+        given, keywords = tree.unflatten(structure, every)
+        return fun(*given, **keywords)
+
+    names = indexed_names(fun, args, kwargs=kwargs)
+    traced = trace_flat(flat, [aval_of(leaves[place]) for place in arrays], what, fun, mode=SHARED,
+                        names=lambda: [each for place, each in enumerate(names()) if place in arrays])
+    outputs = bind(named_call_p, *traced.captured, *(leaves[place] for place in arrays), program=traced.program,
+                   name=name)
+    return tree.unflatten(traced.out_tree, outputs)

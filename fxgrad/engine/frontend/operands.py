@@ -1,0 +1,365 @@
+"""Operands: what the functions here accept as an array, how operands come to one dtype, how axes are read."""
+
+from __future__ import annotations
+
+import operator
+from array import array as buffer
+from collections.abc import Sequence
+from typing import Any, cast
+
+import jax
+import numpy as np
+
+from fxgrad.engine import config, dtypes
+from fxgrad.engine.core.arrays import ARRAYS, WEAK_CLASSES, Integer, handed, made, scalar, weakened
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, Shape
+from fxgrad.engine.core.primitive import Primitive, infer
+from fxgrad.engine.core.sizes import Size, index_of
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.ops.families import broadcast_shapes
+from fxgrad.engine.ops.joining import stack
+from fxgrad.engine.ops.space import convert, full
+from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ArgumentError, AxisError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
+
+WEAK_SCALARS = frozenset({int, Integer, float, complex, np.float64, np.complex128})
+"""Types of numbers whose dtype gives way to that of arrays."""
+_ARRAYS = frozenset({Tracer, np.ndarray, Literal, *PYTHON_SCALARS})
+
+
+def operand(value: Any) -> Any:
+    """`value` as something with a type: nested lists become arrays; raises `ArgumentError` for what is no number."""
+    if type(value) in _ARRAYS or isinstance(value, np.generic | np.ndarray | jax.Array):
+        return value
+    if isinstance(value, list | tuple):
+        return from_nested(value)
+    kind: Any
+    for kind in (int, float, complex):  # of a class derived from it, as a member of an IntEnum is
+        if isinstance(value, kind):
+            return kind(value)
+    if isinstance(value, memoryview | bytearray | buffer):
+        return np.asarray(value)
+    if hasattr(value, "__jax_array__"):
+        return operand(value.__jax_array__())
+    if value is not None and hasattr(value, "__array__"):
+        return np.asarray(value)
+    aval_of(value)  # raises
+    return value
+
+
+def from_nested(values: Sequence[Any]) -> Any:
+    """A nested list as an array: NumPy's unless there are traced or jax arrays in it, which are then stacked.
+
+    Python's numbers give way to the arrays and scalars beside them.
+    """
+    found: dict[Any, Any] = {}
+    _collect_kinds(values, found)
+    if not any(type(one) is Tracer or isinstance(one, jax.Array) for one in found.values()):
+        array = np.asarray(values)
+        return array if len(found) < 2 or array.dtype.kind not in "iufcO" else _as_promoted(array, found)
+    parts = promoted(*(operand(value) for value in values))
+    shapes = {aval_of(part).shape for part in parts}
+    if len(shapes) > 1:
+        raise ShapeError(at_user_line(f"array: a list of arrays of shapes {', '.join(map(str, sorted(shapes)))}; all "
+                                      "must be equal"))
+    return stack(parts, 0)
+
+
+def _collect_kinds(values: Sequence[Any], found: dict[Any, Any]) -> None:
+    """Enters one of each type of number, and one array or scalar of each dtype, that a nested list holds."""
+    for value in values:
+        kind = type(value)
+        if kind in PYTHON_SCALARS:
+            found[kind] = value
+        elif isinstance(value, list | tuple):
+            _collect_kinds(value, found)
+        else:
+            found[getattr(value, "dtype", kind) if kind is not Tracer else kind] = value
+
+
+def _as_promoted(array: Any, found: dict[Any, Any]) -> Any:
+    """NumPy's array of what was found in a list, in the dtype that it has here; Python's numbers are weak."""
+    kinds = [(aval_of(one).dtype, type(one) in PYTHON_SCALARS) for one in found.values()]
+    dtype, _ = dtypes.promote(*kinds)
+    result = array.astype(dtype)
+    if dtypes.is_integer(dtype) and not np.array_equal(result, array):
+        raise OverflowError(at_user_line(f"a list holds a Python integer that is out of bounds for {dtype.name}, the "
+                                         "dtype of the arrays beside it; convert those with x.astype(...)"))
+    return result
+
+
+def new_array(result: Any, given: Any) -> Any:
+    """`result`, copied if it is the NumPy array `given` or a view of it: for functions that give new arrays."""
+    if type(result) in ARRAYS and type(given) in ARRAYS and np.may_share_memory(result, given):
+        return made(result.copy())
+    return result
+
+
+def unchanged(value: Any) -> Any:
+    """An operand that is the result too: NumPy's array as an `Array`."""
+    return made(value, [value])
+
+
+def as_array(value: Any) -> Any:
+    """`operand(value)`, but Python numbers become NumPy scalars of their weak type."""
+    value = operand(value)
+    return weak_scalar(value) if type(value) in PYTHON_SCALARS else value
+
+
+def operands(*values: Any) -> list[Any]:
+    """`operand` of each; if all are Python numbers, as NumPy scalars, to be computed with in double precision."""
+    read = [operand(value) for value in values]
+    if all(type(value) in PYTHON_SCALARS for value in read):
+        return [weak_scalar(value) for value in read]
+    return read
+
+
+def weak_scalar(value: Any) -> Any:
+    """A Python number as one with a dtype that is as weak: NumPy's float64 and complex128 scalars are."""
+    if type(value) is float:
+        return np.float64(value)
+    if type(value) is complex:
+        return np.complex128(value)
+    number = np.asarray(value, aval_of(value).dtype)[()]  # which refuses integers beyond 64 bits
+    return Integer(number) if type(value) is int else number
+
+
+def is_concrete(value: Any) -> bool:
+    """Whether `value` is in NumPy's or Python's hands: its numbers can be looked at for free."""
+    return type(value) in PYTHON_SCALARS or isinstance(value, np.ndarray | np.generic)
+
+
+def concrete(x: Any, use: str) -> Any:
+    """The numbers in `x`, where they are known; raises `ConcretizationError` where they are not."""
+    x = operand(x)
+    return x.tape.force(x, use) if type(x) is Tracer else np.asarray(x)
+
+
+# --- dtypes -------------------------------------------------------------------------------------------------------
+
+
+def typed(value: Any, dtype: DType, weak: bool) -> Any:
+    """An operand converted to the common dtype; Python numbers stay what they are where the result is weak."""
+    if type(value) in PYTHON_SCALARS or type(value) in WEAK_SCALARS:
+        if not weak:
+            return dtype.type(value)
+        if dtype in (dtypes.float64, dtypes.complex128):
+            return dtype.type(value)
+        if dtypes.is_inexact(dtype):
+            value = complex(value) if dtypes.is_complex(dtype) else float(value)
+        aval = aval_of(value)
+        return value if aval.dtype == dtype and aval.weak else convert(np.asarray(value, dtype), dtype, weak=True)
+    if aval_of(value).dtype == dtype:
+        return value
+    return convert(value, dtype, weak)
+
+
+def common_type(avals: Sequence[Aval]) -> tuple[DType, bool]:
+    """The dtype and weakness that operands of these types promote to."""
+    return dtypes.promote(*((aval.dtype, aval.weak) for aval in avals))
+
+
+def promoted(*values: Any) -> list[Any]:
+    """The operands in their common dtype."""
+    avals = [aval_of(value) for value in values]
+    first = avals[0]
+    if all(aval.dtype == first.dtype and aval.weak == first.weak for aval in avals):
+        return list(values)
+    dtype, weak = common_type(avals)
+    return [typed(value, dtype, weak) for value in values]
+
+
+def promoted_inexact(*values: Any) -> list[Any]:
+    """The operands in their common dtype, or the default float dtype if that is an integer or bool."""
+    dtype, weak = common_type([aval_of(value) for value in values])
+    inexact = dtypes.inexact_dtype(dtype)
+    if inexact != dtype:
+        dtype, weak = inexact, weak and dtype != dtypes.bool_
+    return [typed(value, dtype, weak) for value in values]
+
+
+def settled(values: Sequence[Any]) -> list[Any]:
+    """Promoted operands with Python numbers as NumPy's, for functions made of several operations."""
+    return [aval_of(value).dtype.type(value) if type(value) in PYTHON_SCALARS else value for value in values]
+
+
+def common_operands(*values: Any) -> list[Any]:
+    """What a caller gave as arrays of one dtype, to which Python's numbers give way, in operators too."""
+    return [*map(_with_operators, settled(promoted(*map(operand, values))))]
+
+
+def inexact_operands(*values: Any) -> list[Any]:
+    """What a caller gave as arrays of one inexact dtype, to which Python's numbers give way, in operators too."""
+    return [*map(_with_operators, settled(promoted_inexact(*map(operand, values))))]
+
+
+def _with_operators(value: Any) -> Any:
+    """NumPy's array or scalar as an `Array`, whose operators promote as here; numbers that give way as they are."""
+    if isinstance(value, np.generic) and type(value) not in WEAK_CLASSES:
+        return made(value)
+    return handed(value)
+
+
+def mask_of(name: str, where: Any) -> Any:
+    """What a caller gave as `where`, an array of bools; raises `DTypeError` for other dtypes."""
+    where = as_array(where)
+    if (dtype := aval_of(where).dtype) != dtypes.bool_:
+        raise DTypeError(at_user_line(f"{name}: where must be an array of bools, and its dtype is {dtype.name}. "
+                                      "Write where != 0"))
+    return where
+
+
+def refuse_complex(name: str, *values: Any) -> None:
+    """Raises `DTypeError` for operands of a function that complex numbers have not."""
+    for value in values:
+        if dtypes.is_complex(aval_of(value).dtype):
+            raise DTypeError(at_user_line(f"{name}: not defined for complex numbers ({aval_of(value).dtype.name}); use "
+                                          "x.real, x.imag or abs(x)"))
+
+
+def as_dtype(x: Any, dtype: Any) -> Any:
+    """`x` converted to a dtype that a caller gave; `x` itself for None."""
+    if dtype is None:
+        return x
+    wanted = dtypes.canonical(dtype)
+    if type(x) in PYTHON_SCALARS:
+        return np.asarray(x).astype(wanted)[()]
+    return convert(x, wanted)
+
+
+def apply(primitive: Primitive, *values: Any, **params: Any) -> Any:
+    """The one output of a primitive; computed at once where all operands are plain numbers, under any tape."""
+    for value in values:
+        if type(value) not in PYTHON_SCALARS and type(value) not in WEAK_SCALARS:
+            return bind(primitive, *values, **params)[0]
+    with np.errstate(all="ignore"):
+        scalars = [weak_scalar(value) if type(value) in PYTHON_SCALARS else value for value in values]
+        typed = promoted(*scalars)
+        numbers = [np.int64(value) if type(value) is Integer else value for value in typed]
+        result = scalar(primitive.numpy(*numbers, **params)[0])
+    is_weak = type(result) is np.int64 and infer(primitive, [*map(aval_of, typed)], params)[0].weak
+    return weakened(result) if is_weak else result
+
+
+def constant(shape: Shape, value: Any, dtype: DType) -> Any:
+    """An array of one repeated number: in the words of a program where one is being staged, else NumPy's."""
+    return full(shape, value, dtype) if shape and is_staging() else made(np.full(shape, value, dtype))
+
+
+def is_staging() -> bool:
+    """Whether operations on constants are recorded too, under `jit` for example."""
+    return innermost_for(()) is not None
+
+
+def default_float() -> DType:
+    """The dtype of floats that meet no array."""
+    return config.default_float()
+
+
+# --- shapes and axes ----------------------------------------------------------------------------------------------
+
+
+def shape_of(value: Any) -> Shape:
+    """The shape of an operand of any kind."""
+    return aval_of(value).shape
+
+
+def as_shape(shape: Any, what: str = "a shape") -> Shape:
+    """A shape that a caller gave: an integer or a sequence of integers; raises `ArgumentError` for anything else."""
+    several = isinstance(shape, Sequence) if not isinstance(shape, np.ndarray) else shape.ndim > 0
+    try:
+        return tuple(operator.index(extent) for extent in shape) if several else (operator.index(shape),)
+    except FxgradError:
+        if not any(type(extent) is Size for extent in (shape if several else (shape,))):
+            raise  # of a traced size, with its own advice
+        return tuple(index_of(extent) for extent in (shape if several else (shape,)))
+    except TypeError:
+        raise ArgumentError(at_user_line(f"{what} is an integer or a sequence of integers, got {shape!r}")) from None
+
+
+def sizes_of(name: str, shape: Any) -> Shape:
+    """The shape of a new array, as a caller gave it; raises `ShapeError` for negative sizes."""
+    sizes = as_shape(shape)
+    if any(size < 0 for size in sizes):
+        raise ShapeError(at_user_line(f"{name}: the shape {sizes} has a negative size"))
+    return sizes
+
+
+def whole(name: str, number: Any) -> int:
+    """An integer that a caller gave; raises `ArgumentError` for anything else."""
+    if type(number) is Size:
+        return cast(int, number)  # it can do what an integer can, as far as that can be told
+    try:
+        return operator.index(number)
+    except FxgradError:
+        raise  # of a traced number, with its own advice
+    except TypeError:
+        raise ArgumentError(at_user_line(f"{name}: an integer is needed, got {number!r}")) from None
+
+
+def extent(name: str, size: Any) -> int:
+    """The size of an axis that a caller gave; raises `ArgumentError` for what is no integer, or negative."""
+    number = whole(name, size)
+    if number < 0:
+        raise ArgumentError(at_user_line(f"{name}: a size from 0 on is needed, got {number}"))
+    return number
+
+
+def axis_number(name: str, axis: Any) -> int:
+    """An axis that a caller gave; raises `ArgumentError` for what is no integer, bools among it."""
+    if type(axis) is bool:  # which Python counts among the integers, and NumPy does not
+        raise ArgumentError(at_user_line(f"{name}: axis must be an integer, got {axis!r}"))
+    try:
+        return operator.index(axis)
+    except FxgradError:
+        raise
+    except TypeError:
+        raise ArgumentError(at_user_line(f"{name}: axis must be an integer, got {axis!r}")) from None
+
+
+def axis_of(name: str, axis: Any, rank: int) -> int:
+    """`axis` counted from the front; raises `AxisError` if there is no such axis."""
+    number = axis_number(name, axis)
+    if not -rank <= number < rank:
+        allowed = f"an axis from {-rank} to {rank - 1} is needed" if rank else "a scalar has no axes"
+        raise AxisError(at_user_line(f"{name}: axis {number} of an array with {rank} axes; {allowed}"))
+    return number % rank if rank else 0
+
+
+def axes_of(name: str, axis: Any, rank: int) -> tuple[int, ...]:
+    """Axes given as None (all), one integer or a sequence, counted from the front and sorted."""
+    if axis is None:
+        return tuple(range(rank))
+    if not isinstance(axis, Sequence):
+        return (axis_of(name, axis, rank),)
+    axes = sorted(axis_of(name, each, rank) for each in axis)
+    if len(set(axes)) != len(axes):
+        raise AxisError(at_user_line(f"{name}: axis={tuple(axis)!r} names an axis twice; name each once"))
+    return tuple(axes)
+
+
+def common_shape(name: str, *shapes: Shape) -> Shape:
+    """The shape that the given ones broadcast to; raises `ShapeError` naming them if there is none."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except FxgradError:  # of a size that has a name
+        return broadcast_shapes(name, *shapes)
+    except ValueError:
+        shown = " and ".join(map(str, shapes))
+        raise ShapeError(at_user_line(
+            f"{name}: shapes {shown} do not broadcast; counted from the last, sizes must be equal or 1. "
+            "Insert an axis with x[:, None] or x.reshape(...), or transpose one of them")) from None
+
+
+def refuse_out(name: str, out: Any) -> None:
+    """Raises `UnsupportedError` if a caller asks for the result in an array of theirs."""
+    if out is not None and any(array is not None for array in (out if isinstance(out, tuple) else (out,))):
+        raise UnsupportedError(at_user_line(f"{name}: out= is not supported: traced arrays cannot change. "
+                                            f"Write result = {name}(...) instead"))
+
+
+def wide_dtype(x: Any) -> DType | None:
+    """What NumPy adds up such elements in, where that is not their own dtype: int64 or uint64."""
+    kind = dtypes.kind_of(aval_of(operand(x)).dtype)
+    return dtypes.int64 if kind in "bi" else dtypes.SUPPORTED["uint64"] if kind == "u" else None

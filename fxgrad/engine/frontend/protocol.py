@@ -1,0 +1,121 @@
+"""NumPy's own functions on traced arrays: `np.sin(x)` and `np.sum(x)` are handed on to the functions here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine.frontend.inplace import (
+    CHANGING_FUNCTIONS,
+    refuse_function,
+    refuse_option,
+    refuse_out,
+    refuse_ufunc_at,
+)
+from fxgrad.engine.frontend.operands import wide_dtype
+from fxgrad.engine.frontend.ufuncs import Elementwise
+from fxgrad.engine.frontend.views import VIEWS, view
+from fxgrad.engine.hints import conversion
+from fxgrad.engine.tracing.replay import replayed
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import UnsupportedError, at_user_line
+
+Function = Callable[..., Any]
+
+_ufuncs: dict[Any, Function] = {}
+_plain: dict[Any, Function] = {}
+"""What a ufunc called without options is, by the ufunc."""
+_functions: dict[Any, Function] = {}
+_accumulations: dict[Any, Function] = {}
+"""What `ufunc.accumulate` is, by the ufunc."""
+_IGNORED = frozenset({"subok", "casting", "device", "like"})
+"""Options of NumPy's functions that mean nothing for traced arrays."""
+
+
+def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    """`np.sin(x)` and all other ufuncs, and their methods."""
+    if method == "__call__" and not options:
+        plain = _plain.get(ufunc)
+        if plain is not None:
+            return plain(*inputs)
+    function = _ufuncs.get(ufunc)
+    if function is None:
+        raise _unsupported(ufunc.__name__, method)
+    out = options.pop("out", None)
+    if out is not None and any(array is not None for array in out):
+        raise refuse_out(ufunc.__name__, out[0])
+    if method == "__call__":
+        return function(*inputs, **options)
+    if method == "at":
+        raise refuse_ufunc_at(ufunc.__name__, inputs[0])
+    if method in ("reduce", "accumulate") and ufunc in _accumulations and options.get("dtype") is None:
+        options["dtype"] = wide_dtype(inputs[0])
+    if method == "accumulate" and ufunc in _accumulations:
+        options.setdefault("axis", 0)
+        return _accumulations[ufunc](*inputs, **options)
+    if method not in ("reduce", "outer") or not isinstance(function, Elementwise):
+        raise _unsupported(ufunc.__name__, method)
+    if options.get("where") is True:
+        del options["where"]
+    return getattr(function, method)(*inputs, **options)
+
+
+def function_of(ufunc: Any) -> Function | None:
+    """What a ufunc called without options is here; None if there is no such function."""
+    return _plain.get(ufunc)
+
+
+def _array_function(_: Tracer, function: Any, __: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
+    """`np.sum(x)` and all other functions that NumPy dispatches."""
+    own = _functions.get(function)
+    if own is None:
+        if function.__name__ in CHANGING_FUNCTIONS and function.__module__ == "numpy":
+            raise refuse_function(function.__name__, args, options)
+        raise _unsupported(_name_of(function))
+    if options:
+        if options.get("out") is not None:
+            raise refuse_option(_name_of(function), options["out"], "out")
+        options = {key: value for key, value in options.items() if key not in _IGNORED}
+    if function is np.nan_to_num and not (args[1] if len(args) > 1 else options.get("copy", True)):
+        raise refuse_option("nan_to_num", args[0], "copy")
+    return own(*args, **options)
+
+
+def _name_of(function: Any) -> str:
+    module = getattr(function, "__module__", "numpy").removeprefix("numpy").removeprefix(".")
+    return f"{module}.{function.__name__}" if module else str(function.__name__)
+
+
+def _unsupported(name: str, method: str = "__call__") -> UnsupportedError:
+    called = f"np.{name}" if method == "__call__" else f"np.{name}.{method}"
+    supported = {_name_of(function) for function in (*_functions, *_ufuncs)}
+    found = conversion()
+    if found is not None:
+        return UnsupportedError(at_user_line(f"{found.done} is not supported for traced arrays. {found.instead}"))
+    near = difflib.get_close_matches(name, supported, 3, 0.5)
+    hint = f". The nearest that is: {', '.join(f'np.{each}' for each in near)}" if near else \
+        "; fxgrad.numpy lists what is"
+    return UnsupportedError(at_user_line(f"{called} is not supported for traced arrays{hint}"))
+
+
+# --- the tables ---------------------------------------------------------------------------------------------------
+
+
+def install(functions: dict[str, Function], np_module: str = "", accumulations: Mapping[str, Function] = {}) -> None:
+    """Enters `functions` under the NumPy functions of the same names, and attaches the protocol to `Tracer`.
+
+    `accumulations` are what ufuncs give by their method `accumulate`.
+    """
+    _accumulations.update({getattr(np, name): function for name, function in accumulations.items()})
+    module = getattr(np, np_module) if np_module else np
+    for name, function in functions.items():
+        theirs = getattr(module, name, None)
+        if isinstance(theirs, np.ufunc):
+            _ufuncs[theirs], _plain[theirs] = function, getattr(function, "function", function)
+        elif callable(theirs) and not isinstance(theirs, type) and function is not theirs and (
+                name not in CHANGING_FUNCTIONS):
+            _functions[theirs] = replayed(function, views=view if name in VIEWS else None)
+    Tracer.__array_ufunc__, Tracer.__array_function__ = _array_ufunc, _array_function  # type: ignore[attr-defined]

@@ -1,0 +1,224 @@
+"""What functions of elements are here: objects like NumPy's ufuncs, and the fast path of operands that need nothing."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.frontend.operands import (
+    apply,
+    as_dtype,
+    operand,
+    operands,
+    promoted,
+    promoted_inexact,
+    refuse_out,
+    settled,
+    shape_of,
+)
+from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.pickling import found
+from fxgrad.engine.tracing.recall import recalled_binary, recalled_unary
+from fxgrad.engine.tracing.replay import replayed
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+
+Function = Callable[..., Any]
+
+_recalling: set[Function] = set()
+"""Functions that look by themselves whether they were called before."""
+
+
+reductions: dict[Elementwise, Function] = {}
+"""Those of which all elements along an axis can be combined, with the function that does it: `add.reduce` is `sum`."""
+
+_operators: dict[Function, Callable[[Function], tuple[Function, Function]]] = {}
+"""What makes operators of functions of two operands, from what takes the operands that are none of ours."""
+
+
+def operators(name: str, function: Function) -> tuple[Function, Function]:
+    """The operator of a traced array and the reflected one, which gets the traced array first.
+
+    Where the class of the other operand has a reflected operator of its own, and is no array and no number, that one
+    computes, as Python's data model and jax have it.
+    """
+    def with_others(x: Any, y: Any) -> Any:
+        try:
+            return function(x, y)
+        except ArgumentError:
+            if type(x) is Tracer and has_reflected(name, y):
+                return NotImplemented
+            raise
+
+    make = _operators.get(function)
+    return (with_others, lambda self, other: function(other, self)) if make is None else make(with_others)
+
+
+def has_reflected(name: str, other: Any) -> bool:
+    """Whether the class of an operand, which is not one of Python's own, has the reflected operator of this name."""
+    kind = type(other)
+    return kind is not Tracer and kind.__module__ != "builtins" and hasattr(kind, f"__r{name}__")
+
+
+class Elementwise:
+    """A function of each element of its operands, with NumPy's broadcasting; `reduce` and `outer` as NumPy's ufuncs.
+
+    >>> import fxgrad.numpy as fnp
+    >>> fnp.add([1.0, 2.0], 3.0)
+    array([4., 5.])
+    >>> fnp.multiply.outer([1.0, 2.0], [3.0, 4.0]).shape
+    (2, 2)
+    """
+
+    def __init__(self, function: Function, name: str, nin: int, doc: str, module: str, users: bool = False) -> None:
+        # What a user's function records follows from more than its arguments.
+        self.function = function if users or function in _recalling else replayed(function, captures=True)
+        self.nin = nin
+        self.__name__ = self.__qualname__ = name
+        self.__doc__, self.__module__ = doc, module
+
+    def __call__(self, *given: Any, **options: Any) -> Any:
+        if options:
+            return self._with_options(given, **options)
+        try:
+            return self.function(*given)
+        except TypeError:
+            if len(given) != self.nin:
+                raise ArgumentError(at_user_line(
+                    f"{self.__name__} takes {self.nin} operand{'s' * (self.nin > 1)}, got {len(given)}")) from None
+            raise
+
+    def _with_options(self, given: tuple[Any, ...], out: Any = None, where: Any = None, dtype: Any = None,
+                      **ignored: Any) -> Any:
+        if ignored.keys() - {"casting", "order", "subok"}:
+            raise ArgumentError(at_user_line(f"{self.__name__} has no option {', '.join(ignored)}; it has dtype="))
+        refuse_out(self.__name__, out)
+        if where is not None and where is not True:
+            raise UnsupportedError(at_user_line(
+                f"{self.__name__}: where= is not supported, since other elements would stay undefined. "
+                f"Write where(condition, {self.__name__}(...), other)"))
+        return self.function(*(as_dtype(operand(value), dtype) for value in given))
+
+    def reduce(self, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
+               **options: Any) -> Any:
+        """All elements of `a` along `axis` (None: all axes) combined by this function."""
+        reduction = reductions.get(self)
+        if reduction is None:
+            raise UnsupportedError(at_user_line(f"{self.__name__}.reduce is not supported; add, multiply, maximum, "
+                                                "minimum, logical_and, logical_or have it"))
+        refuse_out(f"{self.__name__}.reduce", out)
+        given = {"dtype": dtype} if dtype is not None else {}
+        return reduction(a, axis=axis, keepdims=keepdims, **given, **options)
+
+    def outer(self, a: Any, b: Any) -> Any:
+        """This function of every pair of an element of `a` and one of `b`; the shapes are joined."""
+        a, b = operand(a), operand(b)
+        return self.function(reshape(a, shape_of(a) + (1,) * len(shape_of(b))), b)
+
+    def __reduce__(self) -> Any:
+        """By name, but for functions of a user's."""
+        if getattr(sys.modules.get(self.__module__), self.__name__, None) is self:
+            return found, (self.__module__, self.__name__)
+        return super().__reduce_ex__(2)
+
+    def __repr__(self) -> str:
+        return f"<fxgrad function {self.__name__!r}>"
+
+
+def unary(primitive: Primitive, kinds: str = "fc") -> Function:
+    """The function of one operand that applies `primitive`; dtypes of other `kinds` become inexact first."""
+    def function(x: Any) -> Any:
+        if type(x) is Tracer and x.variable.aval.dtype.kind in kinds:
+            return bind(primitive, x)[0]
+        x = operand(x)
+        return apply(primitive, x if aval_of(x).dtype.kind in kinds else promoted_inexact(x)[0])
+
+    recalled = recalled_unary(primitive, function)
+    _recalling.add(recalled)
+    return recalled
+
+
+def binary(primitive: Primitive, general: Function | None = None, kinds: str = "iufcV") -> Function:
+    """The function of two operands that applies `primitive` at once where their dtypes are equal, of these `kinds`.
+
+    All else goes to `general`, which by default promotes to the common dtype.
+    """
+    def promoting(x: Any, y: Any) -> Any:
+        return apply(primitive, *promoted(x, y))
+
+    rest = general or promoting
+    with_numbers = kinds.replace("b", "")  # a bool gives way to a number, not the number to it
+
+    def typed(x: Any, y: Any) -> Any:
+        """The cases that need no conversion, with one test each, and all others."""
+        x_type, y_type = type(x), type(y)
+        if x_type is Tracer:
+            aval = x.variable.aval
+            dtype = aval.dtype
+            if y_type is Tracer:
+                also = y.variable.aval
+                if dtype is also.dtype and aval.weak is also.weak and dtype.kind in kinds:
+                    return bind(primitive, x, y)[0]
+            elif not aval.weak and dtype.kind in with_numbers and (
+                    y_type is int or ((y_type is float or y_type is np.float64) and (
+                        dtype.kind in "fc" or dtypes.is_inexact(dtype)))):
+                try:
+                    number = dtype.type(y)
+                except OverflowError:  # an integer that the dtype cannot hold
+                    return rest(operand(x), operand(y))
+                return bind(primitive, x, number)[0]
+        elif y_type is Tracer and not y.variable.aval.weak and y.variable.aval.dtype.kind in with_numbers:
+            dtype = y.variable.aval.dtype
+            if x_type is int or ((x_type is float or x_type is np.float64) and (
+                    dtype.kind in "fc" or dtypes.is_inexact(dtype))):
+                try:
+                    number = dtype.type(x)
+                except OverflowError:
+                    return rest(operand(x), operand(y))
+                return bind(primitive, number, y)[0]
+        return rest(operand(x), operand(y))
+
+    recalled, _ = recalled_binary(primitive, typed)
+    _operators[recalled] = functools.partial(recalled_binary, primitive, typed)
+    _recalling.add(recalled)
+    return recalled
+
+
+def inexact(primitive: Primitive) -> Function:
+    """As `binary`, for operations that make floats of integers."""
+    return binary(primitive, lambda x, y: apply(primitive, *promoted_inexact(x, y)), kinds="fc")
+
+
+def composite(function: Function, exact: bool = False) -> Function:
+    """The function of operands in their common inexact dtype, made of operations.
+
+    Those of floats of a byte are made in float32, unless `function` rounds nothing.
+    """
+    def composed(*values: Any) -> Any:
+        typed = settled(promoted_inexact(*operands(*values)))
+        dtype = aval_of(typed[0]).dtype
+        if exact or dtype.itemsize > 1:
+            return function(*typed)
+        result = function(*(convert(value, dtypes.float32) for value in typed))
+        return convert(result, dtype) if aval_of(result).dtype == dtypes.float32 else result
+    return composed
+
+
+def with_bool_as(general: Function, logical: Function) -> Function:
+    """A general path that takes two bools elsewhere."""
+    def function(x: Any, y: Any) -> Any:
+        x, y = promoted(x, y)
+        return logical(x, y) if aval_of(x).dtype == dtypes.bool_ else general(x, y)
+    return function
+
+
+def as_bool(x: Any) -> Any:
+    """Whether each element is not zero."""
+    return x if aval_of(x).dtype == dtypes.bool_ else convert(x, dtypes.bool_)

@@ -1,0 +1,245 @@
+"""`cond`: one of several programs, chosen by an index."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.core.avals import INVARIANT, Aval, Literal
+from fxgrad.engine.core.primitive import Cost, Primitive, register
+from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.regions import Region, whole
+from fxgrad.engine.derivation.derive import Derived, derive
+from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.executors import numpy as numpy_executor
+from fxgrad.engine.executors import xla as xla_executor
+from fxgrad.engine.higher_order.call import check_arguments
+from fxgrad.engine.higher_order.groups import are_linear, are_moving, cotangents_of, divided, joined, others, present
+from fxgrad.engine.higher_order.lanes import from_live_lanes, passed_through, refuse_actions, spread_over
+from fxgrad.engine.higher_order.narrowing import kept, narrowed, used_places
+from fxgrad.engine.higher_order.partition import keep_by_cost, partition
+from fxgrad.engine.higher_order.unequal import unequal
+from fxgrad.engine.higher_order.wiring import apart, dual_outputs, dual_program, rewired
+from fxgrad.engine.ops.choose import clamp, select_n
+from fxgrad.engine.ops.comparison import eq
+from fxgrad.engine.ops.pointwise import scalar_like
+from fxgrad.engine.ops.reductions import reduce_or
+from fxgrad.engine.ops.space import convert, instantiate, zeros
+from fxgrad.engine.tracing.apply import apply_equations
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.transforms.batch import batched_program
+from fxgrad.engine.transforms.forward import spread
+from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.transpose import transposed
+from fxgrad.errors import DTypeError, ProgramError
+
+Branches = tuple[Program, ...]
+
+
+def _abstract(index: Aval, *avals: Aval, branches: Branches) -> list[Aval]:
+    if index.shape != () or index.dtype != dtypes.int32:
+        raise DTypeError(f"cond: the index of the branch must be an int32 scalar, got {index}")
+    first, *rest = branches
+    check_arguments("cond", first.in_avals, avals)
+    for branch in rest:
+        check_arguments("cond", branch.in_avals, avals)
+        if [(aval.shape, aval.dtype) for aval in branch.out_avals] != [
+                (aval.shape, aval.dtype) for aval in first.out_avals]:
+            raise ProgramError(f"cond: the branches return {first.out_avals} and {branch.out_avals}, where equal types "
+                               "are needed")
+    return [aval.varying(index.vma) for aval in _out_avals(branches)]
+
+
+def _out_avals(branches: Branches) -> list[Aval]:
+    """The types of what any of the branches returns."""
+    return [Aval(outputs[0].shape, outputs[0].dtype, all(aval.weak for aval in outputs),
+                 INVARIANT.union(*(aval.vma for aval in outputs)))
+            for outputs in zip(*(branch.out_avals for branch in branches), strict=True)]
+
+
+def _run_numpy(index: Any, *values: Any, branches: Branches) -> list[Any]:
+    outputs = numpy_executor.call(branches[min(max(int(index), 0), len(branches) - 1)], values)
+    return numpy_executor.own(outputs, range(len(outputs)), values)
+
+
+def _emit(lax: Any, index: Any, *values: Any, branches: Branches) -> list[Any]:
+    together = _out_avals(branches)
+
+    def body(branch: Program) -> Any:
+        return lambda *operands: [*map(xla_executor.as_varying, xla_executor.emit(branch, operands), together)]
+    outputs: list[Any] = lax.switch(index, [body(branch) for branch in branches], *values)
+    return outputs
+
+
+def bind_cond(index: Any, parts: Sequence[Derived], operands: Sequence[Any]) -> list[Any]:
+    """Applies `cond_p` to branches of which each has captured values: they are inputs of all, before `operands`."""
+    captured = joined(part.captured for part in parts)
+    places = divided(range(len(captured)), [len(part.captured) for part in parts])
+    branches = []
+    for part, own in zip(parts, places, strict=True):
+        avals = (*map(aval_of, captured), *part.program.in_avals[len(own):])
+        branches.append(rewired(part.program, avals, (*own, *range(len(captured), len(avals)))))
+    return bind_branches(index, branches, [*captured, *operands])
+
+
+def bind_branches(index: Any, branches: Sequence[Program], operands: Sequence[Any]) -> list[Any]:
+    """Applies `cond_p` to branches of the same inputs."""
+    programs, given = unequal(aval_of(index).vma, branches, operands)
+    return bind(cond_p, index, *given, branches=programs)
+
+
+def _jvp(primals: list[Any], tangents: list[Any], *, branches: Branches) -> tuple[list[Any], list[Any]]:
+    index, *operands = primals
+    wrt = are_moving(tangents[1:])
+    if apart(primals, tangents):
+        return _split_jvp(index, operands, tangents[1:], branches)
+    reached = tuple(any(marks) for marks in zip(*(dual_program(branch, wrt).extra for branch in branches), strict=True))
+    parts = [dual_program(branch, wrt, reached) for branch in branches]
+    results = bind_cond(index, parts, [*operands, *present(tangents[1:])])
+    return dual_outputs(branches[0].out_avals, reached, results)
+
+
+def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: Branches,
+               ) -> tuple[list[Any], list[Any]]:
+    """Known work in one `cond`, tangent work in another, and between them slots that the branches share."""
+    wrt, count = are_moving(tangents), len(branches[0].outputs)
+    linear = [linearized(branch, wrt) for branch in branches]
+    reached = tuple(any(marks) for marks in zip(*(part.extra.reached for part in linear), strict=True))
+    parts = [partition(part.program, count, part.extra, (True,) * len(part.program.inputs), keep_by_cost, reached)
+             for part in linear]
+    slots = _slots([[var.aval.strong() for var in part.saved] for part in parts])
+    places = [_places(slots, part.saved) for part in parts]
+    known = [Derived(_filled(part.forward, count, slots, place), one.captured, None)
+             for part, place, one in zip(parts, places, linear, strict=True)]
+    results = bind_cond(index, known, operands)
+    outputs, saved = results[:count], results[count:]
+    if not any(reached):
+        return outputs, spread(branches[0].out_avals, reached, [])
+    rest = (*map(aval_of, operands), *slots, *(aval_of(tangent) for tangent in present(tangents)))
+    halves = []
+    for part, place, one in zip(parts, places, linear, strict=True):
+        avals = (*map(aval_of, one.captured), *rest)
+        inputs, at_slots, at_tangents = divided(
+            range(len(avals)), (len(one.captured) + len(operands), len(slots), sum(wrt)))
+        positions = (*inputs, *(at_slots[slot] for slot in place), *at_tangents)
+        halves.append(Derived(rewired(part.tangent, avals, positions), one.captured, None))
+    out_tangents = bind_cond(index, halves, [*operands, *saved, *present(tangents)])
+    return outputs, spread(branches[0].out_avals, reached, out_tangents)
+
+
+def _slots(saved: Sequence[Sequence[Aval]]) -> list[Aval]:
+    """The fewest slots in which the saved values of any branch find room, by type."""
+    most: Counter[Aval] = Counter()
+    for avals in saved:
+        most |= Counter(avals)
+    return list(most.elements())
+
+
+def _places(slots: Sequence[Aval], saved: Sequence[Var]) -> tuple[int, ...]:
+    """The slot of each saved value."""
+    remaining = list(enumerate(slots))
+    places = []
+    for var in saved:
+        entry = next(entry for entry in remaining if entry[1] == var.aval.strong())
+        remaining.remove(entry)
+        places.append(entry[0])
+    return tuple(places)
+
+
+def _filled(program: Program, count: int, slots: Sequence[Aval], places: tuple[int, ...]) -> Program:
+    """`program` with its saved values in their slots, and zeros in the slots of other branches."""
+    def build(*values: Any) -> tuple[list[Any], None]:
+        results = apply_equations(program, values)
+        filled = dict(zip(places, results[count:], strict=True))
+        return [*results[:count], *(filled[slot] if slot in filled else zeros(aval)
+                                    for slot, aval in enumerate(slots))], None
+    return derive(program, ("slots", tuple(slots), places), build, program.in_avals).program
+
+
+def _transpose(cotangents: list[Any], inputs: list[Any], *, branches: Branches) -> list[Any]:
+    index, *operands = inputs
+    linear = are_linear(operands)
+    parts = [transposed(branch, linear) for branch in branches]
+    found = bind_cond(index, parts, [*others(operands, linear), *map(instantiate, cotangents)])
+    return [None, *cotangents_of(operands, linear, found)]
+
+
+def _batch(size: int, values: list[Any], axes: list[int | None], *, branches: Branches,
+           ) -> tuple[list[Any], list[int | None]]:
+    index, *operands = values
+    if axes[0] is not None:
+        return _batch_by_selecting(size, index, operands, axes[1:], branches)
+    in_axes = tuple(axes[1:])
+    open_axes = (None,) * len(branches[0].outputs)
+    batched = [any(marks) for marks in zip(
+        *(batched_program(branch, size, in_axes, open_axes).extra for branch in branches), strict=True)]
+    out_axes = tuple(0 if marked else None for marked in batched)
+    parts = [batched_program(branch, size, in_axes, out_axes) for branch in branches]
+    return bind_cond(index, parts, operands), list(out_axes)
+
+
+def _batch_by_selecting(size: int, index: Any, operands: list[Any], axes: Sequence[int | None], branches: Branches,
+                        ) -> tuple[list[Any], list[int | None]]:
+    """Every branch for all lanes, each lane getting the result of its own; what all pass on stays without lanes."""
+    refuse_actions("cond", branches)
+    which = clamp(scalar_like(0, index), index, scalar_like(len(branches) - 1, index))
+    results = []
+    for number, branch in enumerate(branches):
+        mask = eq(which, scalar_like(number, index))
+        given, in_axes = from_live_lanes(mask, size, operands, axes)
+        derived = batched_program(branch, size, tuple(in_axes))
+        results.append(_if_any(mask, derived, given) if size and _may_be_long(branch) else
+                       apply_equations(derived.program, [*derived.captured, *given]))
+    passed = passed_through(branches, axes)
+    outputs = [select_n(spread_over(which, len(aval_of(cases[0]).shape)), *cases) if place is None else operands[place]
+               for place, cases in zip(passed, zip(*results, strict=True), strict=True)]
+    return outputs, [0 if place is None else None for place in passed]
+
+
+def _may_be_long(program: Program) -> bool:
+    """Whether a program holds others that may be loops, so that it should not run where no lane needs it."""
+    return any(region.role != "inline" for equation in program.equations for region in equation.regions)
+
+
+def _if_any(mask: Any, derived: Derived, given: Sequence[Any]) -> list[Any]:
+    """The outputs if any lane of `mask` is live, and zeros otherwise."""
+    program = derived.program
+
+    def nothing(*_: Any) -> tuple[list[Any], None]:
+        return [zeros(aval) for aval in program.out_avals], None
+
+    skip = derive(program, "zeros", nothing, program.in_avals).program
+    return bind(cond_p, convert(reduce_or(mask, (0,)), dtypes.int32), *derived.captured, *given,
+                branches=(skip, program))
+
+
+def _cost(index: Aval, *avals: Aval, branches: Branches) -> Cost:
+    costs = [cost(branch) for branch in branches]
+    return Cost(max(one.flops for one in costs), max(one.bytes for one in costs))
+
+
+def _regions(operands: Sequence[Any], *, branches: Branches) -> tuple[Region, ...]:
+    return tuple([whole("branch", branch, ("branches", number), 1, None) for number, branch in enumerate(branches)])
+
+
+cond_p = register(Primitive(name="cond", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
+                            transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
+"""One of several programs; an index out of range means the nearest branch."""
+
+
+@rewrites.register(cond_p)
+def _cond_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """Operands that no branch uses are left out, and numbers stand in the branches."""
+    index, *operands = inputs
+    branches = params["branches"]
+    used = frozenset().union(*map(used_places, branches))
+    constants = tuple((place, operand if place in used else None) for place, operand in enumerate(operands)
+                      if place not in used or (type(operand) is Literal and all(
+                          branch.inputs[place].aval == operand.aval for branch in branches)))
+    if not constants:
+        return None
+    return bind(cond_p, index, *kept(operands, constants), branches=tuple(narrowed(branch, constants)
+                                                                          for branch in branches))

@@ -1,0 +1,247 @@
+"""Calls of programs: `named_call` (one readable line) and `jit_call` (a compiled unit).
+
+They share their rules, with each other and with `control.checkpoint`; they differ in who computes them and in what
+differentiation keeps.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fxgrad.engine import config
+from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.caches import Cache
+from fxgrad.engine.core.avals import Aval, keys_to_jax, to_numpy
+from fxgrad.engine.core.facts import needs_x64
+from fxgrad.engine.core.interpreter import interpret
+from fxgrad.engine.core.primitive import Cost, Primitive, register
+from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.regions import whole
+from fxgrad.engine.core.sources import in_place
+from fxgrad.engine.core.told import told
+from fxgrad.engine.derivation.derive import Derived, derive
+from fxgrad.engine.executors import numpy as numpy_executor
+from fxgrad.engine.executors import xla as xla_executor
+from fxgrad.engine.higher_order.groups import are_linear, are_moving, cotangents_of, others, present
+from fxgrad.engine.higher_order.wiring import apart, dual_outputs, dual_program, with_outputs
+from fxgrad.engine.tracing.provenance import note_library
+from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
+from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.transforms.batch import batched_program
+from fxgrad.engine.transforms.forward import forward, spread
+from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.transpose import transposed
+from fxgrad.errors import ProgramError
+
+Jvp = Callable[..., "tuple[list[Any], list[Any]]"]
+
+
+def check_arguments(name: str, expected: Sequence[Aval], given: Sequence[Aval]) -> None:
+    """Raises `ProgramError` unless the types are equal but for weakness."""
+    if [(aval.shape, aval.dtype) for aval in given] != [(aval.shape, aval.dtype) for aval in expected]:
+        raise ProgramError(f"{name}: the program called takes {list(expected)}, got {list(given)}")
+
+
+def as_it_is(program: Program, linear: Sequence[bool]) -> Program:
+    """What most calls make of a program that is transposed."""
+    return program
+
+
+def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Callable[..., list[Any]],
+                   role: str = "call", of_linear: Callable[[Program, Sequence[bool]], Program] = as_it_is) -> Primitive:
+    """The record of a call; parameters are the program, a name to show, and others that stay what they are.
+
+    `of_linear` is what is made of a transposed program, given which of its inputs it is linear in.
+    """
+    def abstract(*avals: Aval, program: Program, name: str, **_: Any) -> list[Aval]:
+        check_arguments(name, program.in_avals, avals)
+        return program.out_avals
+
+    def transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **params: Any) -> list[Any]:
+        linear = are_linear(inputs)
+        asked = with_outputs(program, are_moving(cotangents))  # what is not asked for need not be linear
+        arriving = present(cotangents)
+        back = transposed(asked, linear)
+        marks = [False] * (len(back.program.inputs) - len(arriving)) + [True] * len(arriving)
+        back = back._replace(program=of_linear(back.program, marks))
+        return cotangents_of(inputs, linear, _call(back, [*others(inputs, linear), *arriving], params))
+
+    def batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, **params: Any,
+              ) -> tuple[list[Any], list[int | None]]:
+        derived = batched_program(program, size, tuple(axes), (None,) * len(program.outputs))
+        return _call(derived, values, params), [0 if batched else None for batched in derived.extra]
+
+    def _call(derived: Derived, inputs: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+        return bind(primitive, *derived.captured, *inputs, program=derived.program, **params)
+
+    def count(*avals: Aval, program: Program, **_: Any) -> Cost:
+        return cost(program)
+
+    primitive = register(Primitive(name=name, abstract=abstract, numpy=numpy, xla=xla, jvp=jvp,
+                                   transpose=transpose, batch=batch, cost=count,
+                                   regions=lambda operands, *, program, **params: (whole(role, program),)))
+    return primitive
+
+
+def run_with_numpy(*values: Any, program: Program, **_: Any) -> list[Any]:
+    """The NumPy rule of a call."""
+    return numpy_executor.call(program, values)
+
+
+def emit_inline(lax: Any, *values: Any, program: Program, **_: Any) -> list[Any]:
+    """The XLA rule of a call: its equations in its place."""
+    return xla_executor.emit(program, values)
+
+
+def _emit_unit(lax: Any, *values: Any, program: Program, name: str) -> list[Any]:
+    """The XLA rule of a compiled call: one function for all places that call it, as jax's own."""
+    return xla_executor.emit_unit(program, values, name)
+
+
+def _inline_jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,
+                ) -> tuple[list[Any], list[Any]]:
+    with in_place(name):
+        return forward(program, primals, tangents)
+
+
+def _emit_named(lax: Any, *values: Any, program: Program, name: str) -> list[Any]:
+    return xla_executor.emit_named(program, values, name)
+
+
+named_call_p = call_primitive("named_call", _inline_jvp, run_with_numpy, _emit_named, "inline")
+"""A library function shown as one line; differentiation looks inside."""
+
+
+def _split_jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,
+               ) -> tuple[list[Any], list[Any]]:
+    """Two compiled calls, one for what is known and one for the tangents, with residuals between them.
+
+    One call where nobody wants them apart: residuals of nested calls add up to twice as many at each level.
+    """
+    wrt = are_moving(tangents)
+    if not apart(primals, tangents):
+        both = dual_program(program, wrt)
+        results = bind(jit_call_p, *both.captured, *primals, *present(tangents), program=both.program, name=name)
+        return dual_outputs(program.out_avals, both.extra, results)
+    first = linearized(program, wrt)
+    known = bind(jit_call_p, *first.captured, *primals, program=first.program, name=name)
+    outputs, residuals = known[:len(program.outputs)], known[len(program.outputs):]
+    reached = first.extra.reached
+    out_tangents = bind(jit_call_p, *residuals, *present(tangents), program=first.extra.linear,
+                        name=name) if any(reached) else []
+    return outputs, spread(program.out_avals, reached, out_tangents)
+
+
+def _run_compiled(*values: Any, program: Program, name: str) -> list[Any]:
+    with xla_executor.x64(needs_x64(program)):
+        outputs = xla_executor.computed(program, [*map(keys_to_jax, values)])
+        return [*map(to_numpy, outputs)]
+
+
+jit_call_p = call_primitive("jit_call", _split_jvp, _run_compiled, _emit_unit)
+"""A function that was jitted inside another transformation: computed by XLA as a unit, also from NumPy."""
+
+
+def named(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+    """A library function of one array and static (hashable) arguments that programs show as one call.
+
+    What it does may depend on the type of the array and the other arguments only, for its program is remembered.
+    `name` is shown; by default that of the function.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> from fxgrad.engine.higher_order.call import named
+    >>> @named
+    ... def energy(x):
+    ...     return fnp.sum(x * x)
+    >>> program = fxgrad.make_program(energy)(fnp.arange(3.0))
+    >>> [equation.params["name"] for equation in program.equations]
+    ['energy']
+    """
+    shown = name or function.__name__
+
+    @functools.wraps(function)
+    def wrapper(x: Any, *args: Any, **static: Any) -> Any:
+        if innermost_for((x,)) is None:
+            return function(x, *args, **static)
+        aval = aval_of(x)
+        key = (function, shown, aval, told(args), *map(told, static.items()), config.default_float())
+        program = _library_programs.get(key) or _library_programs.add(
+            key, _library_program(function, shown, (aval,), args, static))
+        return bind(named_call_p, x, program=program, name=shown)[0]
+    return wrapper
+
+
+def named_of_arrays(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+    """As `named`, of several arrays: those are the positional arguments, and what goes by keyword is static.
+
+    The function returns an array or a tuple of arrays. One that takes `*arrays`, some of which may be left out, has
+    the keyword `given`, with the names of those that are there.
+
+    >>> import fxgrad
+    >>> from fxgrad.engine.higher_order.call import named_of_arrays
+    >>> @named_of_arrays
+    ... def scaled(x, y, *, by):
+    ...     return x * y * by
+    >>> program = fxgrad.make_program(lambda x, y: scaled(x, y, by=2.0))(1.0, 2.0)
+    >>> [equation.params["name"] for equation in program.equations]
+    ['scaled']
+    """
+    shown = name or function.__name__
+
+    @functools.wraps(function)
+    def wrapper(*arrays: Any, **static: Any) -> Any:
+        if innermost_for(arrays) is None:
+            return function(*arrays, **static)
+        avals = tuple(map(aval_of, arrays))
+        key = (function, shown, avals, *map(told, static.items()), config.default_float())
+        program = _library_programs.get(key) or _library_programs.add(
+            key, _library_program(function, shown, avals, (), static))
+        outputs = bind(named_call_p, *arrays, program=program, name=shown)
+        return tuple(outputs) if len(outputs) > 1 else outputs[0]
+    return wrapper
+
+
+_library_programs = Cache("programs of library functions", 4096)
+
+
+def _library_program(function: Callable[..., Any], name: str, avals: tuple[Aval, ...], args: tuple[Any, ...],
+                     static: dict[str, Any]) -> Program:
+    def outputs(*tracers: Any) -> list[Any]:
+        result = function(*tracers, *args, **static)
+        return list(result) if isinstance(result, tuple) else [result]
+
+    program, captured = trace(outputs, list(avals), mode=WRITTEN, name=name)
+    if captured:
+        raise ValueError(f"the library function {name} closes over an array; make it an argument, or leave out named")
+    positional = [each.name for each in inspect.signature(function).parameters.values()
+                  if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    note_library(program, name, (*positional, *static.get("given", ()))[:len(avals)])
+    return program
+
+
+def opened(program: Program, calls: Sequence[Primitive]) -> Program:
+    """The program with the equations of what these operations call in their places, at every depth.
+
+    It is `program` itself if there are none, and where a rule of the user's would bring in what is there only now.
+    """
+    if not any(equation.primitive in calls for equation in program.equations):
+        return program
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        return _opened(program, values, calls), None
+
+    made = derive(program, ("opened", *calls), build, program.in_avals)
+    return program if made.captured else made.program
+
+
+def _opened(program: Program, values: Sequence[Any], calls: Sequence[Primitive]) -> list[Any]:
+    def step(equation: Equation, inputs: list[Any]) -> list[Any]:
+        if equation.primitive in calls:
+            with in_place(equation.params["name"]):
+                return _opened(equation.params["program"], inputs, calls)
+        return bind(equation.primitive, *inputs, **equation.params)
+
+    return interpret(program, values, step)

@@ -1,0 +1,379 @@
+"""Functions with derivatives of their own: the primitives behind `custom_jvp` and `custom_vjp`.
+
+A rule is user code that runs when the function is differentiated. Its wrappers (`JvpRule`, `VjpRule`) are parameters
+of the equation and speak flat lists; batching wraps them once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.caches import cached
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import Cost, Primitive, register
+from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.regions import Region, whole
+from fxgrad.engine.core.sources import in_place
+from fxgrad.engine.core.symbolic import Linear, Zero
+from fxgrad.engine.core.told import Told
+from fxgrad.engine.executors import numpy as numpy_executor
+from fxgrad.engine.executors import xla as xla_executor
+from fxgrad.engine.higher_order.call import check_arguments
+from fxgrad.engine.higher_order.groups import are_moving, chosen, present
+from fxgrad.engine.higher_order.lanes import once_where_equal
+from fxgrad.engine.higher_order.wiring import added, dual_outputs
+from fxgrad.engine.ops.space import convert, instantiate, reduce_sum
+from fxgrad.engine.ops.varying import summed_to
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.transforms.batch import Batch, Batched, batched_axis, batched_program, batching_over, put_axis
+from fxgrad.engine.transforms.forward import forward, has_tangent, spread
+from fxgrad.engine.transforms.transpose import backward
+from fxgrad.errors import LinearityError, UnsupportedError, at_user_line
+
+Flat = Sequence[Any]
+
+
+class JvpRule(Protocol):
+    """What a `custom_jvp` equation knows of its derivative."""
+
+    name: str
+
+    def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
+        """Outputs and their tangents; tangents may be `Zero`."""
+        ...
+
+
+class VjpRule(Protocol):
+    """What a `custom_vjp` equation knows of its derivative."""
+
+    name: str
+
+    def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
+        """Outputs, residuals, and what `backward` needs to know of the residuals' structure.
+
+        `moving` says of which primals cotangents will be asked for.
+        """
+        ...
+
+    def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
+        """A cotangent for every primal (None or `Zero` where there is none)."""
+        ...
+
+
+def _abstract(*avals: Aval, program: Program, rule: Any) -> list[Aval]:
+    check_arguments(rule.name, program.in_avals, avals)
+    return program.out_avals
+
+
+def _run_numpy(*values: Any, program: Program, rule: Any) -> list[Any]:
+    return numpy_executor.call(program, values)
+
+
+def _emit(lax: Any, *values: Any, program: Program, rule: Any) -> list[Any]:
+    return xla_executor.emit(program, values)
+
+
+def _cost(*avals: Aval, program: Program, rule: Any) -> Cost:
+    return cost(program)
+
+
+def _regions(operands: Sequence[Any], *, program: Program, rule: Any) -> tuple[Region, ...]:
+    return (whole("call", program),)
+
+
+def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, rule: Any) -> list[Any]:
+    """A function that is linear itself is transposed through its own equations."""
+    with in_place():
+        return backward(program, inputs, cotangents)
+
+
+# --- custom_jvp -------------------------------------------------------------------------------------------
+
+
+def _custom_jvp_jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: JvpRule,
+                    ) -> tuple[list[Any], list[Any]]:
+    explicit, through = _captured_apart(primals, tangents, program, rule)
+    outputs, out_tangents = rule.jvp(primals, explicit)
+    return outputs, added(out_tangents, through)
+
+
+def _captured_apart(primals: list[Any], tangents: list[Any], program: Program, rule: Any,
+                    ) -> tuple[list[Any], Sequence[Any]]:
+    """The tangents without those of captured inputs, and the tangents of the outputs that these make.
+
+    Rules speak of the arguments alone; in what it closes over, the function is differentiated as it is.
+    """
+    captured = getattr(rule, "captured", 0)
+    if all(type(tangent) is Zero for tangent in tangents[:captured]):
+        return tangents, [Zero(aval) for aval in program.out_avals]
+    zeros = [Zero(aval_of(primal)) for primal in primals]
+    with in_place():
+        _, through = forward(program, primals, [*tangents[:captured], *zeros[captured:]])
+    return [*zeros[:captured], *tangents[captured:]], through
+
+
+def _custom_jvp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: JvpRule,
+                      ) -> tuple[list[Any], list[int | None]]:
+    derived = batched_program(program, size, tuple(axes))
+    if isinstance(rule, StraightThrough):
+        return [straight_through(*(put_axis(Batched(value, axis), size, 0)
+                                   for value, axis in zip(values, axes, strict=True)))], [0]
+    if derived.captured:
+        raise AssertionError("a custom_jvp program captured values while it was batched; this is a bug in fxgrad")
+    wrapped = BatchedJvpRule(rule, size, tuple(axes), batched_axis.get())
+    return once_where_equal(program, size, axes, bind(custom_jvp_p, *values, program=derived.program, rule=wrapped))
+
+
+custom_jvp_p = register(Primitive(
+    name="custom_jvp", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_custom_jvp_jvp,
+    transpose=_transpose, batch=_custom_jvp_batch, cost=_cost, regions=_regions))
+
+
+def _one(aval: Aval, axis: int | None) -> Aval:
+    return aval if axis is None else aval.update(shape=aval.shape[:axis] + aval.shape[axis + 1:])
+
+
+def _apply_batched(function: Callable[..., Sequence[Any]], size: int, values: Flat, axes: Sequence[int | None],
+                   name: str | None) -> list[Batched]:
+    """`function`, which takes values without the batch axis (for collectives: `name`), on batches."""
+    avals = [_one(aval_of(value), axis) for value, axis in zip(values, axes, strict=True)]
+    program, captured = trace(function, avals, mode=WRITTEN,
+                              axes={} if name is None else {name: size})
+    with batching_over(name):
+        return Batch(size).run(program, [*(Batched(value, None) for value in captured),
+                                         *(Batched(value, axis) for value, axis in zip(values, axes, strict=True))])
+
+
+class ByValue(Told):
+    """Rules made by batching are equal if what they were made of is, so that programs are found again."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, *key: Any) -> None:
+        self._key = key
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._key))
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the user's function."""
+        return str(self._key[0].name)
+
+    @property
+    def captured(self) -> int:
+        """How many of the inputs the function closed over."""
+        return getattr(self._key[0], "captured", 0)
+
+
+class BatchedJvpRule(ByValue):
+    """A jvp rule on batches."""
+
+    __slots__ = ()
+
+    def __init__(self, rule: JvpRule, size: int, axes: tuple[int | None, ...], axis_name: str | None) -> None:
+        super().__init__(rule, size, axes, axis_name)
+
+    def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
+        """Outputs and tangents with the batch axis first."""
+        rule, size, axes, axis_name = self._key
+        count = len(primals)
+        marks = are_moving(tangents)
+        reached: list[bool] = []
+
+        def both(*values: Any) -> list[Any]:
+            avals = [aval_of(value) for value in values[:count]]
+            outputs, out_tangents = rule.jvp(values[:count], spread(avals, marks, values[count:]))
+            reached[:] = are_moving(out_tangents)
+            return [*outputs, *present(out_tangents)]
+
+        results = [put_axis(result, size, 0) for result in _apply_batched(
+            both, size, [*primals, *present(tangents)], [*axes, *chosen(axes, marks)], axis_name)]
+        return dual_outputs([aval_of(output) for output in results[:len(reached)]], tuple(reached), results)
+
+
+# --- a rule of the library's own ---------------------------------------------------------------------------
+
+
+class StraightThrough(NamedTuple):
+    """The rule of what has the value of its first operand and the derivative of its second: files have it by name."""
+
+    @property
+    def name(self) -> str:
+        """That of the function that makes it."""
+        return "straight_through"
+
+    def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
+        """The value, and the tangent of the other operand in its dtype."""
+        value, (_, tangent) = straight_through(*primals), tangents
+        aval = aval_of(value)
+        return [value], [Zero(aval) if type(tangent) is Zero else convert(tangent, aval.dtype)]
+
+
+def straight_through(value: Any, like: Any) -> Any:
+    """`value`, with the derivative of `like`, an array of the same shape."""
+    program = _first_of_two(aval_of(value), aval_of(like))
+    return bind(custom_jvp_p, value, like, program=program, rule=StraightThrough())[0]
+
+
+@cached("programs of straight-through values", 256)
+def _first_of_two(value: Aval, like: Aval) -> Program:
+    first, second = Var(value), Var(like)
+    return Program([first, second], [], [first])
+
+
+# --- custom_vjp -------------------------------------------------------------------------------------------
+
+
+def _custom_vjp_jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: VjpRule,
+                    ) -> tuple[list[Any], list[Any]]:
+    tangents, through = _captured_apart(primals, tangents, program, rule)
+    marks = are_moving(tangents)
+    outputs, residuals, structure = rule.forward(primals, marks)
+    out_avals = tuple(aval.strong() for aval in program.out_avals)
+    out_tangents = bind(custom_vjp_tangent_p, *residuals, *present(tangents), rule=rule, structure=structure,
+                        moving=marks, in_avals=tuple(aval_of(primal).strong() for primal in primals),
+                        out_avals=out_avals)
+    return outputs, added([tangent if has_tangent(aval) else Zero(aval)
+                           for tangent, aval in zip(out_tangents, out_avals, strict=True)], through)
+
+
+def _custom_vjp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: VjpRule,
+                      ) -> tuple[list[Any], list[int | None]]:
+    derived = batched_program(program, size, tuple(axes))
+    avals = tuple(_one(aval_of(value), axis).strong() for value, axis in zip(values, axes, strict=True))
+    wrapped = BatchedVjpRule(rule, size, tuple(axes), avals, batched_axis.get())
+    return once_where_equal(program, size, axes, bind(custom_vjp_p, *values, program=derived.program, rule=wrapped))
+
+
+custom_vjp_p = register(Primitive(
+    name="custom_vjp", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_custom_vjp_jvp,
+    transpose=_transpose, batch=_custom_vjp_batch, cost=_cost, regions=_regions))
+
+
+class BatchedVjpRule(ByValue):
+    """A vjp rule on batches; residuals have the batch axis first."""
+
+    __slots__ = ()
+
+    def __init__(self, rule: VjpRule, size: int, axes: tuple[int | None, ...], avals: tuple[Aval, ...],
+                 axis_name: str | None) -> None:
+        super().__init__(rule, size, axes, avals, axis_name)
+
+    def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
+        """As the rule's, for batches."""
+        rule, size, axes, _, axis_name = self._key
+        shape: list[Any] = []
+
+        def both(*values: Any) -> list[Any]:
+            outputs, residuals, structure = rule.forward(values, moving)
+            shape[:] = [len(outputs), structure]
+            return [*outputs, *residuals]
+
+        results = [put_axis(result, size, 0) for result in _apply_batched(both, size, primals, axes, axis_name)]
+        return results[:shape[0]], results[shape[0]:], shape[1]
+
+    def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
+        """As the rule's; cotangents of inputs that are not batched are summed over the batch."""
+        rule, size, axes, avals, axis_name = self._key
+        count, marks = len(residuals), are_moving(cotangents)
+        types = [_one(value.aval if type(value) is Zero else aval_of(value), 0) for value in cotangents]
+
+        def one(*values: Any) -> list[Any]:
+            given = rule.backward(structure, values[:count], spread(types, marks, values[count:]))
+            return [instantiate(Zero(aval) if cotangent is None else cotangent
+                            if type(cotangent) is Zero else summed_to(cotangent, aval))
+                    for cotangent, aval in zip(given, avals, strict=True)]
+
+        arriving = [*residuals, *present(cotangents)]
+        results = _apply_batched(one, size, arriving, [0] * len(arriving), axis_name)
+        return [reduce_sum(put_axis(result, size, 0), (0,)) if axis is None else put_axis(result, size, axis)
+                for result, axis in zip(results, axes, strict=True)]
+
+
+# --- the tangent of a custom_vjp function -------------------------------------------------------------------
+# Under reverse mode only its transpose is used, which is the user's backward pass. Forward mode derives the tangent
+# by transposing that pass once more, which takes that the pass is linear in the cotangent and transposable.
+
+
+def _tangent_abstract(*avals: Aval, rule: VjpRule, moving: tuple[bool, ...], in_avals: tuple[Aval, ...],
+                      out_avals: tuple[Aval, ...], **_: Any) -> list[Aval]:
+    expected = [aval for aval, moves in zip(in_avals, moving, strict=True) if moves]
+    check_arguments(rule.name, expected, avals[len(avals) - len(expected):])
+    return list(out_avals)
+
+
+def _tangent_program(avals: Sequence[Aval], *, rule: VjpRule, structure: Any, moving: tuple[bool, ...],
+                     in_avals: tuple[Aval, ...], out_avals: tuple[Aval, ...]) -> tuple[Program, list[Any]]:
+    """(residuals, tangents) -> output tangents, by transposing cotangents -> backward(residuals, cotangents)."""
+    count = len(avals) - sum(moving)
+
+    def pass_back(*values: Any) -> list[Any]:
+        given = rule.backward(structure, values[:count], values[count:])
+        return [instantiate(Zero(aval) if cotangent is None else cotangent)
+                for cotangent, aval, moves in zip(given, in_avals, moving, strict=True) if moves]
+
+    def tangents_of(*values: Any) -> list[Any]:
+        residuals, tangents = values[:count], values[count:]
+        program, captured = trace(pass_back, [*avals[:count], *out_avals], mode=WRITTEN)
+        try:
+            results = backward(program, [*captured, *residuals, *map(Linear, out_avals)], tangents)
+        except (LinearityError, UnsupportedError) as error:
+            raise UnsupportedError(at_user_line(
+                f"forward mode through the custom_vjp function {rule.name}: its derivative was to be derived from the "
+                f"backward pass, which cannot be transposed: {str(error).split('  at ')[0].strip()}\n"
+                "Define the function with custom_jvp, or use reverse mode (grad, vjp, jacrev)")) from None
+        return [instantiate(result) for result in results[len(captured) + count:]]
+
+    return trace(tangents_of, avals, mode=WRITTEN)
+
+
+def _tangent_numpy(*values: Any, **params: Any) -> list[Any]:
+    program, captured = _tangent_program([aval_of(value) for value in values], **params)
+    return numpy_executor.call(program, [*captured, *values])
+
+
+def _tangent_xla(lax: Any, *values: Any, **params: Any) -> list[Any]:
+    avals = [Aval(tuple(value.shape), value.dtype) for value in values]
+    program, captured = _tangent_program(avals, **params)
+    return xla_executor.emit(program, [*captured, *values])
+
+
+def _tangent_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[list[Any], list[Any]]:
+    program, captured = _tangent_program([aval_of(primal) for primal in primals], **params)
+    zeros = [Zero(aval_of(value)) for value in captured]
+    return forward(program, [*captured, *primals], [*zeros, *tangents])
+
+
+def _tangent_transpose(cotangents: list[Any], inputs: list[Any], *, rule: VjpRule, structure: Any,
+                       moving: tuple[bool, ...], in_avals: tuple[Aval, ...], out_avals: tuple[Aval, ...]) -> list[Any]:
+    count = len(inputs) - sum(moving)
+    given = rule.backward(structure, inputs[:count], cotangents)
+    moved = [Zero(aval) if cotangent is None else cotangent if type(cotangent) is Zero else summed_to(cotangent, aval)
+             for cotangent, aval, moves in zip(given, in_avals, moving, strict=True) if moves]
+    return [*[None] * count, *(cotangent if type(value) is Linear else None
+                               for cotangent, value in zip(moved, inputs[count:], strict=True))]
+
+
+def _tangent_batch(size: int, values: list[Any], axes: list[int | None], **params: Any) -> tuple[list[Any], list[int]]:
+    avals = [_one(aval_of(value), axis) for value, axis in zip(values, axes, strict=True)]
+    with batching_over(None):  # what the user's rule batches is something else
+        program, captured = _tangent_program(avals, **params)
+    results = Batch(size).run(program, [*(Batched(value, None) for value in captured),
+                                        *(Batched(value, axis) for value, axis in zip(values, axes, strict=True))])
+    return [put_axis(result, size, 0) for result in results], [0] * len(results)
+
+
+custom_vjp_tangent_p = register(Primitive(
+    name="custom_vjp_tangent", abstract=_tangent_abstract, numpy=_tangent_numpy, xla=_tangent_xla, jvp=_tangent_jvp,
+    transpose=_tangent_transpose, batch=_tangent_batch, consults=True, says_what_varies=True,
+    cost=lambda *avals, **params: cost(_tangent_program(avals, **params)[0])))

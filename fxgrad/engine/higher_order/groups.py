@@ -1,0 +1,182 @@
+"""Groups: the named parts of the flat lists of operands that operations with programs take."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from fxgrad.engine.caches import cached
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.regions import How, Links
+from fxgrad.engine.core.symbolic import Linear, Zero
+from fxgrad.engine.derivation.derive import Derived, derive
+from fxgrad.engine.ops.space import zeros
+
+Marks = tuple[bool, ...]
+"""Which values of a list have a tangent, are linear, are batched: a flag for each."""
+
+
+# --- marked values ------------------------------------------------------------------------------------------
+
+
+def chosen(values: Sequence[Any], marks: Sequence[bool]) -> list[Any]:
+    """The values that are marked."""
+    return [value for value, marked in zip(values, marks, strict=True) if marked]
+
+
+def others(values: Sequence[Any], marks: Sequence[bool]) -> list[Any]:
+    """The values that are not marked."""
+    return [value for value, marked in zip(values, marks, strict=True) if not marked]
+
+
+def merged(marks: Sequence[bool], marked: Iterable[Any], rest: Iterable[Any]) -> list[Any]:
+    """The list of which `chosen` gives `marked` and `others` gives `rest`.
+
+    >>> merged([True, False, True], "ac", "b")
+    ['a', 'b', 'c']
+    """
+    one, other = iter(marked), iter(rest)
+    return [next(one if mark else other) for mark in marks]
+
+
+def are_moving(tangents: Sequence[Any]) -> Marks:
+    """Which tangents are there."""
+    return tuple(type(tangent) is not Zero for tangent in tangents)
+
+
+def present(tangents: Sequence[Any]) -> list[Any]:
+    """The tangents that are there."""
+    return [tangent for tangent in tangents if type(tangent) is not Zero]
+
+
+def are_linear(values: Sequence[Any]) -> Marks:
+    """Which inputs of a transpose rule are markers of linearity."""
+    return tuple(type(value) is Linear for value in values)
+
+
+def with_markers(avals: Sequence[Aval], linear: Sequence[bool], rest: Iterable[Any]) -> list[Any]:
+    """The inputs of a program to be transposed: markers in the linear places and `rest` in the others."""
+    return merged(linear, map(Linear, chosen(avals, linear)), rest)
+
+
+def with_zeros(avals: Sequence[Aval], linear: Sequence[bool], rest: Iterable[Any]) -> list[Any]:
+    """The inputs of a program that does not use its linear ones: zeros in their places and `rest` in the others."""
+    return merged(linear, map(zeros, chosen(avals, linear)), rest)
+
+
+def cotangents_of(inputs: Sequence[Any], linear: Sequence[bool], found: Iterable[Any]) -> list[Any]:
+    """What a transpose rule returns, where `found` are cotangents of the inputs that `linear` marks.
+
+    A loop marks more than the inputs that are `Linear`: those that meet linear values at a later step.
+    """
+    return [cotangent if type(value) is Linear else None
+            for value, cotangent in zip(inputs, merged(linear, found, itertools.repeat(None)), strict=True)]
+
+
+# --- groups -------------------------------------------------------------------------------------------------
+
+
+_new: Callable[..., Any] = tuple.__new__
+Parts = TypeVar("Parts", bound=NamedTuple)
+
+
+class Groups(Generic[Parts]):
+    """The groups that a flat list is made of: their names, which are those of a named tuple, and their sizes.
+
+    The list may be one of values, of their types, tangents or axes, or of marks.
+
+    >>> class Inputs(NamedTuple):
+    ...     consts: Sequence
+    ...     carry: Sequence
+    >>> groups = groups_of(Inputs, 1, 2)
+    >>> groups.split([10, 20, 21])
+    Inputs(consts=[10], carry=[20, 21])
+    >>> groups.each(chosen, [10, 20, 21], [True, False, True])
+    Inputs(consts=[10], carry=[21])
+    """
+
+    __slots__ = ("_pieces", "parts", "sizes")
+
+    def __init__(self, parts: type[Parts], sizes: tuple[int, ...]) -> None:
+        self.parts, self.sizes = parts, sizes
+        stops = [*itertools.accumulate(sizes[:-1]), None]
+        self._pieces: Callable[[Any], tuple[Any, ...]] = itemgetter(*map(slice, [0, *stops[:-1]], stops))
+        if len(sizes) == 1:  # `itemgetter` of one place gives no tuple
+            self._pieces = lambda values: (values,)
+
+    def split(self, values: Sequence[Any]) -> Parts:
+        """The groups of `values`; the last one gets what is too much, which checks of types find."""
+        return _new(self.parts, self._pieces(values))
+
+    def each(self, function: Callable[..., Any], *lists: Sequence[Any]) -> Parts:
+        """What `function` gives for each group, called with that of every list."""
+        return self.parts._make(map(function, *map(self.split, lists)))
+
+    def with_tangents(self, values: Sequence[Any], tangents: Sequence[Any]) -> Parts:
+        """Each group of `values` with those of its tangents that are there behind it."""
+        return self.each(lambda own, along: [*own, *present(along)], values, tangents)
+
+    def without_tangents(self, values: Sequence[Any], marks: Sequence[bool]) -> tuple[list[Any], list[Any]]:
+        """Undoes `with_tangents`, given which tangents are there: the values, and those tangents."""
+        counts = zip(self.sizes, map(sum, self.split(marks)), strict=True)
+        pieces = divided(values, itertools.chain(*counts))
+        return joined(pieces[::2]), joined(pieces[1::2])
+
+    def links(self, **how: How) -> tuple[Links, ...]:
+        """How the inputs or outputs of a program are linked to these groups, those that it has in its order."""
+        return tuple(self.link(name, kind) for name, kind in how.items())
+
+    def link(self, name: str, how: How) -> Links:
+        """How the inputs or outputs of a program are linked to one of these groups."""
+        number = self.parts._fields.index(name)
+        return Links(how, sum(self.sizes[:number]), self.sizes[number])
+
+
+@cached("groups of operands", 1024)
+def groups_of(parts: type[Parts], *sizes: int) -> Groups[Parts]:
+    """Groups by these names and of these sizes, made once: loops split their operands at every run."""
+    return Groups(parts, sizes)
+
+
+def divided(values: Sequence[Any], sizes: Iterable[int]) -> list[list[Any]]:
+    """`values` in pieces of these sizes; the last one gets what is left as well."""
+    start, pieces = 0, []
+    for size in sizes:
+        pieces.append([*values[start:start + size]])
+        start += size
+    if start < len(values):
+        pieces[-1] += values[start:]
+    return pieces
+
+
+def joined(groups: Iterable[Iterable[Any]]) -> list[Any]:
+    """All values of all groups."""
+    return [*itertools.chain.from_iterable(groups)]
+
+
+class Step(NamedTuple):
+    """The groups of the inputs of one step of a loop."""
+
+    consts: Sequence[Any]
+    carry: Sequence[Any]
+
+
+class Carry(NamedTuple):
+    """The one group of the outputs of a step, and of a loop."""
+
+    carry: Sequence[Any]
+
+
+def step_groups(program: Program) -> tuple[Groups[Step], Groups[Carry]]:
+    """The inputs and the outputs of a step (constants, carry) -> carry."""
+    carry = len(program.outputs)
+    return groups_of(Step, len(program.inputs) - carry, carry), groups_of(Carry, carry)
+
+
+def derive_grouped(program: Program, key: Any, build: Callable[..., Sequence[Any]], **avals: Sequence[Aval]) -> Derived:
+    """As `derive`, for a `build` that takes a list for each group of inputs, of these types, and gives the outputs."""
+    sizes = [*map(len, avals.values())]
+    return derive(program, key, lambda *values: (build(*divided(values, sizes)), None), joined(avals.values()))

@@ -1,0 +1,135 @@
+"""Batches of which some lanes are dead: entries whose result is not used because they took another way.
+
+A dead lane must do no harm: it gets the values of a live one, so that it neither runs longer than that nor computes
+a NaN or an infinity of its own, and no derivative flows back through what replaced its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.facts import axes_used, has_effects
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.regions import closed_marks
+from fxgrad.engine.higher_order.groups import Marks
+from fxgrad.engine.ops.arithmetic import stop_gradient
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.dynamic import dynamic_slice
+from fxgrad.engine.ops.pointwise import scalar_like
+from fxgrad.engine.ops.reductions import argmax, reduce_or
+from fxgrad.engine.ops.shaping import slice_in_dim
+from fxgrad.engine.ops.space import move_axis, reshape
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.transforms.batch import Batched, batched_axis, batched_program, put_axis
+from fxgrad.errors import UnsupportedError, at_user_line
+
+
+def spread_over(mask: Any, rank: int) -> Any:
+    """`mask`, of one axis, with as many axes of size 1 behind it as make it of `rank`."""
+    return reshape(mask, (*aval_of(mask).shape, *[1] * (rank - 1)))
+
+
+def from_live_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[int | None],
+                    ) -> tuple[list[Any], list[int | None]]:
+    """Values (batched ones with the batch axis first) in which lanes that `mask` leaves out repeat a live lane."""
+    if size == 0:
+        return list(values), list(axes)
+    some = reduce_or(mask, (0,))
+    first = argmax(mask, 0)
+    results = []
+    for value, axis in zip(values, axes, strict=True):
+        if axis is None:
+            # If no lane is live, a derivative that is 0 * inf must not reach what all lanes share.
+            results.append(where(some, value, stop_gradient(value)))
+        else:
+            in_front = move_axis(value, axis, 0)
+            shape = aval_of(in_front).shape
+            starts = [first, *[scalar_like(0, first)] * (len(shape) - 1)]
+            live = stop_gradient(dynamic_slice(in_front, starts, (1, *shape[1:])))
+            results.append(where(spread_over(mask, len(shape)), in_front, live))
+    return results, [None if axis is None else 0 for axis in axes]
+
+
+def once_where_equal(program: Program, size: int, axes: Sequence[int | None], outputs: Sequence[Any],
+                     ) -> tuple[list[Any], list[int | None]]:
+    """Outputs of an operation that has a rule of its own, batched first of all, and their batch axes.
+
+    What `program` makes equal for all entries, by speaking over their axis, is that of the first; so its cotangent goes
+    there, and the rule does with it what it would do with the cotangents of all entries apart.
+    """
+    if size == 0 or batched_axis.get() not in axes_used(program):
+        return [*outputs], [0] * len(outputs)
+    differ = batched_program(program, size, tuple(axes), (None,) * len(outputs)).extra
+    return [output if differs else reshape(slice_in_dim(output, 0, 1, 0), aval_of(output).shape[1:])
+            for output, differs in zip(outputs, differ, strict=True)], [0 if differs else None for differs in differ]
+
+
+def passed_through(programs: Sequence[Program], axes: Sequence[int | None]) -> list[int | None]:
+    """For each output the input that every one of the programs returns there, if it is one and the same for all lanes.
+
+    Such an output is the same for all lanes too, whichever program each of them runs, and how often.
+    """
+    found: list[int | None] = []
+    for outputs in zip(*(program.outputs for program in programs), strict=True):
+        places = {program.inputs.index(output) if output in program.inputs else None
+                  for program, output in zip(programs, outputs, strict=True)}
+        place = places.pop() if len(places) == 1 else None
+        found.append(None if place is None or axes[place] is not None else place)
+    return found
+
+
+def but_kept(program: Program, consts: Sequence[Any], carry: Sequence[Any], axes: Sequence[int | None],
+              results: Sequence[Any]) -> tuple[list[Any], list[int | None]]:
+    """Results by lane, but for what every step leaves as it is, and is the same for all lanes."""
+    own = len(consts)
+    kept = [place == own + at for at, place in enumerate(passed_through([program], [*[None] * own, *axes]))]
+    return ([before if keeps else after for keeps, before, after in zip(kept, carry, results, strict=True)],
+            [None if keeps else 0 for keeps in kept])
+
+
+def where_live(mask: Any, new: Any, old: Any) -> Any:
+    """`new` in the lanes that `mask` says and `old` in the others; both with the batch axis first."""
+    return where(spread_over(mask, len(aval_of(new).shape)), new, old)
+
+
+def refuse_actions(what: str, programs: Sequence[Program]) -> None:
+    """Raises `UnsupportedError` for programs that act on the world, which dead lanes would do as well.
+
+    What only looks (`debug_callback`) may see dead lanes too.
+    """
+    if any(map(_acts, programs)):
+        raise UnsupportedError(at_user_line(
+            f"{what}: the entries of vmap choose for themselves, and io_callback cannot be called for some of them "
+            "alone. Call it outside, and choose between results with fxgrad.numpy.where"))
+
+
+acts: Analysis[bool] = Analysis("acts", missing="derive", derive=lambda primitive: primitive.effectful)
+"""Whether an operation does something to the world that dead lanes must not do."""
+
+
+def _acts(program: Program) -> bool:
+    return has_effects(program) and any(
+        acts.of(equation.primitive) or any(map(_acts, equation.programs)) for equation in program.equations)
+
+
+# --- which values of a loop differ between lanes --------------------------------------------------------------
+
+
+def lane_axes(marks: Sequence[bool]) -> tuple[int | None, ...]:
+    """Axis 0 for values that are marked, None for the others."""
+    return tuple(0 if marked else None for marked in marks)
+
+
+def batched_marks(step: Program, size: int, fixed: Sequence[int | None], carry: Sequence[bool]) -> Marks:
+    """Which carried values differ between lanes at some step of (fixed, carry) -> carry."""
+    open_axes = (None,) * len(step.outputs)
+    return closed_marks(
+        lambda marks: batched_program(step, size, (*fixed, *lane_axes(marks)), open_axes).extra, carry)
+
+
+def fronted(size: int, values: Sequence[Any], axes: Sequence[int | None], marks: Sequence[bool]) -> list[Any]:
+    """The marked values with the batch axis first, repeated if they have none; the others as they are."""
+    return [put_axis(Batched(value, axis), size, 0) if marked else value
+            for value, axis, marked in zip(values, axes, marks, strict=True)]

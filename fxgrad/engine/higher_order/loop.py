@@ -1,0 +1,281 @@
+"""`for`, a loop whose number of steps is known when it runs.
+
+Reverse mode needs no bound on the number of steps: the tangent of a loop is a `for` loop over known and linear values
+at once, and its transpose is a `sweep` (see `control.sweep`), which starts again from the first values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.primitive import Cost, Primitive, register
+from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.regions import Region, closed_marks, dependent
+from fxgrad.engine.core.symbolic import Linear, Zero
+from fxgrad.engine.derivation.derive import Derived
+from fxgrad.engine.derivation.effects import without_effects
+from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.simplify import partial_use
+from fxgrad.engine.executors import numpy as numpy_executor
+from fxgrad.engine.executors import xla as xla_executor
+from fxgrad.engine.higher_order.call import check_arguments
+from fxgrad.engine.higher_order.groups import (
+    Groups,
+    Marks,
+    are_linear,
+    are_moving,
+    chosen,
+    cotangents_of,
+    derive_grouped,
+    groups_of,
+    others,
+    present,
+    step_groups,
+    with_markers,
+    with_zeros,
+)
+from fxgrad.engine.higher_order.lanes import (
+    batched_marks,
+    but_kept,
+    from_live_lanes,
+    fronted,
+    lane_axes,
+    refuse_actions,
+    where_live,
+)
+from fxgrad.engine.higher_order.narrowing import (
+    kept,
+    left_out,
+    narrowed,
+    wanted_outputs,
+    with_fewer_outputs,
+    with_wanted,
+)
+from fxgrad.engine.higher_order.sweep import sweep
+from fxgrad.engine.higher_order.unequal import unequal
+from fxgrad.engine.higher_order.wiring import (
+    added,
+    apart,
+    dual_grouped,
+    dual_outputs,
+    primal_step,
+    reached_by,
+    varying_too,
+    with_outputs,
+)
+from fxgrad.engine.ops.comparison import lt
+from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.reductions import reduce_max
+from fxgrad.engine.ops.space import instantiate, zeros
+from fxgrad.engine.tracing.apply import apply_equations
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.transforms.batch import Batch, Batched, batched_program, put_axis
+from fxgrad.engine.transforms.forward import spread
+from fxgrad.engine.transforms.transpose import backward
+from fxgrad.errors import DTypeError, LinearityError, at_user_line
+
+COUNTER = Aval((), dtypes.int32)
+TWICE = "the derivative of a loop, whose backward pass goes through the steps again,"
+
+
+def tangents_of_carry(program: Program, consts: Sequence[Any], carry: Sequence[Any],
+                       ) -> tuple[list[Any], Marks]:
+    """Tangents of the carry, with zeros for values that get one at a later step; and which have one."""
+    const_marks = are_moving(consts)
+    carried = closed_marks(lambda marks: reached_by(program, (*const_marks, *marks)), are_moving(carry))
+    filled = [instantiate(tangent) if marked else tangent for tangent, marked in zip(carry, carried, strict=True)]
+    return filled, carried
+
+
+class Inputs(NamedTuple):
+    """The groups of the inputs; `steps` is their number, one value."""
+
+    steps: Sequence[Any]
+    consts: Sequence[Any]
+    carry: Sequence[Any]
+
+
+def _groups(program: Program, num_consts: int) -> Groups[Inputs]:
+    return groups_of(Inputs, 1, num_consts, len(program.outputs))
+
+
+def _for_abstract(count: Aval, *avals: Aval, program: Program, num_consts: int) -> list[Aval]:
+    if count.shape != () or not dtypes.is_integer(count.dtype):
+        raise DTypeError(f"for: the number of steps must be an integer scalar, got {count}")
+    check_arguments("for", program.in_avals, avals)
+    check_arguments("for", program.in_avals[num_consts:], program.out_avals)
+    return varying_too(program.out_avals, avals[num_consts:], count)
+
+
+def for_loop(count: Any, program: Program, consts: Sequence[Any], carry: Sequence[Any]) -> list[Any]:
+    """Applies `for_p` to lists of constants and carried values."""
+    (program,), operands = unequal(aval_of(count).vma, [program], [*consts, *carry])
+    return bind(for_p, count, *operands, program=program, num_consts=len(consts))
+
+
+def _for_numpy(*values: Any, program: Program, num_consts: int) -> list[Any]:
+    (count,), consts, carry = _groups(program, num_consts).split(values)
+    for _ in range(int(count)):
+        carry = numpy_executor.call(program, [*consts, *carry])
+    # Without a step the carry is the input itself, which nobody may be handed.
+    return [*carry] if count > 0 else [np.copy(value)[()] for value in carry]
+
+
+def _for_emit(lax: Any, *values: Any, program: Program, num_consts: int) -> list[Any]:
+    (count,), consts, carry = _groups(program, num_consts).split(values)
+    outputs: list[Any] = lax.fori_loop(
+        np.zeros((), count.dtype), count, lambda _, carry: xla_executor.emit(program, [*consts, *carry]), [*carry])
+    return outputs
+
+
+def _for_jvp(primals: list[Any], tangents: list[Any], *, program: Program, num_consts: int,
+             ) -> tuple[list[Any], list[Any]]:
+    (count,), consts, carry = _groups(program, num_consts).split(primals)
+    _, const_tangents, carry_tangents = _groups(program, num_consts).split(tangents)
+    carry_tangents, carried = tangents_of_carry(program, const_tangents, carry_tangents)
+    separate = apart(primals, tangents)
+    wrt = (*are_moving(const_tangents), *carried)
+    step = dual_grouped(program, *step_groups(program), wrt, carried, separate)
+    fixed, begin = [*step.captured, *consts, *present(const_tangents)], [*carry, *present(carry_tangents)]
+    outputs: list[Any] = []
+    moved: list[Any] = [*map(Zero, program.out_avals)]
+    if any(carried):
+        both = without_effects(step.program, TWICE) if separate else step.program
+        outputs, moved = dual_outputs(program.out_avals, carried, for_loop(count, both, fixed, begin))
+    if separate or not any(carried):
+        primal, captured = primal_step(step, program, wrt)
+        outputs = for_loop(count, primal, [*captured, *consts], carry)
+    return outputs, moved
+
+
+def _for_transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, num_consts: int) -> list[Any]:
+    (count,), consts, carry = _groups(program, num_consts).split(inputs)
+    if type(count) is Linear:
+        raise LinearityError(at_user_line("cannot transpose a loop in its number of steps"))
+    return [None, *transpose_steps(count, cotangents, consts, carry, program)]
+
+
+def transpose_steps(count: Any, cotangents: Sequence[Any], consts: Sequence[Any], carry: Sequence[Any],
+                    program: Program) -> list[Any]:
+    """The cotangents of the linear constants and carried values of a loop of `count` steps; None for the others."""
+    const_marks = are_linear(consts)
+    carried = closed_marks(lambda marks: dependent(program, (*const_marks, *marks)), are_linear(carry))
+    known_consts, state = others(consts, const_marks), others(carry, carried)
+    step, back = _steps_for_sweep(program, const_marks, carried)
+    sums = [zeros(value.aval.strong()) for value in chosen(consts, const_marks)]
+    arriving = [instantiate(cotangent) for cotangent in chosen(cotangents, carried)]
+    fixed = [*back.captured, *known_consts]
+    if state:
+        found = sweep(count, step, known_consts, back.program, fixed, state, [*sums, *arriving])
+    else:
+        found = for_loop(count, back.program, fixed, [*sums, *arriving])
+    return cotangents_of([*consts, *carry], (*const_marks, *carried), found)
+
+
+def _steps_for_sweep(program: Program, const_marks: Marks, carried: Marks) -> tuple[Program, Derived]:
+    """The step of the known carry, and the step back.
+
+    (known constants, state) -> state, and (known constants, state, sums for linear constants, cotangents) -> (sums,
+    cotangents).
+    """
+    avals, linear = program.in_avals, (*const_marks, *carried)
+    takes, _ = step_groups(program)
+    known, moved = others(avals, linear), takes.each(chosen, avals, linear)
+    kept = with_outputs(program, [not marked for marked in carried])
+
+    def forwards(known: list[Any]) -> list[Any]:
+        return apply_equations(kept, with_zeros(avals, linear, known))
+
+    def backwards(known: list[Any], sums: list[Any], arriving: list[Any]) -> list[Any]:
+        cotangents = spread(program.out_avals, carried, arriving)
+        found = takes.each(chosen, backward(program, with_markers(avals, linear, known), cotangents), linear)
+        return [*added(sums, found.consts), *map(instantiate, found.carry)]
+
+    key = (len(const_marks), const_marks, carried)
+    step = derive_grouped(program, ("known step", *key), forwards, known=known).program
+    back = derive_grouped(program, ("step back", *key), backwards, known=known,
+                          sums=[aval.strong() for aval in moved.consts], arriving=moved.carry)
+    return step, back
+
+
+def _for_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, num_consts: int,
+               ) -> tuple[list[Any], list[int | None]]:
+    (count,), consts, carry = _groups(program, num_consts).split(values)
+    (count_axis,), const_axes, carry_axes = _groups(program, num_consts).split(axes)
+    if count_axis is not None:
+        return _for_batch_of_counts(size, count, consts, carry, const_axes, carry_axes, program)
+    carried = batched_marks(program, size, const_axes, [axis is not None for axis in carry_axes])
+    out_axes = lane_axes(carried)
+    derived = batched_program(program, size, (*const_axes, *out_axes), out_axes)
+    begin = fronted(size, carry, carry_axes, carried)
+    return for_loop(count, derived.program, [*derived.captured, *consts], begin), list(out_axes)
+
+
+def _for_batch_of_counts(size: int, count: Any, consts: Sequence[Any], carry: Sequence[Any],
+                         const_axes: Sequence[int | None], carry_axes: Sequence[int | None], program: Program,
+                         ) -> tuple[list[Any], list[int | None]]:
+    """As many steps as the longest lane takes; a lane that has taken its own keeps its carry."""
+    refuse_actions("fori_loop", (program,))
+    count_aval = aval_of(count)
+    counter = count_aval.strong().update(shape=())
+
+    def build(counts: list[Any], given: list[Any], numbers: list[Any], current: list[Any]) -> list[Any]:
+        number, = numbers
+        mask = lt(number, *counts)
+        results = live_step(program, size, mask, [*given, *current], [*const_axes, *[0] * len(current)])
+        return [add(number, Literal(1, counter)),
+                *(where_live(mask, new, old) for new, old in zip(results, current, strict=True))]
+
+    begin = fronted(size, carry, carry_axes, [True] * len(carry))
+    derived = derive_grouped(program, ("counted batch", size, tuple(const_axes), counter), build, counts=[count_aval],
+                             given=[*map(aval_of, consts)], numbers=[counter], current=[*map(aval_of, begin)])
+    longest = reduce_max(count, (0,)) if size else zeros(counter)
+    _, *results = for_loop(longest, derived.program, [*derived.captured, count, *consts], [zeros(counter), *begin])
+    return but_kept(program, consts, carry, carry_axes, results)
+
+
+def live_step(program: Program, size: int, mask: Any, values: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
+    """One step of all lanes; those that `mask` does not mark take it with the values of a live one."""
+    given, in_axes = from_live_lanes(mask, size, values, axes)
+    outputs = Batch(size).run(program, [Batched(value, axis) for value, axis in zip(given, in_axes, strict=True)])
+    return [put_axis(output, size, 0) for output in outputs]
+
+
+def _for_cost(count: Aval, *avals: Aval, program: Program, num_consts: int) -> Cost:
+    return cost(program)  # of one step: how many there will be is not known
+
+
+def _for_regions(operands: Sequence[Any], *, program: Program, num_consts: int) -> tuple[Region, ...]:
+    steps = operands[0].value if operands and isinstance(operands[0], Literal) else None
+    _, makes = step_groups(program)
+    return (Region("body", ("program",), program, _groups(program, num_consts).links(consts="same", carry="carry"),
+                   makes.links(carry="carry"), None if steps is None else max(int(steps), 0)),)
+
+
+for_p = register(Primitive(name="for", abstract=_for_abstract, numpy=_for_numpy, xla=_for_emit, jvp=_for_jvp,
+                           transpose=_for_transpose, batch=_for_batch, cost=_for_cost, regions=_for_regions))
+"""(number of steps, constants, carry) -> carry. Its cost is that of one step."""
+
+
+@rewrites.register(for_p)
+def _for_rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """Constants that the body does not use or gets twice are left out, and numbers stand in it."""
+    program = params["program"]
+    (count,), consts, carry = _groups(program, params["num_consts"]).split(inputs)
+    fixed = left_out(program, consts)
+    return for_loop(count, narrowed(program, fixed), kept(consts, fixed), carry) if fixed else None
+
+
+@partial_use.register(for_p)
+def _for_in_part(equation: Equation, used: Sequence[bool]) -> Equation:
+    program, num_consts = equation.params["program"], equation.params["num_consts"]
+    wanted = wanted_outputs(program, used, num_consts, len(used))
+    count, consts, carry = _groups(program, num_consts).split(equation.inputs)
+    return with_fewer_outputs(equation, wanted, [*count, *consts, *chosen(carry, wanted)], {
+        **equation.params, "program": with_wanted(program, wanted, num_consts, len(used))})

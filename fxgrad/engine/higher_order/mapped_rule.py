@@ -1,0 +1,177 @@
+"""Functions with a batch rule of their own: the primitive behind `custom_vmap`.
+
+Derivatives of such a function have a batch rule too, which is the derivative of the function's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import Cost, Primitive, register
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.regions import Region, whole
+from fxgrad.engine.executors import numpy as numpy_executor
+from fxgrad.engine.executors import xla as xla_executor
+from fxgrad.engine.higher_order.call import check_arguments
+from fxgrad.engine.higher_order.groups import (
+    Marks,
+    are_linear,
+    are_moving,
+    chosen,
+    cotangents_of,
+    merged,
+    others,
+    present,
+)
+from fxgrad.engine.higher_order.wiring import apart, dual_outputs, dual_program, with_outputs
+from fxgrad.engine.ops.space import move_axis
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.transforms.batch import Batched, put_axis
+from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad.engine.transforms.transpose import transposed
+from fxgrad.errors import ArgumentError, at_user_line
+
+
+class BatchRule(Protocol):
+    """What a `custom_vmap` equation knows of its batches."""
+
+    name: str
+
+    def batch(self, size: int, values: Sequence[Any], batched: Sequence[bool]) -> tuple[list[Any], list[bool]]:
+        """The outputs for values whose batch axes, where there are any, come first; and which outputs have one."""
+        ...
+
+
+def _abstract(*avals: Aval, program: Program, rule: BatchRule) -> list[Aval]:
+    check_arguments(rule.name, program.in_avals, avals)
+    return program.out_avals
+
+
+def _batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: BatchRule,
+           ) -> tuple[list[Any], list[int | None]]:
+    in_front = [value if axis is None else move_axis(value, axis, 0) for value, axis in zip(values, axes, strict=True)]
+    outputs, batched = rule.batch(size, in_front, [axis is not None for axis in axes])
+    return outputs, [0 if each else None for each in batched]
+
+
+def _run(*values: Any, program: Program, rule: BatchRule) -> list[Any]:
+    return numpy_executor.call(program, values)
+
+
+def _emit(lax: Any, *values: Any, program: Program, rule: BatchRule) -> list[Any]:
+    return xla_executor.emit(program, values)
+
+
+def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: BatchRule) -> tuple[list[Any], list[Any]]:
+    """One equation for outputs and tangents, or two where a tape of their own records the tangents."""
+    wrt, wanted = are_moving(tangents), tuple(map(has_tangent, program.out_avals))
+    separate = apart(primals, tangents)
+    both = dual_program(program, wrt, wanted, separate)
+    known = bind(custom_vmap_p, *primals, program=program, rule=rule) if separate else []
+    dual = _DualRule(rule, wrt, wanted, len(both.captured), separate)
+    body = with_outputs(both.program, [False] * len(wanted) + [True] * sum(wanted)) if separate else both.program
+    results = bind(custom_vmap_p, *both.captured, *primals, *present(tangents), program=body, rule=dual)
+    return dual_outputs(program.out_avals, wanted, [*known, *results])
+
+
+def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, rule: BatchRule) -> list[Any]:
+    linear, reached = are_linear(inputs), are_moving(cotangents)
+    back = transposed(with_outputs(program, reached), linear)
+    found = bind(custom_vmap_p, *back.captured, *others(inputs, linear), *present(cotangents), program=back.program,
+                 rule=_TransposedRule(rule, linear, reached, program, len(back.captured)))
+    return cotangents_of(inputs, linear, found)
+
+
+class _DerivedRule:
+    """The batch rule of a derivative: `rule` is recorded as a program, which is differentiated in its turn."""
+
+    def __init__(self, rule: BatchRule, captured: int) -> None:
+        self._rule, self.name, self._captured = rule, rule.name, captured
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    def _own(self, values: Sequence[Any], batched: Sequence[bool]) -> tuple[Sequence[Any], Sequence[bool]]:
+        """Without what rules inside of the function closed over."""
+        if any(batched[:self._captured]):
+            raise ArgumentError(at_user_line(
+                f"custom_vmap: a custom rule within {self.name} closes over an array that is mapped, of which the "
+                "batch rule is not told. Make it an argument"))
+        return values[self._captured:], batched[self._captured:]
+
+    def _recorded(self, size: int, avals: Sequence[Aval], batched: Sequence[bool]) -> tuple[Program, list[Any]]:
+        """The rule as a program of batches, all of whose outputs are batches too; and what it closed over."""
+        def batches(*values: Any) -> list[Any]:
+            outputs, marks = self._rule.batch(size, values, batched)
+            return [put_axis(Batched(output, 0 if mark else None), size, 0)
+                    for output, mark in zip(outputs, marks, strict=True)]
+        return trace(batches, avals, mode=WRITTEN)
+
+
+class _DualRule(_DerivedRule):
+    """The rule of (primals, tangents in `wrt`) -> (outputs, tangents in `wanted`), or of the latter alone."""
+
+    def __init__(self, rule: BatchRule, wrt: Marks, wanted: Marks, captured: int, separate: bool) -> None:
+        super().__init__(rule, captured)
+        self._wrt, self._wanted, self._separate = wrt, wanted, separate
+
+    def batch(self, size: int, values: Sequence[Any], batched: Sequence[bool]) -> tuple[list[Any], list[bool]]:
+        """A primal is a batch where its tangent is one, and the other way round."""
+        values, batched = self._own(values, batched)
+        wrt, count = self._wrt, len(self._wrt)
+        behind = iter(zip(values[count:], batched[count:], strict=True))
+        primals, tangents, marks = [], [], []
+        for value, mark, moves in zip(values[:count], batched[:count], wrt, strict=True):
+            tangent, along = next(behind) if moves else (None, False)
+            either = mark or along
+            primals.append(_in_front(value, mark, either, size))
+            marks.append(either)
+            if moves:
+                tangents.append(_in_front(tangent, along, either, size))
+        program, captured = self._recorded(size, [*map(aval_of, primals)], marks)
+        dual = dual_program(program, (False,) * len(captured) + wrt, self._wanted, self._separate)
+        results = dual([*captured, *primals, *tangents])
+        outputs = results[len(self._wanted):] if self._separate else results
+        return outputs, [True] * len(outputs)
+
+
+class _TransposedRule(_DerivedRule):
+    """The rule of (other inputs, cotangents that `reached` marks) -> cotangents of the inputs that `linear` marks."""
+
+    def __init__(self, rule: BatchRule, linear: Marks, reached: Marks, program: Program, captured: int) -> None:
+        super().__init__(rule, captured)
+        self._linear, self._reached, self._in_avals = linear, reached, program.in_avals
+
+    def batch(self, size: int, values: Sequence[Any], batched: Sequence[bool]) -> tuple[list[Any], list[bool]]:
+        """Whatever is linear is a batch."""
+        values, batched = self._own(values, batched)
+        linear, count = self._linear, len(self._linear) - sum(self._linear)
+        marks = merged(linear, [True] * sum(linear), batched[:count])
+        avals = merged(linear, [aval.update(shape=(size, *aval.shape)) for aval in chosen(self._in_avals, linear)],
+                       map(aval_of, values[:count]))
+        program, captured = self._recorded(size, avals, marks)
+        arriving = [_in_front(value, mark, True, size)
+                    for value, mark in zip(values[count:], batched[count:], strict=True)]
+        back = transposed(with_outputs(program, self._reached), (*[False] * len(captured), *linear))
+        return back([*captured, *values[:count], *arriving]), [True] * sum(linear)
+
+
+def _in_front(value: Any, is_batch: bool, wanted: bool, size: int) -> Any:
+    """`value`, repeated along a batch axis in front if it is to be a batch and is none."""
+    return put_axis(Batched(value, 0 if is_batch else None), size, 0) if wanted else value
+
+
+def _cost(*avals: Aval, program: Program, rule: BatchRule) -> Cost:
+    return cost(program)
+
+
+def _regions(operands: Sequence[Any], *, program: Program, rule: BatchRule) -> tuple[Region, ...]:
+    return (whole("call", program),)
+
+
+custom_vmap_p = register(Primitive(name="custom_vmap", abstract=_abstract, numpy=_run, xla=_emit, jvp=_jvp,
+                                   transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))

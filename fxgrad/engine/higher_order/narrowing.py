@@ -1,0 +1,114 @@
+"""Programs in operations, without the operands that they do not use, that are numbers, or that they get twice."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Any
+
+from fxgrad.engine.caches import Bounded
+from fxgrad.engine.core.avals import Literal
+from fxgrad.engine.core.facts import Slot, fact
+from fxgrad.engine.core.program import Atom, Equation, Program
+from fxgrad.engine.core.regions import closed_marks
+from fxgrad.engine.derivation.simplify import live_equations
+from fxgrad.engine.higher_order.groups import Marks, chosen
+from fxgrad.engine.higher_order.wiring import with_outputs
+from fxgrad.engine.tracing.tracer import Tracer
+
+Instead = tuple[tuple[int, Any], ...]
+"""Places of inputs that are left out, each with what stands for it: a number, the place of an equal input, or None."""
+
+_NARROWED: Slot[Bounded] = Slot("narrowed")
+_MOST_NARROWED = 64
+"""Ways in which one program is kept with numbers in the place of operands."""
+
+
+@fact
+def used_places(program: Program) -> frozenset[int]:
+    """The places of the inputs that the program does something with."""
+    atoms = {*program.outputs, *(atom for equation in live_equations(program) for atom in equation.inputs)}
+    return frozenset(place for place, var in enumerate(program.inputs) if var in atoms)
+
+
+def left_out(program: Program, operands: Sequence[Any], first: int = 0) -> Instead:
+    """What the inputs of `program` from `first` on need not be given, where `operands` are the same at every run."""
+    used = used_places(program)
+    instead: list[tuple[int, Any]] = []
+    kept: dict[Any, int] = {}
+    for place, operand in enumerate(operands, first):
+        aval = program.inputs[place].aval
+        if place not in used:
+            instead.append((place, None))
+        elif type(operand) is Literal:
+            if aval == operand.aval:
+                instead.append((place, operand))
+        elif type(operand) is Tracer:
+            before = kept.setdefault((operand.variable, aval), place)
+            if before != place:
+                instead.append((place, before))
+    return tuple(instead)
+
+
+def narrowed(program: Program, instead: Instead) -> Program:
+    """The program without the inputs at the places of `instead`."""
+    if not instead:
+        return program
+    known = _NARROWED.of(program)
+    if known is None:
+        known = _NARROWED.put(program, Bounded(_MOST_NARROWED))
+    result: Program | None = known.get(instead)
+    if result is None:
+        places = dict(instead)
+        atoms: dict[Any, Any] = {program.inputs[place]: program.inputs[given] if type(given) is int else given
+                                 for place, given in instead}
+        equations = [equation if atoms.keys().isdisjoint(equation.inputs) else
+                     equation.replace([atoms.get(atom, atom) for atom in equation.inputs])
+                     for equation in live_equations(program)]
+        result = known.add(instead, program.replace(
+            inputs=[var for place, var in enumerate(program.inputs) if place not in places], equations=equations,
+            outputs=[atoms.get(atom, atom) for atom in program.outputs],
+            captured=sum(place not in places for place in range(program.captured))))
+    return result
+
+
+def kept(operands: Sequence[Any], instead: Instead, first: int = 0) -> list[Any]:
+    """The operands, which begin at the place `first`, that are not left out."""
+    places = {place for place, _ in instead}
+    return [operand for place, operand in enumerate(operands, first) if place not in places]
+
+
+def repeated(program: Program, first: int) -> list[int]:
+    """For each output from `first` on the number of the first of them that is equal to it, counted among the firsts."""
+    numbers: dict[Any, int] = {}
+    return [numbers.setdefault(atom, len(numbers)) for atom in program.outputs[first:]]
+
+
+def wanted_outputs(body: Program, used: Sequence[bool], first: int, carried: int, also: Container[int] = ()) -> Marks:
+    """Which outputs of the body of a loop are wanted, where only those that `used` marks are used behind it.
+
+    The first `carried` outputs are the next values of the inputs from `first` on; those in `also` are asked for
+    elsewhere. What is carried only for its own sake is not wanted.
+    """
+    def closer(marks: Marks) -> Marks:
+        places = used_places(with_outputs(body, marks))
+        return (*(first + number in places for number in range(carried)), *marks[carried:])
+
+    asked = tuple(flag or (number < carried and number in also) for number, flag in enumerate(used))
+    return closed_marks(closer, asked)
+
+
+def with_wanted(body: Program, marks: Marks, first: int, carried: int) -> Program:
+    """The body of a loop with those outputs alone, and without the values that are carried to no purpose."""
+    dropped = tuple((first + number, None) for number in range(carried) if not marks[number])
+    return narrowed(with_outputs(body, marks), dropped)
+
+
+def with_fewer_outputs(equation: Equation, marks: Sequence[bool], inputs: list[Atom], params: dict[str, Any],
+                       ) -> Equation:
+    """The equation with `inputs` and `params`, which makes those of its outputs that are marked."""
+    source = equation.source
+    if source is not None and source.results:
+        source = source._replace(results=tuple(chosen(source.results, marks)))
+    if source is not None and source.origins:
+        source = source._replace(origins=tuple(chosen(source.origins, marks)))
+    return Equation(equation.primitive, inputs, params, chosen(equation.outputs, marks), source)

@@ -1,0 +1,189 @@
+"""Calls whose derivatives multiply strongly: what nothing depends on gets no NaN, however infinite a slope is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fxgrad.engine.core.avals import Literal
+from fxgrad.engine.core.facts import consults, has_effects, made_once
+from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.regions import marked_inputs, replaced
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.derivation.derive import Derived
+from fxgrad.engine.executors.numpy import run_first
+from fxgrad.engine.executors.ordinary_first import hands_nans_on, to_look_at, weakened
+from fxgrad.engine.higher_order.call import call_primitive, emit_inline, named_call_p, opened, run_with_numpy
+from fxgrad.engine.higher_order.groups import are_moving, present
+from fxgrad.engine.ops.strong import has_free_axes, is_plain_factor, strong_form
+from fxgrad.engine.ops.strong_solves import strong_solve
+from fxgrad.engine.tracing.tape import bind
+from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.transforms.forward import spread
+from fxgrad.engine.transforms.linearize import linearized
+
+# --- strong products in the place of ordinary ones ----------------------------------------------------------------
+
+
+def strengthened(program: Program, linear: Sequence[bool], arguments: Sequence[bool] = (), matrices: bool = True,
+                 ) -> Program:
+    """A program that is linear in the inputs marked, with strong products, down to the bodies of its loops.
+
+    `arguments` are the inputs that the derivative is taken in: products of matrices by such a one stay what they are,
+    or else every step would read all parameters of a model once more. Without `matrices` all of these do.
+    """
+    marks = tuple(linear)
+    given = (*arguments, *(False for _ in marks[len(arguments):]))
+
+    def make() -> Program:
+        reached: set[Atom] = {var for var, marked in zip(program.inputs, marks, strict=True) if marked}
+        known: set[Atom] = {var for var, marked in zip(program.inputs, given, strict=True) if marked}
+        equations = []
+        for equation in program.equations:
+            moving = [atom in reached for atom in equation.inputs]
+            if any(moving):
+                reached.update(equation.outputs)
+                made = _strong(equation, moving, [atom in known for atom in equation.inputs], matrices)
+                equations.append(made)
+            else:
+                equations.append(equation)
+        return program.replace(equations=equations)
+
+    return made_once(program, ("strengthened", marks, given, matrices), make)
+
+
+def _strong(equation: Equation, moving: Sequence[bool], known: Sequence[bool], matrices: bool) -> Equation:
+    if equation.regions:
+        inner = [strengthened(region.program, marked_inputs(region, moving),
+                              [link.how == "same" and known[link.place] for link in region.inputs], matrices)
+                 for region in equation.regions]
+        return equation.replace(equation.inputs, replaced(equation.params, equation.regions, inner))
+    solve = strong_solve.of(equation.primitive)
+    if solve is not None:
+        return equation if any(moving[:-1]) else _strong_solve(equation, solve)
+    strong = strong_form.of(equation.primitive)
+    if strong is None or any(map(is_plain_factor, equation.inputs)):
+        return equation
+    if "dimension_numbers" in equation.params and (not matrices or any(
+            is_known and has_free_axes(equation.params, atom.aval.ndim, place)
+            for place, (atom, is_known) in enumerate(zip(equation.inputs, known, strict=True)))):
+        return equation
+    return Equation(strong, equation.inputs, equation.params, equation.outputs, equation.source)
+
+
+def _strong_solve(equation: Equation, solve: Callable[..., Any]) -> Equation:
+    """The call of what solves strongly in the place of an equation."""
+    def build(*values: Any) -> list[Any]:
+        return [solve(*values, **equation.params)]
+
+    program, _ = trace(build, [atom.aval for atom in equation.inputs], mode=WRITTEN, name="strong solve")
+    return Equation(named_call_p, equation.inputs, {"program": program, "name": "strong_solve"}, equation.outputs,
+                    equation.source)
+
+
+def with_strong_slopes(program: Program, values: Sequence[bool]) -> Program:
+    """A program whose outputs marked are values of the function and whose others are slopes, with these made strongly.
+
+    The values stay what they are. Such a slope is `out * log(x)`, that of a power in its exponent, which is 0 at 0.
+    """
+    marks = tuple(values)
+
+    def make() -> Program:
+        needed: set[Atom] = {atom for atom, is_value in zip(program.outputs, marks, strict=True) if is_value}
+        equations = []
+        for equation in reversed(program.equations):
+            wanted = [var in needed for var in equation.outputs]
+            if any(wanted) and not equation.regions:
+                needed.update(equation.inputs)
+            elif equation.regions:
+                equation = _with_slopes(equation, wanted)  # noqa: PLW2901
+                if any(wanted):
+                    needed.update(equation.inputs)
+            elif not any(type(atom) is Literal for atom in equation.inputs) and not _is_square(equation):
+                equation = _strong(equation, (), (), matrices=False)  # noqa: PLW2901
+            equations.append(equation)
+        return program.replace(equations=equations[::-1])
+
+    return made_once(program, ("strong slopes", marks), make)
+
+
+def _is_square(equation: Equation) -> bool:
+    """Whether it is a value times itself, in which 0 does not meet an infinity."""
+    return equation.primitive.commutative and equation.inputs[0] is equation.inputs[1]
+
+
+def _with_slopes(equation: Equation, wanted: Sequence[bool]) -> Equation:
+    programs = [with_strong_slopes(region.program, [
+        link.how in ("carry", "inside") or wanted[link.place] for link in region.outputs])
+        for region in equation.regions]
+    return equation.replace(equation.inputs, replaced(equation.params, equation.regions, programs))
+
+
+# --- the record ---------------------------------------------------------------------------------------------------
+
+
+def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str) -> tuple[list[Any], list[Any]]:
+    """Two such calls, one for what is known and one for the tangents, with residuals between them."""
+    first = linearized(program, are_moving(tangents))
+    count, half, moving = len(program.outputs), first.extra, present(tangents)
+    residuals = len(first.program.outputs) - count
+    ready = with_strong_slopes(first.program, [True] * count + [False] * residuals)
+    known = bind(safe_call_p, *first.captured, *primals, program=ready, name=name)
+    if not any(half.reached):
+        return known[:count], spread(program.out_avals, half.reached, [])
+    given = {var for var, tangent in zip(first.program.inputs[len(first.captured):], tangents, strict=True)
+             if type(tangent) is not Zero}
+    linear = strengthened(half.linear, [False] * residuals + [True] * len(moving),
+                          [atom in given for atom in first.program.outputs[count:]])
+    out_tangents = bind(safe_call_p, *known[count:], *moving, program=linear, name=name)
+    return known[:count], spread(program.out_avals, half.reached, out_tangents)
+
+
+safe_call_p = call_primitive("safe_call", _jvp, run_with_numpy, emit_inline,
+                             of_linear=lambda program, linear: strengthened(program, linear, matrices=False))
+"""A function of `fxgrad.safe`, or a part of one of its derivatives."""
+
+
+def wrapped(program: Program, name: str) -> Program:
+    """The program that does nothing but to call `program` safely."""
+    if _call_of(program) is not None:
+        return program
+
+    def make() -> Program:
+        bare = program.replace(captured=0, constants=(), signature=None)
+        inputs = [Var(aval) for aval in program.in_avals]
+        outputs = [Var(aval) for aval in program.out_avals]
+        call = Equation(safe_call_p, [*inputs], {"program": bare, "name": name}, outputs, None)
+        return program.replace(inputs=inputs, equations=[call], outputs=[*outputs])
+
+    return made_once(program, ("safe", name), make)
+
+
+def _call_of(program: Program) -> Equation | None:
+    """The equation of a program that `wrapped` made."""
+    if len(program.equations) != 1:
+        return None
+    equation, = program.equations
+    is_all = equation.primitive is safe_call_p and [*program.outputs] == equation.outputs and (
+        equation.inputs == program.inputs)
+    return equation if is_all else None
+
+
+def inside_safely(program: Program, make: Callable[[Program], Program]) -> Program:
+    """What `make` makes of a program; of a safe call, a safe call of what it makes of the program called."""
+    call = _call_of(program)
+    if call is None:
+        return make(program)
+    made, count = make(call.params["program"]), program.captured
+    capturing = made_once(made, ("captured", count), lambda: made.replace(captured=count))
+    return wrapped(capturing, call.params["name"])
+
+
+def without_safe_calls(derived: Derived) -> Derived:
+    """The program with the equations of safe calls in their place, for who derives nothing of it."""
+    program = opened(derived.program, (safe_call_p,))
+    if program is derived.program:
+        return derived
+    if not has_effects(program) and not consults(program) and hands_nans_on(program):
+        run_first(program, weakened(program), to_look_at(program))
+    return derived._replace(program=program)

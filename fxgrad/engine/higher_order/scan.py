@@ -1,0 +1,405 @@
+"""`scan`: a program applied to each entry of its inputs in turn, with values carried from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.facts import is_effectful
+from fxgrad.engine.core.primitive import Cost, Primitive, register
+from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.regions import Region, closed_marks, dependent
+from fxgrad.engine.derivation import consultation
+from fxgrad.engine.derivation.derive import Derived, holds_tracers
+from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.simplify import partial_use
+from fxgrad.engine.executors import numpy as numpy_executor
+from fxgrad.engine.executors import xla as xla_executor
+from fxgrad.engine.higher_order.call import check_arguments
+from fxgrad.engine.higher_order.groups import (
+    Groups,
+    Marks,
+    are_linear,
+    are_moving,
+    chosen,
+    cotangents_of,
+    derive_grouped,
+    groups_of,
+    joined,
+    others,
+    present,
+    with_markers,
+    with_zeros,
+)
+from fxgrad.engine.higher_order.lanes import fronted, lane_axes
+from fxgrad.engine.higher_order.narrowing import (
+    kept,
+    left_out,
+    narrowed,
+    repeated,
+    wanted_outputs,
+    with_fewer_outputs,
+    with_wanted,
+)
+from fxgrad.engine.higher_order.partition import Partition, keep_by_cost, partition
+from fxgrad.engine.higher_order.wiring import (
+    added,
+    apart,
+    dual_grouped,
+    reached_by,
+    selected_inputs,
+    used_inputs,
+    varying_too,
+    with_outputs,
+)
+from fxgrad.engine.ops.space import instantiate, move_axis, zeros
+from fxgrad.engine.tracing.apply import apply_equations
+from fxgrad.engine.tracing.tape import bind
+from fxgrad.engine.transforms.batch import batched_program
+from fxgrad.engine.transforms.forward import spread
+from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.transpose import backward
+
+
+class Inputs(NamedTuple):
+    """The groups of the inputs; the program takes single entries of `xs`."""
+
+    consts: Sequence[Any]
+    carry: Sequence[Any]
+    xs: Sequence[Any]
+
+
+class Outputs(NamedTuple):
+    """The groups of the outputs; the program makes single entries of `ys`."""
+
+    carry: Sequence[Any]
+    ys: Sequence[Any]
+
+
+class Loop(NamedTuple):
+    """The parameters of a scan but for its program: how often, in which order, which inputs are constants and carry."""
+
+    length: int
+    reverse: bool
+    unroll: int
+    num_consts: int
+    num_carry: int
+
+    def takes(self, program: Program) -> Groups[Inputs]:
+        """The inputs of a scan of `program`, and those of the program."""
+        xs = len(program.inputs) - self.num_consts - self.num_carry
+        return groups_of(Inputs, self.num_consts, self.num_carry, xs)
+
+    def makes(self, program: Program) -> Groups[Outputs]:
+        """The outputs of a scan of `program`, and those of the program."""
+        return groups_of(Outputs, self.num_carry, len(program.outputs) - self.num_carry)
+
+    def again(self, program: Program, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any]) -> list[Any]:
+        """A scan of as many steps, in the same order."""
+        return scan(program, consts, carry, xs, self.length, self.reverse, self.unroll)
+
+
+def scan(program: Program, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any], length: int,
+         reverse: bool = False, unroll: int = 1) -> list[Any]:
+    """Applies `scan_p` to lists of constants, carried values and stacked inputs."""
+    return bind(scan_p, *consts, *carry, *xs, program=program, length=length, reverse=reverse, unroll=unroll,
+                num_consts=len(consts), num_carry=len(carry))
+
+
+def _abstract(*avals: Aval, program: Program, **params: Any) -> list[Aval]:
+    loop = Loop(**params)
+    takes, makes = loop.takes(program), loop.makes(program)
+    consts, carry, xs = takes.split(avals)
+    check_arguments("scan", program.in_avals, [*consts, *carry, *map(_entry, xs)])
+    check_arguments("scan", takes.split(program.in_avals).carry, makes.split(program.out_avals).carry)
+    outputs = _out_avals(program, loop)
+    return [*varying_too(outputs[:loop.num_carry], carry), *outputs[loop.num_carry:]]
+
+
+def _entry(aval: Aval) -> Aval:
+    return aval.update(shape=aval.shape[1:])
+
+
+def _out_avals(program: Program, loop: Loop) -> list[Aval]:
+    carry, ys = loop.makes(program).split(program.out_avals)
+    return [*carry, *(aval.update(shape=(loop.length, *aval.shape)) for aval in ys)]
+
+
+def _run_numpy(*values: Any, program: Program, **params: Any) -> list[Any]:
+    loop = Loop(**params)
+    consts, carry, xs = loop.takes(program).split(values)
+    count = loop.num_carry
+    stacks = [np.empty((loop.length, *aval.shape), aval.dtype) for aval in program.out_avals[count:]]
+    steps = range(loop.length)
+    for step in reversed(steps) if loop.reverse else steps:
+        outputs = numpy_executor.call(program, [*consts, *carry, *(x[step] for x in xs)])
+        carry = outputs[:count]
+        for stack, output in zip(stacks, outputs[count:], strict=True):
+            stack[step] = output
+    # Without a step the carry is the input itself, which nobody may be handed.
+    return [*(carry if loop.length else map(np.copy, carry)), *stacks]
+
+
+def _emit(lax: Any, *values: Any, program: Program, **params: Any) -> list[Any]:
+    loop = Loop(**params)
+    consts, carry, xs = loop.takes(program).split(values)
+    makes = loop.makes(program)
+
+    def step(current: Any, entries: Any) -> Any:
+        return (*makes.split(xla_executor.emit(program, [*consts, *current, *entries])),)
+
+    length = loop.length if isinstance(loop.length, int) or not xs else None  # jax takes no named size for it
+    final, stacks = lax.scan(step, [*carry], xs, length, reverse=loop.reverse, unroll=loop.unroll)
+    return [*final, *stacks]
+
+
+# --- forward mode -----------------------------------------------------------------------------------------
+
+
+def _reached_carry(program: Program, loop: Loop, wrt: Marks) -> Marks:
+    """Which carried values have a tangent at some step, given which inputs have one."""
+    consts, carry, xs = loop.takes(program).split(wrt)
+    makes = loop.makes(program)
+    return closed_marks(lambda marks: makes.split(reached_by(program, (*consts, *marks, *xs))).carry, carry)
+
+
+def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, **params: Any) -> tuple[list[Any], list[Any]]:
+    loop = Loop(**params)
+    takes, makes = loop.takes(program), loop.makes(program)
+    carried = _reached_carry(program, loop, are_moving(tangents))
+    tangents = _with_tangents(takes, tangents, carried)
+    if apart(primals, tangents):
+        return _split_jvp(primals, tangents, program, loop)
+    wrt = are_moving(tangents)
+    wanted = (*carried, *makes.split(reached_by(program, wrt)).ys)
+    both = dual_grouped(program, takes, makes, wrt, wanted)
+    consts, carry, xs = takes.with_tangents(primals, tangents)
+    outputs, found = makes.without_tangents(loop.again(both.program, [*both.captured, *consts], carry, xs), wanted)
+    return outputs, spread(_out_avals(program, loop), wanted, found)
+
+
+def _with_tangents(takes: Groups[Inputs], tangents: Sequence[Any], carried: Marks) -> list[Any]:
+    """`tangents` with zeros for carried values that get a tangent at a later step."""
+    consts, carry, xs = takes.split(tangents)
+    return [*consts, *(instantiate(tangent) if marked else tangent
+                       for tangent, marked in zip(carry, carried, strict=True)), *xs]
+
+
+# --- linearization: a scan of known work that stacks what the tangent scan needs -----------------------------
+
+
+class _Halves(NamedTuple):
+    """The two bodies of a linearized scan, and what stands between them.
+
+    `hoisted` computes what does not change from step to step: further constants of both bodies.
+    """
+
+    captured: Sequence[Any]
+    hoisted: Program
+    parts: Partition
+    wanted: Marks
+
+
+class _Half(NamedTuple):
+    """The inputs of the tangent half: known constants, known entries and stacks, and the tangents of each group."""
+
+    fixed: Sequence[Any]
+    entries: Sequence[Any]
+    consts: Sequence[Any]
+    carry: Sequence[Any]
+    xs: Sequence[Any]
+
+
+def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, loop: Loop) -> tuple[list[Any], list[Any]]:
+    halves = _halves(program, are_moving(tangents), loop)
+    consts, carry, xs = loop.takes(program).split(primals)
+    fixed = [*halves.captured, *consts]
+    fixed += apply_equations(halves.hoisted, fixed)
+    results = loop.again(halves.parts.forward, fixed, carry, xs)
+    outputs, stacks = results[:len(program.outputs)], results[len(program.outputs):]
+    if not any(halves.wanted):
+        return outputs, spread(_out_avals(program, loop), halves.wanted, [])
+    moved = loop.takes(program).each(present, tangents)
+    body, given = halves.parts.tangent, _Half(fixed, [*xs, *stacks], *moved)
+    takes = groups_of(_Half, *map(len, given))
+    at, needed = takes.split(range(len(body.inputs))), takes.split(used_inputs(body))
+    # What is known and not used is left out.
+    places = Inputs([*chosen(at.fixed, needed.fixed), *at.consts], at.carry,
+                    [*chosen(at.entries, needed.entries), *at.xs])
+    values = joined(given)
+    found = loop.again(selected_inputs(body, tuple(joined(places))), *([values[place] for place in group]
+                                                                       for group in places))
+    return outputs, spread(_out_avals(program, loop), halves.wanted, found)
+
+
+def _halves(program: Program, wrt: Marks, loop: Loop) -> _Halves:
+    takes, makes = loop.takes(program), loop.makes(program)
+
+    def make() -> _Halves:
+        derived = linearized(program, wrt)
+        reached = derived.extra.reached
+        wanted = (*takes.split(wrt).carry, *makes.split(reached).ys)
+        own = len(derived.captured) + loop.num_consts
+        hoisted, rest = _hoist(derived.program, own)
+        _, carry, xs = takes.split(program.inputs)
+        free = (*[True] * (own + len(hoisted.outputs)), *[False] * len(carry), *[True] * len(xs))
+        parts = partition(rest, len(program.outputs), derived.extra, free, keep_by_cost, wanted)
+        return _Halves(derived.captured, hoisted, parts, wanted)
+
+    key = ("scan halves", wrt, loop.num_consts, loop.num_carry)
+    halves: _Halves = consultation.kept_while_it_holds(
+        program, key, make, lambda halves: not holds_tracers(halves.captured))
+    return halves
+
+
+def _hoist(program: Program, count: int) -> tuple[Program, Program]:
+    """Splits off what depends on the first `count` inputs only: (constants) -> values, and the rest given those too."""
+    fixed = set(program.inputs[:count])
+    outside, inside = [], []
+    for equation in program.equations:
+        inputs = [atom for atom in equation.inputs if type(atom) is Var]
+        if fixed.issuperset(inputs) and inputs and not is_effectful(equation.primitive, equation.params):
+            outside.append(equation)
+            fixed.update(equation.outputs)
+        else:
+            inside.append(equation)
+    needed = {atom for equation in inside for atom in equation.inputs} | set(program.outputs)
+    passed = [var for equation in outside for var in equation.outputs if var in needed]
+    first = Program(program.inputs[:count], outside, passed)
+    return first, Program([*program.inputs[:count], *passed, *program.inputs[count:]], inside, program.outputs)
+
+
+# --- transposition ------------------------------------------------------------------------------------------
+
+
+def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **params: Any) -> list[Any]:
+    loop = Loop(**params)
+    takes, makes = loop.takes(program), loop.makes(program)
+    consts, carry, xs = takes.split(are_linear(inputs))
+    # A carried value may begin as a known one and meet linear ones later: it is linear then, and begins as a constant.
+    carried = closed_marks(lambda marks: makes.split(dependent(program, (*consts, *marks, *xs))).carry, carry)
+    linear = (*consts, *carried, *xs)
+    states = _known_carry(program, loop, linear, inputs)
+    known, moved = takes.each(others, inputs, linear), takes.each(chosen, program.in_avals, linear)
+    ct_carry, ct_ys = makes.split(cotangents)
+    arriving = [instantiate(cotangent) for cotangent in chosen(ct_carry, carried)]
+    body = _transposed_body(program, loop, linear, are_moving(ct_ys))
+    sums = [zeros(aval.strong()) for aval in moved.consts]
+    found = scan(body.program, [*body.captured, *known.consts], [*sums, *arriving],
+                 [*states, *known.xs, *present(ct_ys)], loop.length, not loop.reverse, loop.unroll)
+    return cotangents_of(inputs, linear, found)
+
+
+def _known_carry(program: Program, loop: Loop, linear: Marks, inputs: Sequence[Any]) -> list[Any]:
+    """The carried values that are not linear, at every step: a scan of the known part alone."""
+    takes, makes = loop.takes(program), loop.makes(program)
+    known, avals = takes.each(others, inputs, linear), takes.each(others, program.in_avals, linear)
+    if not known.carry:
+        return []
+    _, ys = makes.split(program.outputs)
+    kept = with_outputs(program, [*(not marked for marked in takes.split(linear).carry), *[False] * len(ys)])
+
+    def build(consts: list[Any], carry: list[Any], xs: list[Any]) -> list[Any]:
+        return [*apply_equations(kept, with_zeros(program.in_avals, linear, [*consts, *carry, *xs])), *carry]
+
+    key = ("known carry", linear, loop.num_consts, loop.num_carry)
+    body = derive_grouped(kept, key, build, **avals._asdict()).program
+    return loop.again(body, *known)[len(known.carry):]
+
+
+def _transposed_body(program: Program, loop: Loop, linear: Marks, arriving: Marks) -> Derived:
+    """One step backwards.
+
+    (known constants; sums for linear constants, cotangents of the carry; known carry, known entries, cotangents of
+    those stacked outputs that `arriving` marks) -> (sums, cotangents of the carry; cotangents of linear entries).
+    """
+    takes, makes = loop.takes(program), loop.makes(program)
+    avals, marks = program.in_avals, takes.split(linear)
+    known, moved = takes.each(others, avals, linear), takes.each(chosen, avals, linear)
+
+    def build(consts: list[Any], sums: list[Any], ct_carry: list[Any], carry: list[Any], xs: list[Any],
+              ct_ys: list[Any]) -> list[Any]:
+        inputs = with_markers(avals, linear, [*consts, *carry, *xs])
+        cotangents = spread(program.out_avals, (*marks.carry, *arriving), [*ct_carry, *ct_ys])
+        found = takes.each(chosen, backward(program, inputs, cotangents), linear)
+        return [*added(sums, found.consts), *map(instantiate, found.carry), *map(instantiate, found.xs)]
+
+    key = ("transposed step", linear, arriving, loop.num_consts, loop.num_carry)
+    return derive_grouped(
+        program, key, build, consts=known.consts, sums=[aval.strong() for aval in moved.consts], ct_carry=moved.carry,
+        carry=known.carry, xs=known.xs, ct_ys=chosen(makes.split(program.out_avals).ys, arriving))
+
+
+# --- batching -------------------------------------------------------------------------------------------------
+
+
+def _batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, **params: Any,
+           ) -> tuple[list[Any], list[int | None]]:
+    loop = Loop(**params)
+    takes, makes = loop.takes(program), loop.makes(program)
+    consts, carry, xs = takes.split(values)
+    const_axes, carry_axes, x_axes = takes.split(axes)
+    # Entries of a scanned input have the batch axis first, so the input has it second.
+    xs = [x if axis is None else move_axis(x, axis, 1) for x, axis in zip(xs, x_axes, strict=True)]
+
+    def in_axes(marks: Marks) -> tuple[int | None, ...]:
+        return (*const_axes, *lane_axes(marks), *(None if axis is None else 0 for axis in x_axes))
+
+    open_axes = (None,) * len(program.outputs)
+    carried = closed_marks(
+        lambda marks: makes.split(batched_program(program, size, in_axes(marks), open_axes).extra).carry,
+        [axis is not None for axis in carry_axes])
+    _, stacked = makes.split(batched_program(program, size, in_axes(carried), open_axes).extra)
+    carried_axes, stacked_axes = lane_axes(carried), lane_axes(stacked)
+    derived = batched_program(program, size, in_axes(carried), (*carried_axes, *stacked_axes))
+    results = loop.again(derived.program, [*derived.captured, *consts], fronted(size, carry, carry_axes, carried), xs)
+    return results, [*carried_axes, *(None if axis is None else 1 for axis in stacked_axes)]
+
+
+def _cost(*avals: Aval, program: Program, length: int, **_: Any) -> Cost:
+    one = cost(program)
+    return Cost(length * one.flops, length * one.bytes)
+
+
+def _regions(operands: Sequence[Any], *, program: Program, **params: Any) -> tuple[Region, ...]:
+    loop = Loop(**params)
+    return (Region("body", ("program",), program, loop.takes(program).links(consts="same", carry="carry", xs="entry"),
+                   loop.makes(program).links(carry="carry", ys="entry"), loop.length, loop.reverse),)
+
+
+scan_p = register(Primitive(name="scan", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
+                            transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
+"""(constants, carry, stacked inputs) -> (carry, stacked outputs), one step for each entry."""
+
+
+@rewrites.register(scan_p)
+def _scan_rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """What the body does not use, gets twice or makes twice is left out; numbers among its constants stand in it."""
+    program = params["program"]
+    loop = Loop(**{name: value for name, value in params.items() if name != "program"})
+    consts, carry, xs = loop.takes(program).split(inputs)
+    behind = loop.num_consts + loop.num_carry
+    fixed, entries = left_out(program, consts), left_out(program, xs, behind)
+    stacks = repeated(program, loop.num_carry)
+    firsts = [place == stacks.index(number) for place, number in enumerate(stacks)]
+    if not (fixed or entries) and all(firsts):
+        return None
+    body = with_outputs(narrowed(program, fixed + entries), [*[True] * loop.num_carry, *firsts])
+    results = loop.again(body, kept(consts, fixed), carry, kept(xs, entries, behind))
+    return [*results[:loop.num_carry], *(results[loop.num_carry + number] for number in stacks)]
+
+
+@partial_use.register(scan_p)
+def _scan_in_part(equation: Equation, used: Sequence[bool]) -> Equation:
+    program = equation.params["program"]
+    loop = Loop(**{name: value for name, value in equation.params.items() if name != "program"})
+    wanted = wanted_outputs(program, used, loop.num_consts, loop.num_carry)
+    consts, carry, xs = loop.takes(program).split(equation.inputs)
+    kept_carry = chosen(carry, wanted[:loop.num_carry])
+    body = with_wanted(program, wanted, loop.num_consts, loop.num_carry)
+    return with_fewer_outputs(equation, wanted, [*consts, *kept_carry, *xs],
+                              {**equation.params, "program": body, "num_carry": len(kept_carry)})

@@ -1,0 +1,48 @@
+"""Programs that some devices of a mesh run and others do not: in them everything varies.
+
+A value that is the same on all devices gets a cotangent that is summed over them. Where only some devices come, the sum
+cannot be taken: so what a branch or a loop uses is taken for varying before it, and the sum stands there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.regions import replaced
+from fxgrad.engine.core.walk import walk
+from fxgrad.engine.derivation.derive import derive
+from fxgrad.engine.ops.varying import pvary, pvary_p, take_equal, take_equal_p
+from fxgrad.engine.tracing.tape import bind, bind_equation
+
+Names = tuple[str, ...]
+
+
+def unequal(names: frozenset[str], programs: Sequence[Program], values: Sequence[Any],
+            ) -> tuple[tuple[Program, ...], list[Any]]:
+    """`programs` of the same inputs, and the `values` for these, where devices along `names` run them or do not."""
+    if not names or all(names <= aval.vma for program in programs for aval in program.in_avals):
+        return tuple(programs), [*values]
+    order = tuple(sorted(names))
+    return tuple(varying(program, order) for program in programs), [pvary(value, order) for value in values]
+
+
+def varying(program: Program, names: Names) -> Program:
+    """`program` where all inputs and outputs vary over the mesh axes `names`, and so does what follows from them."""
+    def step(equation: Equation, values: list[Any]) -> list[Any]:
+        if equation.primitive is pvary_p:
+            return [pvary(values[0], equation.params["axis_name"])]
+        if equation.primitive is take_equal_p:
+            return [take_equal(values[0], [name for name in equation.params["axis_name"] if name not in names])]
+        if not equation.regions:
+            return bind_equation(equation, values)
+        taken = {link.place for region in equation.regions for link in region.inputs}
+        given = [pvary(value, names) if place in taken else value for place, value in enumerate(values)]
+        inner = [varying(region.program, names) for region in equation.regions]
+        return bind(equation.primitive, *given, **replaced(equation.params, equation.regions, inner))
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        return [pvary(output, names) for output in walk(program, values, step)], None
+
+    return derive(program, ("varying", names), build, [aval.varying(names) for aval in program.in_avals]).program

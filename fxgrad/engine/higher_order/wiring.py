@@ -1,0 +1,162 @@
+"""Programs rewired to stand inside an equation: shared captured inputs, other orders, tangents beside primals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.engine.core.avals import INVARIANT, Aval
+from fxgrad.engine.core.facts import made_once
+from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.derivation.derive import Derived, derive
+from fxgrad.engine.derivation.simplify import without_dead_code
+from fxgrad.engine.higher_order.groups import Groups, Marks, are_moving, divided, joined, present
+from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.space import convert, instantiate
+from fxgrad.engine.ops.varying import pvary
+from fxgrad.engine.tracing.apply import apply_equations
+from fxgrad.engine.tracing.tape import innermost_for
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.transforms.forward import forward, spread
+from fxgrad.engine.transforms.linearize import linearize_in_place
+
+
+def rewired(program: Program, avals: tuple[Aval, ...], positions: tuple[int, ...]) -> Program:
+    """`program` with inputs of `avals`, of which those at `positions` are its own, in its order; no others are used."""
+    def make() -> Program:
+        own = dict(zip(positions, program.inputs, strict=True))
+        inputs = [own[index] if index in own else Var(aval) for index, aval in enumerate(avals)]
+        return program.replace(inputs=inputs, captured=0, constants=())
+
+    if positions == tuple(range(len(avals))) and program.captured == 0:
+        return program
+    return made_once(program, ("rewired", avals, positions), make)
+
+
+def selected_inputs(program: Program, order: tuple[int, ...]) -> Program:
+    """`program` taking some of its inputs, in another order; it does not use the others."""
+    return made_once(program, ("selected inputs", order), lambda: Program(
+        [program.inputs[index] for index in order], program.equations, program.outputs))
+
+
+def with_outputs(program: Program, kept: Sequence[bool]) -> Program:
+    """`program` with some of its outputs, without what only the others need."""
+    if all(kept):
+        return program
+    marks = tuple(kept)
+
+    def make() -> Program:
+        outputs = [atom for atom, wanted in zip(program.outputs, marks, strict=True) if wanted]
+        return without_dead_code(program.replace(outputs=outputs, constants=(), signature=None))
+
+    return made_once(program, ("with outputs", marks), make)
+
+
+def with_output_types(program: Program, avals: Sequence[Aval]) -> Program:
+    """`program` with outputs of the types `avals`, which have the same shapes and vary no less."""
+    if program.out_avals == list(avals):
+        return program
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        outputs = apply_equations(program, values)
+        return [of_type(output, aval) for output, aval in zip(outputs, avals, strict=True)], None
+
+    return derive(program, ("output types", tuple(avals)), build, program.in_avals).program
+
+
+def of_type(value: Any, aval: Aval) -> Any:
+    """`value` converted to the dtype and weakness of `aval`, and varying over the mesh axes that it varies over."""
+    return pvary(convert(value, aval.dtype, aval.weak), sorted(aval.vma))
+
+
+def varying_too(outputs: Sequence[Aval], begin: Sequence[Aval], decides: Aval | None = None) -> list[Aval]:
+    """What a loop carries at last: it varies over the mesh axes that what it begins with does, and what decides."""
+    more = INVARIANT if decides is None else decides.vma
+    return [aval.varying(own.vma | more) if own.vma or more else aval
+            for aval, own in zip(outputs, begin, strict=True)]
+
+
+def used_inputs(program: Program) -> Marks:
+    """Which inputs an equation or an output of `program` uses."""
+    atoms = {atom for equation in program.equations for atom in equation.inputs if type(atom) is Var}
+    atoms.update(atom for atom in program.outputs if type(atom) is Var)
+    return tuple(var in atoms for var in program.inputs)
+
+
+def apart(primals: Sequence[Any], tangents: Sequence[Any]) -> bool:
+    """Whether a tape of their own records the tangents, as in linearization: known work must not mix with theirs."""
+    tape = innermost_for(present(tangents))
+    return tape is not None and not tape.staging and not any(
+        type(primal) is Tracer and primal.tape is tape for primal in primals)
+
+
+def dual_program(program: Program, wrt: Marks, wanted: Marks | None = None, separate: bool = False) -> Derived:
+    """The program (inputs, tangents that `wrt` marks) -> (outputs, tangents that `wanted` marks).
+
+    By default those that are reached; `extra` marks which are. With `separate` no equation computes both what is known
+    and tangents that are used, so that the program can be transposed in its tangents.
+    """
+    avals = program.in_avals
+
+    def build(*values: Any) -> tuple[list[Any], Marks]:
+        primals, given = values[:len(avals)], values[len(avals):]
+        if separate:
+            outputs, residuals, split = linearize_in_place(program, primals, wrt)
+            tangents = spread(program.out_avals, split.reached, apply_equations(split.linear, [*residuals, *given]))
+        else:
+            outputs, tangents = forward(program, primals, spread(avals, wrt, given))
+        reached = are_moving(tangents)
+        shown = [instantiate(tangent) for tangent, asked in zip(tangents, wanted or reached, strict=True) if asked]
+        return [*outputs, *shown], reached
+
+    return derive(program, ("dual", wrt, wanted, separate), build,
+                  [*avals, *(aval for aval, marked in zip(avals, wrt, strict=True) if marked)])
+
+
+def dual_outputs(avals: Sequence[Aval], reached: Marks, results: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """What a jvp rule returns, where `results` are those of a dual program with outputs of types `avals`."""
+    outputs, tangents = divided(results, (len(avals), sum(reached)))
+    return outputs, spread(avals, reached, tangents)
+
+
+def dual_grouped(program: Program, takes: Groups[Any], makes: Groups[Any], wrt: Marks, wanted: Marks,
+                 separate: bool = False) -> Derived:
+    """As `dual_program`, with each group of inputs and of outputs followed by its own tangents."""
+    def build(*values: Any) -> tuple[list[Any], None]:
+        primals, tangents = takes.without_tangents(values, wrt)
+        results = dual_program(program, wrt, wanted, separate)([*primals, *tangents])
+        return joined(makes.with_tangents(*dual_outputs(program.out_avals, wanted, results))), None
+
+    avals = program.in_avals
+    along = [aval if marked else Zero(aval) for aval, marked in zip(avals, wrt, strict=True)]
+    key = ("dual grouped", takes.sizes, makes.sizes, wrt, wanted, separate)
+    return derive(program, key, build, joined(takes.with_tangents(avals, along)))
+
+
+def primal_step(step: Derived, program: Program, wrt: Marks) -> tuple[Program, list[Any]]:
+    """What computes the outputs of `program` where `step`, its dual program in `wrt`, gives the tangents; and captured.
+
+    That is `program` itself, unless there are functions with rules of their own in it: where such a function was
+    differentiated its value is that which its rule gave, so that the next derivative is that of the rule.
+    """
+    if not step.consulted:
+        return program, []
+
+    def build(*primals: Any) -> tuple[list[Any], None]:
+        return linearize_in_place(program, primals, wrt)[0], None
+
+    derived = derive(program, ("primal step", wrt), build, program.in_avals)
+    return derived.program, derived.captured
+
+
+def reached_by(program: Program, wrt: Marks) -> Marks:
+    """Which outputs have a tangent if the inputs that `wrt` marks have one."""
+    marks: Marks = dual_program(program, wrt).extra
+    return marks
+
+
+def added(sums: Sequence[Any], found: Sequence[Any]) -> list[Any]:
+    """Sums of tangents or cotangents, any of which may be `Zero`."""
+    return [total if type(one) is Zero else one if type(total) is Zero else add(total, one)
+            for total, one in zip(sums, found, strict=True)]

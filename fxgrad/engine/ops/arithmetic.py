@@ -1,0 +1,288 @@
+"""Arithmetic: neg, sub, mul, div, rem, max, min, mulhi, stop_gradient (`add` is in `pointwise`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval, Folded, Literal
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.sources import equation_source
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.derivation.rewrites import Definitions, is_literal, rewrites
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import eq
+from fxgrad.engine.ops.families import is_linear
+from fxgrad.engine.ops.pointwise import add, add_p, align, binary, is_same, operation, scalar_like, unary
+from fxgrad.engine.ops.snippets import Snippet, of_ufunc, snippets
+from fxgrad.engine.ops.space import unbroadcast
+from fxgrad.engine.tracing.tape import aval_of
+
+COVERED_BY = {"add_any": "add: sums of cotangents are sums like any other"}
+"""Primitives of jax of this family that fxgrad has none for, and what stands in their place."""
+
+# --- exact algebra ------------------------------------------------------------------------------------------
+
+
+def is_complex(value: Any) -> bool:
+    """Whether products and quotients of `value` mix two parts, with infinities and signs of zeros of their own."""
+    return aval_of(value).dtype.kind == "c"
+
+
+def folded(primitive: Primitive, inputs: list[Any]) -> list[Any] | None:
+    """The result as a literal, if every input is one; for operations that NumPy and XLA round alike.
+
+    Products and quotients of complex numbers are not such.
+    """
+    if any(type(value) is not Literal for value in inputs):
+        return None
+    if (primitive in (mul_p, div_p) and is_complex(inputs[0])) or dtypes.is_below_byte(inputs[0].dtype):
+        return None
+    aval = primitive.abstract(*(literal.aval for literal in inputs))[0]
+    with np.errstate(all="ignore"):
+        result = Literal(primitive.numpy(*(literal.value for literal in inputs))[0], aval)
+    result.made_of = Folded(primitive.name, tuple(inputs), equation_source.get())
+    return [result]
+
+
+def keeps_type(value: Any, other: Any) -> bool:
+    """Whether an elementwise operation of the two has the type of `value`."""
+    aval, also = aval_of(value), aval_of(other)
+    return len(aval.shape) >= len(also.shape) and also.size == 1 and (not aval.weak or also.weak)
+
+
+# --- linear: neg, sub, mul, div -----------------------------------------------------------------------------
+
+neg_p = unary("neg", numpy=np.negative, accepts="numeric", tangent=lambda t, out, x: neg(t), public="negative",
+              transpose=lambda cotangents, inputs: [neg(cotangents[0])])
+neg = operation(neg_p)
+
+
+@rewrites.register(neg_p, makers=(neg_p,))
+def _neg_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    return folded(neg_p, inputs) or known.inputs_if(inputs[0], neg_p)
+
+
+def _sub_transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any]:
+    x, y = inputs
+    return [unbroadcast(cotangents[0], x.aval) if is_linear(x) else None,
+            neg(unbroadcast(cotangents[0], y.aval)) if is_linear(y) else None]
+
+
+sub_p = binary("sub", numpy=np.subtract, public="subtract", transpose=_sub_transpose, exactly_rounded=True,
+               tangents=[lambda t, out, x, y: t, lambda t, out, x, y: neg(t)])
+sub = operation(sub_p)
+
+
+@rewrites.register(sub_p, makers=(neg_p,))
+def _sub_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """x - 0 is x, and x - (-y) is x + y, exactly."""
+    x, y = inputs
+    if is_literal(y, 0) and keeps_type(x, y):
+        return [x]
+    negated = known.inputs_if(y, neg_p)
+    return folded(sub_p, inputs) or ([add(x, negated[0])] if negated else None)
+
+
+@rewrites.register(add_p, makers=(neg_p,))
+def _add_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """x + (-y) is x - y, exactly; x + 0 is not x where x is -0."""
+    x, y = inputs
+    right, left = known.inputs_if(y, neg_p), known.inputs_if(x, neg_p)
+    if right:
+        return [sub(x, right[0])]
+    if left:
+        return [sub(y, left[0])]
+    return folded(add_p, inputs)
+
+
+def _mul_transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any]:
+    x, y = inputs
+    if is_linear(x):
+        return [unbroadcast(mul(cotangents[0], y), x.aval), None]
+    return [None, unbroadcast(mul(x, cotangents[0]), y.aval)]
+
+
+mul_p = binary("mul", numpy=np.multiply, public="multiply", transpose=_mul_transpose, commutative=True,
+               exactly_rounded=True, tangents=[lambda t, out, x, y: mul(t, y), lambda t, out, x, y: mul(x, t)])
+mul = operation(mul_p)
+
+
+@rewrites.register(mul_p, makers=(neg_p,))
+def _mul_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """Factors 1 and -1 vanish; signs move outward, so that products which differ in sign alone are shared.
+
+    Of complex numbers only two signs vanish together: `(inf+1j) * 1.0` is `inf+nanj`, and the parts are differences
+    and sums, in which a sign that moves changes that of a zero.
+    """
+    x, y = inputs
+    if is_complex(x):
+        first, second = known.inputs_if(x, neg_p), known.inputs_if(y, neg_p)
+        return [mul(first[0], second[0])] if first and second else None
+    if type(x) is Literal or type(y) is Literal:
+        for factor, literal in ((x, y), (y, x)):
+            if is_literal(literal, 1) and keeps_type(factor, literal):
+                return [factor]
+            if is_literal(literal, -1) and keeps_type(factor, literal):
+                return [neg(factor)]
+        return folded(mul_p, inputs)
+    first, second = known.inputs_if(x, neg_p), known.inputs_if(y, neg_p)
+    if first and second:
+        return [mul(first[0], second[0])]
+    if first or second:
+        return [neg(mul(first[0] if first else x, second[0] if second else y))]
+    return None
+
+
+def _div_transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any]:
+    x, y = inputs
+    return [unbroadcast(div(cotangents[0], y), x.aval), None]
+
+
+def _whole_numpy(x: Any, y: Any) -> tuple[Any, Any]:
+    """Quotient toward zero and remainder of integers; for a division by 0 XLA's: all bits set, and x."""
+    zero = np.equal(y, 0)
+    divisor = np.where(zero, np.ones_like(y), y)
+    remainder = np.where(zero, x, np.fmod(x, divisor))
+    quotient = np.floor_divide(np.subtract(x, np.fmod(x, divisor)), divisor)
+    return np.where(zero, np.invert(np.zeros_like(y)), quotient), remainder
+
+
+def _div_numpy(x: Any, y: Any) -> Any:
+    return _whole_numpy(x, y)[0] if x.dtype.kind in "iu" else np.true_divide(x, y)
+
+
+# One division gives the tangent of a quotient q = x/y, (dx - q dy) / y: so those of higher orders share theirs.
+div_p = binary("div", numpy=_div_numpy, public="divide", transpose=_div_transpose, exactly_rounded=True,
+               together=lambda given, out, x, y: div(sub(given[0], mul(out, given[1])), y),
+               tangents=[lambda t, out, x, y: div(t, y), lambda t, out, x, y: neg(div(mul(t, out), y))])
+div = operation(div_p)
+
+
+@snippets.register(div_p)
+def _div_snippet(avals: Sequence[Aval], _: dict[str, Any]) -> Snippet | None:
+    return None if dtypes.is_integer(avals[0].dtype) else of_ufunc(np.true_divide, avals)
+
+
+@rewrites.register(div_p, makers=(neg_p,))
+def _div_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """x / 1 is x, and signs move outward as in products, but for integers: -x may be x, or wrap, or be divided by 0."""
+    x, y = inputs
+    if is_complex(x):
+        return None
+    if is_literal(y, 1) and keeps_type(x, y):
+        return [x]
+    if dtypes.is_integer(aval_of(x).dtype):
+        return folded(div_p, inputs)
+    above, below = known.inputs_if(x, neg_p), known.inputs_if(y, neg_p)
+    if above and below:
+        return [div(above[0], below[0])]
+    if above and type(y) is not Literal:
+        return [neg(div(above[0], y))]
+    if below and type(x) is not Literal:
+        return [neg(div(x, below[0]))]
+    return folded(div_p, inputs)
+
+
+# --- remainders -----------------------------------------------------------------------------------------------
+
+# A constant to every derivative: `NO_TANGENT` would say the same, but of what the operation computes.
+stop_gradient_p = unary("stop_gradient", numpy=lambda x: x, xla=lambda lax, x: x, accepts="all", flops=0,
+                        tangent=lambda t, out, x: Zero(aval_of(x)))
+stop_gradient = operation(stop_gradient_p)
+
+# A value under a name, by which policies of checkpoints know it.
+name_p = unary("name", numpy=lambda x, name: x, xla=lambda lax, x, name: x, accepts="any", flops=0,
+               tangent=lambda t, out, x, name: t, parameters=frozenset({"name"}))
+
+
+@rewrites.register(stop_gradient_p)
+def _stop_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    return [inputs[0]] if known.inputs_if(inputs[0], stop_gradient_p) else None
+
+
+def _rem_numpy(x: Any, y: Any) -> Any:
+    return _whole_numpy(x, y)[1] if x.dtype.kind in "iu" else np.fmod(x, y)
+
+
+def _rem_divisor_tangent(t: Any, out: Any, x: Any, y: Any) -> Any:
+    """Minus the quotient toward zero, which is constant between jumps."""
+    return mul(t, stop_gradient(div(sub(out, x), y)))
+
+
+rem_p = binary("rem", numpy=_rem_numpy, accepts="real", public="fmod",
+               tangents=[lambda t, out, x, y: t, _rem_divisor_tangent])
+rem = operation(rem_p)
+
+# --- extrema ----------------------------------------------------------------------------------------------------
+
+
+def _share(x: Any, out: Any, y: Any) -> Any:
+    """How much of the tangent of x reaches the extremum `out` of x and y: 1, 0, or 1/2 at a tie."""
+    return where(eq(x, out), where(eq(y, out), 0.5, scalar_like(1.0, x)), 0.0)
+
+
+def complex_extremum(lax: Any, name: str, x: Any, y: Any) -> Any:
+    """The greater or lesser number as NumPy has it, the first NaN if there is one: XLA compares these as others."""
+    extremum = getattr(lax, name)(x, y)
+    for operand in (y, x):
+        extremum = lax.select(lax.ne(operand, operand), operand, extremum)
+    return extremum
+
+
+def _extremum_xla(lax: Any, name: str, *operands: Any) -> Any:
+    if operands[0].dtype.kind == "c":
+        return complex_extremum(lax, name, *align(lax, *operands))
+    return getattr(lax, name)(*operands)
+
+
+_EXTREMUM = [lambda t, out, x, y: mul(t, _share(x, out, y)), lambda t, out, x, y: mul(t, _share(y, out, x))]
+max_p = binary("max", numpy=np.maximum, accepts="any", public="maximum", tangents=_EXTREMUM,
+               xla=lambda lax, x, y: _extremum_xla(lax, "max", x, y), broadcasts=True)
+min_p = binary("min", numpy=np.minimum, accepts="any", public="minimum", tangents=_EXTREMUM,
+               xla=lambda lax, x, y: _extremum_xla(lax, "min", x, y), broadcasts=True)
+max, min = operation(max_p), operation(min_p)
+
+
+@rewrites.register(max_p, min_p)
+def _extremum_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    return [inputs[0]] if is_same(*inputs) else None
+
+
+# --- the high half of a product ---------------------------------------------------------------------------------
+
+
+def mulhi_wide(x: Any, y: Any) -> Any:
+    """The upper 64 bits of products of unsigned 64-bit integers, from products of their halves."""
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    x_low, x_high, y_low, y_high = x & low, x >> half, y & low, y >> half
+    across, also = x_high * y_low, x_low * y_high
+    carry = (((x_low * y_low) >> half) + (across & low) + (also & low)) >> half
+    return x_high * y_high + (across >> half) + (also >> half) + carry
+
+
+def _mulhi_numpy(x: Any, y: Any) -> Any:
+    bits, kind = dtypes.bits_of(x.dtype), dtypes.kind_of(x.dtype)
+    if bits < 64:
+        wide = np.dtype(f"{kind}8")
+        return ((x.astype(wide) * y.astype(wide)) >> wide.type(bits)).astype(x.dtype)
+    unsigned = mulhi_wide(np.asarray(x).view(np.uint64), np.asarray(y).view(np.uint64))
+    if kind == "u":
+        return unsigned
+    high = np.asarray(unsigned).view(np.int64)  # each negative factor counted as itself plus 2**64
+    return high - np.where(x < 0, y, 0) - np.where(y < 0, x, 0)
+
+
+def _mulhi_xla(lax: Any, x: Any, y: Any) -> Any:
+    if not dtypes.is_below_byte(x.dtype):
+        return lax.mulhi(x, y)
+    bits, wide = dtypes.bits_of(x.dtype), np.dtype(np.int16)
+    product = lax.mul(lax.convert_element_type(x, wide), lax.convert_element_type(y, wide))
+    return lax.convert_element_type(lax.shift_right_arithmetic(product, lax.full_like(product, bits)), x.dtype)
+
+
+mulhi_p = binary("mulhi", numpy=_mulhi_numpy, xla=_mulhi_xla, accepts="integer", tangents=None)
+mulhi = operation(mulhi_p)

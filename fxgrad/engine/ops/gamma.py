@@ -1,0 +1,152 @@
+"""The incomplete gamma and beta functions and zeta: igamma igammac igamma_grad_a random_gamma_grad zeta betainc.
+
+The kernels are XLA's, for NumPy arrays too, where they run on the CPU. Formulas are those of the DLMF (dlmf.nist.gov).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops import xla_kernels
+from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import eq, lt
+from fxgrad.engine.ops.cumulative import cumprod, cumsum
+from fxgrad.engine.ops.exponential import exp, log, log1p, pow
+from fxgrad.engine.ops.families import lax_function
+from fxgrad.engine.ops.pointwise import align, elementwise, operation
+from fxgrad.engine.ops.space import reduce_sum, reshape
+from fxgrad.engine.ops.special import digamma, lgamma
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.errors import UnsupportedError, at_user_line
+
+
+def by_xla(name: str, arity: int, tangents: Sequence[Callable[..., Any]], *, xla: Callable[..., Any] | None = None,
+           accepts: str = "floating") -> Primitive:
+    """The record of an elementwise function with XLA's kernel: `xla(lax, *values)`, by default `lax`'s of that name."""
+    rule = xla or lax_function(name)
+    return elementwise(name, arity, accepts=accepts, tangents=tangents, flops=500, xla=rule,
+                       numpy=xla_kernels.elementwise_on_cpu(rule))
+
+
+def no_derivative(function: str, parameter: str) -> Callable[..., Any]:
+    """A tangent that refuses: the derivative of `function` in `parameter` has no closed form."""
+    def refuse(*_: Any) -> Any:
+        raise UnsupportedError(at_user_line(
+            f"{function} has no derivative in {parameter}: no closed form is known. Pass {parameter} as a constant "
+            f"(fxgrad.stop_gradient({parameter})), or differentiate with respect to the other arguments only"))
+    return refuse
+
+
+def _betaln_xla(lax: Any, a: Any, b: Any) -> Any:
+    """By jax's series where a difference of logarithms would be one of large numbers, all digits of it lost."""
+    zero, one, infinity = lax.full_like(a, 0), lax.full_like(a, 1), lax.full_like(a, math.inf)
+    positive = lax.bitwise_and(lax.gt(a, zero), lax.gt(b, zero))
+    large = lax.full_like(a, 1e3 if a.dtype.itemsize == 8 else 8.0)  # from here on the series is exact to rounding
+    far = lax.bitwise_and(positive, lax.gt(lax.max(a, b), large))
+    series = xla_kernels.special("betaln")(lax, lax.select(far, a, one), lax.select(far, b, one))
+    near = lax.sub(lax.add(lax.lgamma(a), lax.lgamma(b)), lax.lgamma(lax.add(a, b)))
+    endless = lax.bitwise_and(positive, lax.eq(lax.max(a, b), infinity))
+    return lax.select(endless, lax.neg(infinity), lax.select(far, series, near))
+
+
+def _betaln_tangent(t: Any, a: Any, b: Any) -> Any:
+    return mul(t, sub(digamma(a), digamma(add(a, b))))
+
+
+betaln_p = by_xla("betaln", 2, [lambda t, out, a, b: _betaln_tangent(t, a, b),
+                                lambda t, out, a, b: _betaln_tangent(t, b, a)],
+                  xla=lambda lax, a, b: _betaln_xla(lax, *align(lax, a, b)))
+betaln = operation(betaln_p)
+
+
+def _times(x: Any, y: Any) -> Any:
+    """x y, and 0 where x is 0, also for an infinite y."""
+    zero = eq(x, 0.0)
+    return where(zero, 0.0, mul(x, where(zero, 1.0, y)))
+
+
+def _density(a: Any, x: Any) -> Any:
+    """The density of the gamma distribution, x^(a-1) e^-x / Gamma(a): the derivative of igamma in x (DLMF 8.8.13)."""
+    return exp(sub(sub(_times(sub(a, 1.0), log(x)), x), lgamma(a)))
+
+
+igamma_p = by_xla("igamma", 2, [lambda t, out, a, x: mul(t, igamma_grad_a(a, x)),
+                                 lambda t, out, a, x: mul(t, _density(a, x))])
+igammac_p = by_xla("igammac", 2, [lambda t, out, a, x: neg(mul(t, igamma_grad_a(a, x))),
+                                   lambda t, out, a, x: neg(mul(t, _density(a, x)))])
+
+
+def _slope_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
+    """The derivative of the density in a."""
+    return mul(t, mul(_density(a, x), sub(log(x), digamma(a))))
+
+
+igamma_grad_a_p = by_xla("igamma_grad_a", 2, [no_derivative("the derivative of igamma(a, x) in a", "a"), _slope_in_x])
+
+
+def _gamma_grad_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
+    """Of -igamma_grad_a(a, x) / density(a, x), by the quotient rule."""
+    slope = sub(div(sub(a, 1.0), x), 1.0)
+    return neg(mul(t, add(sub(log(x), digamma(a)), mul(out, slope))))
+
+
+random_gamma_grad_p = by_xla(
+    "random_gamma_grad", 2, [no_derivative("the derivative of draws of a gamma distribution", "a"), _gamma_grad_in_x])
+
+_BEFORE = 10
+"""So many terms of the series of `zeta` are added up before the rest is an integral with corrections."""
+_CORRECTIONS = np.zeros(19)
+_CORRECTIONS[::2] = [number / math.factorial(2 * at) for at, number in enumerate((
+    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330), 1)]
+"""B(2j) / (2j)! at 2j - 2, with Bernoulli's numbers, and zeros between."""
+
+
+def _zeta_slope(x: Any, q: Any) -> Any:
+    """The derivative of zeta in x: that of each term, of the integral and of Euler's and Maclaurin's corrections to it.
+
+    They are those of DLMF 25.11.5, of x (x+1) ... (x+2j-2) a^(1-x-2j) with a = q + 10.
+    """
+    dtype = aval_of(x).dtype
+    x, q = (reshape(each, (*aval_of(each).shape, 1)) for each in (x, q))
+    terms = add(q, np.arange(_BEFORE).astype(dtype))
+    logarithms = mul(log(terms), pow(terms, neg(x)))
+    first = reduce_sum(logarithms, (len(aval_of(logarithms).shape) - 1,))
+    a = add(q, float(_BEFORE))
+    size, growth = pow(a, neg(x)), log(a)
+    less = sub(x, 1.0)
+    integral = mul(mul(size, a), div(add(growth, div(1.0, less)), less))
+    there = where(eq(size, 0.0), 1.0, x)  # products of large x overflow where nothing is left of their factor
+    factors = add(there, np.arange(len(_CORRECTIONS)).astype(dtype))
+    last = len(aval_of(factors).shape) - 1
+    slopes = sub(cumsum(div(1.0, factors), last), growth)
+    products = mul(cumprod(div(factors, a), len(aval_of(add(factors, a)).shape) - 1), slopes)
+    corrections = reduce_sum(mul(products, _CORRECTIONS.astype(dtype)), (len(aval_of(products).shape) - 1,))
+    size, rest = (reshape(each, aval_of(each).shape[:-1]) for each in (
+        size, add(integral, mul(mul(size, growth), 0.5))))
+    slope = sub(mul(size, corrections), add(first, rest))
+    return where(lt(reshape(x, aval_of(x).shape[:-1]), 1.0), math.nan, slope)
+
+
+zeta_p = by_xla("zeta", 2, [lambda t, out, x, q: mul(t, _zeta_slope(x, q)),
+                             lambda t, out, x, q: neg(mul(t, mul(x, zeta(add(x, 1.0), q))))])
+
+
+def _beta_density(a: Any, b: Any, x: Any) -> Any:
+    """x^(a-1) (1-x)^(b-1) / B(a, b) (DLMF 8.17.1)."""
+    scale = sub(lgamma(add(a, b)), add(lgamma(a), lgamma(b)))
+    return exp(add(scale, add(_times(sub(a, 1.0), log(x)), _times(sub(b, 1.0), log1p(neg(x))))))
+
+
+regularized_incomplete_beta_p = by_xla(
+    "regularized_incomplete_beta", 3, [no_derivative("betainc(a, b, x)", "a"), no_derivative("betainc(a, b, x)", "b"),
+                                       lambda t, out, a, b, x: mul(t, _beta_density(a, b, x))],
+    xla=lax_function("betainc"))
+
+igamma, igammac, igamma_grad_a, random_gamma_grad, zeta, betainc = map(operation, (
+    igamma_p, igammac_p, igamma_grad_a_p, random_gamma_grad_p, zeta_p, regularized_incomplete_beta_p))

@@ -1,0 +1,147 @@
+"""Functions defined by integrals and series: exponential, sine, Fresnel integrals, hypergeometric functions.
+
+The kernels are those of jax.scipy.special, for NumPy arrays too, where they run on the CPU. Derivatives are closed
+forms of the DLMF (dlmf.nist.gov), whose sections are named.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine.ops import xla_kernels
+from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import eq, gt, lt
+from fxgrad.engine.ops.exponential import exp, log, square
+from fxgrad.engine.ops.gamma import by_xla, no_derivative
+from fxgrad.engine.ops.parts import abs
+from fxgrad.engine.ops.pointwise import operation
+from fxgrad.engine.ops.special import erf
+from fxgrad.engine.ops.trigonometric import cos, sin
+
+special = xla_kernels.special
+
+# --- the normal distribution --------------------------------------------------------------------------------------
+
+_TO_DENSITY = 2 / math.sqrt(math.pi)
+
+
+def _erfcx_xla(lax: Any, x: Any) -> Any:
+    """jax's, but by the asymptotic series (DLMF 7.12.1) where x is large: before it begins its own, jax's is 0."""
+    far = lax.gt(x, lax.full_like(x, 25.0 if x.dtype.itemsize == 8 else 8.0))
+    safe = lax.select(far, x, lax.full_like(x, 1.0))
+    term = lax.div(lax.full_like(x, 0.5), lax.mul(safe, safe))
+    series = lax.full_like(x, 1.0)
+    for factor in range(13, 0, -2):
+        series = lax.sub(lax.full_like(x, 1.0), lax.mul(lax.mul(term, lax.full_like(x, float(factor))), series))
+    asymptotic = lax.div(lax.mul(series, lax.full_like(x, 1 / math.sqrt(math.pi))), safe)
+    return lax.select(far, asymptotic, special("erfcx")(lax, lax.select(far, lax.full_like(x, 1.0), x)))
+
+
+erfcx_p = by_xla("erfcx", 1, [lambda t, out, x: mul(t, sub(mul(mul(x, 2.0), out), _TO_DENSITY))], xla=_erfcx_xla)
+dawsn_p = by_xla("dawsn", 1, [lambda t, out, x: mul(t, sub(1.0, mul(mul(x, 2.0), out)))], xla=special("dawsn"))
+
+
+def _owens_t_in_h(t: Any, out: Any, h: Any, a: Any) -> Any:
+    """-exp(-h^2/2) erf(a h / root 2) / root(8 pi)."""
+    density = mul(exp(div(neg(square(h)), 2.0)), -1 / math.sqrt(8 * math.pi))
+    return mul(t, mul(density, erf(mul(mul(a, h), math.sqrt(0.5)))))
+
+
+def _owens_t_in_a(t: Any, out: Any, h: Any, a: Any) -> Any:
+    """exp(-h^2 (1 + a^2) / 2) / (2 pi (1 + a^2)): the integrand that defines the function."""
+    grown = add(square(a), 1.0)
+    return mul(t, div(exp(mul(mul(square(h), grown), -0.5)), mul(grown, 2 * math.pi)))
+
+
+owens_t_p = by_xla("owens_t", 2, [_owens_t_in_h, _owens_t_in_a], xla=special("owens_t"))
+wofz_p = by_xla("wofz", 1, [lambda t, out, z: mul(t, add(mul(mul(z, -2.0), out), 1j * _TO_DENSITY))],
+                xla=special("wofz"), accepts="complex")
+erfcx, dawsn, owens_t, wofz = map(operation, (erfcx_p, dawsn_p, owens_t_p, wofz_p))
+
+# --- exponential, sine and Fresnel integrals (DLMF 6.2, 7.2, 8.19) ----------------------------------------------
+
+
+def _expn_tangent(t: Any, out: Any, n: Any, x: Any) -> Any:
+    """-E(n - 1, x): by recurrence (8.19.12) where that order is negative, for which newer versions of jax give NaN."""
+    positive = gt(n, 0.0)
+    known = expn(where(positive, sub(n, 1.0), 0.0), x)
+    recurrent = div(add(exp(neg(x)), mul(sub(1.0, n), out)), x)
+    return neg(mul(t, where(positive, known, recurrent)))
+
+
+_MANY = 5000.0
+"""From this order on E_n is computed by a series in 1 / n."""
+
+
+def _expn_xla(lax: Any, n: Any, x: Any) -> Any:
+    """jax's, whose steps are as many as the order; for large orders the first terms of DLMF 8.20.2 to 8.20.5."""
+    many = lax.ge(n, lax.full_like(n, _MANY))
+    few = special("expn")(lax, lax.convert_element_type(lax.select(many, lax.full_like(n, 1.0), n), np.int32), x)
+    order = lax.select(many, n, lax.full_like(n, _MANY))
+    ratio, total = lax.div(x, order), lax.add(x, order)
+    each = lax.div(lax.div(order, total), total)  # what the powers of order / (x + order)^2 are of
+    series = one = lax.full_like(x, 1.0)
+    for first, second in ((-8.0, 6.0), (-2.0, 0.0), (0.0, 0.0)):  # 1 - 8 r + 6 r^2, 1 - 2 r, 1: the last term first
+        squared = lax.mul(lax.full_like(x, second), ratio)
+        factor = lax.add(one, lax.mul(ratio, lax.add(lax.full_like(x, first), squared)))
+        series = factor if series is one else lax.add(factor, lax.mul(each, series))
+    series = lax.add(one, lax.mul(each, series))
+    return lax.select(many, lax.div(lax.mul(lax.exp(lax.neg(x)), series), total), few)
+
+
+exp1_p = by_xla("exp1", 1, [lambda t, out, x: neg(mul(t, div(exp(neg(x)), x)))], xla=special("exp1"))
+expi_p = by_xla("expi", 1, [lambda t, out, x: mul(t, div(exp(x), x))], xla=special("expi"))
+expn_p = by_xla("expn", 2, [no_derivative("expn(n, x)", "n"), _expn_tangent],
+                xla=_expn_xla)
+
+
+def _sinc(x: Any) -> Any:
+    zero = eq(x, 0.0)
+    return where(zero, 1.0, div(sin(x), where(zero, 1.0, x)))
+
+
+sine_integral_p = by_xla("sine_integral", 1, [lambda t, out, x: mul(t, _sinc(x))],
+                         xla=lambda lax, x: special("sici")(lax, x)[0])
+cosine_integral_p = by_xla("cosine_integral", 1, [lambda t, out, x: mul(t, div(cos(x), x))],
+                           xla=lambda lax, x: special("sici")(lax, x)[1])
+fresnel_sine_p = by_xla("fresnel_sine", 1, [lambda t, out, x: mul(t, sin(mul(square(x), math.pi / 2)))],
+                        xla=lambda lax, x: special("fresnel")(lax, x)[0])
+fresnel_cosine_p = by_xla("fresnel_cosine", 1, [lambda t, out, x: mul(t, cos(mul(square(x), math.pi / 2)))],
+                          xla=lambda lax, x: special("fresnel")(lax, x)[1])
+exp1, expi, expn, sine_integral, cosine_integral, fresnel_sine, fresnel_cosine = map(operation, (
+    exp1_p, expi_p, expn_p, sine_integral_p, cosine_integral_p, fresnel_sine_p, fresnel_cosine_p))
+
+
+def _spence_tangent(t: Any, out: Any, x: Any) -> Any:
+    """log(x) / (1 - x) (DLMF 25.12.2), and near 1 its series in 1 - x, so that higher derivatives have their digits."""
+    apart = sub(1.0, x)
+    near = lt(abs(apart), 1e-3)
+    series = mul(apart, -1 / 6)
+    for order in (5, 4, 3, 2):
+        series = mul(apart, sub(series, 1 / order))
+    return mul(t, where(near, sub(series, 1.0), div(log(x), where(near, 1.0, apart))))
+
+
+spence_p = by_xla("spence", 1, [_spence_tangent], xla=special("spence"))
+spence = operation(spence_p)
+
+# --- hypergeometric functions (DLMF 13.3.15, 15.5.1) ----------------------------------------------------------------
+
+
+def _hyp1f1_tangent(t: Any, out: Any, a: Any, b: Any, x: Any) -> Any:
+    return mul(t, mul(div(a, b), hyp1f1(add(a, 1.0), add(b, 1.0), x)))
+
+
+def _hyp2f1_tangent(t: Any, out: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
+    return mul(t, mul(div(mul(a, b), c), hyp2f1(add(a, 1.0), add(b, 1.0), add(c, 1.0), x)))
+
+
+hyp1f1_p = by_xla("hyp1f1", 3, [no_derivative("hyp1f1(a, b, x)", name) for name in "ab"] + [_hyp1f1_tangent],
+                  xla=special("hyp1f1"))
+hyp2f1_p = by_xla("hyp2f1", 4, [no_derivative("hyp2f1(a, b, c, x)", name) for name in "abc"] + [_hyp2f1_tangent],
+                  xla=special("hyp2f1"))
+hyp1f1, hyp2f1 = operation(hyp1f1_p), operation(hyp2f1_p)

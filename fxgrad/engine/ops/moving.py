@@ -1,0 +1,66 @@
+"""What is kept for later: moved out of the memory where it was computed (`move`), or rounded to bytes."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.ops.families import linear_unary
+from fxgrad.engine.ops.pointwise import unary
+from fxgrad.engine.ops.xla_kernels import in_memory_space
+from fxgrad.engine.tracing.tape import bind
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+
+INT8 = np.dtype(np.int8)
+PLACES = {"host": "device", "device": "host"}
+"""The memories, and where a cotangent of what was moved there goes."""
+
+
+def _abstract(x: Aval, *, to: str) -> list[Aval]:
+    if to not in PLACES:
+        raise ArgumentError(f"move: to={to!r}; 'host' and 'device' are there")
+    return [x.strong()]
+
+
+def _spilled(x: Any, *, to: str) -> Any:
+    """For NumPy the memory to move out of is that of the process: values go to a file without a name, and are mapped.
+
+    The system reads pages of it when they are needed, and removes it with the last array that lies in it.
+    """
+    if to == "device" or not x.nbytes:
+        return x
+    with tempfile.TemporaryFile(prefix="fxgrad-") as file:
+        mapped = np.memmap(file, dtype=np.uint8, mode="w+", shape=(x.nbytes,))
+    spilled: Any = np.asarray(mapped).view(x.dtype).reshape(x.shape)
+    spilled[...] = x
+    return spilled
+
+
+move_p: Primitive = linear_unary(
+    "move", abstract=_abstract, numpy=_spilled, xla=lambda lax, x, *, to: in_memory_space(x, to),
+    transpose=lambda cotangent, aval, *, to: move(cotangent, PLACES[to]),
+    batch=lambda size, values, axes, *, to: (bind(move_p, *values, to=to), axes))
+
+
+def _refused(*_: Any) -> Any:
+    raise UnsupportedError(at_user_line(
+        "a second derivative goes through what a checkpoint keeps in int8, and rounding has no derivative. Keep it in "
+        "bfloat16, fxgrad.checkpoint_policies.store_as('bfloat16'), or as it is"))
+
+
+round_to_int8_p: Primitive = unary(
+    "round_to_int8", numpy=lambda x: np.rint(np.clip(x, -127, 127)).astype(INT8), accepts="floating",
+    xla=lambda lax, x: lax.convert_element_type(
+        lax.clamp(lax.full_like(x, -127), lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN), lax.full_like(x, 127)),
+        INT8),
+    tangent=_refused, result=lambda dtype: INT8)
+"""Numbers from -127 to 127 rounded to whole ones, of dtype int8; what is less or greater is the nearest of these."""
+
+
+def move(x: Any, to: str) -> Any:
+    """`x` in the memory `to`: "host" (a file for NumPy), or "device", where it is computed with."""
+    return bind(move_p, x, to=to)[0]

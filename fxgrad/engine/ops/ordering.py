@@ -1,0 +1,111 @@
+"""Sorting: a stable sort of several arrays by one or more keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import NOT_LINEAR, Cost, Primitive, register, total_bytes
+from fxgrad.engine.core.sizes import surely_less
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.ops.creation import iota
+from fxgrad.engine.ops.families import check_axes
+from fxgrad.engine.ops.indexing import take_along
+from fxgrad.engine.ops.joining import batched_alike
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.errors import ArgumentError, ShapeError
+
+
+def _sort_abstract(*operands: Aval, dimension: int, num_keys: int) -> list[Aval]:
+    if not 1 <= num_keys <= len(operands):
+        raise ArgumentError(f"sort: {num_keys} keys of {len(operands)} arrays; at least 1 and at most all are needed")
+    if any(operand.shape != operands[0].shape for operand in operands):
+        raise ShapeError(f"sort: shapes {' and '.join(str(operand.shape) for operand in operands)} differ; "
+                         "arrays that are sorted together have equal shapes")
+    check_axes("sort", operands[0], (dimension,))
+    return list(operands)
+
+
+def _comparable(x: Any) -> Any:
+    """`x` in a dtype that NumPy sorts with NaNs last."""
+    return x.astype(np.float32) if x.dtype.itemsize < 4 and dtypes.is_floating(x.dtype) else x
+
+
+def _ordered_parts(x: Any) -> list[Any]:
+    """What to sort by, one after the other: parts of complex numbers with NaNs, which NumPy puts last as wholes."""
+    return [x.real, x.imag] if x.dtype.kind == "c" and np.isnan(x).any() else [x]
+
+
+def _sort_numpy(*operands: Any, dimension: int, num_keys: int) -> list[Any]:
+    keys = [part for operand in operands[:num_keys] for part in _ordered_parts(_comparable(operand))]
+    if len(operands) == len(keys) == 1:
+        return [np.sort(keys[0], axis=dimension, kind="stable").astype(operands[0].dtype, copy=False)]
+    if len(keys) == 1:
+        order = np.argsort(keys[0], axis=dimension, kind="stable")
+    else:
+        order = np.lexsort(keys[::-1], axis=dimension)
+    return [np.take_along_axis(operand, order, dimension) for operand in operands]
+
+
+def _sort_xla(lax: Any, *operands: Any, dimension: int, num_keys: int) -> list[Any]:
+    """Floats of a byte as float32: the NaN of some of them has a sign, and XLA would put it first."""
+    wide = [lax.convert_element_type(operand, np.float32) if dtypes.is_floating(operand.dtype) and
+            operand.dtype.itemsize == 1 else operand for operand in operands]
+    ordered = lax.sort(wide, dimension=dimension, is_stable=True, num_keys=num_keys)
+    return [lax.convert_element_type(each, operand.dtype) if each.dtype != operand.dtype else each
+            for each, operand in zip(ordered, operands, strict=True)]
+
+
+def _sort_jvp(primals: list[Any], tangents: list[Any], *, dimension: int,
+              num_keys: int) -> tuple[list[Any], list[Any]]:
+    """Tangents move with their primals: positions are sorted along, and address them."""
+    positions = iota(dtypes.int32, aval_of(primals[0]).shape, dimension)
+    *outs, order = sort([*primals, positions], dimension, num_keys)
+
+    def moved(tangent: Any) -> Any:
+        if type(tangent) is Zero:
+            return tangent
+        return take_along(tangent, order, dimension, mode="promise_in_bounds", promises=("unique",))
+
+    return outs, list(map(moved, tangents))
+
+
+def _sort_batch(size: int, values: list[Any], axes: list[int | None], *, dimension: int,
+                num_keys: int) -> tuple[list[Any], list[int]]:
+    alike, at = batched_alike(size, values, axes)
+    return sort(alike, dimension + (dimension >= at), num_keys), [at] * len(values)
+
+
+def _sort_cost(*operands: Aval, dimension: int, num_keys: int) -> Cost:
+    rounds = max(operands[0].shape[dimension] - 1, 0).bit_length()
+    return Cost(num_keys * operands[0].size * rounds, total_bytes(operands, operands))
+
+
+sort_p = register(Primitive(
+    name="sort", abstract=_sort_abstract, numpy=_sort_numpy, xla=_sort_xla, jvp=_sort_jvp, transpose=NOT_LINEAR,
+    batch=_sort_batch, cost=_sort_cost))
+
+
+def sort(operands: Sequence[Any], dimension: int, num_keys: int = 1) -> list[Any]:
+    """The arrays in the order that sorts the first `num_keys` of them, the first one mattering most.
+
+    The sort is stable, NaNs come last, and -0 equals 0; complex numbers are compared by their real parts, and where
+    those are equal or both NaN by their imaginary parts.
+    """
+    return bind(sort_p, *operands, dimension=dimension, num_keys=num_keys)
+
+
+def argsort(x: Any, axis: int) -> Any:
+    """The positions (int32) that sort `x` along `axis`, equal elements in the order they came."""
+    return sort([x, iota(dtypes.int32, aval_of(x).shape, axis)], axis)[1]
+
+
+@rewrites.register(sort_p)
+def _sort_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    extent = aval_of(inputs[0]).shape[params["dimension"]]
+    return list(inputs) if surely_less(extent, 2) else None

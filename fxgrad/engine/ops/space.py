@@ -1,0 +1,369 @@
+"""What transformations themselves need of arrays: zeros, broadcasts and their undoing, layout, sums, conversions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval, Literal, Shape
+from fxgrad.engine.core.sizes import may_be_equal, surely_less
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.ops.conversion import converted, converted_by_xla
+from fxgrad.engine.ops.families import broadcast_shapes, linear_unary, rank_of, reduced, reduction
+from fxgrad.engine.ops.snippets import Snippet, snippets
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.errors import DTypeError, ShapeError
+
+
+def is_negative(size: Any) -> bool:
+    """Whether it is for all that a name in it may stand for; this is carried into files, where there are no names."""
+    try:
+        return bool(size < 0)
+    except TypeError:
+        return False
+
+
+# --- broadcast_to ---------------------------------------------------------------------------------------
+
+
+def _broadcast_abstract(x: Aval, *, shape: Shape) -> list[Aval]:
+    if broadcast_shapes("broadcast_to", x.shape, shape) != shape:
+        raise ShapeError(f"broadcast_to: an array of shape {x.shape} does not broadcast to {shape}: each of its axes "
+                         "must have the size of the new shape's, counted from the last, or 1")
+    return [x.update(shape=shape)]
+
+
+def _broadcast_xla(lax: Any, x: Any, *, shape: Shape) -> Any:
+    return lax.broadcast_in_dim(x, shape, tuple(range(len(shape) - x.ndim, len(shape))))
+
+
+def _broadcast_batch(size: int, values: list[Any], axes: list[int], *, shape: Shape) -> tuple[list[Any], list[int]]:
+    return bind(broadcast_to_p, front(values[0], axes[0], len(shape)), shape=(size, *shape)), [0]
+
+
+broadcast_to_p = linear_unary(
+    "broadcast_to", abstract=_broadcast_abstract, numpy=lambda x, *, shape: np.broadcast_to(x, shape),
+    xla=_broadcast_xla, batch=_broadcast_batch,
+    transpose=lambda cotangent, aval, *, shape: unbroadcast(cotangent, aval))
+
+
+def _spread(x: Any, shape: Shape, dtype: DType) -> Any:
+    spread = np.empty(shape, dtype)
+    spread[...] = x
+    return spread
+
+
+@snippets.register(broadcast_to_p)
+def _broadcast_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet:
+    """A new array, which takes a fraction of the time of NumPy's view where it is small."""
+    shape, dtype = params["shape"], avals[0].dtype
+    if math.prod(shape) > 2**16:
+        return Snippet(f"broadcast_to({{0}}, {shape})", {"broadcast_to": np.broadcast_to}, owned=False)
+    return Snippet(f"spread({{0}}, {shape}, {dtype.name})", {"spread": _spread, dtype.name: dtype},
+                   row_major=True)
+
+
+def broadcast_to(x: Any, shape: Shape) -> Any:
+    """`x` repeated along new and size-1 axes to `shape`; `x` itself if it has that shape."""
+    return x if aval_of(x).shape == shape else bind(broadcast_to_p, x, shape=shape)[0]
+
+
+def unbroadcast(cotangent: Any, aval: Aval) -> Any:
+    """The transpose of broadcasting: sums `cotangent` over the axes along which `aval` was repeated."""
+    shape = aval_of(cotangent).shape
+    if shape == aval.shape:
+        return cotangent
+    new = len(shape) - aval.ndim
+    repeated = tuple(axis for axis in range(len(shape))
+                     if axis < new or (aval.shape[axis - new] == 1 and shape[axis] != 1))
+    dtype, weak = aval_of(cotangent).dtype, aval_of(cotangent).weak
+    if dtypes.is_floating(dtype) and dtype.itemsize < 4:  # summed in its own precision a long sum stands still
+        cotangent = convert(cotangent, np.dtype(np.float32))
+    return convert(reshape(reduce_sum(cotangent, repeated), aval.shape), dtype, weak)
+
+
+@rewrites.register(broadcast_to_p)
+def _broadcast_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """Broadcasts of broadcasts, and of reshapes that only put axes of size 1 in front, start from the source."""
+    x = inputs[0]
+    if aval_of(x).shape == params["shape"]:
+        return [x]
+    inner = known.inputs_if(x, broadcast_to_p)
+    if inner is None:
+        inner = known.inputs_if(x, reshape_p)
+        if inner is None:
+            return None
+        shape, before = aval_of(x).shape, aval_of(inner[0]).shape
+        if shape != (1,) * (len(shape) - len(before)) + before:
+            return None
+    return [broadcast_to(inner[0], params["shape"])]
+
+
+def without_broadcast(known: Definitions, inputs: list[Any]) -> list[Any] | None:
+    """Operands of an elementwise operation without broadcasts that the operation does by itself; None if none were."""
+    shape = broadcast_shapes("", *(aval_of(value).shape for value in inputs))
+    changed = list(inputs)
+    for index, value in enumerate(inputs):
+        source = _unspread(known, value)
+        if source is not None:
+            others = [aval_of(other).shape for place, other in enumerate(changed) if place != index]
+            if others and broadcast_shapes("", aval_of(source).shape, *others) == shape:
+                changed[index] = source
+    return changed if any(new is not old for new, old in zip(changed, inputs, strict=True)) else None
+
+
+def repeated_scalar(known: Definitions, value: Any) -> Any:
+    """The scalar that every element of `value` is equal to; None if it is not known to be such an array."""
+    if not aval_of(value).shape:
+        return value
+    source = known.inputs_if(value, broadcast_to_p)
+    return source[0] if source is not None and not aval_of(source[0]).shape else None
+
+
+def _unspread(known: Definitions, value: Any) -> Any:
+    """What `value` was broadcast from, or the scalar that it is a reshape of; None if it is neither."""
+    source = known.inputs_if(value, broadcast_to_p)
+    if source is not None:
+        return source[0]
+    source = known.inputs_if(value, reshape_p)
+    return source[0] if source is not None and not aval_of(source[0]).shape else None
+
+
+# --- reshape --------------------------------------------------------------------------------------------
+
+
+def _reshape_abstract(x: Aval, *, shape: Shape) -> list[Aval]:
+    if not may_be_equal(Aval(shape, x.dtype).size, x.size) or any(
+            surely_less(extent, 0) for extent in shape):
+        raise ShapeError(f"reshape: an array of shape {x.shape} has {x.size} elements, and shape {shape} "
+                         f"has {Aval(shape, x.dtype).size}; the numbers must be equal (one size may be given as -1)")
+    return [x.update(shape=shape)]
+
+
+def _reshape_batch(size: int, values: list[Any], axes: list[int], *, shape: Shape) -> tuple[list[Any], list[int]]:
+    return bind(reshape_p, move_axis(values[0], axes[0], 0), shape=(size, *shape)), [0]
+
+
+reshape_p = linear_unary(
+    "reshape", abstract=_reshape_abstract, numpy=lambda x, *, shape: np.reshape(x, shape),
+    xla=lambda lax, x, *, shape: lax.reshape(x, shape), batch=_reshape_batch,
+    transpose=lambda cotangent, aval, *, shape: reshape(cotangent, aval.shape))
+
+
+@snippets.register(reshape_p)
+def _reshape_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
+    return Snippet(f"{{0}}.reshape({params['shape']})", owned=False) if avals[0].shape else None
+
+
+def reshape(x: Any, shape: Shape) -> Any:
+    """`x` in row-major order with another shape; `x` itself if it has that shape."""
+    return x if aval_of(x).shape == shape else bind(reshape_p, x, shape=shape)[0]
+
+
+@rewrites.register(reshape_p)
+def _reshape_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    inner = known.inputs_if(inputs[0], reshape_p)
+    source = inner[0] if inner else inputs[0]
+    repeated = known.inputs_if(source, broadcast_to_p) or ([source] if type(source) is Literal else None)
+    if repeated and not aval_of(repeated[0]).shape:
+        return [broadcast_to(repeated[0], params["shape"])]
+    if aval_of(source).shape == params["shape"]:
+        return [source]
+    return [reshape(source, params["shape"])] if inner else None
+
+
+# --- transpose ------------------------------------------------------------------------------------------
+
+
+def _transpose_abstract(x: Aval, *, permutation: tuple[int, ...]) -> list[Aval]:
+    if sorted(permutation) != list(range(x.ndim)):
+        raise ShapeError(f"transpose: axes {permutation} are not a permutation of the axes of an array of shape "
+                         f"{x.shape}; name each of 0 to {x.ndim - 1} once")
+    return [x.update(shape=tuple(x.shape[axis] for axis in permutation))]
+
+
+def _transpose_batch(size: int, values: list[Any], axes: list[int], *, permutation: tuple[int, ...],
+                     ) -> tuple[list[Any], list[int]]:
+    at = axes[0]
+    shifted = tuple(axis + (axis >= at) for axis in permutation)
+    return bind(transpose_p, values[0], permutation=(at, *shifted)), [0]
+
+
+transpose_p = linear_unary(
+    "transpose", abstract=_transpose_abstract, numpy=lambda x, *, permutation: np.transpose(x, permutation),
+    xla=lambda lax, x, *, permutation: lax.transpose(x, permutation), batch=_transpose_batch,
+    transpose=lambda cotangent, aval, *, permutation: transpose(cotangent, inverse_permutation(permutation)))
+
+
+@snippets.register(transpose_p)
+def _transpose_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
+    if avals[0].ndim < 2:
+        return None
+    reverses = params["permutation"] == tuple(reversed(range(avals[0].ndim)))
+    return Snippet("{0}.T" if reverses else f"{{0}}.transpose({params['permutation']})", owned=False)
+
+
+def inverse_permutation(permutation: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes `permutation`."""
+    return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
+
+
+def transpose(x: Any, permutation: Sequence[int]) -> Any:
+    """`x` with its axes in the order `permutation`; `x` itself if that changes nothing."""
+    permutation = tuple(permutation)
+    if permutation == tuple(range(len(permutation))):
+        return x
+    return bind(transpose_p, x, permutation=permutation)[0]
+
+
+@rewrites.register(transpose_p)
+def _transpose_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    inner = known.inputs_if(inputs[0], transpose_p)
+    if not inner:
+        return None
+    first = known.params_of(inputs[0])["permutation"]
+    return [transpose(inner[0], [first[axis] for axis in params["permutation"]])]
+
+
+def move_axis(x: Any, source: int, destination: int) -> Any:
+    """`x` with one axis moved; both positions are non-negative."""
+    permutation = [axis for axis in range(rank_of(x)) if axis != source]
+    permutation.insert(destination, source)
+    return transpose(x, permutation)
+
+
+def front(x: Any, axis: int, rank: int) -> Any:
+    """`x` with the batch axis `axis` first and `rank` axes after it, new ones of size 1 directly behind."""
+    moved = move_axis(x, axis, 0)
+    shape = aval_of(moved).shape
+    missing = rank - (len(shape) - 1)
+    return moved if not missing else reshape(moved, (shape[0], *(1,) * missing, *shape[1:]))
+
+
+# --- sums -----------------------------------------------------------------------------------------------
+
+
+def expand_axes(x: Any, axes: Sequence[int], shape: Shape) -> Any:
+    """The undoing of a reduction's shape: `x` repeated along the reduced `axes` to `shape`."""
+    kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+    return broadcast_to(reshape(x, kept), shape)
+
+
+def _sum_jvp(primals: list[Any], tangents: list[Any], *, axes: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
+    return [reduce_sum(primals[0], axes)], [reduce_sum(tangents[0], axes)]
+
+
+def _sum_numpy(x: Any, axes: tuple[int, ...]) -> Any:
+    """Numbers of half precision are added in float32: in their own precision a long sum stands still."""
+    if x.dtype.itemsize < 4 and dtypes.is_floating(x.dtype):
+        return np.add.reduce(x, axis=axes, dtype=np.float32).astype(x.dtype)
+    return np.add.reduce(x, axis=axes, dtype=x.dtype)
+
+
+reduce_sum_p = reduction(
+    "reduce_sum", accepts="numeric", public="sum", numpy=_sum_numpy, jvp=_sum_jvp,
+    transpose=lambda cotangents, inputs, *, axes: [expand_axes(cotangents[0], axes, inputs[0].shape)])
+
+
+@snippets.register(reduce_sum_p)
+def _sum_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
+    """The kernel's call with what it takes by default left out; of narrow numbers the sum is of their own dtype."""
+    aval, axes = avals[0], params["axes"]
+    if aval.dtype.kind not in "fc" or aval.dtype.itemsize < 4 or not axes:
+        return None
+    axis = axes[0] if len(axes) == 1 else axes
+    return Snippet(f"add_reduce({{0}}, {axis})" if aval.ndim > 1 else "add_reduce({0})", {"add_reduce": np.add.reduce})
+
+
+def reduce_sum(x: Any, axes: Sequence[int]) -> Any:
+    """The sum over `axes` (non-negative), in the dtype of `x`; `x` itself if there are none."""
+    return bind(reduce_sum_p, x, axes=tuple(sorted(axes)))[0] if axes else x
+
+
+@rewrites.register(reduce_sum_p)
+def _sum_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """A sum over axes of size 1 is a reshape (a NaN stays a NaN; -0.0 + nothing stays -0.0)."""
+    aval = aval_of(inputs[0])
+    if all(aval.shape[axis] == 1 for axis in params["axes"]):
+        return [reshape(inputs[0], reduced(aval, params["axes"]))]
+    return None
+
+
+# --- dtypes ---------------------------------------------------------------------------------------------
+
+
+def _convert_abstract(x: Aval, *, dtype: DType, weak: bool) -> list[Aval]:
+    if dtypes.is_key(x.dtype):
+        raise DTypeError("astype: random keys (key<fry>) are not converted; take their bits with "
+                         "fxgrad.random.key_data(key)")
+    if dtype.name not in dtypes.SUPPORTED:
+        raise DTypeError(f"astype: fxgrad has no dtype {dtype.name!r}; it supports {', '.join(dtypes.WIDE_NAMES)}")
+    return [Aval(x.shape, dtype, weak)]
+
+
+def _convert_numpy(x: Any, *, dtype: DType, weak: bool) -> Any:
+    if x.dtype.kind == "V" and dtypes.is_key(x.dtype):
+        raise TypeError("the abstract rule says why")
+    return converted(x, dtype)
+
+
+def _convert_xla(lax: Any, x: Any, *, dtype: DType, weak: bool) -> Any:
+    return converted_by_xla(lax, x, dtype)
+
+
+def _convert_transpose(cotangent: Any, aval: Aval, *, dtype: DType, weak: bool) -> Any:
+    return convert(cotangent, aval.dtype)
+
+
+convert_element_type_p = linear_unary(
+    "convert_element_type", abstract=_convert_abstract, numpy=_convert_numpy, xla=_convert_xla,
+    transpose=_convert_transpose,
+    batch=lambda size, values, axes, **params: (bind(convert_element_type_p, *values, **params), axes))
+
+
+def convert(x: Any, dtype: DType, weak: bool = False) -> Any:
+    """`x` as `dtype`; complex to real drops the imaginary part; `x` itself if it is of that dtype."""
+    aval = aval_of(x)
+    if aval.dtype == dtype and aval.weak == weak:
+        return x
+    if type(x) is Literal:
+        with np.errstate(all="ignore"):
+            number = Literal(_convert_numpy(x.value, dtype=dtype, weak=weak), Aval((), dtype, weak))
+            if hasattr(x, "made_of"):
+                number.made_of = x.made_of
+            return number
+    return bind(convert_element_type_p, x, dtype=dtype, weak=weak)[0]
+
+
+@rewrites.register(convert_element_type_p)
+def _convert_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    unchanged = aval_of(inputs[0]) == Aval(aval_of(inputs[0]).shape, params["dtype"], params["weak"])
+    return [inputs[0]] if unchanged else None
+
+
+# --- constants ------------------------------------------------------------------------------------------
+
+
+def full(shape: Shape, value: float | complex, dtype: DType) -> Any:
+    """An array of one repeated value, made of a literal, so that programs see the value."""
+    return broadcast_to(Literal(value, Aval((), dtype)), shape)
+
+
+def zeros(aval: Aval) -> Any:
+    """The zero array of a type."""
+    return full(aval.shape, 0, aval.dtype)
+
+
+def instantiate(tangent: Any) -> Any:
+    """A tangent or cotangent as an array, also where it is a symbolic zero; for use in jvp and transpose rules.
+
+    >>> instantiate(Zero(Aval((2,), np.dtype("float64"))))
+    array([0., 0.])
+    """
+    return zeros(tangent.aval) if type(tangent) is Zero else tangent

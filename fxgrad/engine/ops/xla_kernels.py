@@ -1,0 +1,162 @@
+"""Kernels that are jax's own: those for random keys, and functions that NumPy lacks, run by XLA on the CPU for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.scipy.special
+import numpy as np
+from jax import lax
+
+from fxgrad.engine.caches import cached
+from fxgrad.engine.core.avals import Shape, keys_to_jax, to_numpy
+from fxgrad.engine.dtypes import DType
+
+
+def on_cpu(rule: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """The `numpy` rule that compiles an `xla` rule for the CPU, once for each combination of types and parameters."""
+    @cached("kernels of XLA", 1024)
+    def compiled(params: tuple[tuple[str, Any], ...]) -> Any:
+        return jax.jit(lambda *values: rule(lax, *values, **dict(params)))
+
+    def numpy(*arrays: Any, **params: Any) -> list[Any]:
+        with jax.enable_x64(True), jax.default_device(jax.local_devices(backend="cpu")[0]), \
+                jax.numpy_dtype_promotion("standard"):
+            outputs = compiled(tuple(params.items()))(*map(keys_to_jax, map(np.asarray, arrays)))
+            return [*map(_of_its_own, map(to_numpy, outputs))]
+    return numpy
+
+
+FEW = 4096
+"""Up to so many elements, a kernel of elements is compiled for sizes of powers of 2 only."""
+
+
+def elementwise_on_cpu(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The `numpy` rule of an `xla` rule of elements, which gives one output of the shape of its arguments.
+
+    Compiling takes some hundred milliseconds. So that not every shape is compiled, few elements are laid out in a
+    vector and repeated to the next power of 2.
+    """
+    kernel = on_cpu(lambda lax, *values: [rule(lax, *values)])
+
+    def numpy(*arrays: Any) -> Any:
+        arrays = np.broadcast_arrays(*arrays)
+        shape, size = arrays[0].shape, arrays[0].size
+        if size > FEW:
+            return kernel(*arrays)[0]
+        enough = max(8, 1 << (size - 1).bit_length())
+        return kernel(*(np.resize(array, enough) for array in arrays))[0][:size].reshape(shape)
+    return numpy
+
+
+def draws_on_cpu(kernel: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """The `numpy` rule of a sampler, `kernel(keys, *parameters, **params)`, whose parameters begin with the keys' axes.
+
+    Compiling takes up to a second. What is drawn from a key depends on the number of its draws alone, not on their
+    shape; so each row is laid out in a vector, and the keys are repeated to the next power of 2, unless there is one.
+    """
+    drawn = on_cpu(lambda lax, *operands, **params: [kernel(*operands, **params)])
+
+    def numpy(keys: Any, *parameters: Any, **params: Any) -> list[Any]:
+        keys = np.asarray(keys)
+        shape, count = parameters[0].shape, keys.size
+        if count == 0 or count > FEW or parameters[0].size == 0:
+            return drawn(keys, *parameters, **params)
+        if count == 1:
+            rows = [np.reshape(parameter, -1) for parameter in parameters]
+            return [drawn(keys.reshape(()), *rows, **params)[0].reshape(shape)]
+        enough = max(8, 1 << (count - 1).bit_length())
+        chosen = np.resize(np.arange(count), enough)
+        rows = [np.reshape(parameter, (count, -1))[chosen] for parameter in parameters]
+        return [drawn(keys.reshape(-1)[chosen], *rows, **params)[0][:count].reshape(shape)]
+    return numpy
+
+
+def _of_its_own(value: Any) -> Any:
+    """An array that can be written to: NumPy's view of one of jax's cannot."""
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def special(name: str) -> Callable[..., Any]:
+    """The `xla` rule `(lax, *values)` that calls a function of jax.scipy.special.
+
+    Not all of those take dtypes narrower than float32, or keep the dtype: both is done here.
+    """
+    def rule(_: Any, *values: Any) -> Any:
+        dtype = values[-1].dtype
+        if dtype.itemsize < 4:
+            values = tuple(lax.convert_element_type(value, np.float32) for value in values)
+        return jax.tree.map(lambda output: lax.convert_element_type(output, dtype),
+                            getattr(jax.scipy.special, name)(*values))
+    return rule
+
+
+# --- random keys --------------------------------------------------------------------------------------------------
+
+
+def wrap(data: Any) -> Any:
+    """Keys of their words, two along the last axis."""
+    return jax.random.wrap_key_data(data, impl="threefry2x32")
+
+
+def unwrap(keys: Any) -> Any:
+    """The words of keys, two along a new last axis."""
+    return jax.random.key_data(keys)
+
+
+def clone(keys: Any) -> Any:
+    """The same keys, to be used again."""
+    return jax.random.clone(keys)
+
+
+def _each(function: Callable[..., Any], keys: Any, *arrays: Any) -> Any:
+    """`function(key, *rows)` for every key; `arrays` have the axes of the keys first."""
+    # The counters of a key depend on its own shape alone: the scheme in which NumPy's kernel counts too.
+    with jax.threefry_partitionable(True):
+        if not keys.shape:
+            return function(keys, *arrays)
+        flat = [array.reshape((math.prod(keys.shape), *array.shape[keys.ndim:])) for array in arrays]
+        result = jax.vmap(function)(keys.reshape(-1), *flat)
+        return result.reshape((*keys.shape, *result.shape[1:]))
+
+
+def split(keys: Any, shape: Shape) -> Any:
+    """New keys of `shape` from each key."""
+    return _each(lambda key: jax.random.split(key, shape), keys)
+
+
+def fold_in(keys: Any, data: Any) -> Any:
+    """A new key from each key and the integer in the same place of `data`."""
+    return _each(jax.random.fold_in, keys, data)
+
+
+def bits(keys: Any, shape: Shape, dtype: DType) -> Any:
+    """Random bits of `shape` from each key."""
+    return _each(lambda key: jax.random.bits(key, shape, dtype), keys)
+
+
+def gamma(keys: Any, a: Any, log_space: bool) -> Any:
+    """Draws from gamma distributions of shapes `a`, or their logarithms."""
+    draw = jax.random.loggamma if log_space else jax.random.gamma
+    return _each(lambda key, row: draw(key, row, row.shape, row.dtype), keys, a)
+
+
+def poisson(keys: Any, rate: Any, dtype: DType) -> Any:
+    """Draws from Poisson distributions."""
+    return _each(lambda key, row: jax.random.poisson(key, row, row.shape, dtype), keys, rate)
+
+
+def binomial(keys: Any, n: Any, p: Any, dtype: DType) -> Any:
+    """Draws from binomial distributions."""
+    return _each(lambda key, n, p: jax.random.binomial(key, n, p, n.shape, dtype), keys, n, p)
+
+
+def in_memory_space(x: Any, to: str) -> Any:
+    """A value of jax's in the memory of the host or of the device; XLA moves it where these are two, as on GPU and TPU.
+
+    On CPU the device computes in the memory of the host, and nothing is moved.
+    """
+    return jax.device_put(x, jax.memory.Space.Host if to == "host" else jax.memory.Space.Device)

@@ -1,0 +1,272 @@
+"""Operations in which the entries of a mapped axis speak with each other: sums, extrema, positions.
+
+Each has the parameters `axis_name` and `axis_size`. Batching over the axis of that name gives it its meaning; batching
+over any other treats it as an operation on the other axes. An axis of size 1 needs no partner: there, and only there,
+the executors can compute it too. Where jax maps an axis of that name, XLA's is jax's own collective.
+All but `axis_index` also take tuples of names and sizes: several axes as one, of which the first changes slowest. Over
+one axis, all but that and `ppermute` take `axis_index_groups` as well. What moves between entries is in `gathers.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.analyses.traffic import speaks
+from fxgrad.engine.analyses.variation import Exchange, exchanges
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, Rule, register, total_bytes
+from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.executors.xla import size_in_jax
+from fxgrad.engine.ops.arithmetic import div, mul
+from fxgrad.engine.ops.choose import where
+from fxgrad.engine.ops.comparison import eq
+from fxgrad.engine.ops.creation import iota
+from fxgrad.engine.ops.families import check_kind, linear_unary
+from fxgrad.engine.ops.pointwise import scalar_like
+from fxgrad.engine.ops.reductions import reduce_max, reduce_min
+from fxgrad.engine.ops.space import convert, reduce_sum, zeros
+from fxgrad.engine.parallel.index_groups import Groups, Meeting, group_size, meet_in_groups
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.transforms.batch import batched_axis
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+
+Names = str | tuple[str, ...]
+Sizes = int | tuple[int, ...]
+
+
+# --- the axes of a collective -----------------------------------------------------------------------------------
+
+
+def names_of(axis_name: Names) -> tuple[str, ...]:
+    """The names that the parameter `axis_name` says."""
+    return axis_name if isinstance(axis_name, tuple) else (axis_name,)
+
+
+def axis_params(names: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:
+    """The parameters of a collective over these axes."""
+    if len(names) == 1:
+        return {"axis_name": names[0], "axis_size": sizes[0]}
+    return {"axis_name": tuple(names), "axis_size": tuple(sizes)}
+
+
+def groups_param(groups: Groups) -> dict[str, Any]:
+    """The parameter of collectives among the entries of each of `groups`; none where all speak with each other."""
+    return {"axis_index_groups": groups} if groups else {}
+
+
+def _sizes_of(axis_size: Sizes) -> tuple[int, ...]:
+    return axis_size if isinstance(axis_size, tuple) else (axis_size,)
+
+
+def _count(axis_size: Sizes) -> int:
+    """How many entries speak with each other."""
+    return math.prod(axis_size) if isinstance(axis_size, tuple) else axis_size
+
+
+def _check_axes(name: str, axis_name: Names, axis_size: Sizes, several: bool = False, groups: Groups = (),
+                alike: bool = False) -> int:
+    """Raises `ArgumentError` for axes and groups that are none; with how many each entry speaks, itself included.
+
+    Groups need be `alike` in size, or the number is that of all entries.
+    """
+    names, sizes = names_of(axis_name), _sizes_of(axis_size)
+    are_tuples = isinstance(axis_name, tuple)
+    if are_tuples is not isinstance(axis_size, tuple) or (are_tuples and not (several and len(names) > 1)) or (
+            len(names) != len(sizes)) or not all(isinstance(each, str) for each in names) or (
+            len(set(names)) != len(names)) or not all(
+            holds(size) or (type(size) is int and size >= 0) for size in sizes):
+        raise ArgumentError(f"{name}: axis_name={axis_name!r} and axis_size={axis_size!r}, where a string and an int "
+                            "that is not negative are needed" + several * ", or tuples of two or more of them")
+    if not groups:
+        return _count(axis_size)
+    if are_tuples:
+        raise UnsupportedError(f"{name}: axis_index_groups over the axes {axis_name}; over one axis alone there are "
+                               "groups. Map over one axis of all the entries instead")
+    return group_size(name, groups, sizes[0], alike=alike) or sizes[0]
+
+
+def _alone(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
+    """What an executor computes: there is no other entry to speak with."""
+    def rule(*values: Any, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups = (),
+             **params: Any) -> Any:
+        if _count(axis_size) != 1:
+            shown = ", ".join(map(repr, names_of(axis_name)))
+            size = axis_size if isinstance(axis_size, int) else " x ".join(map(str, axis_size))
+            raise UnsupportedError(at_user_line(
+                f"{name} over the axis {shown} of size {size} was to be computed outside of the map over that axis. "
+                f"Call it inside a function under fxgrad.vmap(..., axis_name={names_of(axis_name)[-1]!r}), or "
+                "fxgrad.shard_map over a mesh that has it"))
+        return compute(*values, **params)
+    return rule
+
+
+def _emitted(name: str, speak: Callable[..., Any], alone: Callable[..., Any]) -> Callable[..., Any]:
+    """The `xla` rule: `speak(lax, *values, names, **params)` is jax's own, `alone(lax, *values, **params)` none."""
+    def rule(lax: Any, *values: Any, axis_name: Names, axis_size: Sizes, **params: Any) -> Any:
+        bound = [(each, size) for each, size in zip(names_of(axis_name), _sizes_of(axis_size), strict=True)
+                 if size != 1 or size_in_jax(each) is not None]
+        if bound and all(size_in_jax(each) is not None for each, _ in bound):
+            names = tuple(each for each, _ in bound)
+            return speak(lax, *values, names if len(names) > 1 else names[0], **params)
+        return _alone(name, lambda *values, **rest: alone(lax, *values, **rest))(
+            *values, axis_name=axis_name, axis_size=axis_size, **params)
+    return rule
+
+
+def _batch(primitive: Callable[[], Primitive], meet: Meeting, meet_some: Meeting | None = None) -> Rule:
+    """The batch rule: `meet` for the axis of the collective, and for others itself beside one more axis.
+
+    Of several axes of the collective the one that is batched meets first, and the rest after it; unless
+    `meet_some(size, value, its batch axis, index, names and sizes, **params)` does both, `index` saying which it is.
+    """
+    def batch(size: int, values: list[Any], axes: list[int | None], *, axis_name: Names, axis_size: Sizes,
+              axis_index_groups: Groups = (), **params: Any) -> tuple[list[Any], list[int | None]]:
+        value, axis, names, sizes = values[0], axes[0], names_of(axis_name), _sizes_of(axis_size)
+        if batched_axis.get() in names:
+            index = names.index(batched_axis.get())
+            if axis_index_groups:
+                results = meet_in_groups(meet, size, value, axis, axis_index_groups, _beside(0, params))
+                return [results[0]], [results[1]]
+            if len(names) > 1 and meet_some is not None:
+                result, place = meet_some(size, value, axis, index, names, sizes, **params)
+                return [result], [place]
+            result, place = meet(size, value, axis, **params)
+            if len(names) > 1:
+                result = bind(primitive(), result, **without(index, names, sizes), **params)[0]
+            return [result], [place]
+        assert axis is not None
+        over = {"axis_name": axis_name, "axis_size": axis_size, **groups_param(axis_index_groups)}
+        return bind(primitive(), value, **over, **_beside(axis, params)), [axis]
+    return batch
+
+
+def without(index: int, names: tuple[str, ...], sizes: tuple[int, ...]) -> dict[str, Any]:
+    """The parameters of a collective over all these axes but one."""
+    return axis_params((*names[:index], *names[index + 1:]), (*sizes[:index], *sizes[index + 1:]))
+
+
+def _beside(axis: int, params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of an operation on arrays that have one more axis, at `axis`."""
+    return {key: value + (axis <= value) if key in _POSITIONS else value for key, value in params.items()}
+
+
+_POSITIONS = ("axis", "split_axis", "concat_axis")
+
+
+EQUAL = Exchange("equal", "axes")
+
+
+def linear(name: str, *, shape: Callable[..., Sequence[int]], transpose: Callable[..., Any], meet: Meeting,
+            speak: Callable[..., Any], accepts: str = "any", alone: Callable[..., Any] | None = None,
+            several: bool = False, alike: bool = True, meet_some: Meeting | None = None) -> Primitive:
+    """The record of a collective that is linear: `shape(aval, count, **params)` checks and gives its output's.
+
+    `speak(lax, x, names, **params)` is jax's. `alone(zeros_like, x, **params)` computes it on an axis of size 1: `x`
+    itself unless given. It may speak over `several` axes, and in groups, which need be `alike` in size or not.
+    """
+    def abstract(aval: Aval, *, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups = (),
+                 **params: Any) -> list[Aval]:
+        count = _check_axes(name, axis_name, axis_size, several, axis_index_groups, alike)
+        check_kind(name, accepts, aval)
+        return [aval.update(shape=tuple(shape(aval, count, **params)))]
+
+    def numpy(x: Any, **params: Any) -> Any:
+        return x if alone is None else alone(np.zeros_like, x, **params)
+
+    def xla(lax: Any, x: Any, **params: Any) -> Any:
+        return x if alone is None else alone(lambda x: lax.full_like(x, 0), x, **params)
+
+    primitive = linear_unary(
+        name, abstract=abstract, numpy=_alone(name, numpy), xla=_emitted(name, speak, xla), transpose=transpose,
+        batch=_batch(lambda: primitive, meet, meet_some), collective=True)
+    return primitive
+
+
+# --- sums -------------------------------------------------------------------------------------------------------
+
+
+def summed(size: int, value: Any, axis: int | None) -> tuple[Any, None]:
+    """The sum over a batch, without the batch axis."""
+    return (mul(value, scalar_like(size, value)) if axis is None else reduce_sum(value, (axis,))), None
+
+
+psum_p = linear("psum", accepts="numeric", shape=lambda aval, count: aval.shape, meet=summed, several=True,
+                 alike=False, speak=lambda lax, x, names, **groups: lax.psum(x, names, **groups),
+                 transpose=lambda cotangent, aval, **over: psum(cotangent, **over))
+"""The sum over all entries, which each of them gets. Its transpose is itself: a cotangent came from every entry."""
+
+
+exchanges.enter(EQUAL, psum_p)
+speaks.enter("all-reduce", psum_p)
+
+
+def psum(x: Any, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups = ()) -> Any:
+    """The sum of `x` over the entries of a mapped axis, or of several; or over those of the same group."""
+    return bind(psum_p, x, axis_name=axis_name, axis_size=axis_size, **groups_param(axis_index_groups))[0]
+
+
+# --- extrema ----------------------------------------------------------------------------------------------------
+
+
+def _extremum(name: str, reduce: Callable[..., Any]) -> Primitive:
+    """A tangent is the mean of those of the entries that attain the extremum, as for `reduce_max`."""
+    def abstract(aval: Aval, *, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups = (),
+                 ) -> list[Aval]:
+        _check_axes(name, axis_name, axis_size, several=True, groups=axis_index_groups)
+        check_kind(name, "ordered", aval)
+        return [aval]
+
+    def jvp(primals: list[Any], tangents: list[Any], **over: Any) -> tuple[list[Any], list[Any]]:
+        x, tangent = primals[0], tangents[0]
+        out = bind(primitive, x, **over)[0]
+        if type(tangent) is Zero:
+            return [out], [Zero(aval_of(out))]
+        attained = eq(x, out)
+        count = psum(convert(attained, aval_of(x).dtype), **over)
+        share = where(attained, tangent, zeros(aval_of(x)))
+        return [out], [div(psum(share, **over), count)]
+
+    def meet(size: int, value: Any, axis: int | None) -> tuple[Any, None]:
+        return (value if axis is None else reduce(value, (axis,))), None
+
+    primitive = register(Primitive(
+        name=name, abstract=abstract, numpy=_alone(name, lambda x: [x]), jvp=jvp,
+        xla=_emitted(name, lambda lax, x, names, **groups: [getattr(lax, name)(x, names, **groups)],
+                      lambda lax, x: [x]),
+        transpose=NOT_LINEAR, batch=_batch(lambda: primitive, meet),
+        cost=lambda aval, **over: Cost(aval.size, total_bytes([aval], [aval])), collective=True))
+    return primitive
+
+
+pmax_p = _extremum("pmax", reduce_max)
+pmin_p = _extremum("pmin", reduce_min)
+exchanges.enter(EQUAL, pmax_p, pmin_p)
+speaks.enter("all-reduce", pmax_p, pmin_p)
+
+
+# --- positions --------------------------------------------------------------------------------------------------
+
+
+def _index_abstract(*, axis_name: str, axis_size: int) -> list[Aval]:
+    _check_axes("axis_index", axis_name, axis_size)
+    return [Aval((), dtypes.int32)]
+
+
+def _index_batch(size: int, values: list[Any], axes: list[int | None], **over: Any) -> tuple[list[Any], list[int]]:
+    return [iota(dtypes.int32, (size,))], [0]
+
+
+axis_index_p = register(Primitive(
+    name="axis_index", abstract=_index_abstract, numpy=_alone("axis_index", lambda: [np.int32(0)]),
+    xla=_emitted("axis_index", lambda lax, name: [lax.axis_index(name)], lambda lax: [lax.full((), 0, np.int32)]),
+    jvp=NO_TANGENT,
+    transpose=NOT_LINEAR, batch=_index_batch, cost=lambda **over: Cost(0, 4), collective=True))
+"""The position of each entry along the mapped axis."""
+exchanges.enter(Exchange("different", "nobody"), axis_index_p)
+speaks.enter("nothing", axis_index_p)

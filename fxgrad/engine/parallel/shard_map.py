@@ -1,0 +1,304 @@
+"""`shard_map`: a program that every device of a mesh runs on its own pieces of the operands.
+
+Inside, types say along which mesh axes a value may differ (`fxgrad/engine/ops/varying.py`), so that all rules are
+those of the body's program, and the specs tell how pieces and whole arrays belong together. With NumPy it runs without
+devices: as the body batched over one mesh axis after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.analyses.traffic import speaks
+from fxgrad.engine.analyses.variation import Exchange, exchanges
+from fxgrad.engine.core.avals import INVARIANT, Aval, Literal
+from fxgrad.engine.core.facts import axes_of, made_once
+from fxgrad.engine.core.primitive import Cost, Primitive, register
+from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.regions import Links, Region, replaced
+from fxgrad.engine.derivation.consultation import batched_axis, spmd_names
+from fxgrad.engine.derivation.derive import derive
+from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.simplify import partial_use, simplify
+from fxgrad.engine.executors import numpy as numpy_executor
+from fxgrad.engine.executors import xla as xla_executor
+from fxgrad.engine.higher_order.call import check_arguments, named_call_p
+from fxgrad.engine.higher_order.groups import Marks, are_linear, are_moving, chosen, cotangents_of, others, present
+from fxgrad.engine.higher_order.narrowing import kept, narrowed, used_places, with_fewer_outputs
+from fxgrad.engine.higher_order.partition import keep_by_cost, partition
+from fxgrad.engine.higher_order.unequal import varying
+from fxgrad.engine.higher_order.wiring import apart, dual_outputs, dual_program, with_output_types, with_outputs
+from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.ops.varying import psum_invariant_p, pvary, pvary_p, take_equal, take_equal_p
+from fxgrad.engine.parallel.layouts import Layout, at_once, whole_spec
+from fxgrad.engine.parallel.meshes import Spec, check_cut_of_map, names_in, over_mesh
+from fxgrad.engine.tracing.apply import apply_equations
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.transforms.batch import batched_program, batching_over
+from fxgrad.engine.transforms.forward import spread
+from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.transpose import transposed
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+
+speaks.enter("all-reduce", psum_invariant_p)
+speaks.enter("nothing", pvary_p, take_equal_p)
+exchanges.enter(Exchange("equal", "axes"), psum_invariant_p)
+exchanges.enter(Exchange("operand", "nobody"), pvary_p)
+exchanges.enter(Exchange("equal", "nobody"), take_equal_p)
+
+
+def _layout(params: dict[str, Any]) -> Layout:
+    return Layout(**{name: params[name] for name in Layout._fields})
+
+
+def bind_shard_map(program: Program, captured: Sequence[Any], inputs: Sequence[Any], layout: Layout) -> list[Any]:
+    """Applies `shard_map_p`; every device has the `captured` values as a whole, for which there are no specs yet."""
+    specs = (*(whole_spec(aval_of(value)) for value in captured), *layout.in_specs)
+    return bind(shard_map_p, *captured, *inputs, program=program, **layout._replace(in_specs=specs)._asdict())
+
+
+def _abstract(*avals: Aval, program: Program, **params: Any) -> list[Aval]:
+    layout = _layout(params)
+    for aval, spec in zip(avals, layout.in_specs, strict=True):
+        if aval.ndim != len(spec) or any(extent % max(layout.mesh.size(names), 1)
+                                         for extent, names in zip(aval.shape, spec, strict=True)):
+            raise ShapeError(f"shard_map: an operand of type {aval} is to be cut by the spec {spec} on the mesh "
+                             f"{layout.mesh}, and does not fit it: a tuple of names for each axis is needed, whose "
+                             "sizes divide that of the axis")
+    pieces = [layout.piece(aval, spec) for aval, spec in zip(avals, layout.in_specs, strict=True)]
+    check_arguments("shard_map", program.in_avals, pieces)
+    return [layout.whole(aval, spec) for aval, spec in zip(program.out_avals, layout.out_specs, strict=True)]
+
+
+# --- executors --------------------------------------------------------------------------------------------------
+
+
+def _run_numpy(*values: Any, program: Program, **params: Any) -> list[Any]:
+    derived = at_once(program, _layout(params))
+    return numpy_executor.call(derived.program, [*derived.captured, *values])
+
+
+def _emit(lax: Any, *values: Any, program: Program, **params: Any) -> list[Any]:
+    layout = _layout(params)
+
+    def body(*pieces: Any) -> tuple[Any, ...]:
+        return tuple(xla_executor.emit(program, pieces))
+
+    return [*over_mesh(body, layout.mesh, layout.in_specs, layout.out_specs, layout.axis_names)(*values)]
+
+
+# --- derivatives ------------------------------------------------------------------------------------------------
+
+
+def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, **params: Any) -> tuple[list[Any], list[Any]]:
+    layout, wrt = _layout(params), are_moving(tangents)
+    if apart(primals, tangents):
+        return _split_jvp(primals, tangents, wrt, program, layout)
+    with layout.entered():
+        both = dual_program(program, wrt)
+    results = bind_shard_map(both.program, both.captured, [*primals, *present(tangents)], layout._replace(
+        in_specs=(*layout.in_specs, *chosen(layout.in_specs, wrt)),
+        out_specs=(*layout.out_specs, *chosen(layout.out_specs, both.extra))))
+    avals = [*map(aval_of, results[:len(program.outputs)])]
+    return dual_outputs(avals, both.extra, results)
+
+
+def _split_jvp(primals: list[Any], tangents: list[Any], wrt: Marks, program: Program, layout: Layout,
+               ) -> tuple[list[Any], list[Any]]:
+    """Known work in one, tangent work in another, and between them what is saved, each device's own part of it."""
+    count = len(program.outputs)
+    with layout.entered():
+        known = linearized(program, wrt)
+        reached = known.extra.reached
+        parts = partition(known.program, count, known.extra, (True,) * len(known.program.inputs), keep_by_cost, reached)
+        saved = [var.aval for var in parts.saved]
+        forward = _stacking(parts.forward, count, layout)
+        tangent = _unstacking(parts.tangent, saved, len(known.program.inputs), layout)
+    stacks = tuple(_stacked_spec(aval, layout) for aval in saved)
+    results = bind_shard_map(forward, known.captured, primals, layout._replace(out_specs=(*layout.out_specs, *stacks)))
+    outputs = results[:count]
+    moved: list[Any] = []
+    if any(reached):
+        inputs = [*primals, *results[count:], *present(tangents)]
+        moved = bind_shard_map(tangent, known.captured, inputs, layout._replace(
+            in_specs=(*layout.in_specs, *stacks, *chosen(layout.in_specs, wrt)),
+            out_specs=tuple(chosen(layout.out_specs, reached))))
+    return outputs, spread([*map(aval_of, outputs)], reached, moved)
+
+
+def _stacked_spec(aval: Aval, layout: Layout) -> Spec:
+    """That of a saved value: one more axis, along which stand those of the devices that may differ."""
+    names = _varying(aval, layout)
+    return ((names, *whole_spec(aval)) if names else whole_spec(aval))
+
+
+def _varying(aval: Aval, layout: Layout) -> tuple[str, ...]:
+    return tuple(name for name in layout.axis_names if name in aval.vma)
+
+
+def _stacking(program: Program, count: int, layout: Layout) -> Program:
+    """`program` with one more axis of the outputs behind the first `count` that vary."""
+    def build(*values: Any) -> tuple[list[Any], None]:
+        outputs = apply_equations(program, values)
+        return [*outputs[:count], *(
+            reshape(value, (1, *aval.shape)) if _varying(aval, layout) else value
+            for value, aval in zip(outputs[count:], program.out_avals[count:], strict=True))], None
+    return derive(program, ("saved on devices", count, layout.axis_names), build, program.in_avals).program
+
+
+def _unstacking(program: Program, saved: Sequence[Aval], first: int, layout: Layout) -> Program:
+    """`program` with one more axis of those of the inputs `saved`, from place `first` on, that vary."""
+    def build(*values: Any) -> tuple[list[Any], None]:
+        given = [reshape(value, aval.shape) if _varying(aval, layout) else value
+                 for value, aval in zip(values[first:first + len(saved)], saved, strict=True)]
+        return apply_equations(program, [*values[:first], *given, *values[first + len(saved):]]), None
+
+    avals = [aval.update(shape=(1, *aval.shape)) if _varying(aval, layout) else aval for aval in saved]
+    in_avals = program.in_avals
+    return derive(program, ("saved by devices", first, layout.axis_names, *saved), build,
+                  [*in_avals[:first], *avals, *in_avals[first + len(saved):]]).program
+
+
+def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **params: Any) -> list[Any]:
+    layout, linear, arriving = _layout(params), are_linear(inputs), are_moving(cotangents)
+    out_specs = chosen(layout.out_specs, arriving)
+    with layout.entered():
+        asked = with_outputs(program, arriving)
+        asked = with_output_types(asked, [aval.varying(names_in(spec))  # as cotangents, which are cut so, do
+                                          for aval, spec in zip(asked.out_avals, out_specs, strict=True)])
+        back = transposed(asked, linear)
+    found = bind_shard_map(back.program, back.captured, [*others(inputs, linear), *present(cotangents)],
+                           layout._replace(in_specs=(*others(layout.in_specs, linear), *out_specs),
+                                           out_specs=tuple(chosen(layout.in_specs, linear))))
+    return cotangents_of(inputs, linear, found)
+
+
+# --- batches, cost, and what is left out -------------------------------------------------------------------------
+
+
+def _batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, **params: Any,
+           ) -> tuple[list[Any], list[int | None]]:
+    """The new axis is whole on every device, or cut along the mesh axes that the map has for it (`spmd_axis_name`)."""
+    layout = _layout(params)
+    cut = tuple(name for name in spmd_names.get() if name in layout.axis_names)
+    if cut:
+        _check_cut(layout, cut, size, program)
+    with layout.entered(), batching_over(batched_axis.get()):
+        derived = batched_program(program, size // layout.mesh.size(cut), tuple(axes), (None,) * len(program.outputs))
+        batched, out_axes = derived.program, [0 if each else None for each in derived.extra]
+        if cut:
+            batched = _cut_along(batched, cut, (*[None] * len(derived.captured), *axes), out_axes)
+    results = bind_shard_map(batched, derived.captured, values, layout._replace(
+        in_specs=tuple(_with_axis(spec, axis, cut) for spec, axis in zip(layout.in_specs, axes, strict=True)),
+        out_specs=tuple(_with_axis(spec, axis, cut) for spec, axis in zip(layout.out_specs, out_axes, strict=True))))
+    return results, out_axes
+
+
+def _check_cut(layout: Layout, cut: tuple[str, ...], size: int, program: Program) -> None:
+    spoken = _spoken_over(program)
+    used = spoken.union(*(names_in(spec) for spec in (*layout.in_specs, *layout.out_specs)))
+    twice = [name for name in cut if name in used]
+    if twice:
+        raise ArgumentError(at_user_line(
+            f"vmap: spmd_axis_name has {', '.join(map(repr, twice))}, along which a shard_map inside cuts or speaks "
+            "already. Name mesh axes that it does not use"))
+    if batched_axis.get() in spoken:
+        raise UnsupportedError(at_user_line(
+            f"vmap: spmd_axis_name={' and '.join(map(repr, cut))}, and a shard_map inside speaks over the mapped axis "
+            f"{batched_axis.get()!r}, of which each device has some entries. Leave out one of the two"))
+    check_cut_of_map(size, layout.mesh, cut)
+
+
+def _spoken_over(program: Program) -> frozenset[str]:
+    """The axes over which a program speaks, and not only says what varies."""
+    return INVARIANT.union(*(axes_of(equation.primitive, equation.params) if not equation.regions else
+                             INVARIANT.union(*map(_spoken_over, equation.programs))
+                             for equation in program.equations if equation.primitive not in (pvary_p, take_equal_p)))
+
+
+def _cut_along(program: Program, names: tuple[str, ...], in_axes: Sequence[int | None],
+               out_axes: Sequence[int | None]) -> Program:
+    """`program`, batched, on devices of which each along `names` has some of the entries."""
+    inner = varying(program, names)
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        outputs = apply_equations(inner, [pvary(value, names) for value in values])
+        return [output if axis is not None else take_equal(output, names)
+                for output, axis in zip(outputs, out_axes, strict=True)], None
+
+    avals = [aval if axis is None else aval.varying(names)
+             for aval, axis in zip(program.in_avals, in_axes, strict=True)]
+    return derive(program, ("cut along", names, *in_axes, *out_axes), build, avals).program
+
+
+def _with_axis(spec: Spec, axis: int | None, cut: tuple[str, ...]) -> Spec:
+    return spec if axis is None else (*spec[:axis], cut, *spec[axis:])
+
+
+def _cost(*avals: Aval, program: Program, **params: Any) -> Cost:
+    """That of all devices together."""
+    one, count = cost(program), math.prod(_layout(params).axes.values())
+    return Cost(count * one.flops, count * one.bytes)
+
+
+def _regions(operands: Sequence[Any], *, program: Program, **params: Any) -> tuple[Region, ...]:
+    return (Region("mapped", ("program",), program, (Links("piece", 0, len(program.inputs)),),
+                   (Links("piece", 0, len(program.outputs)),), 1),)
+
+
+shard_map_p: Primitive = register(Primitive(
+    name="shard_map", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp, transpose=_transpose, batch=_batch,
+    cost=_cost, says_what_varies=True, regions=_regions))
+"""A program that the devices of a mesh run, each on its pieces of the operands."""
+
+
+@rewrites.register(shard_map_p)
+def _rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """Operands that the program does not use are left out, and numbers stand in it."""
+    program, layout = params["program"], _layout(params)
+    used = used_places(program)
+    instead = tuple((place, operand if place in used else None) for place, operand in enumerate(inputs)
+                    if place not in used or (type(operand) is Literal and operand.aval == program.inputs[place].aval))
+    if not instead:
+        return None
+    with layout.entered():
+        fewer = simplify(narrowed(program, instead))
+    return bind_shard_map(fewer, [], kept(inputs, instead),
+                          layout._replace(in_specs=tuple(kept([*layout.in_specs], instead))))
+
+
+@partial_use.register(shard_map_p)
+def _in_part(equation: Equation, used: Sequence[bool]) -> Equation:
+    params = equation.params
+    changed: dict[str, Any] = {**params, "program": with_outputs(params["program"], used),
+                               "out_specs": tuple(chosen(params["out_specs"], used))}
+    return with_fewer_outputs(equation, used, equation.inputs, changed)
+
+
+def without_devices(program: Program) -> Program:
+    """An equal program in which each `shard_map` is a call of what it computes, as operations on whole arrays."""
+    def make() -> Program:
+        equations = [equation if equation.primitive.regions is None else _alone(equation)
+                     for equation in program.equations]
+        are_same = all(one is other for one, other in zip(equations, program.equations, strict=True))
+        return program if are_same else program.replace(equations=equations)
+
+    return made_once(program, "without devices", make)
+
+
+def _alone(equation: Equation) -> Equation:
+    params: dict[str, Any] = equation.params
+    if equation.primitive is shard_map_p:
+        derived = at_once(params["program"], _layout(params))
+        if derived.captured:  # there is no place for arrays in a program that others hold
+            return equation
+        whole = without_devices(derived.program)
+        return Equation(named_call_p, equation.inputs, {"program": whole, "name": "shard_map"}, equation.outputs,
+                        equation.source)
+    programs = [*map(without_devices, equation.programs)]
+    if all(one is other for one, other in zip(programs, equation.programs, strict=True)):
+        return equation
+    return equation.replace(equation.inputs, replaced(params, equation.regions, programs))

@@ -1,0 +1,277 @@
+"""How arrays lie on meshes: shardings of jax's as programs hold them, and the operations that say where a value lies.
+
+`sharding_constraint` holds its value to a sharding, and so a cotangent; `device_put` moves it. NumPy's arrays lie
+nowhere, and are passed on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSharding, get_abstract_mesh
+
+from fxgrad.engine import tree
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import Cost, Primitive
+from fxgrad.engine.derivation.consultation import spmd_names
+from fxgrad.engine.ops.families import linear_unary
+from fxgrad.engine.ops.snippets import Snippet, snippets
+from fxgrad.engine.parallel.meshes import (
+    MeshShape,
+    check_cut_of_map,
+    jax_mesh,
+    mesh_shape,
+    names_of,
+    partition_of,
+    refuse_partial,
+)
+from fxgrad.engine.tracing.tape import bind
+from fxgrad.engine.tracing.trace import mesh_in_scope
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+
+Partition = tuple[tuple[str, ...] | None, ...]
+"""For each axis of an array the mesh axes that it is cut along; None where that is left to XLA."""
+
+
+class Placement(NamedTuple):
+    """Where an array lies: how it is cut, on which mesh (None: on that which is set), and in which kind of memory.
+
+    On one device it lies on a mesh of no axes; without a `spec` only the kind of memory is said.
+    """
+
+    spec: Partition | None
+    mesh: MeshShape | None = None
+    memory_kind: str | None = None
+
+
+# --- from jax's shardings, and back --------------------------------------------------------------------------------
+
+
+def placement_of(what: str, sharding: Any, shape: Sequence[int] | None = None, name: str = "the array", *,
+                 even: bool = True) -> Placement:
+    """The placement that a sharding of jax's gives an array of `shape`; messages call it `name`, and the call `what`.
+
+    Raises `ArgumentError` for what is no sharding, for axes that the mesh does not have and for one named twice, and
+    `ShapeError` where it does not fit `shape`: too many axes, or, if pieces are to be `even`, sizes that do not divide.
+    Without a `shape` nothing is asked of the array.
+    """
+    if isinstance(sharding, NamedSharding):
+        mesh, partition = mesh_shape(what, sharding.mesh), sharding.spec
+        found = Placement(_partition(what, partition, shape, name), mesh, _kind(sharding))
+    elif isinstance(sharding, PartitionSpec):
+        mesh = _mesh_that_is_set(what, sharding)
+        found, partition = Placement(_partition(what, sharding, shape, name)), sharding
+    elif isinstance(sharding, SingleDeviceSharding | jax.Device):
+        device, = sharding.device_set if isinstance(sharding, SingleDeviceSharding) else (sharding,)
+        return Placement((), MeshShape((), (), str(device.id), device.platform), _kind(sharding))
+    else:
+        raise ArgumentError(at_user_line(
+            f"{what}: the sharding of {name} is a {type(sharding).__name__} ({sharding!r}), where a NamedSharding is "
+            "needed, or a PartitionSpec within jax.set_mesh(mesh): NamedSharding(mesh, PartitionSpec('x', None))"))
+    _check_axes(what, partition, mesh)
+    if even and shape is not None and found.spec is not None:
+        _check_sizes(what, partition, found.spec, mesh, shape, name)
+    return found
+
+
+def _kind(sharding: Any) -> str | None:
+    """The kind of memory, if it is not that of the device's own, which goes without saying."""
+    kind = getattr(sharding, "memory_kind", None)
+    return None if kind == "device" else kind
+
+
+def _partition(what: str, partition: Any, shape: Sequence[int] | None, name: str) -> Partition:
+    refuse_partial(what, partition, name)
+    entries = [None if entry is PartitionSpec.UNCONSTRAINED else names_of(entry) for entry in partition]
+    if shape is None:
+        return tuple(entries)
+    if len(entries) > len(shape):
+        raise ShapeError(at_user_line(
+            f"{what}: {shown(partition)} says how {len(entries)} axes lie, and {name} has {len(shape)}, its shape is "
+            f"{tuple(shape)}. One entry for each axis is needed; those left out at the end are not cut"))
+    return (*entries, *((),) * (len(shape) - len(entries)))
+
+
+def _mesh_that_is_set(what: str, partition: Any) -> MeshShape:
+    around, mesh = mesh_in_scope(), get_abstract_mesh()
+    if around is not None:
+        found: MeshShape = around.shape
+        return found
+    if mesh.empty:
+        raise ArgumentError(at_user_line(
+            f"{what}: {shown(partition)} names axes of a mesh, and none is set. Write NamedSharding(mesh, "
+            f"{shown(partition)}), or "
+            "call within jax.set_mesh(mesh)"))
+    return mesh_shape(what, mesh)
+
+
+def _check_axes(what: str, partition: Any, mesh: MeshShape) -> None:
+    seen: set[str] = set()
+    for entry in partition:
+        for axis in () if entry is PartitionSpec.UNCONSTRAINED else names_of(entry):
+            if axis not in mesh.names:
+                raise ArgumentError(at_user_line(
+                    f"{what}: {shown(partition)} names the mesh axis {axis!r}, and those of the mesh are "
+                    f"{', '.join(map(repr, mesh.names))}"))
+            if axis in seen:
+                raise ArgumentError(at_user_line(
+                    f"{what}: {shown(partition)} names the mesh axis {axis!r} twice; it cuts one axis of an array"))
+            seen.add(axis)
+
+
+def _check_sizes(what: str, partition: Any, spec: Partition, mesh: MeshShape, shape: Sequence[int], name: str) -> None:
+    for axis, (names, size) in enumerate(zip(spec, shape, strict=True)):
+        pieces = mesh.size(names or ())
+        if size % pieces:
+            along = " and ".join(f"{each!r} ({mesh.size((each,))})" for each in names or ())
+            raise ShapeError(at_user_line(
+                f"{what}: {shown(partition)} cuts axis {axis} of {name}, whose shape is {tuple(shape)}, along the mesh "
+                f"axes {along} into {pieces} pieces, and {size} is not divisible by {pieces}. Pad the axis to "
+                f"{math.ceil(size / pieces) * pieces}, or leave it whole with None in its place"))
+
+
+class _Text(str):
+    """What stands in the place of an object where its container is shown."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def shown(shardings: Any) -> str:
+    """A container of shardings as one writes it.
+
+    >>> shown(({"w": PartitionSpec("x", ("y", "z"))}, None))
+    "({'w': P('x', ('y', 'z'))}, None)"
+    """
+    def text(sharding: Any) -> Any:
+        if isinstance(sharding, PartitionSpec):
+            return _Text(f"P({', '.join(map(repr, getattr(sharding, 'partitions', sharding)))})")
+        if isinstance(sharding, NamedSharding):
+            return _Text(f"NamedSharding(mesh, {text(sharding.spec)})")
+        return sharding
+    return repr(tree.map(text, shardings))
+
+
+def jax_sharding(placement: Placement) -> Any:
+    """The sharding of jax's: a `PartitionSpec` where the mesh is the one that is set, None where nothing is said."""
+    if placement.spec is None:
+        return None
+    partition = partition_of(placement.spec)
+    if placement.mesh is None or AxisType.Manual in get_abstract_mesh().axis_types:  # within shard_map, it has set one
+        return partition
+    mesh = jax_mesh(placement.mesh)
+    if not placement.mesh.names:
+        return SingleDeviceSharding(mesh.devices.item(), memory_kind=placement.memory_kind)
+    return NamedSharding(mesh, partition, memory_kind=placement.memory_kind)
+
+
+# --- the operations -------------------------------------------------------------------------------------------------
+
+
+def _abstract(x: Aval, *, spec: Partition | None, mesh: MeshShape | None, memory_kind: str | None) -> list[Aval]:
+    if spec and len(spec) != x.ndim:
+        raise ShapeError(f"a sharding says how {len(spec)} axes lie, and an array of shape {x.shape} has {x.ndim}")
+    if mesh is not None and spec is not None:
+        partition = partition_of(spec)
+        _check_axes("a sharding", partition, mesh)
+    return [x]
+
+
+def _with_axis(placement: Placement, axis: int, size: int) -> Placement:
+    """One axis more, of which nothing is said, or that it is cut along the names that the map has for it."""
+    if placement.spec is None or (placement.mesh is not None and not placement.mesh.names):
+        return placement
+    names = spmd_names.get()
+    for name in names:
+        if any(name in taken for taken in placement.spec if taken is not None):
+            raise ArgumentError(at_user_line(
+                f"vmap: spmd_axis_name has {name!r}, along which {shown(partition_of(placement.spec))} inside cuts "
+                "the value already. Name a mesh axis that it does not use"))
+        if placement.mesh is not None and name not in placement.mesh.names:
+            raise ArgumentError(at_user_line(
+                f"vmap: spmd_axis_name has {name!r}, and the mesh of a sharding inside has the axes "
+                f"{', '.join(map(repr, placement.mesh.names))}"))
+    if names and placement.mesh is not None:
+        check_cut_of_map(size, placement.mesh, names)
+    return placement._replace(spec=(*placement.spec[:axis], names or None, *placement.spec[axis:]))
+
+
+def _constraint_xla(lax: Any, x: Any, **params: Any) -> Any:
+    placement, mesh = Placement(**params), jax.typeof(x).sharding.mesh
+    if AxisType.Explicit in mesh.axis_types and None not in (placement.spec or ()):  # in a trace of jax's own, by types
+        return jax.sharding.reshard(x, NamedSharding(mesh, partition_of(placement.spec or ())))
+    return lax.with_sharding_constraint(x, jax_sharding(placement))
+
+
+sharding_constraint_p: Primitive = linear_unary(
+    "sharding_constraint", abstract=_abstract, numpy=lambda x, **_: x, xla=_constraint_xla,
+    transpose=lambda cotangent, aval, **params: bind(sharding_constraint_p, cotangent, **params)[0],
+    batch=lambda size, values, axes, **params: (bind(
+        sharding_constraint_p, *values, **_with_axis(Placement(**params), axes[0], size)._asdict()), axes),
+    cost=lambda aval, **_: Cost(0, 0))
+"""The value itself, which lies as is said, and so does its cotangent."""
+
+
+def constrained(what: str, x: Any, sharding: Any, shape: Sequence[int], name: str = "the array") -> Any:
+    """`x`, held to a sharding of jax's. Raises as `placement_of`, and `ArgumentError` for axes of a `shard_map`.
+
+    Within a program XLA pads pieces of other sizes, or leaves the axis whole; an array cannot lie so.
+    """
+    mesh = mesh_in_scope()
+    mapped = [] if mesh is None else [axis for axis in _names(sharding) if axis in mesh.names]
+    if mapped:
+        raise ArgumentError(at_user_line(
+            f"{what}: {shown(sharding)} names {mapped[0]!r}, and the function runs on each of the devices along that "
+            "axis, with its piece of the arrays (shard_map). Leave the name out here, or leave the axis out of "
+            "axis_names there"))
+    is_traced = isinstance(x, Tracer | jax.core.Tracer)
+    placement = placement_of(what, sharding, shape, name, even=not is_traced)
+    return bind(sharding_constraint_p, x, **placement._asdict())[0]
+
+
+def _names(sharding: Any) -> list[str]:
+    partition = getattr(sharding, "spec", sharding)
+    return [axis for names in _partition("", partition, None, "") for axis in names or ()] if isinstance(
+        partition, PartitionSpec) else []
+
+
+def _put(x: Any, placement: Placement) -> Any:
+    if placement.spec is None and placement.memory_kind is not None:
+        return jax.device_put(x, jax.memory.Space[placement.memory_kind])
+    if placement.spec is not None and None in placement.spec:  # which jax knows of constraints alone
+        if placement.memory_kind is None:
+            return jax.lax.with_sharding_constraint(x, jax_sharding(placement))
+        placement = placement._replace(spec=tuple(names or () for names in placement.spec))
+    return jax.device_put(x, jax_sharding(placement))
+
+
+def _put_abstract(x: Aval, *, spec: Partition | None, mesh: MeshShape | None, memory_kind: str | None,
+                  src: Placement | None) -> list[Aval]:
+    if mesh is not None and mesh.names and spec is not None and len(spec) == x.ndim:
+        _check_sizes("a sharding", partition_of(spec), spec, mesh, x.shape, "an array")
+    return _abstract(x, spec=spec, mesh=mesh, memory_kind=memory_kind)
+
+
+def _put_back(cotangent: Any, aval: Aval, *, src: Placement | None, **to: Any) -> Any:
+    if src is None:
+        return cotangent
+    return bind(device_put_p, cotangent, **src._asdict(), src=Placement(**to))[0]
+
+
+device_put_p: Primitive = linear_unary(
+    "device_put", abstract=_put_abstract, numpy=lambda x, **_: x, transpose=_put_back,
+    xla=lambda lax, x, *, src, **params: _put(x, Placement(**params)),
+    batch=lambda size, values, axes, *, src, **params: (bind(
+        device_put_p, *values, **_with_axis(Placement(**params), axes[0], size)._asdict(),
+        src=None if src is None else _with_axis(src, axes[0], size)), axes))
+"""The value itself, moved to where it is to lie; a cotangent goes to where the value came from, if that is said."""
+
+
+@snippets.register(sharding_constraint_p, device_put_p)
+def _unmoved(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet:
+    """In code for NumPy nothing is to be done."""
+    return Snippet("{0}", owned=False)

@@ -1,0 +1,106 @@
+"""Loops in chunks: a scan of checkpointed scans keeps what is carried between chunks, and the steps of one chunk.
+
+With T steps, chunks of about the root of T need the least (Griewank, "Achieving logarithmic growth of temporal and
+spatial complexity in reverse automatic differentiation", 1992, with one level).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.engine.core.interpreter import interpret
+from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.derivation.derive import derive
+from fxgrad.engine.higher_order.checkpoint import computed_again
+from fxgrad.engine.higher_order.groups import Marks
+from fxgrad.engine.higher_order.scan import Loop, scan, scan_p
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.shaping import slice_in_dim
+from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.rematerialization.needs import Need
+from fxgrad.engine.tracing.tape import bind
+from fxgrad.engine.tracing.trace import WRITTEN, trace
+
+
+def in_chunks(program: Program, found: Sequence[Need], wrt: Marks) -> tuple[Program, float]:
+    """The program with the scans that keep something at every step in chunks, and the work that is done again for that.
+
+    It is `program` itself where there are none. `found` are the needs of its equations.
+    """
+    chunks = {number: size for number, (equation, need) in enumerate(zip(program.equations, found, strict=True))
+              if equation.primitive is scan_p and need.own and (size := _chunk(equation, need.own))}
+    if not chunks:
+        return program, 0.0
+
+    sizes = {id(program.equations[number]): size for number, size in chunks.items()}
+
+    def step(equation: Equation, inputs: list[Any]) -> list[Any]:
+        size = sizes.get(id(equation))
+        return bind(equation.primitive, *inputs, **equation.params) if size is None else _chunked(
+            equation, inputs, size)
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        return interpret(program, values, step), None
+
+    return derive(program, ("in chunks", wrt), build, program.in_avals).program, sum(
+        found[number].work or 0.0 for number in chunks)
+
+
+def _loop(equation: Equation) -> tuple[Program, Loop]:
+    params = dict(equation.params)
+    return params.pop("program"), Loop(**params)
+
+
+def _chunk(equation: Equation, own: int) -> int:
+    """How many steps a chunk has, so that what is carried between chunks and what one keeps are least together.
+
+    A divisor of the number of steps if one is nearly as good: else inputs are cut in two, and their parts copied. 0 for
+    loops that are too short to gain by it.
+    """
+    program, loop = _loop(equation)
+    carried = sum(aval.nbytes for aval in loop.makes(program).split(program.out_avals).carry)
+    steps = loop.length
+    if steps < 4 or not carried:
+        return 0
+
+    def size(chunk: int) -> float:
+        return steps / chunk * carried + chunk * own / steps
+
+    best = min(max(round(math.sqrt(steps * carried / (own / steps))), 1), steps // 2)
+    even = min((chunk for chunk in range(1, steps // 2 + 1) if steps % chunk == 0), key=size)
+    return even if size(even) < 2 * size(best) else best
+
+
+def _chunked(equation: Equation, inputs: Sequence[Any], size: int) -> list[Any]:
+    program, loop = _loop(equation)
+    consts, carry, xs = loop.takes(program).split(inputs)
+    count, rest = divmod(loop.length, size)
+    whole = count * size
+    start = rest if loop.reverse else 0
+    chunks = [reshape(slice_in_dim(x, start, start + whole, 0), (count, size, *x.shape[1:])) for x in xs]
+    outer = _outer(program, loop._replace(length=size), [*consts, *carry, *chunks])
+    results = scan(outer, consts, carry, chunks, count, loop.reverse)
+    carried, stacks = results[:loop.num_carry], results[loop.num_carry:]
+    stacks = [reshape(stack, (whole, *stack.shape[2:])) for stack in stacks]
+    if not rest:
+        return [*carried, *stacks]
+    first = 0 if loop.reverse else whole
+    results = scan(program, consts, carried, [slice_in_dim(x, first, first + rest, 0) for x in xs], rest, loop.reverse,
+                   loop.unroll)
+    carried, others = results[:loop.num_carry], results[loop.num_carry:]
+    return [*carried, *(concatenate([other, stack] if loop.reverse else [stack, other], 0)
+                        for stack, other in zip(stacks, others, strict=True))]
+
+
+def _outer(program: Program, loop: Loop, values: Sequence[Any]) -> Program:
+    """The program of the outer loop: one checkpointed chunk."""
+    avals = [value.aval for value in values]
+    fixed = loop.num_consts + loop.num_carry
+    avals = [*avals[:fixed], *(aval.update(shape=aval.shape[1:]) for aval in avals[fixed:])]
+
+    def chunk(*given: Any) -> list[Any]:
+        return loop.again(program, *loop.takes(program).split(given))
+
+    return trace(lambda *given: computed_again(chunk, given, "chunk"), avals, mode=WRITTEN, name="a loop in chunks")[0]

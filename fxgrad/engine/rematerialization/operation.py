@@ -1,0 +1,51 @@
+"""The call of which reverse mode plans what it keeps so that its memory stays within a budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.sources import in_place
+from fxgrad.engine.higher_order.call import call_primitive, emit_inline, run_with_numpy
+from fxgrad.engine.higher_order.groups import Marks, are_moving
+from fxgrad.engine.higher_order.wiring import apart
+from fxgrad.engine.rematerialization.plans import Planned, plans_for
+from fxgrad.engine.transforms.forward import forward
+from fxgrad.engine.units import bytes_text
+from fxgrad.errors import ArgumentError, at_user_line
+
+
+def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str, budget: int,
+         ) -> tuple[list[Any], list[Any]]:
+    chosen = planned(program, are_moving(tangents), name, budget).program if apart(primals, tangents) else program
+    with in_place():
+        return forward(chosen, primals, tangents)
+
+
+within_budget_p = call_primitive("within_budget", _jvp, run_with_numpy, emit_inline)
+"""A call whose derivative keeps and computes again what a budget of bytes asks for."""
+
+
+def planned(program: Program, wrt: Marks, name: str, budget: int) -> Planned:
+    """The plan with the least work within `budget` bytes; raises `ArgumentError` if no plan is within it."""
+    found = plans_for(program, wrt)
+    chosen = found.within(budget)
+    if chosen.peak > budget:
+        raise ArgumentError(at_user_line(
+            f"{name} cannot be differentiated within {bytes_text(budget)}: the least that is found is "
+            f"{bytes_text(chosen.peak)}, of {bytes_text(found.at(0).peak)} without a budget. Pass at least "
+            f"'{bytes_text(chosen.peak, up=True)}', give the function smaller pieces of its batch, or look at "
+            f"fxgrad.budget_curve({name})(...)"))
+    return chosen
+
+
+def call_within(program: Program, name: str, budget: int) -> Program:
+    """The program that makes one call of `program` within `budget`."""
+    key = "call within", name, budget
+    made: Program | None = program.memo.get(key)
+    if made is None:
+        outputs = [*map(Var, program.out_avals)]
+        equation = Equation(within_budget_p, [*program.inputs], {"program": program, "name": name, "budget": budget},
+                            outputs)
+        made = program.memo[key] = Program(program.inputs, [equation], outputs, program.captured)
+    return made

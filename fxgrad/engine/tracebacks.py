@@ -1,0 +1,55 @@
+"""Tracebacks without the frames of fxgrad and jax, so that what remains is the user's own code."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+from fxgrad import errors
+from fxgrad.engine import config
+from fxgrad.engine.caches import cached
+from fxgrad.engine.pytorch_names import answered
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_LEFT_OUT = tuple(f"{os.sep}{package}{os.sep}" for package in ("jax", "jaxlib"))
+
+
+def shortened(error: BaseException) -> BaseException:
+    """`error` with the frames of fxgrad and jax left out of its traceback; all of them where settings say so.
+
+    Where a call was refused that is written as in PyTorch, its message says what to write. Where an exception that is
+    not one of fxgrad's comes out of fxgrad's own code, that frame stays.
+    """
+    error = answered(error)
+    if not config.traceback_filtering:
+        return error
+    frames: list[TracebackType] = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        is_last = traceback.tb_next is None and not isinstance(error, errors.FxgradError)
+        if is_last or not _is_left_out(traceback.tb_frame.f_code.co_filename):
+            frames.append(traceback)
+        traceback = traceback.tb_next
+    kept: TracebackType | None = None
+    for frame in reversed(frames):
+        kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return error.with_traceback(kept)
+
+
+@cached("files left out of tracebacks", 4096)
+def _is_left_out(filename: str) -> bool:
+    return errors.is_own(filename) or ("site-packages" in filename and any(each in filename for each in _LEFT_OUT))
+
+
+def boundary(function: _Function) -> _Function:
+    """A public function whose errors come with shortened tracebacks."""
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001  (raised again)
+            raise shortened(error)  # noqa: B904
+    return cast(_Function, wrapper)

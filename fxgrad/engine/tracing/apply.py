@@ -1,0 +1,50 @@
+"""Applying a program to values: it is recorded again where a tape is concerned, and computed where none is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.engine.core import installed
+from fxgrad.engine.core.facts import axes_used, has_effects
+from fxgrad.engine.core.program import PRIMAL, Equation, Program
+from fxgrad.engine.core.sources import equation_source, in_place
+from fxgrad.engine.core.walk import walk
+from fxgrad.engine.tracing.provenance import note
+from fxgrad.engine.tracing.replay import inlined
+from fxgrad.engine.tracing.tape import Tape, bind_equation, current, innermost_for
+
+
+def apply_equations(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """Binds every equation in turn: computes them, or records them on the tapes concerned."""
+    source = equation_source.get()
+    if source is None or not source.scope:
+        return _applied(program, inputs)
+    with in_place():
+        return _applied(program, inputs)
+
+
+def _applied(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    tape = current.get()
+    if tape is not None and type(tape) is Tape:
+        recorded = inlined(tape, program, [*program.constants, *inputs])
+        if recorded is not None:
+            return recorded
+    # Not an `Interpreter`, whose hooks cost as much as recording an operation again does.
+    if tape is None or tape.origins is None:
+        return walk(program, [*program.constants, *inputs], bind_equation)
+
+    def step(equation: Equation, values: list[Any]) -> list[Any]:
+        outputs = bind_equation(equation, values)
+        note(outputs, PRIMAL, program, equation.outputs)
+        return outputs
+
+    note(inputs, PRIMAL, program, program.inputs[len(program.constants):])
+    return walk(program, [*program.constants, *inputs], step)
+
+
+def apply_program(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of `program`: recorded if a tape is concerned, and computed by an executor if not."""
+    if current.get() is None or (innermost_for(inputs) is None and not (has_effects(program) or axes_used(program))):
+        return installed.executor.execute(program, [*program.constants, *inputs] if program.constants else inputs)
+    return apply_equations(program, inputs)

@@ -1,0 +1,156 @@
+"""The table of recorded prefixes: re-recording the same operations leads to the same `Program` object.
+
+A `Node` stands for "these operations were recorded so far"; an edge is one more operation or captured value.
+Nodes own the variables and equations, so programs with a common beginning share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.engine import caches, config
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.program import Equation, Program, Var
+
+
+class Step:
+    """One step of a recording: an equation, or a captured value if that is None, and the variables that it makes."""
+
+    __slots__ = ("equation", "outputs")
+
+    def __init__(self, equation: Equation | None, outputs: list[Var]) -> None:
+        self.equation, self.outputs = equation, outputs
+
+
+class Node(Step):
+    """A recorded prefix: its last step (`equation`, or a captured value if that is None) and what followed.
+
+    `children` are the prefixes one step longer. The key of an operation is a tuple of the primitive, its operands
+    (variables, literals) and the items of its parameters; that of a captured value is its type. When
+    `y = x * x; z = np.sin(y)` was recorded, the root of `x` has a child under `(mul_p, x, x)`, which owns `y` and has a
+    child under `(sin_p, y)`, which owns `z`. Named scopes that begin or end have nodes too, which are not steps.
+
+    `calls` has the steps of library functions called here, by their arguments: the nodes passed, the scalars captured
+    on the way, and the variables of the result; or the one node passed, if the result is what that makes.
+    """
+
+    __slots__ = ("calls", "children", "programs")
+
+    def __init__(self, equation: Equation | None, outputs: list[Var]) -> None:
+        self.equation, self.outputs = equation, outputs
+        self.children: dict[Any, Node] = {}
+        self.calls: dict[Any, Any] = {}
+        self.programs: dict[Any, Program] = {}
+
+
+class Root(Node):
+    """Where a recording begins: its `outputs` are the inputs of the function.
+
+    `varies` says whether any of them varies over the devices of a mesh.
+    """
+
+    __slots__ = ("varies",)
+
+    def __init__(self, inputs: list[Var]) -> None:
+        super().__init__(None, inputs)
+        self.varies = any(var.aval.vma for var in inputs)
+
+
+Call = tuple[list[Step], Sequence[Any], Any]
+
+_roots: dict[Any, tuple[Root, Any]] = {}  # with the origin, so that its id stays its own
+_recorded = 0
+epoch = 0
+"""How often the table was emptied: a root that was found before is of an earlier table."""
+
+
+def root(origin: Any, in_avals: tuple[Aval, ...], scope: Mapping[str, int], settings: Any) -> Root:
+    """The node at which recording starts, for functions of one origin (a code object) and these input types.
+
+    `settings` are those of the tape, on which the steps of library functions depend. The mapped axes in `scope` tell
+    roots apart too: user code that runs later, such as a custom rule, may ask for them.
+    """
+    key = (id(origin), settings, *in_avals)  # by identity: the hash of a code object reads all of its code
+    if scope:
+        key += (*scope.items(),)
+    entry = _roots.get(key)
+    if entry is None:
+        _count()
+        entry = _roots.setdefault(key, (Root([Var(aval) for aval in in_avals]), origin))
+    return entry[0]
+
+
+def fresh_root(in_avals: tuple[Aval, ...]) -> Root:
+    """A root of its own: the program recorded from it is shared with no other and is not remembered."""
+    return Root([Var(aval) for aval in in_avals])
+
+
+def extend(node: Node, key: Any, equation: Equation | None, outputs: list[Var]) -> Node:
+    """The child of `node` under `key`, new unless another thread was faster."""
+    _count()
+    return node.children.setdefault(key, Node(equation, outputs))
+
+
+def in_scope(node: Node, scope: str) -> Node:
+    """The node at which recording goes on after `node` where the user's code enters or leaves a named scope.
+
+    It is no step: it tells what follows from the same operations in other scopes, which are equations of their own.
+    """
+    key = "scope", scope
+    found = node.children.get(key)
+    return extend(node, key, None, []) if found is None else found
+
+
+class Segment(NamedTuple):
+    """Consecutive steps as a program of what they need, returning all that they make; `captured` are its new inputs."""
+
+    program: Program
+    captured: list[Var]
+
+
+def segment(steps: Sequence[Step], start: int) -> Segment:
+    """The steps from number `start` on; kept at the last of them, if that is a node of the table."""
+    last = steps[-1]
+    key = ("segment", start)
+    found: Segment | None = last.calls.get(key) if isinstance(last, Node) else None
+    if found is None:
+        captured = [step.outputs[0] for step in steps[start:] if step.equation is None]
+        equations = [step.equation for step in steps[start:] if step.equation is not None]
+        outputs = [var for equation in equations for var in equation.outputs]
+        made = {*outputs}
+        needed = dict.fromkeys(atom for equation in equations for atom in equation.inputs if type(atom) is Var)
+        found = Segment(Program([var for var in needed if var not in made], equations, outputs), captured)
+        if isinstance(last, Node):
+            last.calls[key] = found
+    return found
+
+
+def remember(node: Node, key: Any, call: Any) -> None:
+    """Enters at `node` the steps of a call, or something else that follows from what was recorded."""
+    _count()
+    node.calls[key] = call
+
+
+def _count() -> None:
+    """Counts one more entry of the table, which is emptied when it has too many."""
+    global _recorded
+    _recorded += 1
+    if _recorded > config.interning_limit:
+        clear()
+
+
+def clear() -> None:
+    """Forgets every recorded prefix; programs still referred to elsewhere stay as they are."""
+    global _recorded, epoch
+    _roots.clear()
+    _recorded = 0
+    epoch += 1
+
+
+def recorded_operations() -> int:
+    """How many recorded operations the table holds."""
+    return _recorded
+
+
+caches.emptied_by(clear)

@@ -1,0 +1,171 @@
+"""What the variables of derived programs are: noted while a program is walked, and told by names when it is printed.
+
+A note says that a value is the primal, the tangent or the cotangent of a variable of the program that is walked; what
+that is called is found when somebody reads, by way of the notes of that program. Notes are taken for programs that are
+shown, and cost others nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import CodeType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fxgrad.engine.core.facts import Slot
+from fxgrad.engine.core.program import Atom, Equation, Origin, Program, Source, Var
+from fxgrad.engine.core.sources import current_source
+from fxgrad.engine.tracing.interning import Step
+from fxgrad.engine.tracing.tracer import Tracer
+
+if TYPE_CHECKING:
+    from fxgrad.engine.tracing.tape import Tape
+
+
+def note(values: Sequence[Any], role: str, program: Program, variables: Sequence[Atom]) -> None:
+    """Notes of traced `values` that they are the primals, tangents or cotangents of the variables of `program`.
+
+    What is noted first counts most.
+    """
+    for value, variable in zip(values, variables, strict=False):
+        if type(value) is Tracer and type(variable) is Var and value.tape.origins is not None:
+            value.tape.origins.setdefault(value.variable, []).append(Origin(role, program, variable))
+
+
+def enter_origins(origins: Mapping[Var, Sequence[Origin]], steps: Sequence[Step]) -> None:
+    """Writes what was noted into the equations of `steps`, and into variables that no equation of a line makes."""
+    for step in steps:
+        if origins.keys().isdisjoint(step.outputs):
+            continue
+        found = tuple([tuple(origins.get(var, ())) for var in step.outputs])
+        equation = step.equation
+        if equation is not None and equation.source is not None:
+            equation.source = equation.source._replace(origins=found)
+        else:
+            for var, known in zip(step.outputs, found, strict=True):
+                var.origins = known
+
+
+class Called(NamedTuple):
+    """What a traced function and its inputs are called in the user's code; "" where that is not known.
+
+    Of a function of the library these names are its own.
+    """
+
+    name: str
+    input_names: tuple[str, ...]
+    is_library: bool = False
+    code: CodeType | None = None
+
+
+CALLED: Slot[Called] = Slot("called")
+"""Of programs that were traced for one that is shown."""
+
+CAPTURED: Slot[tuple[Any, ...]] = Slot("values of captured inputs")
+"""Of such programs, what their captured inputs are: a variable of the program around, or a number or an array."""
+
+
+def note_partial(tape: Tape, value: Tracer) -> None:
+    """Notes that `value`, captured by `tape`, is not what the user's expression makes, if that goes on with it here.
+
+    In `error = logits - labels` the labels may be converted on the tape around, and taken off on this one.
+    """
+    if is_shown(tape):
+        source = current_source()
+        if source is not None:
+            _disown(recent_equations(value.tape), source)
+
+
+def note_around(program: Program, tape: Tape | None) -> None:
+    """Notes of what was recorded around a user's function, such as the counter of its loop, that no line assigns it.
+
+    `tape` is the one around.
+    """
+    source = current_source() if is_shown(tape) else None
+    if source is not None:
+        _disown(program.equations, source)
+
+
+def note_library(program: Program, name: str, input_names: Sequence[str]) -> None:
+    """Notes that `program`, just traced, is of a function of the library: no equation is of the line that calls it."""
+    caller = current_source()
+    for equation in program.equations:
+        if caller is not None and _is_at(equation, caller):
+            equation.source = None
+    CALLED.put(program, Called(name, tuple(input_names), is_library=True))
+
+
+def _is_at(equation: Equation, source: Source) -> bool:
+    return equation.source is not None and equation.source[:2] == source[:2]
+
+
+def _disown(equations: Iterable[Equation], source: Source) -> None:
+    """Takes from what was recorded at `source` that it may be the value of the expression there."""
+    for equation in equations:
+        if equation.source is not None and _is_at(equation, source):
+            equation.source = equation.source.derived()
+
+
+def note_results(values: Sequence[Any], places: Callable[[], Sequence[str | None]]) -> None:
+    """Notes of `values`, all that an operation made, where they are in the container that the user's expression gives.
+
+    `places()` are such as `[0].mean`, "" for the whole, and None for what is not in it.
+    """
+    first = values[0] if values else None
+    if type(first) is Tracer and is_shown(first.tape):
+        maker = recent_maker(first)
+        if maker is not None and maker.source is not None:
+            maker.source = maker.source._replace(results=tuple(places()))
+
+
+def recent_equations(tape: Tape) -> Iterator[Equation]:
+    """The last equations of a recording, from the end on."""
+    return (node.equation for node in tape.nodes[:-65:-1] if node.equation is not None)
+
+
+def recent_maker(value: Tracer) -> Equation | None:
+    """The equation that made `value`, if it is one of the last."""
+    return next((equation for equation in recent_equations(value.tape) if value.variable in equation.outputs), None)
+
+
+def shown_around(tape: Tape | None) -> Tape | None:
+    """The tape of the program for people to read, as `make_program` gives it, that what is recorded is part of."""
+    if tape is None:
+        return None
+    while tape.parent is not None:
+        tape = tape.parent
+    return tape if tape.shown else None
+
+
+def is_shown(tape: Tape | None) -> bool:
+    """Whether what is recorded becomes part of a program that is shown."""
+    return shown_around(tape) is not None
+
+
+def note_called(tape: Tape, program: Program) -> None:
+    """Notes what a function and its inputs are called, if `program`, recorded on `tape`, is part of one that is shown.
+
+    Where another function shares the program, what both call them is noted.
+    """
+    names = tape.parameters or tape.input_names
+    if names is None or not is_shown(tape):
+        return
+    called = Called(tape.name, tuple(names()), code=getattr(tape.function, "__code__", None))
+    known = CALLED.of(program)
+    if known is not None and known != called:
+        both = zip(called.input_names, known.input_names, strict=True)
+        called = Called(called.name if called.name == known.name else "",
+                        tuple(one if one == other else "" for one, other in both),
+                        code=called.code if called.code is known.code else None)
+    CALLED.put(program, called)
+    captured = tuple([value.variable if type(value) is Tracer else value for value in tape.captured])
+    before = CAPTURED.of(program)
+    if before is None or all(map(_is_same, before, captured)):
+        CAPTURED.put(program, captured)
+    else:  # called again with others
+        CAPTURED.put(program, ())
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two captured values are one object, or one number."""
+    return one is other or (type(one) is type(other) and type(one) in (bool, int, float, complex) and
+                            repr(one) == repr(other))

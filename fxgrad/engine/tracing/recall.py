@@ -1,0 +1,142 @@
+"""Operators seen before: an operation that was recorded at the same place is found by its operands, in one look-up.
+
+Every operation in a user's code takes this path, so the functions here are written out for one and for two operands and
+make no calls. They know the keys of the table, which `interning.Node` says; nothing outside of `tracing` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine.core.arrays import ARRAYS, Integer
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.told import told
+from fxgrad.engine.tracing.interning import Node
+from fxgrad.engine.tracing.replay import learn, replayed
+from fxgrad.engine.tracing.tape import Tape, current
+from fxgrad.engine.tracing.tracer import Tracer
+
+Unary = Callable[[Any], Any]
+Binary = Callable[[Any, Any], Any]
+
+_new = object.__new__
+_current: Callable[[], Any] = current.get
+
+
+def recalled_unary(primitive: Primitive, function: Unary) -> Unary:
+    """`function`, which applies `primitive` to its operand, with what it did to a tracer here before looked up."""
+    def recalled(x: Any) -> Any:
+        if type(x) is Tracer:
+            tape = x.tape
+            if _current() is tape:
+                node = tape.node.children.get((primitive, x.variable))
+                if node is not None:  # the step of `Tape.record`, without its calls
+                    tape.node = node
+                    tape.nodes.append(node)
+                    tracer = _new(Tracer)
+                    tracer.tape, tracer.variable = tape, node.outputs[0]
+                    return tracer
+        return function(x)
+    return recalled
+
+
+def recalled_binary(primitive: Primitive, function: Binary, others: Binary | None = None) -> tuple[Binary, Binary]:
+    """`function`, which applies `primitive` to its operands, with what it did before looked up; and the same reflected.
+
+    If one operand is a tracer and the other an array or a number, what it does must follow from their types, but for
+    the value of a number, which is at most converted and captured. The reflected function gets the right operand first,
+    which is a tracer. `others` takes operands that are no traced arrays, arrays or numbers; by default `function` does.
+    """
+    with_others = replayed(function, captures=True) if others is None else others
+
+    def recalled(x: Any, y: Any) -> Any:
+        x_type, y_type = type(x), type(y)
+        if x_type is Tracer:
+            tape = x.tape
+            if y_type is Tracer:
+                if _current() is tape and y.tape is tape:
+                    node = tape.node.children.get((primitive, x.variable, y.variable))
+                    if node is not None:
+                        tape.node = node
+                        tape.nodes.append(node)
+                        tracer = _new(Tracer)
+                        tracer.tape, tracer.variable = tape, node.outputs[0]
+                        return tracer
+                return function(x, y)
+            if y_type in _NUMBERS:
+                return _with_number(tape, (function, x.variable, y_type), function, x, y, y)
+            if y_type in ARRAYS and _current() is tape:
+                variable = tape.atom(y)
+                node = tape.node.children.get((primitive, x.variable, variable))
+                if node is not None:
+                    return tape.step(node)
+                return function(x, Tracer(tape, variable))
+        elif y_type is Tracer and x_type in ARRAYS:
+            tape = y.tape
+            if _current() is tape:
+                variable = tape.atom(x)
+                node = tape.node.children.get((primitive, variable, y.variable))
+                if node is not None:
+                    return tape.step(node)
+                return function(Tracer(tape, variable), y)
+        elif y_type is Tracer and x_type in _NUMBERS:
+            return _with_number(y.tape, (function, x_type, y.variable), function, x, y, x)
+        return with_others(x, y)
+
+    def reflected(y: Any, x: Any) -> Any:
+        x_type = type(x)
+        if x_type in _NUMBERS:  # as above, since numbers are what mostly stands on the left
+            return _with_number(y.tape, (function, x_type, y.variable), function, x, y, x)
+        return recalled(x, y)
+    return recalled, reflected
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------
+
+
+_NUMBERS = frozenset({float, int, complex, Integer, np.float32, np.float64})
+_TELLING_NOTHING = frozenset({0, 1})
+
+
+def _with_number(tape: Tape, key: Any, function: Callable[..., Any], x: Any, y: Any, number: Any) -> Any:
+    """`function` of `x` and `y`, a tracer of `tape` and `number`, remembered whatever the number is.
+
+    That holds where it captures nothing but the number in the dtype that it is to have there. `key` says all but the
+    number. Nothing is learned from 0 and 1, of which nobody can tell whether they were captured as the number.
+    """
+    if _current() is not tape:
+        return function(x, y)
+    call = tape.node.calls.get(key)
+    if call is None or (type(number) is int and not -2**63 <= number < 2**63):
+        return _with_number_met_first(tape, key, function, (x, y), number)
+    if type(call) is Node:
+        return tape.step(call)
+    nodes, last, before, value, output = call
+    if number is not before:  # which it is where it stands in the code
+        try:
+            value = type(value)(number)
+        except OverflowError:  # the one before fitted the dtype, and this one does not
+            return function(x, y)
+    tape.captured.append(value)
+    tape.nodes.extend(nodes)
+    tape.node = last
+    tracer = _new(Tracer)
+    tracer.tape, tracer.variable = tape, output
+    return tracer
+
+
+def _with_number_met_first(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, Any], number: Any,
+                           ) -> Any:
+    """`_with_number` where nothing is remembered whatever the number is."""
+    if not tape.interned or (type(number) is int and not -2**63 <= number < 2**63):
+        return function(*args)
+    by_value = tape.literals or number in _TELLING_NOTHING  # literals are part of the program
+    if by_value:
+        key = (*key, told(number))
+        call = tape.recall(key)
+        if call is not None:
+            return tape.step(call) if type(call) is Node else tape.replay(call)
+    return learn(tape, key, function, args, {}, None if by_value else number)

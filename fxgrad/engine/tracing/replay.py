@@ -1,0 +1,263 @@
+"""Calls seen before: what a library function or a program recorded is taken from the table, without running it again.
+
+What a library function records follows from the types of its traced arguments and the values of the others. Where it
+is called again after the same operations with the same arguments, its steps are known: one look-up takes the place
+of all that it would look at and decide.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine.core.arrays import ARRAYS, Integer
+from fxgrad.engine.core.avals import Literal
+from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.sources import source_again
+from fxgrad.engine.core.told import told
+from fxgrad.engine.core.walk import walk
+from fxgrad.engine.tracing import interning
+from fxgrad.engine.tracing.interning import Node
+from fxgrad.engine.tracing.tape import Tape, aval_of, current
+from fxgrad.engine.tracing.tracer import Tracer
+
+_LIMIT = 16
+"""Calls remembered at one place: where an argument is another number each time, remembering does not pay."""
+
+_BY_VALUE = frozenset({int, bool, str, type(None), type, type(Ellipsis), *map(type, map(np.dtype, "?bhilBHILefdFD"))})
+_SIGNED = frozenset({float, complex, np.float32, np.float64, np.int32, np.int64, np.bool_})
+"""Types of numbers, of which equal ones may differ in the sign of a zero."""
+_SEQUENCES = frozenset({tuple, list})
+
+
+def replayed(function: Callable[..., Any], captures: bool = False,
+               views: Callable[[Any, tuple[Any, ...]], Any] | None = None) -> Callable[..., Any]:
+    """`function`, a library function of arrays and static arguments, with its calls on traced arrays replayed.
+
+    What it records must follow from the types of its traced arguments, the values of the others and the settings of
+    the tape. With `captures` it treats all arrays alike, and NumPy's among the arguments are captured before it runs.
+    `views(result, args)` is the result of a function that makes views of its argument in NumPy, with a note of that.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> calls = []
+    >>> @replayed
+    ... def double(x):
+    ...     calls.append(x)
+    ...     return fnp.add(x, x)
+    >>> slope = fxgrad.grad(lambda x: double(x) * x)
+    >>> float(slope(3.0)), float(slope(5.0)), len(calls)
+    (12.0, 20.0, 1)
+    """
+    plain = function if views is None else lambda *args, **options: views(function(*args, **options), args)
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        tape = current.get()
+        if tape is None or not tape.interned or not args:
+            return plain(*args, **options)
+        key: Any = None
+        first, last = args[0], args[-1]
+        if len(args) <= 2 and not options:  # as `_key`, in less time
+            if type(first) is Tracer:
+                if first.tape is tape:
+                    if type(last) is Tracer:
+                        if last.tape is tape:
+                            key = (function, first.variable, last.variable, len(args))
+                    elif type(last) is slice:
+                        start, stop, step = last.start, last.stop, last.step
+                        if type(start) in _BOUNDS and type(stop) in _BOUNDS and type(step) in _BOUNDS:
+                            key = (function, first.variable, slice, start, stop, step)
+                    elif type(last) in _BY_VALUE:
+                        key = (function, first.variable, type(last), last)
+                    elif captures and type(last) in ARRAYS:
+                        key = (function, first.variable, tape.atom(last), 2)
+            elif captures and type(first) in ARRAYS and type(last) is Tracer and last.tape is tape:
+                key = (function, tape.atom(first), last.variable, 2)
+        if key is None:
+            key = _key(tape, function, args, options, captures)
+            if key is None:
+                return plain(*args, **options)
+        call = tape.node.calls.get(key)
+        if type(call) is Node:
+            result = tape.step(call)
+        else:
+            result = tape.replay(call) if call is not None else learn(tape, key, function, args, options)
+        return result if views is None else views(result, args)
+    return wrapper
+
+
+def _key(tape: Tape, function: Any, args: tuple[Any, ...], options: dict[str, Any], captures: bool) -> Any:
+    """What the steps of the call follow from; None if that cannot be told, or if no argument is traced."""
+    parts: list[Any] = [function]
+    traced = False
+    for arg in args:
+        kind = type(arg)
+        if kind is Tracer:
+            if arg.tape is not tape:
+                return None
+            traced = True
+            parts.append(arg.variable)
+        elif kind in ARRAYS:
+            if not captures or not (traced or _is_traced(tape, args)):
+                return None
+            parts.append(tape.atom(arg))
+        elif kind in _BY_VALUE:
+            parts += (kind, arg)
+        elif kind is slice and _is_plain(arg):
+            parts += (kind, arg.start, arg.stop, arg.step)
+        else:
+            part = _part(tape, arg)
+            if part is None:
+                return None
+            traced = traced or kind in _SEQUENCES
+            parts.append(part)
+    for name, option in options.items():
+        part = _part(tape, option)
+        if part is None:
+            return None
+        parts += (name, part)
+    return tuple(parts) if traced else None
+
+
+def _is_traced(tape: Tape, args: tuple[Any, ...]) -> bool:
+    return any(type(arg) is Tracer and arg.tape is tape for arg in args)
+
+
+_BOUNDS = frozenset({int, type(None)})
+
+
+def _is_plain(arg: slice) -> bool:
+    return type(arg.start) in _BOUNDS and type(arg.stop) in _BOUNDS and type(arg.step) in _BOUNDS
+
+
+def _part(tape: Tape, arg: Any) -> Any:
+    """An argument as a part of the key; numbers with their type, since 1, 1.0 and True are equal."""
+    kind = type(arg)
+    if kind in _BY_VALUE:
+        return kind, arg
+    if kind in _SIGNED:
+        return told(arg)
+    if kind is Tracer:
+        return arg.variable if arg.tape is tape else None
+    if kind in _SEQUENCES:
+        parts = [_part(tape, each) for each in arg]
+        return None if None in parts else (kind, *parts)
+    if kind is slice:
+        parts = [_part(tape, each) for each in (arg.start, arg.stop, arg.step)]
+        return None if None in parts else (kind, *parts)
+    return None
+
+
+def learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any],
+           number: Any = None) -> Any:
+    """Calls the function and remembers its steps, if they are all that there is to the call.
+
+    With `number`, only if all that it captured is that number.
+    """
+    # Arrays are captured already if the key says what follows from them.
+    args = tuple([tape.capture(arg) if type(arg) in ARRAYS else arg for arg in args])
+    node, start, start_captured, forced = tape.node, len(tape.nodes), len(tape.captured), tape.times_forced
+    result = function(*args, **options)
+    captured = tape.captured[start_captured:]
+    if tape.interned and tape.times_forced == forced and len(node.calls) < _LIMIT and (
+            tape.node is (tape.nodes[-1] if len(tape.nodes) > start else node)) and (not captured or (
+            all(isinstance(value, np.generic | Integer) for value in captured)
+            and (number is None or _is_number(captured, number)))):
+        outputs = _variables(tape, result)
+        if outputs is not None:
+            nodes = tape.nodes[start:]
+            if len(nodes) == 1 and not captured and outputs is nodes[0].outputs[0]:
+                interning.remember(node, key, nodes[0])
+            elif number is None:
+                interning.remember(node, key, (nodes, captured, outputs))
+            elif captured:
+                interning.remember(node, key, (nodes, nodes[-1], number, captured[0], outputs))
+    if type(result) is Tracer:
+        for arg in args:
+            if result is arg:  # which is a copy of it in NumPy, or is noted as a view
+                return result.__copy__()
+    return result
+
+
+def _is_number(captured: Sequence[Any], number: Any) -> bool:
+    """Whether what was captured is `number` in another dtype."""
+    value, = captured if len(captured) == 1 else (None,)
+    if value is None or (type(number) is complex and value.dtype.kind != "c"):
+        return False
+    if type(value) is Integer:
+        return bool(value == number)
+    return bool(type(value)(number).tobytes() == value.tobytes())
+
+
+def _variables(tape: Tape, result: Any) -> Any:
+    """The variable of a traced result, or a container of variables; None if there is more to the result than that."""
+    if type(result) is Tracer:
+        return result.variable if result.tape is tape else None
+    if type(result) in _SEQUENCES and all(type(each) is Tracer and each.tape is tape for each in result):
+        return type(result)(each.variable for each in result)
+    return None
+
+
+# --- programs -----------------------------------------------------------------------------------------------------
+
+
+def inlined(tape: Tape, program: Program, inputs: Sequence[Any]) -> list[Any] | None:
+    """The outputs of `program`, with all its equations recorded on `tape`, which is current.
+
+    None if that is not what is to happen: where `inputs` are of other types, or an equation does not concern the tape.
+    """
+    given = tuple([type(value) is Tracer and value.tape is tape for value in inputs])
+    if not (tape.staging or _concerns(tape, program, given)) or [*map(aval_of, inputs)] != program.in_avals:
+        return None
+    atoms = [*map(tape.atom, inputs)]
+    key = (program, *atoms)
+    node = tape.node
+    call = node.calls.get(key)
+    if call is not None:
+        nodes, _, outputs = call
+        if nodes:
+            tape.nodes += nodes
+            tape.node = nodes[-1]
+    else:
+        start = len(tape.nodes)
+        outputs = _record_all(tape, program, atoms)
+        if tape.interned:  # what a tape of its own recorded nobody finds again
+            interning.remember(node, key, (tape.nodes[start:], [], outputs))
+    return _tracers(tape, outputs)
+
+
+def _tracers(tape: Tape, atoms: Sequence[Any]) -> list[Any]:
+    return [atom if type(atom) is Literal else Tracer(tape, atom) for atom in atoms]
+
+
+def _record_all(tape: Tape, program: Program, atoms: Sequence[Any]) -> list[Any]:
+    """Records the equations of `program`, whose types are known already; returns variables and literals."""
+    return walk(program, atoms, lambda equation, operands: tape.append(
+        equation.primitive, operands, equation.params, source_again(equation), [var.aval for var in equation.outputs]))
+
+
+def _concerns(tape: Tape, program: Program, given: tuple[bool, ...]) -> bool:
+    """Whether all outputs of `program` depend on inputs marked in `given`, and no other input is idle.
+
+    Where the tape does not know values, all equations must: nobody can ask for the others once they are recorded.
+    """
+    key = ("concerns", tape.values is None, given)
+    concerned: bool | None = program.memo.get(key)
+    if concerned is None:
+        reached: set[Any] = {var for var, marked in zip(program.inputs, given, strict=True) if marked}
+        used: set[Any] = set()
+        all_reached = True
+        for equation in program.equations:
+            used.update(equation.inputs)
+            if reached.isdisjoint(equation.inputs):
+                all_reached = False
+            else:
+                reached.update(equation.outputs)
+        concerned = (all_reached or tape.values is not None) and reached.issuperset(
+            atom for atom in program.outputs if type(atom) is Var) and all(
+            marked or var in used for var, marked in zip(program.inputs, given, strict=True))
+        program.memo[key] = concerned
+    return concerned

@@ -1,0 +1,420 @@
+"""The tape: it records operations on tracers and yields the interned program, and it can look up values.
+
+A *staging* tape records every operation bound while it is current; a *selective* tape only those that depend on
+its inputs. Values from outside become captured inputs of the program.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from fxgrad import errors
+from fxgrad.engine import config
+from fxgrad.engine.core import installed
+from fxgrad.engine.core.arrays import Array, copied, weakened
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, array_aval, is_frozen, is_unchanged
+from fxgrad.engine.core.facts import bonds
+from fxgrad.engine.core.primitive import Primitive, infer
+from fxgrad.engine.core.program import Atom, Equation, Origin, Program, Source, Var
+from fxgrad.engine.core.sizes import Size
+from fxgrad.engine.core.sources import NOWHERE, equation_source, source_again, user_source
+from fxgrad.engine.core.told import param_key
+from fxgrad.engine.tracing import interning
+from fxgrad.engine.tracing.provenance import enter_origins, note_called, note_partial
+from fxgrad.engine.tracing.tracer import Tracer, leaked
+from fxgrad.engine.tracing.tracer import aval_of as aval_of  # noqa: PLC0414  (found here by all who bind)
+from fxgrad.engine.tracing.varying import MeshAxes, varying_alike
+
+current: ContextVar[Tape | None] = ContextVar("current_tape", default=None)
+"""The innermost tape of this thread or task."""
+
+
+def bind(primitive: Primitive, *args: Any, **params: Any) -> list[Any]:
+    """Applies `primitive`: records it on the innermost tape concerned, or computes it if there is none.
+
+    `args` are arrays, numbers or tracers of the types that the primitive's abstract rule accepts; the result is the
+    list of its outputs.
+
+    >>> import numpy as np
+    >>> from fxgrad.engine.ops.pointwise import add_p
+    >>> bind(add_p, np.ones(2), np.ones(2))
+    [array([2., 2.])]
+    """
+    innermost = current.get()
+    tape = _concerned(innermost, args)
+    if tape is not innermost:
+        tape = _in_scope(primitive, params, innermost, tape)
+    if tape is None:
+        return installed.executor.evaluate(primitive, args, params)
+    return tape.record(primitive, args, params)
+
+
+def bind_equation(equation: Equation, args: Sequence[Any]) -> list[Any]:
+    """Applies the primitive of `equation` to `args`; what is recorded keeps the source of the equation."""
+    innermost = current.get()
+    tape = _concerned(innermost, args)
+    if tape is not innermost:
+        tape = _in_scope(equation.primitive, equation.params, innermost, tape)
+    if tape is None:
+        return installed.executor.evaluate(equation.primitive, args, equation.params)
+    return tape.record(equation.primitive, args, equation.params, source_again(equation))
+
+
+def innermost_for(values: Sequence[Any]) -> Tape | None:
+    """The tape that would record an operation on `values`, or None if it would be computed."""
+    return _concerned(current.get(), values)
+
+
+def _concerned(tape: Tape | None, values: Sequence[Any]) -> Tape | None:
+    """The first of `tape` and those around it that records everything, or owns one of `values`."""
+    while tape is not None:
+        if tape.staging:
+            return tape
+        for value in values:
+            if type(value) is Tracer and value.tape is tape:
+                return tape
+        tape = tape.parent
+    return None
+
+
+def _in_scope(primitive: Primitive, params: dict[str, Any], innermost: Tape | None, outer: Tape | None) -> Tape | None:
+    """The tape for an operation whose operands concern `outer`, unless it is bound to a tape inside that one.
+
+    A collective has a meaning only inside the tape that maps its axis. An effect goes to the innermost tape, so that it
+    keeps its place among the others; but not to a tape of tangents, which runs at another time.
+    """
+    effectful, axes = bonds(primitive, params)
+    if effectful or axes:
+        tape = innermost
+        while tape is not None and tape is not outer:
+            if not axes.isdisjoint(tape.axes) or (effectful and tape.takes_effects):
+                return tape
+            tape = tape.parent
+    return outer
+
+
+def axes_in_scope() -> Mapping[str, int]:
+    """The sizes by name of the mapped axes around the code that is being traced."""
+    tape = current.get()
+    return NO_AXES if tape is None else tape.scope
+
+
+made_programs: list[Callable[[Tape, Program], None]] = []  # told of recordings of what there was not before
+LONGEST = 20_000
+"""Steps of one recording that the table remembers: a longer one would push everything else out of it."""
+NO_AXES: Mapping[str, int] = {}
+InputNames = Callable[[], Sequence[str]]
+"""Gives the names of a tape's inputs for messages; a function, since they are seldom needed."""
+
+
+class Tape:
+    """Records one call of one function; `values` are those of its inputs where they are known.
+
+    With `literals`, Python and NumPy scalars become literals of the program, and captured inputs otherwise.
+    `axes` are the mapped axes that the function gets, sizes by name; `scope` has those around it as well.
+    """
+
+    takes_effects = True
+    # What most calls never touch stands on the class: a tape is made for every call of a transformed function.
+    closed, interned, literals, shown, _collects = False, True, False, False, False
+    named_scope = ""  # the names that the function is in, of those that it entered itself
+    refused: errors.Refused | None = None
+    owns_inputs = False  # whether the function alone has its inputs, so that it may write over them
+    axes: Mapping[str, int] = NO_AXES
+    scope: Mapping[str, int] = NO_AXES
+    mesh: MeshAxes | None = None  # those that the function is mapped over, or one around it
+    varies = False  # whether values may vary over the devices of a mesh
+    parameters: InputNames | None = None  # the names of the inputs in the function, if messages call them otherwise
+    node: interning.Node
+    _environment: dict[Var, Any] | None = None
+    roots: dict[Any, Any] | None = None  # of what is recorded within a program that is shown
+    origins: dict[Var, list[Origin]] | None = None  # noted by `fxgrad/engine/tracing/provenance.py`
+    times_forced = _done = _captured_done = 0
+
+    def __init__(self, root: interning.Root, staging: bool, values: Sequence[Any] | None = None,
+                 function: Any = "function", input_names: InputNames | None = None, interned: bool = True,
+                 literals: bool = False, axes: Mapping[str, int] = NO_AXES, mesh: MeshAxes | None = None) -> None:
+        parent = self.parent = current.get()
+        if not interned:
+            self.interned = False
+        if literals:
+            self.literals = True
+        if axes:
+            self.axes = self.scope = axes
+        if parent is not None:
+            self.scope = {**parent.scope, **axes} if axes else parent.scope
+            mesh = mesh or parent.mesh
+        if root.varies or mesh is not None:
+            self.varies, self.mesh = True, mesh
+        self.root, self.node = root, root
+        self.staging, self.values = staging, values
+        self.function, self.input_names = function, input_names
+        self.nodes: list[interning.Step] = []
+        self.captured: list[Any] = []
+        self._identified: dict[int, tuple[Var, Any, Any]] = {}
+
+    def run(self, function: Callable[..., Any], flatten: Callable[[Any], Any] | None = None) -> Any:
+        """What `function` returns for tracers of the inputs; its operations are recorded.
+
+        What is no tracer goes through `flatten`, which may be the user's code too.
+        """
+        token = current.set(self)
+        try:
+            output = function(*[Tracer(self, var) for var in self.root.outputs])
+            return output if flatten is None or type(output) is Tracer else flatten(output)
+        except (TypeError, ValueError) as error:
+            if not errors.stands_for(error, self.refused):
+                raise
+            assert self.refused is not None
+            raise self.refused[0] from None
+        finally:
+            current.reset(token)
+            self.closed = True
+            if self._collects:
+                gc.enable()
+
+    def refuse(self, refusal: errors.FxgradError) -> errors.FxgradError:
+        """`refusal`, an error to be raised, remembered since NumPy may raise another one in its place."""
+        self.refused = refusal, errors.running_place()
+        return refusal
+
+    @property
+    def name(self) -> str:
+        """What messages call the function that is traced."""
+        return errors.function_name(self.function)
+
+    def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any],
+               source: Source | None = None) -> list[Any]:
+        """Records one operation and returns the tracers of its outputs; `source` is found if it is not given."""
+        atoms: list[Any] = [arg.variable if type(arg) is Tracer and arg.tape is self else self.atom(arg)
+                            for arg in args]
+        return [Tracer(self, var) for var in self.append(primitive, atoms, params, source)]
+
+    def append(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None,
+               avals: Sequence[Aval] | None = None) -> list[Var]:
+        """As `record`, of variables of this tape and literals; `avals` are the types of the outputs, if known."""
+        if self.varies:
+            atoms = varying_alike(self.put, primitive, atoms, params, source)
+        if self.interned:
+            key: Any = (primitive, *atoms, *param_key(primitive, params)) if params else (primitive, *atoms)
+            if source is not None and source.scope:
+                key = key, source.scope  # of a program that is put here
+            node = self.node.children.get(key)
+            if node is not None or not self._is_too_long():
+                if node is None:
+                    equation = self._equation(primitive, atoms, params, source, avals)
+                    node = interning.extend(self.node, key, equation, equation.outputs)
+                self.node = node
+                self.nodes.append(node)
+                return node.outputs
+        equation = self._equation(primitive, atoms, params, source, avals)
+        self.nodes.append(interning.Step(equation, equation.outputs))
+        return equation.outputs
+
+    put = append  # the way of equations that are recorded between others
+
+    def _equation(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None,
+                  avals: Sequence[Aval] | None) -> Equation:
+        if avals is None:
+            avals = infer(primitive, [atom.aval for atom in atoms], params)
+        source = source or equation_source.get() or user_source()
+        if source is NOWHERE:
+            source = None
+        elif self.named_scope and source is not None:
+            source = source.inside(self.named_scope)
+        return Equation(primitive, atoms, params, [Var(aval) for aval in avals], source)
+
+    def _is_too_long(self) -> bool:
+        """Whether the table is not to remember what follows; from then on nothing is looked up there either."""
+        if len(self.nodes) < LONGEST:
+            return False
+        self.interned, self.node = False, interning.fresh_root(())
+        if gc.isenabled():  # what is made stays, and to look through it again and again takes longer than to make it
+            gc.disable()
+            self._collects = True
+        return True
+
+    def is_plain(self, output: Any) -> bool:
+        """Whether all there is to a recording, which ended with `output`, are operations of interned programs."""
+        return (type(output) is Tracer and output.tape is self and self.parent is None and self.interned
+                and self._environment is None)
+
+    def recall(self, key: Any) -> Any:
+        """What was remembered here under `key`, None if nothing was."""
+        return self.node.calls.get(key)
+
+    def remember(self, key: Any, value: Any) -> None:
+        """Keeps `value`, which follows from what was recorded and `key`, for all recordings that come by here."""
+        interning.remember(self.node, key, value)
+
+    def step(self, node: interning.Node) -> Tracer:
+        """Goes on to a node that follows this one; returns the tracer of its first output."""
+        self.node = node
+        self.nodes.append(node)
+        return Tracer(self, node.outputs[0])
+
+    def replay(self, call: interning.Call) -> Any:
+        """Takes the remembered steps of a call again; returns its result."""
+        nodes, captured, outputs = call
+        if nodes:
+            self.nodes += nodes
+            self.node = nodes[-1]  # type: ignore[assignment]
+            if captured:
+                self.captured += captured
+        elif type(outputs) is Var:  # nothing was done, and NumPy would have made a copy
+            return Tracer(self, outputs).__copy__()
+        if type(outputs) is Var:
+            return Tracer(self, outputs)
+        return type(outputs)([Tracer(self, var) for var in outputs])
+
+    def atom(self, value: Any) -> Atom:
+        """`value` as an input of an equation: a variable of this tape, a literal, or a captured input."""
+        if type(value) is Tracer:
+            if value.tape is self:
+                return value.variable
+            if value.tape.closed:
+                raise leaked(value)
+        elif type(value) is np.ndarray or type(value) is Array:
+            return self._array(value)
+        elif type(value) is Literal:
+            return value
+        elif type(value) in PYTHON_SCALARS or isinstance(value, np.generic):
+            # Scalars are told apart by position: their identity says nothing.
+            aval = aval_of(value)
+            scalar = np.array(value, aval.dtype)[()]  # a copy, since scalars of structured dtypes can change
+            literal = self.literals and aval.dtype.names is None  # random keys have no text
+            return Literal(scalar, aval) if literal else self._capture(weakened(scalar) if aval.weak else scalar, aval)
+        return self._array(value)
+
+    def capture(self, array: Any) -> Tracer:
+        """The tracer of an array from outside, a captured input of the program."""
+        return Tracer(self, self._array(array))
+
+    def _array(self, value: Any) -> Var:
+        """The variable of an array that is captured, or a tracer of another tape: one for each, by identity."""
+        entry = self._identified.get(id(value))
+        if entry is not None and (entry[1] is value or is_unchanged(entry[1], value)):
+            return entry[0]
+        captured, aval = value, None
+        if isinstance(value, np.ndarray):  # of any kind: files mapped to memory change too
+            aval = array_aval(value)
+            if value.flags.writeable or not is_frozen(value):
+                captured = copied(value)  # the function may change it before the program runs, or before its next use
+        elif type(value) is Tracer:
+            note_partial(self, value)
+        var = self._capture(captured, aval or aval_of(value))
+        self._identified[id(value)] = var, captured, value  # known by its id, so it must live as long
+        return var
+
+    def _capture(self, value: Any, aval: Aval) -> Var:
+        if aval.vma:
+            self.varies = True
+        self.captured.append(value)
+        if not self.interned:
+            return self._capture_var(aval)
+        node = self.node.children.get(aval)
+        if node is None:
+            if self._is_too_long():
+                return self._capture_var(aval)
+            node = interning.extend(self.node, aval, None, [Var(aval)])
+        self.node = node
+        self.nodes.append(node)
+        return node.outputs[0]
+
+    def _capture_var(self, aval: Aval) -> Var:
+        self.nodes.append(interning.Step(None, [Var(aval)]))
+        return self.nodes[-1].outputs[0]
+
+    def finish(self, outputs: Sequence[Any]) -> Program:
+        """Ends the recording; returns the interned program, whose captured inputs are `self.captured`."""
+        if self.origins:
+            enter_origins(self.origins, [self.root, *self.nodes])
+        atoms = tuple([output.variable if type(output) is Tracer and output.tape is self else self.atom(output)
+                       for output in outputs])
+        program = self.node.programs.get(atoms)
+        if program is None:
+            captured = [node.outputs[0] for node in self.nodes if node.equation is None]
+            program = Program([*captured, *self.root.outputs], [*self._equations()], atoms, len(captured))
+            if config.check_level:
+                program.check()
+            program = self.node.programs.setdefault(atoms, program)
+            for told in made_programs:
+                told(self, program)
+        if self.parent is not None:
+            note_called(self, program)
+        return program
+
+    def _equations(self) -> Iterator[Equation]:
+        return (node.equation for node in self.nodes if node.equation is not None)
+
+    # --- values of tracers ------------------------------------------------------------------------------
+
+    def force(self, tracer: Tracer, use: str) -> Any:
+        """The concrete value of `tracer`; raises `ConcretizationError` where it has none."""
+        if self.closed:
+            raise leaked(tracer)
+        if self.values is None:
+            raise self.refuse(self._unknown(tracer, use))
+        self.times_forced += 1
+        value = self.run_prefix(self.values)[tracer.variable]
+        return value.tape.force(value, use) if type(value) is Tracer else np.asarray(value)
+
+    def run_prefix(self, values: Sequence[Any]) -> dict[Var, Any]:
+        """Evaluates, in the enclosing context, what was recorded since the last time, of these inputs."""
+        if self._environment is None:
+            self._environment = dict(zip(self.root.outputs, values, strict=True))
+        environment = self._environment
+        if self._done == len(self.nodes):
+            return environment
+        segment = interning.segment(self.nodes, self._done)
+        environment.update(zip(segment.captured, self.captured[self._captured_done:], strict=True))
+        token = current.set(self.parent)
+        try:
+            outputs = installed.executor.compute(segment.program, [environment[var] for var in segment.program.inputs])
+        finally:
+            current.reset(token)
+        environment.update(zip(segment.program.outputs, outputs, strict=True))  # type: ignore[arg-type]
+        self._done, self._captured_done = len(self.nodes), len(self.captured)
+        return environment
+
+    def forced(self) -> tuple[int, Sequence[Any]]:
+        """How many of the first equations forcing has computed, and the values of their outputs."""
+        if self._environment is None:
+            return 0, ()
+        done = [node for node in self.nodes[:self._done] if node.equation is not None]
+        return len(done), [self._environment[var] for node in done for var in node.outputs]
+
+    def concrete_value(self, tracer: Tracer) -> Any:
+        """The concrete value for display, or None where there is none."""
+        if self.closed or self.values is None:
+            return None
+        value = self.run_prefix(self.values)[tracer.variable]
+        return value.tape.concrete_value(value) if type(value) is Tracer else value
+
+    def _unknown(self, tracer: Tracer, use: str) -> errors.ConcretizationError:
+        names = ", ".join(self._ancestors(tracer.variable)) or "no argument"
+        return errors.ConcretizationError(errors.at_user_line(
+            f"{use} needs the value of a traced array ({tracer.aval}) in {self.name}, which is traced without values. "
+            f"It depends on: {names}. Write fxgrad.numpy.where(condition, a, b) to choose between values, "
+            "fxgrad.lax.cond, while_loop or fori_loop to choose or repeat pieces of code, or make the argument static "
+            "(static_argnums)"))
+
+    def _ancestors(self, var: Var) -> list[str]:
+        """The names of the inputs, and of the sizes, that `var` depends on."""
+        wanted: set[Any] = {var}
+        for equation in reversed([*self._equations()]):
+            if not wanted.isdisjoint(equation.outputs):
+                wanted.update(equation.inputs, (size for size in equation.params.values() if type(size) is Size))
+        names = self.input_names() if self.input_names else [f"input {i}" for i in range(len(self.root.outputs))]
+        sizes = sorted(f"the size {size}" for size in wanted if type(size) is Size)
+        return [name for name, root in zip(names, self.root.outputs, strict=True) if root in wanted] + sizes
+
+
+def read(environment: dict[Var, Any], atom: Atom) -> Any:
+    """The value of an atom: that of the variable, or the literal itself."""
+    return atom if type(atom) is Literal else environment[atom]  # type: ignore[index]

@@ -1,0 +1,218 @@
+"""Recording calls: the tape on which a function is called, and the program that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from fxgrad.engine import config
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.tracing import interning
+from fxgrad.engine.tracing.provenance import shown_around
+from fxgrad.engine.tracing.tape import NO_AXES, InputNames, Tape, current, innermost_for
+from fxgrad.engine.tracing.varying import MeshAxes
+
+
+class Mode(NamedTuple):
+    """What a tape does with operations and numbers.
+
+    `staging` tapes record every operation, the others only those that depend on their inputs, and the rest is computed
+    at once. What `interned` tapes record, equal recordings share. `literals` makes numbers in the code literals of the
+    program; otherwise they are captured inputs, so that the same code with other numbers gives the same program. What
+    is `shown` is for people: it has the names and lines of this recording, down to the programs in it.
+    """
+
+    staging: bool
+    interned: bool
+    literals: bool
+    shown: bool = False
+
+
+SELECTIVE = Mode(staging=False, interned=True, literals=False)
+"""Un-jitted derivatives: Python goes on computing what does not depend on the inputs."""
+SHARED = Mode(staging=True, interned=True, literals=False)
+"""`jit` and its like: one program for all calls that record the same."""
+WRITTEN = Mode(staging=True, interned=False, literals=True)
+"""Programs that are made of other programs, and those in programs that are shown: with their numbers in them."""
+SHOWN = Mode(staging=True, interned=False, literals=True, shown=True)
+"""Programs to be read, as `make_program` gives them."""
+OWN = Mode(staging=True, interned=False, literals=False)
+"""A program by itself, with all that it closes over as inputs."""
+TANGENTS = Mode(staging=False, interned=False, literals=True)
+"""The linear half of a derivative: what depends on tangents, while the rest goes to the tape around."""
+WATCHED = Mode(staging=False, interned=False, literals=False)
+"""Selective, and not shared: for looking at one recording."""
+
+
+def inner_mode(literals: bool) -> Mode:
+    """That of a program in a program: written where the one around is, shared otherwise."""
+    return WRITTEN if literals else SHARED
+
+
+def trace(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **options: Any,
+          ) -> tuple[Program, list[Any]]:
+    """As `record`, returning the program and the values of its captured inputs."""
+    program, tape = record(function, in_avals, **options)
+    return program, tape.captured
+
+
+def record(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **options: Any) -> tuple[Program, Tape]:
+    """Calls `function` with tracers; returns the program, and the tape, which holds what was captured.
+
+    `function` takes as many positional tracers as there are `in_avals` and returns a flat sequence; `options` are
+    those of `new_tape`.
+    """
+    tape = new_tape(in_avals, **options)
+    return tape.finish(tape.run(function)), tape
+
+
+def new_tape(in_avals: Sequence[Aval], *, mode: Mode, values: Sequence[Any] | None = None, name: Any = "function",
+             input_names: InputNames | None = None, origin: Any = None, tape_class: type[Tape] = Tape,
+             axes: Mapping[str, int] = NO_AXES, parameters: InputNames | None = None,
+             mesh: MeshAxes | None = None) -> Tape:
+    """A tape of this mode, for a function of inputs of these types.
+
+    `name` is what messages call the function, or the user's function that has that name; `input_names` are those of
+    its inputs in messages, `parameters` those in the program, if they differ. `origin` tells functions
+    apart whose programs would otherwise be shared (a code object). `axes` are the mapped axes that the function may
+    speak over, sizes by name; `mesh` says which of them are axes of a mesh.
+    """
+    avals = tuple(in_avals)
+    staging, interned, literals, shown = mode
+    outer = current.get()
+    around_mesh = None if outer is None else outer.mesh
+    if interned:
+        scope = NO_AXES if outer is None else outer.scope
+        settings: tuple[Any, ...] = (
+            staging, literals, outer is None or innermost_for(()) is None, config.default_float())
+        if mesh is not None or around_mesh is not None:
+            settings += (mesh or around_mesh,)
+        around = shown_around(outer)
+        if around is None:
+            root = interning.root(origin, avals, {**scope, **axes} if axes else scope, settings)
+        else:
+            root = _root_within(around, name, avals, (*settings, *scope.items(), *axes.items()))
+    else:
+        root = interning.fresh_root(avals)
+    tape = tape_class(root, staging, values, name, input_names, interned, literals, axes, mesh)
+    if shown:
+        tape.shown = True
+    elif not interned and shown_around(tape) is not None:
+        tape.origins = {}
+    if parameters is not None:
+        tape.parameters = parameters
+    return tape
+
+
+def _root_within(around: Tape, function: Any, avals: Sequence[Aval], settings: tuple[Any, ...]) -> interning.Root:
+    """Where recording `function` starts in a program that is shown: at the same node if it was recorded there before.
+
+    Other programs and other closures have the names and the lines of other code.
+    """
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return interning.fresh_root(tuple(avals))
+    known = [*map(_content, function.__closure__ or ()), *(function.__defaults__ or ())]
+    key = (id(code), *map(id, known), *settings, *avals)
+    if around.roots is None:
+        around.roots = {}
+    found = around.roots.get(key)
+    if found is None:  # with what is known by its id, which must live as long
+        found = around.roots[key] = interning.fresh_root(tuple(avals)), code, known
+    return found[0]
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing was assigned yet
+        return None
+
+
+class Beginning:
+    """Where recordings of one function begin that are made outside of all others, without values."""
+
+    __slots__ = ("_default", "_epoch", "_root")
+
+    def __init__(self) -> None:
+        self._epoch = -1
+        self._default: Any = None
+        self._root: interning.Root
+
+    def tape(self, in_avals: Sequence[Aval], name: str, origin: Any, axes: Mapping[str, int],
+             mesh: MeshAxes | None = None) -> Tape:
+        """As `new_tape`, with the same arguments in every call; no tape is current."""
+        if self._epoch != interning.epoch or self._default is not config.default_float():
+            tape = new_tape(in_avals, mode=SHARED, name=name, origin=origin, axes=axes, mesh=mesh)
+            self._epoch, self._default, self._root = interning.epoch, config.default_float(), tape.root
+            return tape
+        return Tape(self._root, True, None, name, None, True, False, axes, mesh)
+
+
+class Beginnings:
+    """Where recordings of calls of one function begin, by the types of its inputs, found again in less time.
+
+    For calls with known values and no transformation around them, which are recorded in the mode `SELECTIVE`, or
+    `SHARED` if they are `staging`.
+    """
+
+    __slots__ = ("_function", "_roots", "_staging")
+
+    def __init__(self, function: Any, *, staging: bool = False) -> None:
+        self._function, self._staging = function, staging
+        self._roots: dict[Any, tuple[interning.Root, int, Any]] = {}
+
+    def tape(self, key: Any, values: Sequence[Any], input_names: InputNames) -> Tape | None:
+        """A tape for a call such as the one that was entered under `key`, if there was one."""
+        entry = self._roots.get(key)
+        if entry is None or entry[1] != interning.epoch or entry[2] is not config.default_float() or (
+                current.get() is not None):
+            return None
+        return Tape(entry[0], self._staging, values, self._function, input_names)
+
+    def add(self, key: Any, tape: Tape) -> None:
+        """Enters the tape of a call."""
+        if tape.parent is None:
+            if len(self._roots) >= _BEGINNINGS:
+                self._roots.clear()
+            self._roots[key] = tape.root, interning.epoch, config.default_float()
+
+
+_BEGINNINGS = 64
+
+
+def takes_literals() -> bool:
+    """Whether numbers in the user's code become literals of the program under way, and not captured inputs."""
+    tape = current.get()
+    return tape is not None and tape.literals
+
+
+@contextmanager
+def mapped_over(axes: Mapping[str, int], mesh: MeshAxes) -> Iterator[None]:
+    """What is derived of programs in this block may speak over these axes, sizes by name, which are those of a mesh."""
+    tape = Tape(interning.fresh_root(()), staging=False, interned=False, axes=axes, mesh=mesh)
+    token = current.set(tape)
+    try:
+        yield
+    finally:
+        current.reset(token)
+        tape.closed = True
+
+
+def mesh_in_scope() -> MeshAxes | None:
+    """The mesh axes that the code that is being traced is mapped over, if it is."""
+    tape = current.get()
+    return None if tape is None else tape.mesh
+
+
+def varying_here(avals: Sequence[Aval]) -> Sequence[Aval]:
+    """The types of inputs of a function that is traced here: along mesh axes that are not checked, all may vary."""
+    mesh = mesh_in_scope()
+    return avals if mesh is None or not mesh.unchecked else [aval.varying(mesh.unchecked) for aval in avals]
+
+
+def is_tracing() -> bool:
+    """Whether any function is being traced in this thread or task."""
+    return current.get() is not None

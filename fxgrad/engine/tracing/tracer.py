@@ -1,0 +1,232 @@
+"""The tracer: the one kind of abstract value that user functions see.
+
+Operators and array methods are attached by `fxgrad.numpy.methods`; what stands here is what every tracer has
+without knowing any operation: its type, and the refusals.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fxgrad import errors
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval, Shape, array_aval, check_dtype
+from fxgrad.engine.core.program import Var
+from fxgrad.engine.core.symbolic import Linear
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.hints import called, conversion
+from fxgrad.engine.pytorch_names import answering
+from fxgrad.engine.user_source import Assignment, item_assignment, running_call, written
+
+if TYPE_CHECKING:
+    from fxgrad.engine.tracing.tape import Tape
+
+
+@answering
+class Tracer:
+    """An array whose operations are recorded: it has a shape and a dtype, and behaves as an `ndarray`.
+
+    Under `grad`, `jvp`, `vjp` and `linearize` it also has a value for Python's control flow, though not under
+    `jit` or on mapped arguments of `vmap`.
+    """
+
+    # Slots: one is built for every recorded operation.
+    __slots__ = ("tape", "variable", "viewed")
+    __array_priority__ = 1000
+
+    tape: Tape
+    variable: Var
+    viewed: Tracer | None
+    """What this would be a view of in NumPy, None for a copy; unset where that makes no difference."""
+
+    def __init__(self, tape: Tape, variable: Var) -> None:
+        self.tape, self.variable = tape, variable
+
+    @property
+    def aval(self) -> Aval:
+        """The type: shape, dtype, weakness."""
+        return self.variable.aval
+
+    @property
+    def shape(self) -> Shape:
+        """The shape, a tuple of ints."""
+        return self.variable.aval.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The NumPy dtype."""
+        return self.variable.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.variable.aval.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.variable.aval.size
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes."""
+        return self.variable.aval.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        """The size of one element in bytes."""
+        return self.variable.aval.dtype.itemsize
+
+    @property
+    def weak_type(self) -> bool:
+        """Whether the dtype is that of a Python scalar, which gives way to that of an array."""
+        return self.variable.aval.weak
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a traced scalar (a 0-d array has no length)")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(errors.at_user_line(
+                f"the truth value of a traced array with {self.size} elements is ambiguous; "
+                "write np.any(x) or np.all(x)"))
+        return bool(self.tape.force(self, "bool()").reshape(()))
+
+    def __index__(self) -> int:
+        if dtypes.kind_of(self.dtype) not in "iu" or self.shape:
+            raise errors.ArrayConversionError(errors.at_user_line(
+                f"a traced {self.aval} cannot be used as an index or a size: only integer scalars can"))
+        return int(self.tape.force(self, called() or "an index"))
+
+    def __int__(self) -> int:
+        if self.size != 1:
+            raise TypeError(errors.at_user_line("only arrays of one element can be converted to Python integers"))
+        if self.dtype.kind == "c":
+            raise TypeError(errors.at_user_line(f"int() of a complex array ({self.aval}): write int(x.real)"))
+        return int(self.tape.force(self, "int()").reshape(()))
+
+    def __float__(self) -> float:
+        raise _refusal(self, "float(x)", "Leave out float(): x itself can be used in arithmetic")
+
+    def __complex__(self) -> complex:
+        raise _refusal(self, "complex(x)", "Leave out complex(): x itself can be used in arithmetic")
+
+    def item(self, *_: Any) -> Any:
+        """The value of a bool or an integer, where it is known; refused of a float, which has a derivative."""
+        if self.size == 1 and dtypes.kind_of(self.dtype) in "biu":
+            return self.tape.force(self, "x.item()").item()
+        raise _refusal(self, "x.item()", "Leave out .item(): a 0-d x itself can be used in arithmetic")
+
+    def tolist(self) -> Any:
+        """Refused: the result would be cut off from the derivative."""
+        raise _refusal(self, "x.tolist()", "list(x) gives a list of traced rows")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise _refusal(self, "np.asarray(x)", "Call a function that fxgrad.numpy has; np.<function>(x) then works too")
+
+    @property
+    def __jax_array__(self) -> Any:
+        # Looking for this attribute is the first that jax does with an operand it does not know. The operators of its
+        # arrays may go on without: they then leave the operation to ours. Functions get the error.
+        if sys._getframe(1).f_code.co_name.startswith("_operator"):
+            raise AttributeError("__jax_array__")
+        raise errors.UnsupportedError(errors.at_user_line(
+            f"a jax function was called on a traced array of fxgrad ({self.aval}), which it cannot trace. "
+            "Wrap the function that calls it, and pass the array as an argument: fxgrad.from_jax(f)(x); or use the "
+            "function of the same name in fxgrad.numpy"))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        shown = _shown_index(index)
+        assignment = item_assignment(written().statement, view=type(getattr(self, "viewed", None)) is Tracer)
+        call = running_call()
+        if assignment is None and call is not None and call.function.endswith("shuffle") and call.positional:
+            array = call.positional[0]
+            assignment = Assignment(call.text, f"{array} = {array}[np.random.permutation(len({array}))]")
+        done, instead = assignment or (f"item assignment x[{shown}] = ...", f"x = x.at[{shown}].set(...)")
+        raise errors.MutationError(errors.at_user_line(
+            f"{done} on a traced array ({self.aval}): traced arrays cannot change. Write {instead}"))
+
+    def __copy__(self) -> Tracer:
+        """An array of its own, of the same value."""
+        copied = Tracer(self.tape, self.variable)
+        copied.viewed = None
+        return copied
+
+    def __deepcopy__(self, _: Any) -> Tracer:
+        return self.__copy__()
+
+    def __hash__(self) -> int:
+        raise TypeError(errors.at_user_line(
+            f"unhashable: a traced array ({self.aval}) cannot be a dictionary key, a set element or a static argument"))
+
+    def __format__(self, spec: str) -> str:
+        """The value by `spec` where it is known; without a value, or without `spec`, as `repr`."""
+        value = self.tape.concrete_value(self) if spec else None
+        return repr(self) if value is None else format(np.asarray(value)[()], spec)
+
+    def __repr__(self) -> str:
+        value = self.tape.concrete_value(self)
+        return f"Tracer({self.aval})" if value is None else f"Tracer({self.aval}, value={value!r})"
+
+
+def _shown_index(index: Any) -> str:
+    if isinstance(index, tuple):
+        return ", ".join(map(_shown_index, index))
+    if isinstance(index, slice):
+        parts = ["" if part is None else _shown_index(part) for part in (index.start, index.stop)]
+        return ":".join(parts) + ("" if index.step is None else f":{_shown_index(index.step)}")
+    return "..." if index is Ellipsis else repr(index) if isinstance(index, int | type(None)) else "i"
+
+
+def _refusal(tracer: Tracer, what: str, instead: str) -> errors.FxgradError:
+    found = conversion()
+    if found is not None:
+        what, instead = found
+    return tracer.tape.refuse(errors.ArrayConversionError(errors.at_user_line(
+        f"{what} would make numbers of a traced array ({tracer.aval}) and cut it off from the derivative without a "
+        f"word. {instead}. (stop_gradient(x) cuts on purpose, and fxgrad.debug.value(x) looks at the value)")))
+
+
+def leaked(tracer: Tracer) -> errors.LeakedTracerError:
+    """The error for a tracer that outlived its function, or left the thread or task in which that is called."""
+    name = tracer.tape.name
+    if not tracer.tape.closed:
+        return errors.LeakedTracerError(errors.at_user_line(
+            f"a traced array ({tracer.aval}) of {name} was used in another thread or task than that in which {name} is "
+            "traced. Compute with it where it is traced, and hand arrays to threads"))
+    made = _made_at(tracer)
+    where = f"made at {made}" if made else "an argument of the function"
+    return errors.LeakedTracerError(errors.at_user_line(
+        f"a traced array ({tracer.aval}) of {name}, {where}, was used after {name} had "
+        "returned. Return the value from the function (has_aux=True allows values beside the result) "
+        "and do not store it elsewhere"))
+
+
+def aval_of(value: Any) -> Aval:
+    """The type of an operand of any kind; raises `ArgumentError` for what is not an array or a number."""
+    if type(value) is Tracer:
+        return value.variable.aval
+    aval = array_aval(value)
+    if aval is None:
+        if type(value) is Linear:
+            raise errors.LinearityError(errors.at_user_line(
+                "cannot transpose: two values that the function is to be linear in are multiplied with each other. "
+                "Use vjp, which linearizes first, or pass one of them by closure"))
+        check_dtype(value, "an operand")
+        raise errors.ArgumentError(errors.at_user_line(
+            f"an operand must be an array or a number, got {type(value).__name__}"))
+    return aval
+
+
+def _made_at(tracer: Tracer) -> str:
+    """The user's line that made the tracer; "" if it is an input."""
+    for node in tracer.tape.nodes:
+        if node.equation is not None and tracer.variable in node.outputs and node.equation.source is not None:
+            source = node.equation.source
+            return f"{source.place} (in {source.code.co_name})"
+    return ""

@@ -1,0 +1,61 @@
+"""Over which mesh axes the operands of an operation are to vary, within programs that devices run on their pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.engine.core.avals import INVARIANT, Literal
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Atom, Source
+
+
+class MeshAxes(NamedTuple):
+    """The mesh axes that a function is mapped over.
+
+    Of those `checked` it is known which values are the same along them; along the others every value may vary.
+    `shape` is the mesh itself.
+    """
+
+    checked: frozenset[str]
+    unchecked: frozenset[str]
+    shape: Any
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All of them."""
+        return self.checked | self.unchecked
+
+
+def varying_alike(put: Callable[..., list[Any]], primitive: Primitive, atoms: list[Atom], params: dict[str, Any],
+                  source: Source | None) -> list[Atom]:
+    """The operands of an operation, those that vary over fewer mesh axes than it needs through a `pvary` by `put`."""
+    return [atom if type(atom) is Literal or atom.aval.vma == vma else
+            put(_pvary[0], [atom], {"axis_name": tuple(sorted(vma - atom.aval.vma))}, source)[0]
+            for atom, vma in zip(atoms, _operands_vary(primitive, atoms, params), strict=True)]
+
+
+_pvary: list[Primitive] = []
+
+
+def install_pvary(primitive: Primitive) -> None:
+    """Has `primitive` be the operation that says that a value varies over more mesh axes."""
+    _pvary.append(primitive)
+
+
+def _operands_vary(primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any]) -> list[frozenset[str]]:
+    """The mesh axes that each operand of an operation is to vary over.
+
+    It is all that any of them does, unless the operation says itself what varies. Programs that an operation holds say
+    it of its operands.
+    """
+    own = [atom.aval.vma for atom in atoms]
+    if primitive.says_what_varies:
+        return own
+    if primitive.regions is None:
+        return [INVARIANT.union(*own)] * len(own)
+    for region in primitive.regions(atoms, **params):
+        for link, var in zip(region.inputs, region.program.inputs, strict=True):
+            if link.place >= 0 and var.aval.vma:
+                own[link.place] |= var.aval.vma
+    return own

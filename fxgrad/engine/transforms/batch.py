@@ -1,0 +1,129 @@
+"""Batching: every value may carry one more axis, and each primitive's batch rule says what that means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.facts import axes_of
+from fxgrad.engine.core.interpreter import Interpreter
+from fxgrad.engine.core.program import PRIMAL, Equation, Program, Var
+from fxgrad.engine.derivation.consultation import batched_axis, spmd_names
+from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
+from fxgrad.engine.ops.space import broadcast_to, move_axis, reshape
+from fxgrad.engine.tracing.provenance import is_shown, note
+from fxgrad.engine.tracing.tape import aval_of, bind, current
+
+__all__ = ["Batch", "Batched", "batch_aval", "batched_axis", "batched_program", "batching_over", "put_axis", "repeat"]
+
+
+class Batched(NamedTuple):
+    """A value and the position of its batch axis, or None if it is the same for the whole batch."""
+
+    value: Any
+    axis: int | None
+
+
+class Batch(Interpreter):
+    """Applies the batch rule of every equation that some batched value reaches, or that speaks over the batch axis.
+
+    `name` is what collectives call that axis, if it has a name. A batch that a batch rule begins has the name of the
+    one under way, so that programs inside of programs speak over the same axis.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size, self.name = size, batched_axis.get()
+
+    def run(self, program: Program, inputs: Sequence[Batched]) -> list[Batched]:
+        """As any interpreter; of programs that are shown is noted what is a batch of what."""
+        self._program, self._notes = program, is_shown(current.get())
+        if self._notes:
+            self._note(inputs, program.inputs[len(program.constants):])
+        return super().run(program, inputs)
+
+    def _note(self, items: Sequence[Batched], variables: Sequence[Var]) -> None:
+        note([item.value for item in items], PRIMAL, self._program, variables)
+
+    def equation(self, equation: Equation, inputs: list[Batched]) -> list[Batched]:
+        outputs = self._batched(equation, inputs)
+        if self._notes:
+            self._note(outputs, equation.outputs)
+        return outputs
+
+    def _batched(self, equation: Equation, inputs: list[Batched]) -> list[Batched]:
+        values, axes = [item.value for item in inputs], [item.axis for item in inputs]
+        if all(axis is None for axis in axes) and (
+                self.name is None or self.name not in axes_of(equation.primitive, equation.params)):
+            return [Batched(output, None) for output in bind(equation.primitive, *values, **equation.params)]
+        outputs, out_axes = equation.primitive.batch(self.size, rule_inputs(equation.primitive, values), axes,
+                                                     **equation.params)
+        return [Batched(output, axis) for output, axis in zip(outputs, out_axes, strict=True)]
+
+    def literal(self, literal: Literal) -> Batched:
+        return Batched(literal, None)
+
+    def constant(self, array: Any) -> Batched:
+        return Batched(array, None)
+
+
+class batching_over:  # noqa: N801  (used as `with batching_over(name):`)
+    """Batches that are made in this block have an axis that collectives call `name` (None: by no name).
+
+    It is cut along the mesh axes `spmd`, where a program says how a value lies.
+    """
+
+    __slots__ = ("_cut", "_name", "_spmd", "_token")
+
+    def __init__(self, name: str | None, spmd: tuple[str, ...] = ()) -> None:
+        self._name, self._spmd = name, spmd
+
+    def __enter__(self) -> None:
+        self._token = batched_axis.set(self._name)
+        self._cut = spmd_names.set(self._spmd) if self._spmd or spmd_names.get() else None
+
+    def __exit__(self, *_: object) -> None:
+        batched_axis.reset(self._token)
+        if self._cut is not None:
+            spmd_names.reset(self._cut)
+
+
+def batch_aval(aval: Aval, size: int, axis: int | None) -> Aval:
+    """The type of a batch of values of type `aval`; what varied over the axis that is batched does so no more."""
+    name = batched_axis.get()
+    if name is not None and name in aval.vma:
+        aval = aval.invariant((name,))
+    return aval if axis is None else aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))
+
+
+def repeat(value: Any, size: int, axis: int) -> Any:
+    """`value` with a new axis of `size` equal entries."""
+    shape = aval_of(value).shape
+    expanded = reshape(value, (*shape[:axis], 1, *shape[axis:]))
+    return broadcast_to(expanded, (*shape[:axis], size, *shape[axis:]))
+
+
+def put_axis(batched: Batched, size: int, axis: int) -> Any:
+    """The value with its batch axis at `axis`, repeated if it has none."""
+    if batched.axis is None:
+        return repeat(batched.value, size, axis)
+    return move_axis(batched.value, batched.axis, axis)
+
+
+def batched_program(program: Program, size: int, in_axes: tuple[int | None, ...],
+                    out_axes: tuple[int | None, ...] | None = None) -> Derived:
+    """`program` on batches: inputs with the batch axis where `in_axes` says, outputs where `out_axes` says.
+
+    Without `out_axes` every output has it first. With None for an output, that output stays without it if
+    it is the same for the whole batch; `extra` says for each output whether it is not.
+    """
+    wanted = (0,) * len(program.outputs) if out_axes is None else out_axes
+
+    def build(*values: Any) -> tuple[list[Any], tuple[bool, ...]]:
+        outputs = Batch(size).run(program, [Batched(value, axis) for value, axis in zip(values, in_axes, strict=True)])
+        results = [output.value if axis is None and output.axis is None else put_axis(output, size, axis or 0)
+                   for output, axis in zip(outputs, wanted, strict=True)]
+        return results, tuple(output.axis is not None for output in outputs)
+
+    avals = [batch_aval(aval, size, axis) for aval, axis in zip(program.in_avals, in_axes, strict=True)]
+    return derive(program, ("batch", size, in_axes, wanted), build, avals)

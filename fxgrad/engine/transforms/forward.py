@@ -1,0 +1,118 @@
+"""Forward mode: every value becomes a pair of primal and tangent."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.interpreter import Interpreter
+from fxgrad.engine.core.primitive import NO_TANGENT
+from fxgrad.engine.core.program import PRIMAL, TANGENT, Equation, Program, Var
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
+from fxgrad.engine.ops.space import full, instantiate
+from fxgrad.engine.tracing.provenance import is_shown, note
+from fxgrad.engine.tracing.tape import aval_of, bind, current
+
+
+class Dual(NamedTuple):
+    """A primal and its tangent, which may be a symbolic `Zero`."""
+
+    primal: Any
+    tangent: Any
+
+
+class Forward(Interpreter):
+    """Applies the jvp rule of every equation that some tangent reaches."""
+
+    def run(self, program: Program, inputs: Sequence[Dual]) -> list[Dual]:
+        """As any interpreter; of programs that are shown is noted what is a primal and what a tangent."""
+        self._program, self._notes = program, is_shown(current.get())
+        if self._notes:
+            self._note(inputs, program.inputs)
+        return super().run(program, inputs)
+
+    def _note(self, duals: Sequence[Dual], variables: Sequence[Var]) -> None:
+        note([dual.primal for dual in duals], PRIMAL, self._program, variables)
+        note([dual.tangent for dual in duals], TANGENT, self._program, variables)
+
+    def equation(self, equation: Equation, inputs: list[Dual]) -> list[Dual]:
+        duals = self._duals(equation, inputs)
+        if self._notes:
+            self._note(duals, equation.outputs)
+        return duals
+
+    def _duals(self, equation: Equation, inputs: list[Dual]) -> list[Dual]:
+        primals, tangents = [dual.primal for dual in inputs], [dual.tangent for dual in inputs]
+        primitive, params = equation.primitive, equation.params
+        if primitive.jvp is NO_TANGENT or all(type(tangent) is Zero for tangent in tangents):
+            outputs = bind(primitive, *primals, **params)
+            return [Dual(output, Zero(var.aval)) for output, var in zip(outputs, equation.outputs, strict=True)]
+        outputs, out_tangents = primitive.jvp(rule_inputs(primitive, primals), rule_inputs(primitive, tangents),
+                                              **params)
+        return [Dual(output, tangent) for output, tangent in zip(outputs, out_tangents, strict=True)]
+
+    def literal(self, literal: Literal) -> Dual:
+        return Dual(literal, Zero(literal.aval))
+
+    def constant(self, array: Any) -> Dual:
+        return Dual(array, Zero(aval_of(array)))
+
+
+def forward(program: Program, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """The outputs of `program` and their tangents, recorded or computed in the current context.
+
+    `tangents` belong to all inputs, captured ones included, and may be `Zero`.
+    """
+    duals = Forward().run(program, [*itertools.starmap(Dual, zip(primals, tangents, strict=True))])
+    return [dual.primal for dual in duals], [dual.tangent for dual in duals]
+
+
+def has_tangent(aval: Aval) -> bool:
+    """Whether values of this type have derivatives."""
+    return dtypes.is_inexact(aval.dtype)
+
+
+def spread(avals: Sequence[Aval], wrt: Sequence[bool], given: Sequence[Any]) -> list[Any]:
+    """One entry for each of `avals`: the next of `given` where `wrt` says so, and a `Zero` elsewhere."""
+    remaining = iter(given)
+    return [next(remaining) if chosen else Zero(aval) for aval, chosen in zip(avals, wrt, strict=True)]
+
+
+ONE = "one"
+"""In the place of True in `wrt`: the tangent is 1 everywhere, known to the program and not an input."""
+
+
+def instantiate_one(aval: Aval) -> Any:
+    """A tangent that is 1 everywhere, of which products know."""
+    return full(aval.shape, 1, aval.dtype) if aval.shape else Literal(1, aval)
+
+
+def is_one(tangent: Any) -> bool:
+    """Whether a tangent that was given is known to be 1 everywhere: a number, or an array of NumPy's."""
+    if type(tangent) is np.ndarray:
+        return tangent.dtype.kind == "f" and tangent.size > 0 and bool((tangent == 1).all())
+    return type(tangent) in (int, float) and bool(tangent == 1)
+
+
+def jvp_program(program: Program, wrt: tuple[bool | str, ...], computed: int = 0) -> Derived:
+    """The program (inputs, tangents of those that `wrt` marks) -> (outputs, all their tangents).
+
+    An input marked `ONE` has the tangent 1: knowing it keeps nested derivatives small.
+    """
+    avals = program.in_avals
+    given = [aval for aval, mark in zip(avals, wrt, strict=True) if mark is True]
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        tangents = spread(avals, [mark is True for mark in wrt], values[len(avals):])
+        tangents = [instantiate_one(aval) if mark == ONE else tangent
+                    for tangent, aval, mark in zip(tangents, avals, wrt, strict=True)]
+        outputs, out_tangents = forward(program, values[:len(avals)], tangents)
+        return [*outputs, *map(instantiate, out_tangents)], None
+
+    return derive(program, ("jvp", wrt), build, [*avals, *given], computed)

@@ -1,0 +1,93 @@
+"""Transposition: walks the linear equations of a program backwards and sums cotangents at fan-outs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.engine.core.primitive import Absent
+from fxgrad.engine.core.program import PRIMAL, TRANSPOSED, Atom, Equation, Program, Var
+from fxgrad.engine.core.sources import sources
+from fxgrad.engine.core.symbolic import Linear, Zero
+from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
+from fxgrad.engine.derivation.simplify import live_equations
+from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.tracing.provenance import note
+from fxgrad.engine.tracing.tape import bind_equation, read
+from fxgrad.errors import LinearityError, at_user_line
+
+
+def backward(program: Program, inputs: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    """The cotangents of the linear inputs (marked `Linear`) of `program`; None for the other inputs.
+
+    `cotangents` belong to the outputs and may be `Zero`. What does not depend on a linear input is computed first.
+    A cotangent that nothing reaches is a `Zero`. Raises `LinearityError` at an equation that is not linear.
+    """
+    note(inputs, PRIMAL, program, program.inputs)
+    equations, environment = _known_part(program, inputs)
+    sums: dict[Var, Any] = {}
+
+    def accumulate(atom: Atom, cotangent: Any) -> None:
+        if type(atom) is Var and type(environment[atom]) is Linear and \
+                cotangent is not None and type(cotangent) is not Zero:
+            sums[atom] = cotangent if atom not in sums else add(sums[atom], cotangent)
+
+    for atom, cotangent in zip(program.outputs, cotangents, strict=True):
+        accumulate(atom, cotangent)
+    with sources("backward") as at:
+        for equation in reversed(equations):
+            arriving = [sums.pop(var, None) for var in equation.outputs]
+            if all(cotangent is None for cotangent in arriving):
+                continue
+            note(arriving, TRANSPOSED, program, equation.outputs)
+            at(equation)
+            leaving = _apply(equation, [Zero(var.aval) if cotangent is None else cotangent
+                                        for var, cotangent in zip(equation.outputs, arriving, strict=True)],
+                             [read(environment, atom) for atom in equation.inputs])
+            for atom, cotangent in zip(equation.inputs, leaving, strict=True):
+                accumulate(atom, cotangent)
+    note([*map(sums.get, program.inputs)], TRANSPOSED, program, program.inputs)
+    return [sums.get(var, Zero(var.aval)) if type(value) is Linear else None
+            for var, value in zip(program.inputs, inputs, strict=True)]
+
+
+def _known_part(program: Program, inputs: Sequence[Any]) -> tuple[list[Equation], dict[Var, Any]]:
+    """The equations that depend on linear inputs, and the values of all variables that do not."""
+    environment: dict[Var, Any] = dict(zip(program.inputs, inputs, strict=True))
+    linear: list[Equation] = []
+    for equation in live_equations(program):
+        values = [read(environment, atom) for atom in equation.inputs]
+        if any(type(value) is Linear for value in values):
+            linear.append(equation)
+            outputs: Sequence[Any] = [Linear(var.aval) for var in equation.outputs]
+        else:
+            outputs = bind_equation(equation, values)
+        environment.update(zip(equation.outputs, outputs, strict=True))
+    return linear, environment
+
+
+def _apply(equation: Equation, cotangents: list[Any], inputs: list[Any]) -> Sequence[Any]:
+    primitive = equation.primitive
+    if isinstance(primitive.transpose, Absent):
+        where = "" if equation.source is None else f" at line {equation.source.line}"
+        raise LinearityError(at_user_line(
+            f"cannot transpose {primitive}{where} ({primitive.transpose}): the function is not linear in the inputs "
+            "it is transposed in. Use vjp, which linearizes first, or pass the other values by closure"))
+    result: Sequence[Any] = primitive.transpose(
+        rule_inputs(primitive, cotangents), rule_inputs(primitive, inputs), **equation.params)
+    return result
+
+
+def transposed(program: Program, linear: tuple[bool, ...]) -> Derived:
+    """The program (inputs that are not linear, cotangents of all outputs) -> cotangents of the linear inputs."""
+    others = [aval for aval, marked in zip(program.in_avals, linear, strict=True) if not marked]
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        given = iter(values[:len(others)])
+        inputs = [Linear(aval) if marked else next(given)
+                  for aval, marked in zip(program.in_avals, linear, strict=True)]
+        cotangents = backward(program, inputs, values[len(others):])
+        return [instantiate(cotangent) for cotangent in cotangents if cotangent is not None], None
+
+    return derive(program, ("transpose", linear), build, [*others, *program.out_avals])

@@ -1,0 +1,179 @@
+"""What the user wrote: the statement and the expression that are running, read from their source for messages."""
+
+from __future__ import annotations
+
+import ast
+import dis
+import linecache
+import threading
+from itertools import islice
+from types import FrameType
+from typing import NamedTuple
+
+from fxgrad import errors
+from fxgrad.engine.caches import cached
+
+
+class Written(NamedTuple):
+    """The innermost statement that is running, and the innermost expression; None where there is no source."""
+
+    statement: ast.stmt | None = None
+    expression: ast.expr | None = None
+
+
+def written(frame: FrameType | None = None) -> Written:
+    """What is running in `frame`, by default the innermost frame of the user's."""
+    frame = frame or errors.user_frame()
+    if frame is None:
+        return Written()
+    span = _span(frame)
+    lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+    tree = _parsed("".join(lines))
+    if span is None or tree is None:
+        return Written()
+    begin, end = span
+    statement: ast.stmt | None = None
+    expression: ast.expr | None = None
+    for node in ast.walk(tree):  # outer nodes come before inner ones
+        if isinstance(node, ast.stmt | ast.expr) and _place(node) <= begin and end <= _end(node):
+            if isinstance(node, ast.stmt):
+                statement = node
+            else:
+                expression = node
+    return Written(statement, expression)
+
+
+def text(node: ast.AST) -> str:
+    """The source of a node, on one line."""
+    return ast.unparse(node)
+
+
+def is_discarded(frame: FrameType) -> bool:
+    """Whether the result of the call that is running in `frame` is thrown away at once."""
+    following = (code for code in frame.f_code.co_code[frame.f_lasti + 2::2] if code != _CACHE)
+    return next(following, None) == _POP_TOP
+
+
+_CACHE, _POP_TOP = dis.opmap.get("CACHE", 0), dis.opmap["POP_TOP"]
+
+
+def _span(frame: FrameType) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Where the instruction that is running comes from: first and last place, each as line and column."""
+    found = [*islice(frame.f_code.co_positions(), frame.f_lasti // 2, frame.f_lasti // 2 + 1)]
+    if not found:
+        return None
+    line, end_line, column, end_column = found[0]
+    if line is None or end_line is None or column is None or end_column is None:
+        return None
+    return (line, column), (end_line, end_column)
+
+
+def _place(node: ast.stmt | ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _end(node: ast.stmt | ast.expr) -> tuple[int, int]:
+    return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+
+
+@cached("parsed source texts", 16)
+def _parsed(source: str) -> ast.Module | None:
+    return parse(source)
+
+
+_parsing = threading.Lock()
+
+
+def parse(source: str) -> ast.Module | None:
+    """The syntax tree of a source text, None if it has none; one at a time, since threads in `ast.parse` fail."""
+    try:
+        with _parsing:  # Python 3.11 counts how deep it is in a tree for all threads at once
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+# --- what to write instead of a change in place ---------------------------------------------------------------------
+
+
+_UPDATES: dict[type[ast.operator], str] = {
+    ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power"}
+
+
+class Assignment(NamedTuple):
+    """An assignment to items as the user wrote it: `done` in full, and `instead`, which makes a new array."""
+
+    done: str
+    instead: str
+
+
+def item_assignment(statement: ast.stmt | None, at: str = "{array}.at", view: bool = False) -> Assignment | None:
+    """The assignment `x[i] = ...` or `x[i] += ...` that is running, and what to write in its place.
+
+    `at` is how updates of the array are written. With `view`, what is before the last brackets is known to be a view of
+    what is before the brackets in front of those. None for other statements.
+    """
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target, value, method = statement.targets[0], text(statement.value), "set"
+    elif isinstance(statement, ast.AugAssign):
+        target, value = statement.target, text(statement.value)
+        method = _UPDATES.get(type(statement.op), "")
+    else:
+        return None
+    if not isinstance(target, ast.Subscript):
+        return None
+    array: ast.expr = target.value
+    index = index_text(target)
+    if view and isinstance(array, ast.Subscript):
+        if not isinstance(array.slice, ast.Constant | ast.Name):
+            return None
+        index, array = f"{text(array.slice)}, {index}", array.value
+    elif view:
+        return None
+    if not isinstance(array, ast.Name | ast.Attribute | ast.Subscript):
+        return None
+    name = text(array)
+    if not method:
+        assert isinstance(statement, ast.AugAssign)
+        method, value = "set", text(ast.BinOp(target, statement.op, statement.value))
+    return Assignment(text(statement), f"{name} = {at.format(array=name)}[{index}].{method}({value})")
+
+
+def index_text(item: ast.Subscript) -> str:
+    """What stands in the brackets of `x[...]`."""
+    index = text(item.slice)
+    return index[1:-1] if isinstance(item.slice, ast.Tuple) and index.startswith("(") else index
+
+
+def augmented(statement: ast.stmt | None) -> Assignment | None:
+    """The assignment `x += ...` that is running, and what to write in its place; None for other statements."""
+    if not isinstance(statement, ast.AugAssign):
+        return None
+    whole = text(ast.BinOp(statement.target, statement.op, statement.value))
+    return Assignment(text(statement), f"{text(statement.target)} = {whole}")
+
+
+class Call(NamedTuple):
+    """A call as the user wrote it: its function, what is before the last dot of that, and its arguments."""
+
+    function: str
+    receiver: str
+    positional: list[str]
+    keywords: dict[str, str]
+    text: str
+
+    def arguments(self, *without: str) -> str:
+        """All arguments but those of some names."""
+        named = [f"{name}={value}" for name, value in self.keywords.items() if name not in without]
+        return ", ".join([*self.positional, *named])
+
+
+def running_call() -> Call | None:
+    """The call that is running in the user's frame; None if no call is, or if it cannot be told."""
+    expression = written().expression
+    if not isinstance(expression, ast.Call):
+        return None
+    function = expression.func
+    receiver = text(function.value) if isinstance(function, ast.Attribute) else ""
+    keywords = {keyword.arg or "**": text(keyword.value) for keyword in expression.keywords}
+    return Call(text(function), receiver, [*map(text, expression.args)], keywords, text(expression))

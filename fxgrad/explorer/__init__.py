@@ -1,9 +1,0 @@
-"""The explorer: a graph, its text and how it came about in one HTML file that needs no server and no network."""
-
-from __future__ import annotations
-
-from fxgrad.explorer.javascript import javascript
-from fxgrad.explorer.page import Page, explore
-from fxgrad.explorer.playground import playground
-
-__all__ = ["Page", "explore", "javascript", "playground"]

@@ -1,0 +1,12 @@
+"""The names of `jax.experimental` that have a meaning here."""
+
+from fxgrad.engine.api.callbacks import io_callback
+from fxgrad.errors import at_user_line
+
+__all__ = ["io_callback"]
+
+
+def __getattr__(name: str) -> object:
+    raise AttributeError(at_user_line(
+        f"module 'fxgrad.experimental' has no attribute {name!r}; it has io_callback and the modules mesh_utils, ode "
+        "and shard_map. A function made with others of jax.experimental is called with fxgrad.from_jax(f)"), name=name)

@@ -1,8 +1,0 @@
-"""Pictures of programs: views of the computational graph, and the styles in which they are drawn."""
-
-from __future__ import annotations
-
-from fxgrad.pictures.draw import Drawing, draw
-from fxgrad.pictures.picture import Box, Cluster, Line, Picture
-
-__all__ = ["Box", "Cluster", "Drawing", "Line", "Picture", "draw"]

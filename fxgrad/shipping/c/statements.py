@@ -1,0 +1,238 @@
+"""Operations that are loops of their own in C: reductions, products, running sums, and what is written into arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import registry
+from fxgrad.engine.core.program import Equation
+from fxgrad.engine.ops.windows import Windows
+from fxgrad.shipping.c.elements import elements
+from fxgrad.shipping.c.values import INDICES, Refusal, Value, bare, c_type, literal, looped
+from fxgrad.shipping.c.views import clipped, window
+
+
+class Target(Protocol):
+    """What the rules are given: the result, and the operands as they are needed."""
+
+    equation: Equation
+    out: Aval
+
+    def once(self, number: int) -> Value:
+        """An operand of which each element is read once."""
+
+    def many(self, number: int) -> Value:
+        """An operand of which elements are read many times: it is computed before."""
+
+    def write(self, indices: Sequence[str]) -> str:
+        """The element of the result at some indices."""
+
+
+Rule = Callable[[Target], Callable[[], list[str]]]
+"""Asks for the operands, and gives what makes the lines."""
+
+statements: Analysis[Rule | None] = Analysis("statements in C", missing="conservative", default=None)
+"""Rules by primitive."""
+
+
+def _indices(count: int, first: int = 0) -> list[str]:
+    return [INDICES[number] if number < len(INDICES) else f"i{number}" for number in range(first, first + count)]
+
+
+def _ones(indices: Sequence[str], shape: Sequence[int]) -> list[str]:
+    """The indices, 0 along axes of size 1."""
+    return ["0" if extent == 1 else index for index, extent in zip(indices, shape, strict=True)]
+
+
+def _block(made: list[str], body: Sequence[str]) -> list[str]:
+    """The lines of a loop, or of a block where there is no loop around what has variables of its own."""
+    return made if len(made) != len(body) else ["{", *("    " + line for line in body), "}"]
+
+
+def _combined(name: str, total: str, element: str, aval: Aval) -> str:
+    """One more element of a reduction."""
+    text = _pairs[name]([total, element], [aval, aval], aval, {})
+    plain = {"add": "+=", "mul": "*="}.get(name) if aval.dtype.kind == "f" else None
+    return f"{total} {plain} {bare(element)};" if plain else f"{total} = {bare(text)};"
+
+
+_pairs = {name: rule for name in ("add", "sub", "mul", "max", "min", "and", "or", "xor")
+          if (rule := elements.of(registry[name])) is not None}
+_FIRST: dict[str, Callable[[np.dtype], Any]] = {
+    "add": lambda dtype: 0, "mul": lambda dtype: 1, "or": lambda dtype: 0, "xor": lambda dtype: 0,
+    "and": lambda dtype: True if dtype.kind == "b" else -1 if dtype.kind == "i" else np.iinfo(dtype).max,
+    "max": lambda dtype: -math.inf if dtype.kind == "f" else False if dtype.kind == "b" else np.iinfo(dtype).min,
+    "min": lambda dtype: math.inf if dtype.kind == "f" else True if dtype.kind == "b" else np.iinfo(dtype).max}
+
+
+def _reduction(name: str) -> Rule:
+    def rule(target: Target) -> Callable[[], list[str]]:
+        x, axes = target.once(0), target.equation.params["axes"]
+
+        def lines() -> list[str]:
+            shape = x.aval.shape
+            indices = _ones(_indices(len(shape)), shape)
+            kept = [axis for axis in range(len(shape)) if axis not in axes]
+            inner = looped([indices[axis] for axis in axes], [shape[axis] for axis in axes],
+                           [_combined(name, "total", x.at(indices), x.aval)])
+            body = [f"{c_type(x.aval)} total = {literal(_FIRST[name](x.aval.dtype), x.aval.dtype)};", *inner,
+                    f"{target.write([indices[axis] for axis in kept])} = total;"]
+            made = looped([indices[axis] for axis in kept], [shape[axis] for axis in kept], body)
+            return _block(made, body)
+        return lines
+    return rule
+
+
+def _position(sign: str) -> Rule:
+    def rule(target: Target) -> Callable[[], list[str]]:
+        x, axis = target.many(0), target.equation.params["axis"]
+
+        def lines() -> list[str]:
+            shape = x.aval.shape
+            indices = _ones(_indices(len(shape)), shape)
+            index = indices[axis] = INDICES[axis] if axis < len(INDICES) else f"i{axis}"
+            element, best = x.at(indices), x.at([*indices[:axis], "best", *indices[axis + 1:]])
+            better = f"{element} {sign} {best}"
+            if x.aval.dtype.kind == "f":  # the first NaN, if there is one
+                better = f"{best} == {best} && ({better} || {element} != {element})"
+            kept = [number for number in range(len(shape)) if number != axis]
+            body = ["int best = 0;", f"for (int {index} = 1; {index} < {shape[axis]}; {index}++)",
+                    f"    if ({better})", f"        best = {index};",
+                    f"{target.write([indices[number] for number in kept])} = best;"]
+            made = looped([indices[number] for number in kept], [shape[number] for number in kept], body)
+            return _block(made, body)
+        return lines
+    return rule
+
+
+def _running(name: str) -> Rule:
+    def rule(target: Target) -> Callable[[], list[str]]:
+        x, params = target.once(0), target.equation.params
+
+        def lines() -> list[str]:
+            axis, shape = params["axis"], x.aval.shape
+            indices = _indices(len(shape))
+            step, extent = "step", shape[axis]
+            place = f"{extent - 1} - {step}" if params["reverse"] else step
+            given = [place if number == axis else index for number, index in enumerate(indices)]
+            first = literal(_FIRST[name](x.aval.dtype), x.aval.dtype)
+            body = [f"{c_type(x.aval)} total = {first};", f"for (int {step} = 0; {step} < {extent}; {step}++) {{",
+                    f"    {_combined(name, 'total', x.at(given), x.aval)}", f"    {target.write(given)} = total;", "}"]
+            kept = [number for number in range(len(shape)) if number != axis]
+            made = looped([indices[number] for number in kept], [shape[number] for number in kept], body)
+            return _block(made, body)
+        return lines
+    return rule
+
+
+def _product(target: Target) -> Callable[[], list[str]]:
+    x, y, params = target.many(0), target.many(1), target.equation.params
+    if (params.get("preferred_element_type") or x.aval.dtype) != x.aval.dtype:
+        raise Refusal("with another dtype as its preferred_element_type")
+
+    def lines() -> list[str]:
+        (x_contract, y_contract), (x_batch, y_batch) = params["dimension_numbers"]
+        free = [[axis for axis in range(value.aval.ndim) if axis not in (*contract, *batch)]
+                for value, contract, batch in ((x, x_contract, x_batch), (y, y_contract, y_batch))]
+        count = len(x_batch) + len(free[0]) + len(free[1])
+        shape = [*(x.aval.shape[axis] for axis in (*x_batch, *free[0])), *(y.aval.shape[axis] for axis in free[1])]
+        outer = _ones(_indices(count), shape)
+        sizes = [x.aval.shape[axis] for axis in x_contract]
+        inner = _ones(_indices(len(x_contract), count), sizes)
+        batch, left, right = outer[:len(x_batch)], outer[len(x_batch):count - len(free[1])], \
+            outer[count - len(free[1]):]
+        one, other = (value.at(_placed(value.aval.ndim, zip((*batches, *frees, *contracts), (*batch, *side, *inner),
+                                                            strict=True)))
+                      for value, batches, frees, contracts, side in ((x, x_batch, free[0], x_contract, left),
+                                                                     (y, y_batch, free[1], y_contract, right)))
+        kind, add, by = c_type(x.aval), *(("or", "and") if x.aval.dtype.kind == "b" else ("add", "mul"))
+
+        def summed(total: str, one: str) -> str:
+            return _combined(add, total, _pairs[by]([one, other], [x.aval, y.aval], x.aval, {}), x.aval)
+
+        if right and right[-1] != "0" and inner and y.name and free[1][-1] == y.aval.ndim - 1:
+            # A row at once, in the order in which both lie in memory; each element is summed in the order of below.
+            start = len(outer) - len(right)
+            row = looped(right, shape[start:], [f"{target.write(outer)} = 0;"])
+            step = [f"const {kind} factor = {bare(one)};", *looped(right, shape[start:], [
+                summed(target.write(outer), "factor")])]
+            body, loops = [*row, *_block(looped(inner, sizes, step), step)], (outer[:start], shape[:start])
+        else:
+            body = [f"{kind} total = 0;", *looped(inner, sizes, [summed("total", one)]),
+                    f"{target.write(outer)} = total;"]
+            loops = outer, shape
+        made = looped(*loops, body)
+        return _block(made, body)
+    return lines
+
+
+def _placed(rank: int, pairs: Any) -> list[str]:
+    found = [""] * rank
+    for axis, index in pairs:
+        found[axis] = index
+    return found
+
+
+def _dynamic_update_slice(target: Target) -> Callable[[], list[str]]:
+    x, update = target.once(0), target.once(1)
+    starts = [target.many(number) for number in range(2, len(target.equation.inputs))]
+
+    def lines() -> list[str]:
+        shape, sizes = x.aval.shape, update.aval.shape
+        every, own = _ones(_indices(len(shape)), shape), _ones(_indices(len(sizes)), sizes)
+        names = [f"at_{index}" for index in _indices(len(sizes))]
+        places = [f"int {name} = {clipped(start.at([]), extent - size)};" for name, start, extent, size in
+                  zip(names, starts, shape, sizes, strict=True)]
+        put = f"{target.write([_sum(index, name) for index, name in zip(own, names, strict=True)])} = {update.at(own)};"
+        body = [*looped(every, shape, [f"{target.write(every)} = {x.at(every)};"])]
+        if 0 in sizes:
+            return body
+        used = [place for place, name in zip(places, names, strict=True) if name in put]
+        return ["{", *("    " + line for line in (*body, *used, *looped(own, sizes, [put]))), "}"]
+    return lines
+
+
+def _sum(index: str, name: str) -> str:
+    return name if index == "0" else f"{index} + {name}"
+
+
+def _scatter(by: str | None) -> Rule:
+    def rule(target: Target) -> Callable[[], list[str]]:
+        x, places, updates, params = target.once(0), target.many(1), target.once(2), target.equation.params
+        windows = Windows(params["update_window_dims"], params["inserted_window_dims"],
+                          params["scatter_dims_to_operand_dims"], params["operand_batching_dims"],
+                          params["scatter_indices_batching_dims"])
+
+        def lines() -> list[str]:
+            shape, sizes = x.aval.shape, updates.aval.shape
+            every, given = _ones(_indices(len(shape)), shape), _ones(_indices(len(sizes)), sizes)
+            body = looped(every, shape, [f"{target.write(every)} = {x.at(every)};"])
+            if 0 in sizes:
+                return body
+            wide = windows.slice_sizes(len(shape), sizes)
+            own, conditions = window([x, places], windows, wide, params["mode"], given)
+            element, new = target.write(own), updates.at(given)
+            put = f"{element} = {new};" if by is None else _combined(by, element, new, x.aval)
+            inner = [f"if ({' && '.join(conditions)})", f"    {put}"] if conditions else [put]
+            return [*body, *looped(given, sizes, inner)]
+        return lines
+    return rule
+
+
+_RULES: dict[str, Rule] = {
+    "dot_general": _product, "dynamic_update_slice": _dynamic_update_slice, "reduce_sum": _reduction("add"),
+    "reduce_prod": _reduction("mul"), "reduce_max": _reduction("max"), "reduce_min": _reduction("min"),
+    "reduce_and": _reduction("and"), "reduce_or": _reduction("or"), "reduce_xor": _reduction("xor"),
+    "argmax": _position(">"), "argmin": _position("<"), "cumsum": _running("add"), "cumprod": _running("mul"),
+    "cummax": _running("max"), "cummin": _running("min"), "scatter": _scatter(None),
+    "scatter_add": _scatter("add"), "scatter_sub": _scatter("sub"), "scatter_mul": _scatter("mul"),
+    "scatter_min": _scatter("min"), "scatter_max": _scatter("max"),
+}
+for _name, _rule in _RULES.items():
+    statements.enter(_rule, registry[_name])

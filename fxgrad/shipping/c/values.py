@@ -1,0 +1,174 @@
+"""What a value of a program is in C: an array, a variable, or an expression that gives any one of its elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval, Shape
+from fxgrad.engine.core.program import Var
+from fxgrad.shipping.python.trees import Refusal
+
+INDICES = "ijklmnpq"
+TYPES = {"float64": "double", "float32": "float", "int64": "int64_t", "int32": "int32_t", "int8": "int8_t",
+         "uint8": "uint8_t", "bool": "bool"}
+"""The dtypes that files have, and their types in C."""
+SHORT = {"float64": "f64", "float32": "f32", "int64": "i64", "int32": "i32", "int8": "i8", "uint8": "u8",
+         "bool": "bool"}
+
+
+@dataclass
+class Value:
+    """A value: `at` gives the expression of an element by its indices, `flat` by its place in row-major order.
+
+    `flat` is None where an element is not as easily reached so. `depth` counts the operations in an expression, 0 for
+    what is stored; `name` is that of the array, or of the variable of a scalar; `var` the one that it is, if any.
+    """
+
+    aval: Aval
+    at: Callable[[Sequence[str]], str]
+    flat: Callable[[str], str] | None
+    depth: int = 0
+    name: str = ""
+    var: Var | None = None
+
+    @property
+    def kind(self) -> str:
+        """The dtype in short: "f64"."""
+        return SHORT[self.aval.dtype.name]
+
+    def place(self, text: str) -> str:
+        """The element at a place in row-major order, also where only indices reach it."""
+        return self.flat(text) if self.flat is not None else self.at(unravelled(text, self.aval.shape))
+
+
+def c_type(aval: Aval) -> str:
+    """The type in C; raises `Refusal` for a dtype that has none."""
+    if aval.dtype.name not in TYPES:
+        name = "key<fry>, that of a random key" if dtypes.is_key(aval.dtype) else aval.dtype.name
+        raise Refusal(f"of dtype {name}, where a C file has {', '.join(TYPES)}")
+    if aval.size >= 2 ** 31:
+        raise Refusal(f"of {aval.size} elements, where a C file counts to {2 ** 31 - 1}")
+    return TYPES[aval.dtype.name]
+
+
+def literal(value: Any, dtype: np.dtype, exact: bool = False) -> str:
+    """A number of a dtype in C: the same number, to the bit; with `exact` floats are written in hexadecimals."""
+    if dtype.kind == "b":
+        return "true" if value else "false"
+    if dtype.kind in "iu":
+        number = int(value)
+        if dtype.kind == "i" and number == np.iinfo(dtype).min:
+            return f"INT{8 * dtype.itemsize}_MIN"
+        return f"INT64_C({number})" if abs(number) >= 2 ** 31 else str(number)
+    suffix = "f" if dtype.itemsize == 4 else ""
+    if math.isnan(value):
+        return "NAN"
+    if math.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    if exact:
+        return float(value).hex() + suffix
+    return str(dtype.type(value)) + suffix  # the fewest digits that are this number and no other
+
+
+def sum_text(terms: Sequence[str]) -> str:
+    """A sum, without what is 0."""
+    return " + ".join(term for term in terms if term != "0") or "0"
+
+
+def product_text(text: str, factor: int) -> str:
+    """A number times another that is known."""
+    if factor == 1 or text == "0":
+        return text
+    return f"{grouped(text)} * {factor}"
+
+
+def grouped(text: str) -> str:
+    """An expression as an operand: between brackets, if it is not one word, number or call."""
+    if all(c.isalnum() or c in "_." for c in text):
+        return text
+    depth = 0
+    for place, c in enumerate(text):
+        depth += (c in "([") - (c in ")]")
+        if depth == 0 and not (c.isalnum() or c in "_.)]") and place + 1 < len(text):
+            return f"({text})"
+    return text
+
+
+def ravelled(indices: Sequence[str], shape: Shape) -> str:
+    """The place in row-major order of an element."""
+    terms, stride = [], 1
+    for index, extent in zip(reversed(indices), reversed(shape), strict=True):
+        if extent != 1:
+            terms.append(product_text(index, stride))
+        stride *= extent
+    return sum_text(terms[::-1])
+
+
+def unravelled(text: str, shape: Shape) -> list[str]:
+    """The indices of the element at a place in row-major order."""
+    indices, stride = [], math.prod(shape)
+    first = True
+    for extent in shape:
+        stride //= extent or 1
+        if extent == 1:
+            indices.append("0")
+            continue
+        index = grouped(text) if stride == 1 else f"{grouped(text)} / {stride}"
+        indices.append(index if first else f"{grouped(index)} % {extent}")
+        first = False
+    return indices
+
+
+def stored(aval: Aval, name: str, reading: Callable[[str], None], pointer: bool = False,
+           var: Var | None = None) -> Value:
+    """An array, or a scalar variable; one behind a `pointer` where this is said."""
+    def element(text: str) -> str:
+        reading(name)
+        if not aval.shape:
+            return f"*{name}" if pointer else name
+        return f"{name}[{text}]"
+
+    return Value(aval, lambda indices: element(ravelled(indices, aval.shape)), element, 0, name, var)
+
+
+def view(aval: Aval, at: Callable[[Sequence[str]], str], depth: int = 0,
+         flat: Callable[[str], str] | None = None) -> Value:
+    """A value that is an expression."""
+    return Value(aval, at, flat, depth)
+
+
+def fitting(value: Value, indices: Sequence[str]) -> list[str]:
+    """The indices in an operand of an elementwise operation, which is broadcast."""
+    rank = value.aval.ndim
+    kept = indices[len(indices) - rank:]
+    return ["0" if extent == 1 else index for index, extent in zip(kept, value.aval.shape, strict=True)]
+
+
+def looped(indices: Sequence[str], shape: Sequence[int], body: Sequence[str]) -> list[str]:
+    """Lines in a loop over indices; those of size 1 are not looped over."""
+    lines = [*body]
+    for index, extent in reversed([*zip(indices, shape, strict=True)]):
+        if index == "0":
+            continue
+        head = f"for (int {index} = 0; {index} < {extent}; {index}++)"
+        lines = [f"{head}", "    " + lines[0]] if len(lines) == 1 else [
+            f"{head} {{", *("    " + line for line in lines), "}"]
+    return lines
+
+
+def bare(text: str) -> str:
+    """An expression without brackets around the whole of it."""
+    if not text.startswith("(") or not text.endswith(")"):
+        return text
+    depth = 0
+    for place, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if not depth and place + 1 < len(text):
+            return text
+    return text[1:-1]

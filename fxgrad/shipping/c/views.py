@@ -1,0 +1,225 @@
+"""Operations that move elements, in C: which element of an operand one of the result is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import registry
+from fxgrad.engine.ops.windows import Windows, default_fill
+from fxgrad.shipping.c.values import TYPES, Value, fitting, grouped, literal, product_text, ravelled, sum_text, view
+
+Rule = Callable[[Sequence[Value], Sequence[Aval], dict[str, Any]], list[Value]]
+"""(operands, types of the results, parameters) -> results."""
+
+views: Analysis[Rule | None] = Analysis("views in C", missing="conservative", default=None)
+"""Rules by primitive; None where elements are not only moved."""
+
+DEEP = 2
+"""The depth of an expression that has a choice in it, or a clipped index."""
+
+
+def _moved(x: Value, out: Aval, at: Callable[[Sequence[str]], Sequence[str]], deeper: int = 0) -> list[Value]:
+    """A value whose element at some indices is that of `x` at others."""
+    return [view(out, lambda indices: x.at(at(indices)), x.depth + deeper if x.depth or deeper else 0)]
+
+
+def _broadcast_to(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+    x, = values
+    if not x.aval.shape and x.flat is not None:
+        return [view(outs[0], lambda indices: x.at([]), x.depth, lambda text: x.at([]))]
+    return _moved(x, outs[0], lambda indices: fitting(x, indices))
+
+
+def _broadcast_in_dim(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+    x, = values
+    return _moved(x, outs[0], lambda indices: [
+        "0" if extent == 1 else indices[axis]
+        for axis, extent in zip(params["broadcast_dimensions"], x.aval.shape, strict=True)])
+
+
+def _reshape(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+    x, = values
+    out = outs[0]
+    kept = [extent for extent in out.shape if extent != 1] == [extent for extent in x.aval.shape if extent != 1]
+
+    def at(indices: Sequence[str]) -> str:
+        if not kept:
+            return x.place(ravelled(indices, out.shape))
+        given = iter([index for index, extent in zip(indices, out.shape, strict=True) if extent != 1])
+        return x.at(["0" if extent == 1 else next(given) for extent in x.aval.shape])
+
+    return [view(out, at, x.depth, x.flat)]
+
+
+def _transpose(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+    order = params["permutation"]
+    return _moved(values[0], outs[0], lambda indices: [indices[order.index(axis)] for axis in range(len(order))])
+
+
+def _rev(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+    shape = outs[0].shape
+    return _moved(values[0], outs[0], lambda indices: [
+        f"{shape[axis] - 1} - {grouped(index)}" if axis in params["dimensions"] and shape[axis] > 1 else index
+        for axis, index in enumerate(indices)])
+
+
+def _slice(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+    starts = params["start_indices"]
+    steps = params["strides"] or (1,) * len(starts)
+    return _moved(values[0], outs[0], lambda indices: [
+        sum_text([product_text(index, step), str(start)])
+        for index, start, step in zip(indices, starts, steps, strict=True)])
+
+
+def _parts(x: Value, outs: Sequence[Aval], axis: int, sizes: Sequence[int], kept: bool) -> list[Value]:
+    found, start = [], 0
+    for out, size in zip(outs, sizes, strict=True):
+        def at(indices: Sequence[str], start: int = start) -> list[str]:
+            own = sum_text([indices[axis], str(start)]) if kept else str(start)
+            return [*indices[:axis], own, *indices[axis + kept:]]
+
+        found += _moved(x, out, at)
+        start += size
+    return found
+
+
+def _split(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+    return _parts(values[0], outs, params["axis"], params["sizes"], True)
+
+
+def _unstack(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+    return _parts(values[0], outs, params["axis"], [1] * len(outs), False)
+
+
+def _joined(values: Sequence[Value], out: Aval, axis: int, sizes: Sequence[int], kept: bool) -> list[Value]:
+    """One operand after another along an axis."""
+    def at(indices: Sequence[str]) -> str:
+        ends = np.cumsum(sizes).tolist()
+        text = ""
+        for number, (value, end) in enumerate(zip(values, ends, strict=True)):
+            if not sizes[number]:
+                continue
+            start = end - sizes[number]
+            own = indices[axis] if not start else f"{indices[axis]} - {start}"
+            element = value.at([*indices[:axis], *([own] if kept else []), *indices[axis + 1:]])
+            text += element if end == ends[-1] else f"{indices[axis]} < {end} ? {element} : "
+            if end == ends[-1]:
+                break
+        return f"({text})"
+
+    return [view(out, at, max(value.depth for value in values) + DEEP)]
+
+
+def _concatenate(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+    axis = params["dimension"]
+    return _joined(values, outs[0], axis, [value.aval.shape[axis] for value in values], True)
+
+
+def _stack(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+    return _joined(values, outs[0], params["axis"], [1] * len(values), False)
+
+
+def _tile(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+    x, = values
+    return _moved(x, outs[0], lambda indices: [
+        "0" if extent == 1 else index if count == 1 else f"{grouped(index)} % {extent}"
+        for index, extent, count in zip(indices, x.aval.shape, params["reps"], strict=True)])
+
+
+def _pad(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+    x, filler = values
+    config = params["padding_config"]
+
+    def at(indices: Sequence[str]) -> str:
+        inside, own = [], []
+        for index, extent, out, (low, _, interior) in zip(indices, x.aval.shape, outs[0].shape, config, strict=True):
+            step = interior + 1
+            place = index if not low else f"{index} - {low}" if low > 0 else f"{index} + {-low}"
+            if low > 0:
+                inside.append(f"{place} >= 0")
+            if out - low > (extent - 1) * step + 1:
+                inside.append(f"{place} < {(extent - 1) * step + 1}")
+            if interior:
+                inside.append(f"({place}) % {step} == 0")
+            own.append(place if step == 1 else f"({place}) / {step}")
+        if 0 in x.aval.shape:
+            return filler.at([])
+        return f"({' && '.join(inside)} ? {x.at(own)} : {filler.at([])})" if inside else x.at(own)
+
+    return [view(outs[0], at, x.depth + DEEP)]
+
+
+def _iota(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+    out, axis = outs[0], params["dimension"]
+    kind = TYPES.get(out.dtype.name, "")
+
+    def at(indices: Sequence[str]) -> str:
+        return f"({kind}){grouped(indices[axis])}"
+
+    return [view(out, at, 0, (lambda text: f"({kind}){grouped(text)}") if out.ndim == 1 else None)]
+
+
+def _barrier(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+    return [*values]
+
+
+def _dynamic_slice(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+    x, *starts = values
+    return _moved(x, outs[0], lambda indices: [
+        sum_text([index, clipped(start.at([]), extent - size)])
+        for index, start, extent, size in zip(indices, starts, x.aval.shape, params["slice_sizes"], strict=True)], DEEP)
+
+
+def clipped(text: str, last: int) -> str:
+    """A start moved into range."""
+    return f"clip_index({text}, {last})" if last > 0 else "0"
+
+
+def window(values: Sequence[Value], windows: Windows, sizes: Sequence[int], mode: str, indices: Sequence[str],
+           ) -> tuple[list[str], list[str]]:
+    """For an element of a gathered result, or of updates: its indices in the operand, and what must hold of them."""
+    x, places = values
+    batch = [index for axis, index in enumerate(indices) if axis not in windows.offset_dims]
+    own, conditions = ["0"] * x.aval.ndim, []
+    for number, axis in enumerate(windows.start_index_map):
+        start, extent = places.at([*batch, str(number)]), x.aval.shape[axis]
+        if mode == "checked":
+            start = f"wrap_index({start}, {extent})"
+        if mode == "clip":
+            own[axis] = clipped(start, extent - sizes[axis])
+        else:
+            own[axis] = f"(int){grouped(start)}"
+            if mode != "promise_in_bounds":
+                conditions.append(f"in_range({start}, {extent - sizes[axis]})")
+    for axis, place in zip(windows.operand_batching_dims, windows.start_indices_batching_dims, strict=True):
+        own[axis] = batch[place]
+    for axis, place in zip(windows.window_axes(x.aval.ndim), windows.offset_dims, strict=True):
+        own[axis] = sum_text([own[axis], indices[place]])
+    return own, conditions
+
+
+def _gather(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+    x, fill = values[0], params["fill_value"]
+    windows = Windows(*(params[name] for name in Windows._fields))
+    missing = literal(default_fill(x.aval.dtype) if fill is None else x.aval.dtype.type(fill), x.aval.dtype)
+
+    def at(indices: Sequence[str]) -> str:
+        own, conditions = window(values, windows, params["slice_sizes"], params["mode"], indices)
+        return f"({' && '.join(conditions)} ? {x.at(own)} : {missing})" if conditions else x.at(own)
+
+    return [view(outs[0], at, DEEP)]
+
+
+_RULES: dict[str, Rule] = {
+    "broadcast_to": _broadcast_to, "broadcast_in_dim": _broadcast_in_dim, "reshape": _reshape,
+    "transpose": _transpose, "rev": _rev, "slice": _slice, "split": _split, "unstack": _unstack,
+    "concatenate": _concatenate, "stack": _stack, "tile": _tile, "pad": _pad, "iota": _iota,
+    "optimization_barrier": _barrier, "dynamic_slice": _dynamic_slice, "gather": _gather,
+}
+for _name, _rule in _RULES.items():
+    views.enter(_rule, registry[_name])

@@ -1,0 +1,188 @@
+"""Programs as C files: one function that takes and fills arrays, in C99, and needs the mathematical library alone."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import textwrap
+from functools import cached_property
+
+import numpy as np
+
+from fxgrad.engine import tree
+from fxgrad.engine.core.program import Equation, Program, Var, inner_first
+from fxgrad.engine.derivation.sizes import with_numbers
+from fxgrad.engine.parallel.shard_map import without_devices
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.shipping.c.functions import Function
+from fxgrad.shipping.c.helpers import HELPERS, helpers_of
+from fxgrad.shipping.c.values import INDICES, Refusal, Value, c_type, literal, stored, view
+from fxgrad.text.names import Unique, variable_names
+from fxgrad.text.quoting import c_comment_line
+from fxgrad.text.short import operation_name
+from fxgrad.text.sources import Sources
+from fxgrad.text.unfolding import call_name
+
+_KEYWORDS = """auto break case char const continue default do double else enum extern float for goto if inline int long
+register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true
+false NAN INFINITY NULL main memcpy workspace step factor total best isnan isinf isfinite signbit y0 y1 yn j0 j1 jn
+int8_t int32_t int64_t uint8_t uint32_t uint64_t INT8_MIN INT32_MIN INT64_MIN INT8_MAX UINT8_MAX INT32_MAX INT64_MAX
+INT64_C errno signgam linux unix"""
+_FUNCTIONS = """acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim
+floor fma fmax fmin fmod frexp hypot ilogb ldexp lgamma log log10 log1p log2 logb lrint lround modf nan nearbyint
+nextafter nexttoward pow remainder remquo rint round scalbln scalbn sin sinh sqrt tan tanh tgamma trunc abs div labs
+index rindex drem significand gamma"""
+WIDTH = 100
+
+
+def c_text(program: Program, *, source: bool = True) -> str:
+    """`program` as the text of a C99 file of one public function, which needs the mathematical library alone.
+
+    `Program.to_c` says what it holds.
+    """
+    return File(program, source).text()
+
+
+class File:
+    """One file: the main function, those that it calls, constants, and helpers."""
+
+    def __init__(self, program: Program, source: bool) -> None:
+        program = without_devices(with_numbers("to_c", program))
+        self._main, self._source = program, source
+        self._functions: dict[int, tuple[str, int]] = {}
+        self._texts: list[str] = []
+        self._constants: list[str] = []
+        sources = Sources()
+        functions = _FUNCTIONS.split()
+        reserved = [*_KEYWORDS.split(), *functions, *(name + "f" for name in functions), *HELPERS, *INDICES,
+                    *(f"i{number}" for number in range(40)), *(f"at_{index}" for index in INDICES)]
+        self.unique = Unique(reserved)
+        self._title = self.unique(_identifier(_what(program)))
+        self._names: dict[int, dict[Var, str]] = {}
+        found = {id(each): variable_names(each, sources) for each in inner_first(program)}
+        for var in program.inputs[:len(program.constants)]:  # these are of the whole file
+            found[id(program)][var] = self.unique(_identifier(found[id(program)][var]))
+        constants = {*program.inputs[:len(program.constants)]}
+        for key, names in found.items():
+            unique = Unique([*self.unique.taken])
+            self._names[key] = {var: name if var in constants else unique(_identifier(name))
+                                for var, name in names.items()}
+        self.unique.taken.update(name for names in self._names.values() for name in names.values())
+
+    def text(self) -> str:
+        """The whole file."""
+        function = self._function_of(self._main, self._title, True)
+        body, size = function.text()
+        macro = f"{self._title.upper()}_WORKSPACE"
+        head = _head(f"void {self._title}", function.parameters())
+        code = "\n\n".join([*self._texts, f"{head}\n{body}"])
+        helpers = helpers_of(code)
+        parts = [self._comment(function, macro),
+                 "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n#include <string.h>",
+                 f"#define {macro} {size}", *self._constants, helpers, code]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    # --- functions ------------------------------------------------------------------------------------------
+
+    def function(self, program: Program) -> tuple[str, int]:
+        """The name of the function of a program that an operation holds, and the bytes of work space that it needs."""
+        known = self._functions.get(id(program))
+        if known is None:
+            name = self.unique(_identifier(self._called.get(id(program), "body")))
+            function = self._function_of(program, name, False)
+            body, size = function.text()
+            self._texts.append(f"{_head(f'static void {name}', function.parameters())}\n{body}")
+            known = self._functions[id(program)] = name, size
+        return known
+
+    @cached_property
+    def _called(self) -> dict[int, str]:
+        """What the programs that are held are called."""
+        found: dict[int, str] = {}
+        for program in inner_first(self._main):
+            for equation in program.equations:
+                for region in equation.regions:
+                    name = call_name(equation) if region.role in ("inline", "call", "recomputed") else region.role
+                    found.setdefault(id(region.program), name or region.role)
+        return found
+
+    def _function_of(self, program: Program, name: str, is_main: bool) -> Function:
+        function = None
+        try:
+            function = Function.__new__(Function)
+            function.__init__(self, program, name, self._names[id(program)], is_main)  # type: ignore[misc]
+        except Refusal as refusal:
+            equation = getattr(function, "equation", None)
+            raise UnsupportedError(_refused(equation, str(refusal))) from None
+        return function
+
+    def constant(self, name: str, var: Var, value: object) -> Value:
+        """An array that the program closes over, which becomes part of the file; a number stands where it is used."""
+        if isinstance(value, Tracer):
+            raise UnsupportedError(at_user_line(
+                "to_c: a constant of the program is a traced array, which has no elements yet. Write the program "
+                "outside of the transformation that traces it"))
+        array = np.asarray(value)
+        if not array.shape:
+            number = literal(array[()], array.dtype)
+            return view(var.aval, lambda indices: number, 0, lambda place: number)
+        items = ", ".join(literal(each, array.dtype, exact=True) for each in array.ravel())
+        text = "\n".join(textwrap.wrap(items or "0", WIDTH - 4, initial_indent="    ", subsequent_indent="    "))
+        self._constants.append(f"static const {c_type(var.aval)} {name}[{array.size or 1}] = {{\n{text}\n}};")
+        return stored(var.aval, name, lambda _: None, var=var)
+
+    # --- comments -------------------------------------------------------------------------------------------
+
+    def comment(self, equation: Equation) -> str:
+        """The user's line of an equation."""
+        source = equation.source
+        if not self._source or source is None:
+            return ""
+        line = linecache.getline(source.filename, source.line).strip()
+        return c_comment_line(f"{source.place}  {line}".strip())
+
+    def _comment(self, function: Function, macro: str) -> str:
+        program = self._main
+        signature = program.signature
+        lines = [f"{_what(program)}: a program of fxgrad's, for arrays of these shapes in row-major order.", ""]
+        rows = [(name, "takes", var.aval) for name, var in (
+            (function.names[var], var) for var in function.inputs)]
+        rows += [(name, "fills", atom.aval) for name, atom in zip(function.outputs, program.outputs, strict=True)]
+        results = ["" for _ in program.outputs]
+        if signature is not None and signature.out_tree is not None:
+            results = tree.leaf_names(tree.unflatten(signature.out_tree, range(len(results))), "result")
+        said = [*(signature.input_names if signature is not None else [""] * len(function.inputs)), *results]
+        width = max([len(name) for name, _, _ in rows], default=0)
+        for (name, does, aval), original in zip(rows, said, strict=True):
+            shape = "".join(f"[{extent}]" for extent in aval.shape)
+            note = f"  {original}" if original and original != name else ""
+            lines.append(f"  {name:<{width}}  {does} {c_type(aval)}{shape}{note}")
+        lines += ["", f"`workspace` has {macro} bytes, aligned as malloc aligns them. Nothing else is written, and",
+                  "arrays that are filled overlap no others. Compile with -std=c99, without -ffast-math."]
+        inside = "\n".join(f" * {c_comment_line(line)}".rstrip() for line in lines)
+        return f"/*\n{inside}\n */"
+
+
+def _head(start: str, parameters: list[str]) -> str:
+    line = f"{start}({', '.join(parameters)})"
+    return line if len(line) <= WIDTH else f"{start}(\n    " + ",\n    ".join(parameters) + ")"
+
+
+def _identifier(name: str) -> str:
+    words = re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_") or "value"
+    return f"_{words}" if words[0].isdigit() else words
+
+
+def _what(program: Program) -> str:
+    signature = program.signature
+    return "function" if signature is None else (signature.title or signature.name).partition(", [")[0]
+
+
+def _refused(equation: Equation | None, reason: str) -> str:
+    if equation is None:
+        return at_user_line(f"to_c: an argument is {reason}. Convert it first")
+    source = equation.source
+    line = "" if source is None else f"\n  at {source.place} (in {source.code.co_name})"
+    return (f"to_c: {operation_name(equation)} is an operation {reason}. Leave it out of the function, or write the "
+            f"program as a NumPy file, program.to_python(){line}")

@@ -1,0 +1,289 @@
+"""`export`: programs that XLA compiles elsewhere and later, with sizes that vary, without their Python function.
+
+What jax exports (`jax.export`) is the program emitted as operations of jax's, with jax's own symbolic sizes in the
+places of those that have names. A serialised export is a zip archive, not compressed: `export.json`, which has the
+types, the trees of arguments and results and the names, and `exported.bin`, which jax wrote.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any, NoReturn
+
+import jax
+import numpy as np
+from jax import export as jax_export
+from rich.table import Table
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.conversions import like_arguments
+from fxgrad.engine.api.programs import program_for
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, keys_to_jax
+from fxgrad.engine.core.facts import needs_x64
+from fxgrad.engine.core.program import Program, Signature
+from fxgrad.engine.derivation.sizes import argument_names, found_sizes, in_sizes_of_jax, names_in, types_at
+from fxgrad.engine.executors.xla import emit, x64
+from fxgrad.engine.frontend.flat import described_aval, just
+from fxgrad.engine.frontend.mismatches import Expected
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ArgumentError, FxgradError, ProgramSyntaxError, UnsupportedError, at_user_line, place_of
+from fxgrad.interop.manual import struct_for_jax
+from fxgrad.shipping.files import STAMP, trees_of, written_signature
+from fxgrad.text.json_reader import parsed_json
+from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.text_parser import refusing_excess
+from fxgrad.text.text_reader import read_type
+
+FORMAT, VERSION = "fxgrad export", 1
+CONTENTS, EXECUTABLE = "export.json", "exported.bin"
+
+
+class Exported(Shown):
+    """A program that jax exported: `call` runs it, `serialize` gives bytes from which `export.deserialize` makes it.
+
+    `in_avals` and `out_avals` are the types, `in_tree` and `out_tree` the containers, `input_names` the names of the
+    arguments; `platforms` are those that it was lowered for, and `stablehlo` is its text.
+
+    >>> import numpy as np, fxgrad
+    >>> exported = fxgrad.export(lambda x: np.mean(x, axis=0))(fxgrad.spec("n", 3))
+    >>> exported.in_avals, exported.out_avals, exported.platforms
+    ([f64[n,3]], [f64[3]], ('cpu',))
+    >>> again = fxgrad.export.deserialize(exported.serialize())
+    >>> again.call(np.ones((2, 3))), again.call(np.ones((5, 3)))
+    (array([1., 1., 1.]), array([1., 1., 1.]))
+    """
+
+    in_tree: Any
+    out_tree: Any
+
+    def __init__(self, signature: Signature, in_avals: Sequence[Aval], out_avals: Sequence[Aval], exported: Any,
+                 wide: bool) -> None:
+        self.in_avals, self.out_avals = [*in_avals], [*out_avals]
+        self.name, self.input_names = signature.name, signature.input_names
+        self.in_tree, self.out_tree = signature.in_tree, signature.out_tree
+        self._signature, self._exported, self._wide = signature, exported, wide
+        self._compiled = jax.jit(exported.call)  # which keeps one executable for each size
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """The platforms that it runs on."""
+        return tuple(self._exported.platforms)
+
+    @property
+    def stablehlo(self) -> str:
+        """The text of the program in StableHLO, with `?` where sizes vary."""
+        return str(self._exported.mlir_module())
+
+    @property
+    def jax(self) -> Any:
+        """The `jax.export.Exported` of the flat function: it takes and returns leaves."""
+        return self._exported
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the program on containers like those it was exported with, on arrays of NumPy or jax.
+
+        Results are as those of `fxgrad.jit`: dtypes are kept, and those of 64 bits come back as NumPy's arrays where no
+        argument is one of jax's. Raises `ArgumentError` for other types, for sizes that do not agree, and for traced
+        arrays: what is exported has no derivatives and no batches.
+        """
+        leaves, structure = tree.flatten((args, kwargs))
+        if structure != self.in_tree:
+            expected = Expected(self.in_tree, tuple(self.input_names), tuple(self.in_avals))
+            raise ArgumentError(expected.message(
+                f"the exported program {self.name} was called with other arguments than it was exported for", "export",
+                args, kwargs))
+        if any(type(leaf) is Tracer for leaf in leaves):
+            raise ArgumentError(at_user_line(
+                f"the exported program {self.name} was called within a function that fxgrad traces, and it has no "
+                "derivatives and no batches. Export grad(f) or vmap(f), or call it outside of transformations"))
+        here = jax_export.default_export_platform()
+        if here not in self.platforms:
+            raise ArgumentError(at_user_line(
+                f"the exported program {self.name} was made for {', '.join(self.platforms)}, and this process runs on "
+                f"{here}. Export it with platforms={(*self.platforms, here)!r}"))
+        values = [np.asarray(leaf, aval.dtype)[()] if type(leaf) in PYTHON_SCALARS and not aval.shape else leaf
+                  for leaf, aval in zip(leaves, self.in_avals, strict=True)]
+        came = [described_aval(value, "export", just(name)) for value, name in zip(
+            values, self.input_names, strict=True)]
+        found_sizes(f"the exported program {self.name}", self.in_avals, came, self.input_names)
+        with x64(self._wide):
+            outputs = self._compiled(*map(keys_to_jax, values))
+        result = tree.unflatten(self.out_tree, outputs)
+        return like_arguments(result, args, kwargs) if self._wide else result
+
+    def out_types(self, **sizes: int) -> list[Aval]:
+        """The types of the results for sizes by name: `exported.out_types(n=5)`."""
+        return types_at(self.out_avals, sizes)
+
+    def serialize(self) -> bytes:
+        """The program as bytes, which another process reads, of the same or a later version of jax.
+
+        How long jax can read them again is said at https://docs.jax.dev/en/latest/export/export.html. Raises
+        `UnsupportedError` for containers that are neither dicts, lists, tuples nor named tuples, and where flatbuffers,
+        which jax writes with, is not installed (`pip install 'fxgrad[export]'`).
+        """
+        _need_flatbuffers("Exported.serialize")
+        contents = {"format": FORMAT, "version": VERSION, "wide": self._wide,
+                    "signature": written_signature(self._signature, "export"),
+                    "takes": [*map(repr, self.in_avals)], "gives": [*map(repr, self.out_avals)]}
+        unwritten = {aval.dtype.name for aval in (*self.in_avals, *self.out_avals)} & {"int2", "uint2"}
+        if unwritten:
+            raise UnsupportedError(at_user_line(
+                f"Exported.serialize: jax has no form for arguments and results of {', '.join(sorted(unwritten))}. "
+                "Convert them, for example x.astype('int8')"))
+        written = io.BytesIO()
+        with x64(self._wide), zipfile.ZipFile(written, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr(zipfile.ZipInfo(CONTENTS, STAMP), json.dumps(contents))
+            archive.writestr(zipfile.ZipInfo(EXECUTABLE, STAMP), bytes(self._exported.serialize()))
+        return written.getvalue()
+
+    def table(self) -> Table:
+        """The arguments and results with their types."""
+        made = new_table(f"{self._signature.title or self.name}, exported for {', '.join(self.platforms)}",
+                         {"": "left", "name": "left", "type": "left"})
+        for name, aval in zip(self.input_names, self.in_avals, strict=True):
+            add_row(made, ["takes", name, repr(aval)])
+        names = tree.leaf_names(tree.unflatten(self.out_tree, range(self.out_tree.num_leaves)), "result")
+        for name, aval in zip(names, self.out_avals, strict=True):
+            add_row(made, ["gives", name, repr(aval)])
+        return made
+
+    def __repr__(self) -> str:
+        takes, gives = (", ".join(map(repr, avals)) for avals in (self.in_avals, self.out_avals))
+        return f"Exported({self.name}: ({takes}) -> ({gives}), platforms={self.platforms})"
+
+
+def export(fun: Callable[..., Any] | Program, *, platforms: Sequence[str] | None = None) -> Callable[..., Exported]:
+    """The function that exports `fun(*specs)`, a compiled program that needs neither `fun` nor fxgrad's tracing.
+
+    `specs` are arrays, or types (`spec`, `ShapeDtypeStruct`), in containers; sizes may have names, and the program
+    then runs for all of them. `fun` may be a program, a gradient or a whole step of training. `platforms` are those to
+    lower for, such as `("cpu", "cuda", "tpu")`, none of which need be here; by default that of this process. Dtypes
+    of 64 bits are kept whatever jax's x64 mode is.
+
+    Raises what tracing raises; `UnsupportedError`, which names the user's line, where jax cannot export an operation
+    or needs a size as a number; `ArgumentError` for platforms that there are not. `export.deserialize` reads what
+    `Exported.serialize` wrote.
+
+    >>> import numpy as np, fxgrad
+    >>> def loss(w, x):
+    ...     return np.mean((x @ w) ** 2)
+    >>> step = fxgrad.export(lambda w, x: w - 0.1 * fxgrad.grad(loss)(w, x), platforms=("cpu", "cuda", "tpu"))
+    >>> exported = step(fxgrad.spec(3), fxgrad.spec("n", 3))
+    >>> exported.call(np.ones(3), np.ones((4, 3)))
+    array([0.4, 0.4, 0.4])
+    """
+    wanted = _platforms(platforms)
+
+    def exported(*specs: Any, **kwargs: Any) -> Exported:
+        return _exported(program_for("export", fun, specs, kwargs), wanted)
+    return exported
+
+
+_KNOWN = ("cpu", "cuda", "rocm", "tpu")
+
+
+def _platforms(platforms: Any) -> tuple[str, ...] | None:
+    if platforms is None:
+        return None
+    given = (platforms,) if isinstance(platforms, str) else tuple(platforms)
+    unknown = [each for each in given if each not in _KNOWN]
+    if unknown or not given:
+        raise ArgumentError(at_user_line(
+            f"export: platforms={platforms!r}; some of {', '.join(map(repr, _KNOWN))} are needed"))
+    return given
+
+
+def _exported(program: Program, platforms: tuple[str, ...] | None) -> Exported:
+    explicit = program.inputs[len(program.constants):]
+    signature = program.signature
+    if signature is None or signature.in_tree is None:
+        signature = Signature("program", tuple(argument_names(program)),
+                              tree.structure((tuple(range(len(explicit))), {})),
+                              tree.structure([*range(len(program.outputs))]))
+    names = names_in(program)
+    sizes = dict(zip(names, jax_export.symbolic_shape(",".join(names)), strict=True)) if names else {}
+    emitted = in_sizes_of_jax(program, sizes) if names else program
+    wide = needs_x64(program)
+
+    def function(*leaves: Any) -> list[Any]:
+        return emit(emitted, [*program.constants, *leaves])
+
+    function.__name__ = function.__qualname__ = signature.name if signature.name.isidentifier() else "function"
+    with x64(wide):
+        structs = [struct_for_jax(var.aval) for var in emitted.inputs[len(program.constants):]]
+        try:
+            made = jax_export.export(jax.jit(function), platforms=platforms)(*structs)
+        except FxgradError:
+            raise
+        except Exception as error:
+            raise _refusal(signature.name, error) from error
+    return Exported(signature, [var.aval for var in explicit], program.out_avals, made, wide)
+
+
+def _refusal(name: str, error: Exception) -> UnsupportedError:
+    """What jax has to say, with the line of the user's whose operation it was about."""
+    place = place_of(error) or (error.__cause__ and place_of(error.__cause__))  # jax chains where it was traced
+    where = "" if place is None else f"\n  at {place}"
+    first = str(error).strip().split("\n", maxsplit=1)[0]
+    return UnsupportedError(
+        f"export: jax cannot export an operation of {name} as it is: {type(error).__name__}: {first} Where a size is "
+        f"needed as a number, export for one (fxgrad.spec(4, 3)); what calls back into Python has no export{where}")
+
+
+def _need_flatbuffers(what: str) -> None:
+    if find_spec("flatbuffers") is None:
+        raise UnsupportedError(at_user_line(
+            f"{what}: jax writes and reads programs with flatbuffers, which is not installed. Write pip install "
+            "'fxgrad[export]'; fxgrad.save writes a file without it"))
+
+
+def deserialize(data: bytes, classes: Sequence[type] = ()) -> Exported:
+    """The exported program that `Exported.serialize` wrote as `data`; `classes` are named tuples of your own in it.
+
+    The types, trees and names are checked; the part that jax wrote is read by jax, and runs when it is called, so take
+    it from whom you trust. Raises `ProgramSyntaxError`, which says where, for bytes that were not written so, and
+    `UnsupportedError` where flatbuffers is not installed, as `Exported.serialize` does.
+    """
+    _need_flatbuffers("export.deserialize")
+    with refusing_excess():
+        try:
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                found = {entry.filename: entry for entry in archive.infolist()}
+                if {*found} != {CONTENTS, EXECUTABLE} or any(
+                        entry.compress_type != zipfile.ZIP_STORED for entry in found.values()):
+                    _fail(f"{CONTENTS} and {EXECUTABLE} are expected in it, not compressed")
+                contents = parsed_json(archive.read(CONTENTS).decode("utf-8", "replace"))
+                written = archive.read(EXECUTABLE)
+        except (zipfile.BadZipFile, TypeError, EOFError) as error:
+            _fail(str(error))
+        if not isinstance(contents, dict) or contents.get("format") != FORMAT:
+            _fail(f'{CONTENTS} is to have "format": "{FORMAT}"')
+        if type(contents.get("version")) is not int or not 1 <= contents["version"] <= VERSION:
+            raise ProgramSyntaxError(f"the export is of version {contents.get('version')!r}; this fxgrad reads "
+                                     f"versions up to {VERSION}: a newer one may read it")
+        types: list[Any] = [contents.get(name) for name in ("takes", "gives")]
+        if any(not isinstance(each, list) or not all(isinstance(text, str) for text in each) for each in types) or \
+                type(contents.get("wide")) is not bool:
+            _fail("takes and gives are lists of types, and wide is true or false")
+        takes, gives = ([*map(read_type, each)] for each in types)
+        signature = trees_of(contents.get("signature"), [*classes], (len(takes), len(gives)))
+        if signature is None or signature.in_tree is None or signature.out_tree is None:
+            _fail("a signature is expected")
+    with x64(contents["wide"]):
+        try:
+            exported = jax_export.deserialize(bytearray(written))
+        except Exception as error:  # noqa: BLE001  (whatever jax makes of bytes that it did not write)
+            _fail(f"jax cannot read {EXECUTABLE}: {type(error).__name__}: {error}")
+    return Exported(signature, takes, gives, exported, contents["wide"])
+
+
+def _fail(problem: str) -> NoReturn:
+    raise ProgramSyntaxError(f"these are no bytes of an exported program: {problem}")
+
+
+export.deserialize = deserialize  # type: ignore[attr-defined]

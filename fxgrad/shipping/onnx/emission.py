@@ -1,0 +1,137 @@
+"""`Emission`: a walk through a program that writes each operation by its rule, in the names that the program has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.primitive import Primitive, infer
+from fxgrad.engine.core.program import Equation, Program, Var, join_scopes
+from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.derivation.simplify import live_equations
+from fxgrad.engine.dtypes import DType
+from fxgrad.errors import ConcretizationError, UnsupportedError
+from fxgrad.shipping.onnx.graph import Graph, Value
+from fxgrad.shipping.onnx.rules import Operation, Refusal, onnx_rules
+from fxgrad.text.names import Unique, variable_names
+from fxgrad.text.quoting import one_line
+from fxgrad.text.sources import Sources
+
+UINT64 = np.dtype(np.uint64)
+COMPLEX = "; real arrays have a form: pass real and imaginary parts as two arrays, or keep the program in fxgrad"
+
+
+def dtype_of(aval: Aval) -> DType:
+    """The dtype that values of a type have in a graph: of a random key, whose two words are one number, uint64."""
+    return UINT64 if dtypes.is_key(aval.dtype) else aval.dtype
+
+
+class Emission:
+    """One model on its way: `graph` has its nodes, and `program` writes one program into it."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.sources = Sources()
+        self._scope = ""
+        self._node_names = Unique()  # of the whole model: onnxruntime refuses two nodes of one name
+
+    # --- programs ---------------------------------------------------------------------------------------------
+
+    def program(self, program: Program, inputs: Sequence[Value], scope: str = "",
+                called: dict[Var, str] | None = None) -> list[Value]:
+        """The values of the outputs of `program`; `called` are names of variables that are not their own."""
+        around, base = self._scope, self.graph.base
+        self._scope = join_scopes(around, one_line(scope))
+        names = {var: one_line(name) for var, name in
+                 {**variable_names(program, self.sources), **(called or {})}.items()}
+        known: dict[Any, Value] = dict(zip(program.inputs, inputs, strict=True))
+        for equation in live_equations(program):
+            values = [self._literal(atom) if type(atom) is Literal else known[atom] for atom in equation.inputs]
+            known.update(zip(equation.outputs, self._equation(equation, values, names), strict=True))
+        self._scope, self.graph.base = around, base
+        return [self._literal(atom) if type(atom) is Literal else known[atom] for atom in program.outputs]
+
+    def _literal(self, literal: Literal) -> Value:
+        if dtypes.is_complex(literal.dtype):
+            raise UnsupportedError(f"to_onnx: a number of dtype {literal.dtype.name}, for which ONNX has no operators"
+                                   + COMPLEX)
+        return self.graph.constant(literal.value)
+
+    def _equation(self, equation: Equation, values: list[Value], names: dict[Var, str]) -> list[Value]:
+        source, begin = equation.source, len(self.graph.nodes)
+        scope = join_scopes(self._scope, one_line(source.scope) if source is not None else "")
+        own = [join_scopes(self._scope, names[var]) if self._scope else names[var] for var in equation.outputs]
+        self.graph.base = own[0] if own else equation.primitive.name
+        operation = Operation(equation.primitive, [atom.aval for atom in equation.inputs],
+                              [var.aval for var in equation.outputs], equation.params, equation.regions)
+        try:
+            made = self.operation(operation, values)
+        except (Refusal, ConcretizationError) as refusal:
+            raise UnsupportedError(self._refused(equation, _reason(equation, refusal))) from None
+        nodes = self.graph.nodes[begin:]
+        made = self._renamed(nodes, made, own)
+        place = "" if source is None else one_line(self.sources.comment(source))
+        for node in nodes:
+            if not node.name:
+                node.name = self._node_names(join_scopes(scope, node.output[0].rpartition("/")[2]))
+                node.doc_string = place
+        for value, var in zip(made, equation.outputs, strict=True):
+            if any(value.name == name for node in nodes for name in node.output):
+                self.graph.is_known(value, var.aval.shape)
+        return made
+
+    def _refused(self, equation: Equation, reason: str) -> str:
+        source = equation.source
+        line = "" if source is None else f"\n  at {self.sources.comment(source)} (in {source.code.co_name})"
+        return f"to_onnx: {equation.primitive} {reason}{line}"
+
+    def _renamed(self, nodes: Sequence[Any], made: Sequence[Value], names: Sequence[str]) -> list[Value]:
+        """Values that nodes of this equation make, under the names of its variables."""
+        own = {name for node in nodes for name in node.output}
+        new: dict[str, str] = {}
+        for value, name in zip(made, names, strict=True):
+            if value.name in own and value.name not in new:
+                new[value.name] = self.graph.unique(name)
+        for node in nodes:
+            _rename(node, new)
+        return [Value(new.get(value.name, value.name), value.dtype) for value in made]
+
+    # --- operations -------------------------------------------------------------------------------------------
+
+    def operation(self, operation: Operation, values: list[Value]) -> list[Value]:
+        """The values of the outputs of an operation; raises `Refusal`."""
+        for aval in (*operation.avals, *operation.outputs):
+            if dtypes.is_complex(aval.dtype):
+                raise Refusal(f"has a value of dtype {aval.dtype.name}, for which ONNX has no operators" + COMPLEX)
+        rule = onnx_rules.of(operation.primitive)
+        if operation.outputs and all(0 in aval.shape for aval in operation.outputs) and not hasattr(rule, "reason"):
+            return [self.graph.filled(0, dtype_of(aval), aval.shape) for aval in operation.outputs]
+        return rule(self, operation, values)
+
+    def apply(self, primitive: Primitive, avals: Sequence[Aval], values: Sequence[Value], **params: Any) -> list[Value]:
+        """The values of the outputs of another operation, which a rule is written in."""
+        return self.operation(Operation(primitive, avals, infer(primitive, avals, params), params), [*values])
+
+
+def _reason(equation: Equation, refusal: Exception) -> str:
+    """Why an operation is refused; rules that need a number of a size that has a name do not say so themselves."""
+    if isinstance(refusal, Refusal):
+        return str(refusal)
+    named = {str(size) for atom in (*equation.inputs, *equation.outputs) for size in atom.aval.shape if holds(size)}
+    return (f"needs a number in the place of {' and '.join(sorted(named)) or 'a size with a name'}, since the nodes "
+            "that it becomes depend on it. Trace the function for a number")
+
+
+def _rename(node: Any, new: dict[str, str]) -> None:
+    for names in (node.input, node.output):
+        for place, name in enumerate(names):
+            if name in new:
+                names[place] = new[name]
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            for inner in attribute.g.node:
+                _rename(inner, new)

@@ -1,0 +1,193 @@
+"""`to_onnx` and `save`: a function, or a program, as a model of ONNX."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.api.programs import program_for
+from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.sizes import Size, named
+from fxgrad.engine.parallel.shard_map import without_devices
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.shipping.onnx import library, protos
+from fxgrad.shipping.onnx.emission import COMPLEX, Emission
+from fxgrad.shipping.onnx.graph import INT64, Value
+from fxgrad.text.names import variable_names
+from fxgrad.text.quoting import one_line
+
+RESULT = "result"
+"""The root of the names of outputs."""
+
+
+def to_onnx(fun: Callable[..., Any] | Program) -> Callable[..., Any]:
+    """The function that traces `fun` for the types of its arguments, and returns it as an `onnx.ModelProto`.
+
+    The arguments are arrays, `ShapeDtypeStruct`s, or containers of them, of which only shapes and dtypes matter, as for
+    `make_program`; a `Program` takes none. `fun` may be anything that can be traced: a gradient, a whole step of
+    training, what `vmap` and `jit` made. The inputs of the graph are the leaves of the arguments, by their paths
+    (`params.w`), its outputs those of the result (`result.loss`, or `result` if it is one array); values within have
+    the names that the program prints with, and nodes say in `doc_string` which line of yours they come from. Arrays
+    that the function closes over are initializers. Python floats are float64, as everywhere in fxgrad; random keys are
+    two words of uint32, on a last axis.
+
+    Raises `UnsupportedError`, which names the operation and the user's line, where an operation has no form (see the
+    table in `docs/onnx.md`), for complex numbers, and where the package onnx is not installed.
+
+    >>> import fxgrad, numpy as np
+    >>> def loss(params, x):
+    ...     return np.mean(np.tanh(x @ params["w"]) ** 2)
+    >>> model = fxgrad.onnx.to_onnx(fxgrad.grad(loss))({"w": np.ones((3, 2), "f")}, np.ones((5, 3), "f"))
+    >>> [value.name for value in model.graph.input], [value.name for value in model.graph.output]
+    (['params.w', 'x'], ['result.w'])
+    """
+    def traced_model(*specs: Any, **kwargs: Any) -> Any:
+        return _model(program_for("to_onnx", fun, specs, kwargs))
+    return traced_model
+
+
+def save(file: str | os.PathLike[str] | IO[bytes], fun: Callable[..., Any] | Program, *specs: Any,
+         **kwargs: Any) -> Any:
+    """Writes `to_onnx(fun)(*specs, **kwargs)` to a file, a path or a binary file open for writing; returns the model.
+
+    Raises what `to_onnx` does. Models of 2 GiB and more are beyond what one file of this format holds.
+
+    >>> import io, fxgrad, numpy as np
+    >>> file = io.BytesIO()
+    >>> model = fxgrad.onnx.save(file, np.sin, np.ones(3))
+    >>> [node.op_type for node in model.graph.node], file.getvalue() == model.SerializeToString()
+    (['Sin'], True)
+    """
+    model = _model(program_for("onnx.save", fun, specs, kwargs))
+    data = model.SerializeToString()
+    if hasattr(file, "write"):
+        file.write(data)
+    else:
+        Path(file).write_bytes(data)
+    return model
+
+
+def feeds(model: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """The arguments of the function that a model was made of as what a session of onnxruntime is fed, by name.
+
+    The leaves of `args` and `kwargs` in order, each in the dtype of its input, random keys as words.
+
+    Raises `ArgumentError` unless there are as many as the model has inputs.
+
+    >>> import fxgrad, numpy as np
+    >>> model = fxgrad.onnx.to_onnx(lambda p, k: p["x"] * k)({"x": np.ones(2, "f")}, 2.0)
+    >>> fxgrad.onnx.feeds(model, {"x": np.ones(2, "f")}, 3.0)
+    {'p.x': array([1., 1.], dtype=float32), 'k': array(3.)}
+    """
+    leaves, inputs = tree.leaves((args, kwargs)), model.graph.input
+    if len(leaves) != len(inputs):
+        raise ArgumentError(at_user_line(
+            f"onnx.feeds: {len(leaves)} arrays, and the model takes {len(inputs)}: "
+            f"{', '.join(each.name for each in inputs)}. Pass what the function was traced with"))
+    helper = protos.package().helper
+    return {each.name: _words(leaf) if dtypes.is_key(getattr(leaf, "dtype", None)) else np.asarray(
+        leaf, helper.tensor_dtype_to_np_dtype(each.type.tensor_type.elem_type))
+        for each, leaf in zip(inputs, leaves, strict=True)}
+
+
+def _words(keys: Any) -> Any:
+    return np.asarray(keys)["threefry2x32"]
+
+
+# --- models ---------------------------------------------------------------------------------------------------------
+
+
+def _model(program: Program) -> Any:
+    program = without_devices(program)
+    signature = program.signature
+    if not program.outputs:
+        raise UnsupportedError("to_onnx: the function returns no array, and a model has at least one output. Return "
+                               "what is to be computed")
+    emission = Emission()
+    names = {var: one_line(name) for var, name in variable_names(program, emission.sources).items()}
+    results = [*map(one_line, _result_names(program))]
+    emission.graph.unique.taken.update(results, (names[var] for var in program.inputs))
+    inputs, infos = _inputs(emission, program, names)
+    _sizes(emission, program, inputs)
+    called: dict[Var, str] = {}
+    given = {*program.inputs}
+    for atom, name in zip(program.outputs, results, strict=True):
+        if isinstance(atom, Var) and atom not in given and not dtypes.is_key(atom.aval.dtype):
+            called.setdefault(atom, name)
+    for name in called.values():
+        emission.graph.unique.taken.discard(name)
+    made = emission.program(program, inputs, called=called)
+    outputs = _outputs(emission, program, made, results)
+    title = "" if signature is None else signature.title or signature.name
+    graph = emission.graph.model_graph(one_line(title) or "program", infos, outputs)
+    return protos.model(graph, emission.graph.opset)
+
+
+def _inputs(emission: Emission, program: Program, names: dict[Var, str]) -> tuple[list[Value], list[Any]]:
+    values: list[Value] = []
+    infos: list[Any] = []
+    closed = [*program.constants, *[None] * (len(program.inputs) - len(program.constants))]
+    for number, (var, constant) in enumerate(zip(program.inputs, closed, strict=True)):
+        aval = var.aval
+        if dtypes.is_complex(aval.dtype):
+            raise UnsupportedError(f"to_onnx: {names[var]} is an array of dtype {aval.dtype.name}, for which ONNX has "
+                                   "no operators" + COMPLEX)
+        if number < len(program.constants):
+            emission.graph.unique.taken.discard(names[var])
+            array = _words(constant) if dtypes.is_key(aval.dtype) else np.asarray(constant, aval.dtype)
+            value = emission.graph.constant(array, names[var])
+        else:
+            value = Value(names[var], np.dtype(np.uint32) if dtypes.is_key(aval.dtype) else aval.dtype)
+            shape = (*aval.shape, 2) if dtypes.is_key(aval.dtype) else aval.shape
+            infos.append(protos.value_info(value.name, shape, value.dtype))
+        if dtypes.is_key(aval.dtype):
+            emission.graph.base = f"{names[var]}.key"
+            value = library.key_of_words(emission.graph, value)
+        values.append(value)
+    return values, infos
+
+
+def _sizes(emission: Emission, program: Program, inputs: Sequence[Value]) -> None:
+    """What the names of sizes stand for, read off the arguments: `n` off an axis of n elements, or of 2 n + 1."""
+    graph = emission.graph
+    for value, var in zip(inputs, program.inputs, strict=True):
+        sizes: Sequence[Any] = var.aval.shape
+        for axis, size in enumerate(sizes):
+            if type(size) is not Size or len(size.names) > 1 or size.names[0] in graph.named:
+                continue
+            name, = size.names
+            begin, step = size.at({name: 0}), size.at({name: 1}) - size.at({name: 0})
+            if "(" not in str(size) and size == step * named(name) + begin:
+                graph.base = f"{value.name}.shape"
+                extent, = graph.raw("Shape", [value], [INT64], {"start": axis, "end": axis + 1})
+                if begin:
+                    extent = graph.operation("Sub", extent, graph.size(begin))
+                graph.named[name] = extent if step == 1 else graph.operation("Div", extent, graph.size(step))
+
+
+def _outputs(emission: Emission, program: Program, made: Sequence[Value], results: Sequence[str]) -> list[Any]:
+    """The types of the outputs; one that is no node of its own is handed on by one."""
+    infos, graph, done = [], emission.graph, set()
+    for value, atom, name in zip(made, program.outputs, results, strict=True):
+        aval = atom.aval
+        graph.base = name
+        given = library.words_of_key(graph, value) if dtypes.is_key(aval.dtype) else value
+        if given.name != name or name in done:
+            graph.nodes.append(protos.node("Identity", [given.name], [name], {"name": name}))
+        done.add(name)
+        shape = (*aval.shape, 2) if dtypes.is_key(aval.dtype) else aval.shape
+        infos.append(protos.value_info(name, shape, given.dtype))
+    return infos
+
+
+def _result_names(program: Program) -> list[str]:
+    """The names of the outputs: paths into the result."""
+    signature, count = program.signature, len(program.outputs)
+    if signature is None or signature.out_tree is None:
+        return [RESULT] if count == 1 else [f"{RESULT}[{number}]" for number in range(count)]
+    return tree.leaf_names(tree.unflatten(signature.out_tree, range(count)), RESULT)

@@ -1,0 +1,156 @@
+"""Indexing by arrays: gather and scatter, by places in the flat array."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.ops.windows import Windows, default_fill
+from fxgrad.shipping.onnx.emission import Emission
+from fxgrad.shipping.onnx.graph import INT64, Graph, Value
+from fxgrad.shipping.onnx.moves import is_narrow, place_of, strided
+from fxgrad.shipping.onnx.reductions import reduce
+from fxgrad.shipping.onnx.rules import Operation, rule_of
+
+Values = list[Value]
+
+
+class Addressed(NamedTuple):
+    """Where elements stand in the flat array, and whether their windows lie within it (None: all do)."""
+
+    places: Value
+    within: Value | None
+
+
+def _spread(shape: tuple[int, ...], axes: tuple[int, ...], rank: int) -> list[int]:
+    """Sizes with ones, for values along `axes` of a result of `rank`."""
+    sizes = [1] * rank
+    for axis, size in zip(axes, shape, strict=True):
+        sizes[axis] = size
+    return sizes
+
+
+def addressed(graph: Graph, indices: Value, shape: tuple[int, ...], indices_shape: tuple[int, ...], windows: Windows,
+              sizes: tuple[int, ...], mode: str) -> Addressed:
+    """The places of the elements of a gathered result, or of the updates of a scatter."""
+    result = windows.result_shape(sizes, indices_shape[:-1])
+    rank = len(result)
+    batch = tuple(axis for axis in range(rank) if axis not in windows.offset_dims)
+    steps = [math.prod(shape[axis + 1:]) for axis in range(len(shape))]
+    total = strided(graph, _lines(windows, sizes, steps, batch, indices_shape), rank)
+    starts = place_of(graph, indices)
+    axes = windows.start_index_map
+    if not axes:
+        return Addressed(graph.expand(total, result), None)
+    if mode == "checked" and indices.dtype.kind != "u":
+        starts = _from_the_front(graph, starts, graph.sizes([shape[axis] for axis in axes]))
+    most = graph.sizes([shape[axis] - sizes[axis] for axis in axes])
+    held = graph.operation("Min", graph.operation("Max", starts, graph.number(0, INT64)), most)
+    factors = graph.sizes([steps[axis] for axis in axes])
+    first = reduce(graph, "ReduceSum", graph.operation("Mul", held, factors), (len(indices_shape) - 1,))
+    spread = _spread(indices_shape[:-1], batch, rank)
+    total = graph.operation("Add", graph.reshape(first, spread), total)
+    within = None
+    if mode in ("checked", "fill"):
+        same = graph.cast(graph.operation("Equal", held, starts), np.dtype(np.int32))
+        every = graph.cast(reduce(graph, "ReduceMin", same, (len(indices_shape) - 1,)), np.dtype(bool))
+        within = graph.reshape(every, spread)
+    return Addressed(graph.expand(total, result), within)
+
+
+def _from_the_front(graph: Graph, starts: Value, extents: Value) -> Value:
+    """Indices, those that count from the end turned into those that count from the front."""
+    below = graph.operation("Less", starts, graph.number(0, INT64))
+    return graph.where(below, graph.operation("Add", starts, extents), starts)
+
+
+def _lines(windows: Windows, sizes: tuple[Any, ...], steps: list[Any], batch: tuple[int, ...],
+           indices_shape: tuple[Any, ...]) -> list[tuple[Any, Any, int]]:
+    """What is known of the places: that of an element in its window, and where batching axes put it."""
+    return [(sizes[axis], steps[axis], place)
+            for axis, place in zip(windows.window_axes(len(sizes)), windows.offset_dims, strict=True)] + [
+        (indices_shape[place], steps[axis], batch[place]) for axis, place in zip(
+            windows.operand_batching_dims, windows.start_indices_batching_dims, strict=True)]
+
+
+@rule_of("gather")
+def _gather(emission: Emission, operation: Operation, values: Values) -> Values:
+    graph, (x, indices), params = emission.graph, values, operation.params
+    shape, indices_shape = operation.shapes
+    windows = Windows(*(params[field] for field in Windows._fields))
+    sizes, mode = params["slice_sizes"], params["mode"]
+    fill = params["fill_value"]
+    number = default_fill(x.dtype) if fill is None else fill
+    if 0 in operation.shapes[0]:
+        return [graph.filled(number, x.dtype, operation.shape)]
+    plain = _as_take(graph, x, indices, windows, operation)
+    if plain is not None:
+        return [plain]
+    places, within = addressed(graph, indices, shape, indices_shape, windows, sizes, mode)
+    found = graph.operation("Gather", graph.reshape(x, [-1]), places, axis=0)
+    return [found if within is None else graph.where(graph.operation("Not", within), graph.number(number, x.dtype),
+                                                     found)]
+
+
+def _as_take(graph: Graph, x: Value, indices: Value, windows: Windows, operation: Operation) -> Value | None:
+    """Whole rows at places along one axis, which ONNX has a node for: None for what else may be gathered."""
+    shape, indices_shape = operation.shapes
+    sizes, mode = operation.params["slice_sizes"], operation.params["mode"]
+    if len(windows.start_index_map) != 1 or windows.operand_batching_dims:
+        return None
+    axis, = windows.start_index_map
+    batch = len(indices_shape) - 1
+    wanted = tuple(at if at < axis else at + batch for at in range(len(shape) - 1))
+    if windows.collapsed_slice_dims != (axis,) or windows.offset_dims != wanted or sizes != (
+            *shape[:axis], 1, *shape[axis + 1:]):
+        return None
+    starts = graph.reshape(place_of(graph, indices), indices_shape[:-1])
+    if mode == "checked" and indices.dtype.kind != "u":
+        starts = _from_the_front(graph, starts, graph.number_of(shape[axis]))
+    held = graph.operation("Min", graph.operation("Max", starts, graph.number(0, INT64)),
+                           graph.number_of(shape[axis] - 1))
+    found = graph.operation("Gather", x, held, axis=axis)
+    if mode not in ("checked", "fill"):
+        return found
+    within = graph.reshape(graph.operation("Equal", held, starts), [1] * axis + list(indices_shape[:-1]) + [1] * (
+        len(shape) - 1 - axis))
+    fill = operation.params["fill_value"]
+    return graph.where(graph.operation("Not", within),
+                       graph.number(default_fill(x.dtype) if fill is None else fill, x.dtype), found)
+
+
+REDUCTIONS = {"scatter": "none", "scatter_add": "add", "scatter_sub": "add", "scatter_mul": "mul", "scatter_min": "min",
+              "scatter_max": "max"}
+
+
+@rule_of(*REDUCTIONS)
+def _scatter(emission: Emission, operation: Operation, values: Values) -> Values:
+    """Updates that lie outside go to one more place behind the flat array, which is cut off again."""
+    graph, (x, indices, updates), params = emission.graph, values, operation.params
+    shape, indices_shape, updates_shape = operation.shapes
+    windows = Windows(params["update_window_dims"], params["inserted_window_dims"],
+                      params["scatter_dims_to_operand_dims"], params["operand_batching_dims"],
+                      params["scatter_indices_batching_dims"])
+    if 0 in updates_shape or 0 in shape:
+        return [x]
+    name, dtype, size = operation.primitive.name, x.dtype, operation.avals[0].size
+    combines = name != "scatter"
+    wide = dtypes.float32 if is_narrow(dtype) and combines else np.dtype(
+        np.int32) if combines and dtype.kind == "b" else dtype
+    sizes = windows.slice_sizes(len(shape), updates_shape)
+    places, within = addressed(graph, indices, shape, indices_shape, windows, sizes, params["mode"])
+    flat = graph.reshape(graph.cast(x, wide), [-1])
+    news = graph.cast(updates, wide)
+    if name == "scatter_sub":
+        news = graph.operation("Sub", graph.number(0, wide), news)
+    if within is not None:
+        places = graph.where(within, places, graph.number_of(size))
+        flat = graph.concatenate([flat, graph.constant(np.zeros(1, wide))], 0)
+    made = graph.operation("ScatterElements", flat, graph.reshape(places, [-1]), graph.reshape(news, [-1]), axis=0,
+                           reduction=REDUCTIONS[name])
+    if within is not None:
+        made = graph.slice(made, [0], [size], [0])
+    return [graph.cast(graph.reshape(made, shape), dtype)]

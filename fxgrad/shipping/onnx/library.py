@@ -1,0 +1,221 @@
+"""What several rules are made of: shifts, bits, exponentials near zero, remainders, as nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.dtypes import DType
+from fxgrad.shipping.onnx.graph import Graph, Value
+from fxgrad.shipping.onnx.protos import element_type
+
+UINT32, UINT64 = np.dtype(np.uint32), np.dtype(np.uint64)
+
+
+def bits_of(dtype: DType) -> int:
+    """The number of bits of an element."""
+    return 8 * dtype.itemsize
+
+
+def unsigned(dtype: DType) -> DType:
+    """The unsigned integers of as many bits."""
+    return np.dtype(f"uint{bits_of(dtype)}")
+
+
+def signed(dtype: DType) -> DType:
+    """The signed integers of as many bits."""
+    return np.dtype(f"int{bits_of(dtype)}")
+
+
+def zero(graph: Graph, value: Value) -> Value:
+    """0 of the dtype of a value."""
+    return graph.number(0, value.dtype)
+
+
+def one(graph: Graph, value: Value) -> Value:
+    """1 of the dtype of a value."""
+    return graph.number(1, value.dtype)
+
+
+def scalar(graph: Graph, number: float, like: Value) -> Value:
+    """A number of the dtype of a value."""
+    return graph.number(number, like.dtype)
+
+
+# --- logic of bits --------------------------------------------------------------------------------------------------
+
+
+def bitwise(graph: Graph, name: str, *values: Value) -> Value:
+    """"And", "Or", "Xor" or "Not" of integers bit by bit, or of bools."""
+    return graph.operation(name if values[0].dtype.kind == "b" else f"Bitwise{name}", *values)
+
+
+def shift(graph: Graph, x: Value, count: Value, direction: str) -> Value:
+    """Integers shifted to the "LEFT" or, without their sign, to the "RIGHT"; by all their bits or more gives 0.
+
+    Runtimes shift unsigned integers alone, and what they make of too large counts is their own affair.
+    """
+    kind = unsigned(x.dtype)
+    bits, counts = graph.cast(x, kind), graph.cast(count, kind)
+    width = graph.number(bits_of(x.dtype), kind)
+    short = graph.operation("Less", counts, width)
+    moved = graph.operation("BitShift", bits, graph.where(short, counts, graph.number(0, kind)), direction=direction)
+    return graph.cast(graph.where(short, moved, graph.number(0, kind)), x.dtype)
+
+
+def shift_by(graph: Graph, x: Value, count: int, direction: str) -> Value:
+    """Unsigned integers shifted by a number of bits that is less than they have."""
+    return graph.operation("BitShift", x, graph.number(count, x.dtype), direction=direction)
+
+
+def shift_arithmetic(graph: Graph, x: Value, count: Value) -> Value:
+    """Integers shifted to the right, with copies of their first bit."""
+    kind = signed(x.dtype)
+    numbers = graph.cast(x, kind)
+    negative = graph.operation("Less", numbers, graph.number(0, kind))
+    plain = graph.where(negative, graph.operation("BitwiseNot", numbers), numbers)
+    moved = shift(graph, plain, graph.cast(count, kind), "RIGHT")
+    return graph.cast(graph.where(negative, graph.operation("BitwiseNot", moved), moved), x.dtype)
+
+
+def population_count(graph: Graph, x: Value) -> Value:
+    """How many bits are set: sums of pairs, of fours, and so on."""
+    kind, width = unsigned(x.dtype), bits_of(x.dtype)
+    bits, step = graph.cast(x, kind), 1
+    while step < width:
+        block = (1 << step) - 1
+        mask = graph.number(sum(block << at for at in range(0, width, 2 * step)), kind)
+        low = graph.operation("BitwiseAnd", bits, mask)
+        high = graph.operation("BitwiseAnd", shift_by(graph, bits, step, "RIGHT"), mask)
+        bits, step = graph.operation("Add", low, high), 2 * step
+    return graph.cast(bits, x.dtype)
+
+
+def leading_zeros(graph: Graph, x: Value) -> Value:
+    """How many bits stand before the first that is set: it is spread to all lower ones, and the rest is counted."""
+    kind, width = unsigned(x.dtype), bits_of(x.dtype)
+    bits, step = graph.cast(x, kind), 1
+    while step < width:
+        bits = graph.operation("BitwiseOr", bits, shift_by(graph, bits, step, "RIGHT"))
+        step *= 2
+    return graph.cast(population_count(graph, graph.operation("BitwiseNot", bits)), x.dtype)
+
+
+def bitcast(graph: Graph, x: Value, dtype: DType) -> Value:
+    """The bits of numbers read as another dtype of the same width."""
+    if x.dtype == dtype:
+        return x
+    if dtypes.is_integer(x.dtype) and dtypes.is_integer(dtype):
+        return graph.cast(x, dtype)
+    return graph.raw("BitCast", [x], [dtype], {"to": element_type(dtype)})[0]
+
+
+def rank(graph: Graph, x: Value) -> Value:
+    """Integers in the total order of floats; of other numbers themselves."""
+    if x.dtype.kind == "b" or not dtypes.is_floating(x.dtype):
+        return x
+    kind = signed(x.dtype)
+    bits = bitcast(graph, x, kind)
+    negative = graph.operation("Less", bits, graph.number(0, kind))
+    return graph.where(negative, graph.operation("BitwiseXor", bits, graph.number(np.iinfo(kind).max, kind)), bits)
+
+
+# --- integers -------------------------------------------------------------------------------------------------------
+
+
+def divide_whole(graph: Graph, x: Value, y: Value) -> tuple[Value, Value]:
+    """Quotient toward zero and remainder of integers; of a division by 0 all bits set, and x.
+
+    Runtimes stop the process where they divide by 0, or the least integer by -1.
+    """
+    dtype = x.dtype
+    none = graph.operation("Equal", y, graph.number(0, dtype))
+    replaced = none
+    turned = None
+    if dtype.kind == "i":
+        turned = graph.operation("Equal", y, graph.number(-1, dtype))
+        replaced = graph.operation("Or", none, turned)
+    divisor = graph.where(replaced, graph.number(1, dtype), y)
+    quotient = graph.operation("Div", x, divisor)
+    remainder = graph.operation("Sub", x, graph.operation("Mul", quotient, divisor))
+    if turned is not None:
+        quotient = graph.where(turned, graph.operation("Sub", graph.number(0, dtype), x), quotient)
+    all_bits = np.iinfo(dtype).max if dtype.kind == "u" else -1
+    return graph.where(none, graph.number(all_bits, dtype), quotient), graph.where(none, x, remainder)
+
+
+def power_of(graph: Graph, x: Value, exponent: int) -> Value:
+    """A whole power: products of repeated squares."""
+    if exponent < 0:
+        return graph.operation("Reciprocal", power_of(graph, x, -exponent))
+    result = None
+    while exponent:
+        if exponent & 1:
+            result = x if result is None else graph.operation("Mul", result, x)
+        exponent >>= 1
+        if exponent:
+            x = graph.operation("Mul", x, x)
+    assert result is not None
+    return result
+
+
+# --- exponentials ---------------------------------------------------------------------------------------------------
+
+
+def expm1(graph: Graph, x: Value) -> Value:
+    """exp(x) - 1 without loss near 0, from the rounded u = exp(x): x (u - 1) / log(u).
+
+    N. Higham, "Accuracy and stability of numerical algorithms", section 1.14: the errors of numerator and denominator
+    are the same, and their quotient has none.
+    """
+    u = graph.operation("Exp", x)
+    below = graph.operation("Sub", u, one(graph, x))
+    unchanged = graph.operation("Equal", u, one(graph, x))
+    slope = graph.where(unchanged, one(graph, x), graph.operation("Div", below, graph.operation("Log", u)))
+    far = graph.operation("GreaterOrEqual", graph.operation("Abs", x), scalar(graph, 1, x))
+    return graph.where(far, below, graph.operation("Mul", x, slope))
+
+
+def log1p(graph: Graph, x: Value) -> Value:
+    """log(1 + x) without loss near 0, from the rounded u = 1 + x: x log(u) / (u - 1)."""
+    u = graph.operation("Add", x, one(graph, x))
+    slope = graph.operation("Div", graph.operation("Log", u), graph.operation("Sub", u, one(graph, x)))
+    plain = graph.operation("Or", graph.operation("Equal", u, one(graph, x)),
+                            graph.operation("Equal", u, scalar(graph, np.inf, x)))
+    return graph.operation("Mul", x, graph.where(plain, one(graph, x), slope))
+
+
+# --- signs ------------------------------------------------------------------------------------------------------------
+
+
+def odd(graph: Graph, x: Value, found: Value) -> Value:
+    """An odd function of x, given that of |x|: by a factor, since onnxruntime's Where loses the sign of a zero."""
+    unit = one(graph, x)
+    return graph.operation("Mul", graph.where(negative(graph, x), graph.operation("Neg", unit), unit), found)
+
+
+def negative(graph: Graph, x: Value) -> Value:
+    """Whether the sign of numbers is set, that of a zero too."""
+    none = zero(graph, x)
+    return graph.operation("Or", graph.operation("Less", x, none),
+                           graph.operation("Less", graph.operation("Reciprocal", x), none))
+
+
+# --- random keys ----------------------------------------------------------------------------------------------------
+
+
+def key_of_words(graph: Graph, words: Value) -> Value:
+    """Keys, one number of 64 bits each, from two words on the last axis."""
+    high, low = (graph.cast(graph.operation("Gather", words, graph.number(place, np.dtype(np.int64)), axis=-1), UINT64)
+                 for place in (0, 1))
+    return graph.operation("BitwiseOr", shift_by(graph, high, 32, "LEFT"), low)
+
+
+def words_of_key(graph: Graph, key: Value) -> Value:
+    """The two words of keys, on a new last axis."""
+    return graph.concatenate([graph.unsqueeze(word, [-1]) for word in both_words(graph, key)], -1)
+
+
+def both_words(graph: Graph, key: Value) -> list[Value]:
+    """The high word and the low word of numbers of 64 bits."""
+    return [graph.cast(shift_by(graph, key, 32, "RIGHT"), UINT32), graph.cast(key, UINT32)]

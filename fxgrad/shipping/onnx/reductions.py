@@ -1,0 +1,261 @@
+"""Reductions, running results along an axis, places of extrema, sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.primitive import registry
+from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.ops.pool import identity_of
+from fxgrad.engine.ops.reductions import argmax_p
+from fxgrad.shipping.onnx import library
+from fxgrad.shipping.onnx.elementwise import extremum
+from fxgrad.shipping.onnx.emission import Emission
+from fxgrad.shipping.onnx.graph import INT64, Graph, Value, is_float
+from fxgrad.shipping.onnx.moves import is_narrow, padded
+from fxgrad.shipping.onnx.rules import Operation, Refusal, onnx_rules, rule_of
+
+Values = list[Value]
+INT32 = np.dtype(np.int32)
+
+# --- reductions -----------------------------------------------------------------------------------------------------
+
+
+def reduce(graph: Graph, operator: str, value: Value, axes: tuple[int, ...], keep: bool = False) -> Value:
+    """A reduction over `axes`; over none it is the value."""
+    if not axes:
+        return value
+    return graph.operation(operator, value, graph.sizes(axes), keepdims=int(keep))
+
+
+def summed(graph: Graph, value: Value, axes: tuple[int, ...]) -> Value:
+    """Sums, of halves in float32."""
+    wide = dtypes.float32 if is_narrow(value.dtype) else value.dtype
+    return graph.in_dtype(wide, lambda given: reduce(graph, "ReduceSum", given, axes), value)
+
+
+def extreme(graph: Graph, operator: str, value: Value, axes: tuple[int, ...], keep: bool = False) -> Value:
+    """"ReduceMax" or "ReduceMin"; a NaN wins, which runtimes leave to chance."""
+    found = reduce(graph, operator, value, axes, keep)
+    if not is_float(value.dtype):
+        return found
+    any_nan = reduce(graph, "ReduceMax", graph.isnan(value), axes, keep)
+    return graph.where(any_nan, graph.number(np.nan, value.dtype), found)
+
+
+def _reduction(of_none: Callable[[Any], Any], rule: Callable[..., Value]) -> Any:
+    def reduction(emission: Emission, operation: Operation, values: Values) -> Values:
+        graph, axes = emission.graph, operation.params["axes"]
+        if 0 in operation.shapes[0]:
+            dtype = values[0].dtype
+            return [graph.filled(of_none(dtype), dtype, operation.shape)]
+        return [rule(graph, values[0], axes)] if axes else values
+    return reduction
+
+
+def _parity(graph: Graph, value: Value, axes: tuple[int, ...]) -> Value:
+    """Whether an odd number of bools is set."""
+    counted = reduce(graph, "ReduceSum", graph.cast(value, INT64), axes)
+    return graph.cast(graph.operation("Mod", counted, graph.number(2, INT64)), value.dtype)
+
+
+def known_size(size: Any) -> int:
+    """The size of an axis, for what takes so many nodes as it says; raises `Refusal` if it has a name."""
+    if holds(size):
+        raise Refusal(f"runs along an axis of the size {size}, and how many nodes it takes depends on that. Trace the "
+                      "function for a number")
+    return int(size)
+
+
+def folded(graph: Graph, operator: str, value: Value, axes: tuple[int, ...], shape: tuple[int, ...]) -> Value:
+    """Integers combined bit by bit along axes: one half with the other, until one is left."""
+    for axis in sorted(axes, reverse=True):
+        size = known_size(shape[axis])
+        while size > 1:
+            half = size // 2
+            first = graph.slice(value, [0], [half], [axis])
+            second = graph.slice(value, [half], [2 * half], [axis])
+            both = graph.operation(operator, first, second)
+            last = [graph.slice(value, [2 * half], [size], [axis])] if size % 2 else []
+            value = graph.concatenate([both, *last], axis)
+            size = half + size % 2
+        value = graph.operation("Squeeze", value, graph.sizes([axis]))
+    return value
+
+
+def _of_bits(operator: str, of_bools: Callable[[Graph, Value, tuple[int, ...]], Value], of_none: int) -> Any:
+    def reduction(emission: Emission, operation: Operation, values: Values) -> Values:
+        graph, axes, (value,) = emission.graph, operation.params["axes"], values
+        if 0 in operation.shapes[0]:
+            dtype = value.dtype
+            none = np.invert(np.zeros((), dtype)) if of_none else np.zeros((), dtype)
+            return [graph.filled(none, dtype, operation.shape)]
+        if not axes:
+            return values
+        if value.dtype.kind == "b":
+            return [of_bools(graph, value, axes)]
+        return [folded(graph, operator, value, axes, operation.shapes[0])]
+    return reduction
+
+
+for _name, _rule in (
+        ("reduce_sum", _reduction(lambda dtype: 0, summed)),
+        ("reduce_prod", _reduction(lambda dtype: 1,
+                                   lambda graph, value, axes: reduce(graph, "ReduceProd", value, axes))),
+        ("reduce_max", _reduction(lambda dtype: identity_of("max", dtype),
+                                  lambda graph, value, axes: extreme(graph, "ReduceMax", value, axes))),
+        ("reduce_min", _reduction(lambda dtype: identity_of("min", dtype),
+                                  lambda graph, value, axes: extreme(graph, "ReduceMin", value, axes))),
+        ("reduce_and", _of_bits("BitwiseAnd", lambda graph, value, axes: reduce(graph, "ReduceMin", value, axes), 1)),
+        ("reduce_or", _of_bits("BitwiseOr", lambda graph, value, axes: reduce(graph, "ReduceMax", value, axes), 0)),
+        ("reduce_xor", _of_bits("BitwiseXor", _parity, 0))):
+    onnx_rules.enter(_rule, registry[_name])
+
+
+@rule_of("argmax", "argmin")
+def _position(emission: Emission, operation: Operation, values: Values) -> Values:
+    """The first place of the extremum, or of a NaN."""
+    graph, (x,), axis = emission.graph, values, operation.params["axis"]
+    operator = "ArgMax" if operation.primitive is argmax_p else "ArgMin"
+    found = graph.operation(operator, x, axis=axis, keepdims=0)
+    if is_float(x.dtype):
+        nans = graph.isnan(x)
+        first = graph.operation("ArgMax", nans, axis=axis, keepdims=0)
+        found = graph.where(reduce(graph, "ReduceMax", nans, (axis,)), first, found)
+    return [graph.cast(found, operation.params["index_dtype"])]
+
+
+# --- running results ------------------------------------------------------------------------------------------------
+
+
+@rule_of("cumsum")
+def _cumsum(emission: Emission, operation: Operation, values: Values) -> Values:
+    graph, params = emission.graph, operation.params
+    if not operation.shape:
+        return values
+    wide = dtypes.float32 if is_narrow(values[0].dtype) else values[0].dtype
+    return [graph.in_dtype(wide, lambda x: graph.operation(
+        "CumSum", x, graph.number(params["axis"], INT64), reverse=int(params["reverse"])), *values)]
+
+
+def doubled(graph: Graph, values: Values, fills: Values, shape: tuple[int, ...], axis: int, reversed_: bool,
+            combine: Callable[[Values, Values], Values]) -> Values:
+    """Running results by doubling: each element is combined with that 1, 2, 4, ... places before it."""
+    step, size = 1, known_size(shape[axis])
+    while step < size:
+        config = [(0, 0, 0)] * len(shape)
+        config[axis] = (-step, step, 0) if reversed_ else (step, -step, 0)
+        before = [padded(graph, value, fill, shape, tuple(config)) for value, fill in zip(values, fills, strict=True)]
+        values = combine(before, values)
+        step *= 2
+    return values
+
+
+def _running(fill: Callable[[Any], Any], combine: Callable[[Emission, Operation, Value, Value], Value]) -> Any:
+    def rule(emission: Emission, operation: Operation, values: Values) -> Values:
+        graph, params = emission.graph, operation.params
+        return doubled(graph, values, [graph.number(fill(values[0].dtype), values[0].dtype)], operation.shape,
+                       params["axis"], params["reverse"],
+                       lambda before, here: [combine(emission, operation, *before, *here)])
+    return rule
+
+
+def _logaddexp(emission: Emission, operation: Operation, x: Value, y: Value) -> Value:
+    graph = emission.graph
+    wide = dtypes.float32 if is_narrow(x.dtype) else x.dtype
+    return graph.in_dtype(wide, lambda a, b: log_of_sum(graph, a, b), x, y)
+
+
+def log_of_sum(graph: Graph, x: Value, y: Value) -> Value:
+    """log(exp(x) + exp(y)): the greater one, and what the other adds; equal infinities have no difference."""
+    apart = graph.operation("Sub", x, y)
+    less = graph.operation("Exp", graph.operation("Neg", graph.operation("Abs", apart)))
+    total = graph.operation("Add", graph.operation("Max", x, y), library.log1p(graph, less))
+    return graph.where(graph.isnan(apart), graph.operation("Add", x, y), total)
+
+
+for _name, _rule in (
+        ("cumprod", _running(lambda dtype: 1, lambda emission, _, x, y: emission.graph.operation("Mul", x, y))),
+        ("cummax", _running(lambda dtype: identity_of("max", dtype),
+                            lambda emission, _, x, y: extremum(emission.graph, "Max", x, y))),
+        ("cummin", _running(lambda dtype: identity_of("min", dtype),
+                            lambda emission, _, x, y: extremum(emission.graph, "Min", x, y))),
+        ("cumlogsumexp", _running(lambda dtype: -np.inf, _logaddexp))):
+    onnx_rules.enter(_rule, registry[_name])
+
+
+@rule_of("logaddexp")
+def _logaddexp_rule(emission: Emission, operation: Operation, values: Values) -> Values:
+    return [_logaddexp(emission, operation, *values)]
+
+
+@rule_of("linear_recurrence")
+def _linear_recurrence(emission: Emission, operation: Operation, values: Values) -> Values:
+    """y[i] = a[i] y[i-1] + b[i]: two steps in one are a step of the same kind."""
+    graph, params = emission.graph, operation.params
+
+    def combine(before: Values, here: Values) -> Values:
+        (a, b), (c, d) = before, here
+        return [graph.operation("Mul", a, c), graph.operation("Add", graph.operation("Mul", c, b), d)]
+
+    fills = [graph.number(0, values[0].dtype), graph.number(0, values[1].dtype)]
+    return doubled(graph, values, fills, operation.shape, params["axis"], params["reverse"], combine)[1:]
+
+
+# --- sorting --------------------------------------------------------------------------------------------------------
+
+
+def ordered(graph: Graph, values: Values, keys: Values, axis: int, size: int, largest: bool = False,
+            wanted: int | None = None) -> tuple[Values, Value]:
+    """`values` sorted by `keys`, the last of which counts most, and the places that they had: stable sorts in turn.
+
+    Only the first `wanted` are taken, by the last sort. No key may have NaNs.
+    """
+    order: Value | None = None
+    for number, key in enumerate(keys):
+        last = number == len(keys) - 1
+        given = key if order is None else graph.operation("GatherElements", key, order, axis=axis)
+        if given.dtype.kind == "b":
+            given = graph.cast(given, INT32)
+        count = graph.sizes([size if wanted is None or not last else wanted])
+        places = graph.operations("TopK", 2, given, count, axis=axis, largest=int(largest), sorted=1)[1]
+        order = places if order is None else graph.operation("GatherElements", order, places, axis=axis)
+    assert order is not None
+    return [graph.operation("GatherElements", value, order, axis=axis) for value in values], order
+
+
+@rule_of("sort")
+def _sort(emission: Emission, operation: Operation, values: Values) -> Values:
+    graph, axis = emission.graph, operation.params["dimension"]
+    if not operation.shape:
+        return values
+    keys: Values = []
+    for value in reversed(values[:operation.params["num_keys"]]):
+        if is_float(value.dtype):  # NaNs are last, behind the infinities
+            nans = graph.isnan(value)
+            keys += [nans, graph.where(nans, graph.number(np.inf, value.dtype), value)]
+        else:
+            keys.append(value)
+    return ordered(graph, values, keys, axis, operation.shape[axis])[0]
+
+
+@rule_of("top_k")
+def _top_k(emission: Emission, operation: Operation, values: Values) -> Values:
+    """In the total order: NaNs before the infinity, 0 before -0."""
+    graph, (x,), axis = emission.graph, values, operation.params["axis"]
+    keys = [x]
+    if is_float(x.dtype):
+        nans = graph.isnan(x)
+        infinity = graph.number(np.inf, x.dtype)
+        inverse = graph.operation("Div", library.one(graph, x), x)
+        below = graph.operation("Equal", inverse, graph.operation("Neg", infinity))
+        finer = graph.operation("Sub", graph.cast(nans, INT32), graph.cast(below, INT32))
+        keys = [finer, graph.where(nans, infinity, x)]
+    (found,), places = ordered(graph, [x], keys, axis, operation.shapes[0][axis], largest=True,
+                               wanted=operation.params["k"])
+    return [found, graph.cast(places, INT32)]
+

@@ -1,0 +1,71 @@
+"""The table of rules: how an operation is written as nodes, or why it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.avals import Aval, Shape
+from fxgrad.engine.core.primitive import Primitive, registry
+
+if TYPE_CHECKING:
+    from fxgrad.shipping.onnx.emission import Emission
+    from fxgrad.shipping.onnx.graph import Value
+
+
+class Refusal(Exception):  # noqa: N818  (it becomes an UnsupportedError)
+    """Why an operation has no form in ONNX, and what to write instead."""
+
+
+class Operation(NamedTuple):
+    """What a rule is given of an equation: its primitive, types of inputs and outputs, parameters."""
+
+    primitive: Primitive
+    avals: Sequence[Aval]
+    outputs: Sequence[Aval]
+    params: dict[str, Any]
+    regions: Sequence[Any] = ()
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """The shapes of the inputs."""
+        return [aval.shape for aval in self.avals]
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the first output."""
+        return self.outputs[0].shape
+
+
+Rule = Callable[["Emission", Operation, "list[Value]"], "list[Value]"]
+"""(emission, operation, values of its inputs) -> values of its outputs."""
+
+
+def _derived(_: Primitive) -> Rule:
+    return BY_DEFINITION[0]
+
+
+BY_DEFINITION: list[Rule] = []
+"""What is done with operations of which nothing is entered; the room of definitions puts it here."""
+
+onnx_rules: Analysis[Rule] = Analysis("onnx rules", missing="derive", derive=_derived)
+"""How operations are written as nodes. One that has no rule is written as what it is made of, where that is known."""
+
+
+def rule_of(*names: str) -> Callable[[Rule], Rule]:
+    """Enters a rule for the primitives of these names."""
+    return onnx_rules.register(*(registry[name] for name in names))
+
+
+def library_rule(name: str, function: Callable[..., Value]) -> None:
+    """Enters, for the primitive of that name, a function of the graph and the inputs that gives its one result."""
+    onnx_rules.enter(lambda emission, operation, values: [function(emission.graph, *values)], registry[name])
+
+
+def refused(reason: str, *names: str) -> None:
+    """Enters, for primitives, why they have no form."""
+    def refuse(emission: Emission, operation: Operation, values: list[Value]) -> list[Value]:
+        raise Refusal(reason)
+    refuse.reason = reason  # type: ignore[attr-defined]
+    onnx_rules.enter(refuse, *(registry[name] for name in names))

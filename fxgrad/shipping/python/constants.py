@@ -1,0 +1,129 @@
+"""Numbers, arrays, dtypes and containers as Python expressions that give back the same bits."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine.core.arrays import Integer
+from fxgrad.engine.dtypes import DType
+from fxgrad.text.values import bits_dtype, float_text, is_uniform, kind_of
+
+WRITTEN_OUT = 1000
+"""Elements up to which an array is written as numbers; longer ones are written as their bytes."""
+Root = Callable[[str], str]
+"""Gives the name of a package, and notes that it is needed."""
+
+
+def value_text(value: Any, inner: Callable[[Any], str], root: Root) -> str | None:
+    """An expression for a value; None if it has none. `inner` gives those of what it holds."""
+    kind = type(value)
+    if value is None or value is Ellipsis or kind in (bool, int, str, bytes):
+        return repr(value)
+    if kind in (float, complex):
+        return number_text(np.asarray(value)[()], root)
+    if isinstance(value, np.dtype):
+        return dtype_text(value, root)
+    if isinstance(value, np.generic | Integer):
+        return scalar_text(np.asarray(value)[()], root)
+    if isinstance(value, np.ndarray):
+        return array_text(value, root)
+    if isinstance(value, enum.Enum):
+        return f"{inner(kind)}.{value.name}"
+    if kind is slice:
+        return f"slice({inner(value.start)}, {inner(value.stop)}, {inner(value.step)})"
+    if kind is dict:
+        return "{" + ", ".join(f"{inner(key)}: {inner(item)}" for key, item in value.items()) + "}"
+    if kind is tuple:
+        return f"({', '.join(map(inner, value))}{',' * (len(value) == 1)})"
+    if kind is list:
+        return f"[{', '.join(map(inner, value))}]"
+    if kind in (set, frozenset):
+        return f"{kind.__name__}([{', '.join(map(inner, value))}])"
+    return None
+
+
+def number_text(value: Any, root: Root) -> str:
+    """A floating or complex number, exactly, as a number of Python's."""
+    if value.dtype.kind == "c":
+        return f"complex({number_text(value.real, root)}, {number_text(value.imag, root)})"
+    number = float(value)
+    if math.isfinite(number):
+        return float_text(value)
+    return f"{root('numpy')}.nan" if math.isnan(number) else f"{'-' * (number < 0)}{root('numpy')}.inf"
+
+
+def is_usual(value: Any) -> bool:
+    """Whether a number is given back to the bit by Python's number of the same value."""
+    kind = kind_of(value.dtype)
+    if kind == "c":
+        return is_usual(value.real) and is_usual(value.imag)
+    if kind != "f" or not np.isnan(value):
+        return True
+    bits = bits_dtype(value.dtype)
+    return bool(np.asarray(value).view(bits) == np.asarray(np.nan).astype(value.dtype).view(bits))
+
+
+def plain_text(value: Any, root: Root) -> str | None:
+    """A scalar of NumPy's as a number of Python's, which takes on the dtype beside it; None where it would not do."""
+    dtype = value.dtype
+    if kind_of(dtype) == "i":
+        return repr(int(value))
+    if dtype.kind in "fc" and is_usual(value):
+        return number_text(value, root)
+    return None
+
+
+def scalar_text(value: Any, root: Root) -> str:
+    """A scalar of NumPy's: `np.float32(0.1)`."""
+    dtype = value.dtype
+    if dtype.kind == "b":
+        return f"{root('numpy')}.bool({bool(value)})"
+    if kind_of(dtype) == "i":
+        return f"{type_text(dtype, root)}({int(value)})"
+    if dtype.names is None and is_usual(value):
+        number = number_text(np.float64(value) if dtype.kind == "V" or dtype.itemsize == 2 else value, root)
+        return f"{type_text(dtype, root)}({number})"
+    return f"{root('numpy')}.frombuffer({value.tobytes()!r}, {dtype_text(dtype, root)})[0]"
+
+
+def type_text(dtype: DType, root: Root) -> str:
+    """The class of scalars of a dtype: `np.float32`."""
+    package = dtype.type.__module__.split(".")[0]
+    return f"{root(package)}.{dtype.type.__name__}"
+
+
+def dtype_text(dtype: DType, root: Root) -> str:
+    """A dtype: `np.dtype(np.float32)`."""
+    if dtype.names is not None or dtype.type is np.void:
+        return f"{root('numpy')}.dtype({dtype.descr!r})"
+    return f"{root('numpy')}.dtype({type_text(dtype, root)})"
+
+
+def array_text(array: np.ndarray[Any, Any], root: Root) -> str:
+    """An array: its numbers, one number where all are the same, or its bytes where they are many."""
+    if array.flags.f_contiguous and not array.flags.c_contiguous:  # sums depend on the order in memory
+        return f"{root('numpy')}.asfortranarray({array_text(np.ascontiguousarray(array), root)})"
+    numpy, dtype = root("numpy"), array.dtype
+    kind = "V" if dtype.names is not None else kind_of(dtype)
+    if kind != "V" and array.size > 1 and is_uniform(array):
+        return f"{numpy}.full({array.shape}, {scalar_text(array.reshape(-1)[0], root)})"
+    if kind != "V" and array.size <= WRITTEN_OUT and all(map(is_usual, array.reshape(-1))):
+        return f"{numpy}.array({_nested(array, root)}, {type_text(dtype, root)}).reshape({array.shape})" \
+            if 0 in array.shape else f"{numpy}.array({_nested(array, root)}, {type_text(dtype, root)})"
+    data = np.ascontiguousarray(array).tobytes().hex()
+    return (f"{numpy}.frombuffer(bytes.fromhex({data!r}), {dtype_text(dtype, root)})"
+            f".reshape({array.shape}).copy()")
+
+
+def _nested(array: Any, root: Root) -> str:
+    if array.shape:
+        return f"[{', '.join(_nested(row, root) for row in array)}]"
+    value = array[()]
+    if value.dtype.kind == "b":
+        return str(bool(value))
+    return plain_text(value if value.dtype.kind in "iufc" else np.float64(value), root) or number_text(value, root)

@@ -1,0 +1,110 @@
+"""Looking functions and classes up in their files: their trees, and which of their names stand outside of them."""
+
+from __future__ import annotations
+
+import ast
+import dis
+import inspect
+import linecache
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from fxgrad.engine.caches import cached
+from fxgrad.engine.user_source import parse
+
+
+class Refusal(Exception):  # noqa: N818  (it never reaches a user: it becomes an error that names the operation)
+    """Why something has no source of its own, as the rest of a sentence."""
+
+
+def tree_of(expression: str) -> ast.expr:
+    """The tree of an expression."""
+    return ast.parse(expression, mode="eval").body
+
+
+def text_of(node: Any) -> str:
+    """The text of a tree."""
+    return ast.unparse(ast.fix_missing_locations(node))
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def outer_names(code: types.CodeType) -> Iterator[str]:
+    """The names of modules and builtins that a function, or one inside of it, refers to."""
+    for each in _codes(code):
+        yield from (step.argval for step in dis.get_instructions(each) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+
+
+def inner_names(code: types.CodeType) -> Iterator[str]:
+    """The names of variables of a function, or of one inside of it."""
+    for each in _codes(code):
+        yield from (*each.co_varnames, *each.co_cellvars)
+
+
+# --- finding sources ----------------------------------------------------------------------------------------
+
+
+@cached("parsed texts of kernels", 64)
+def _parsed(text: str) -> ast.Module | None:
+    return parse(text)
+
+
+def _file(filename: str) -> ast.Module | None:
+    return _parsed("".join(linecache.getlines(filename)))
+
+
+def _nodes(filename: str, kinds: Any, name: str) -> list[Any]:
+    module = _file(filename)
+    if module is None:
+        raise Refusal(f"calls {name}, whose source cannot be read")
+    return [node for node in ast.walk(module) if isinstance(node, kinds)]
+
+
+def assigned_to(values: dict[str, Any], name: str) -> ast.expr | None:
+    """What a module of kernels assigns to a name at its top."""
+    if not str(values.get("__name__")).startswith("fxgrad.engine.ops."):
+        return None
+    module = _file(str(values["__file__"]))
+    found = [node.value for node in module.body if isinstance(node, ast.Assign)
+             and [ast.unparse(target) for target in node.targets] == [name]] if module is not None else []
+    return found[0] if len(found) == 1 else None
+
+
+def function_node(function: types.FunctionType) -> Any:
+    """The tree of a function in its file."""
+    code = function.__code__
+    nodes = _nodes(code.co_filename, ast.FunctionDef | ast.Lambda, function.__qualname__)
+    place = min(((line, column) for line, _, column, _ in code.co_positions()
+                 if line is not None and column is not None and (line, column) > (code.co_firstlineno, 0)),
+                default=(code.co_firstlineno, 0))
+    fitting = [node for node in nodes if _first_line(node) == code.co_firstlineno
+               and (isinstance(node, ast.Lambda) == (code.co_name == "<lambda>"))
+               and (isinstance(node, ast.Lambda) or node.name == code.co_name)
+               and _begins(node) <= place <= (node.end_lineno, node.end_col_offset)]
+    if not fitting:
+        raise Refusal(f"calls {function.__qualname__}, whose source cannot be read")
+    return fitting[-1]  # inner ones come after outer ones
+
+
+def _first_line(node: Any) -> int:
+    return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+
+
+def _begins(node: Any) -> tuple[int, int]:
+    return (node.body.lineno, node.body.col_offset) if isinstance(node, ast.Lambda) else (_first_line(node), 0)
+
+
+def class_node(kind: type) -> Any:
+    """The tree of a class in its file."""
+    filename = inspect.getsourcefile(kind)
+    found = [node for node in _nodes(str(filename), ast.ClassDef, kind.__qualname__) if node.name == kind.__name__]
+    if len(found) != 1:
+        raise Refusal(f"needs the class {kind.__qualname__}, whose source cannot be read")
+    return found[0]
+

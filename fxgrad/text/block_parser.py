@@ -1,0 +1,91 @@
+"""From the syntax tree of a loop, a branch or a solver, with operands by role and programs, to its equation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Atom, Program, Var
+from fxgrad.text.blocks import CHOICE, NAMES, TRUTH, Block, Part, Roles, blocks, inputs_of
+from fxgrad.text.expressions import Body, Given, StatementSyntax
+from fxgrad.text.expressions import Roles as RolesSyntax
+from fxgrad.text.parsing import WRONG_PARAMS
+from fxgrad.text.syntax import Use
+
+if TYPE_CHECKING:
+    from fxgrad.text.compact_parser import Maker
+
+Inputs = Roles[tuple[Given, Aval]]
+"""The inputs of programs by role, with their types."""
+
+
+def block(maker: Maker, syntax: StatementSyntax) -> tuple[Primitive, list[Atom], dict[str, Any], int]:
+    """The operation, its operands, its parameters, and its place in the text; `maker` makes what stands around it."""
+    call: Any = syntax.expression
+    lead: list[Atom] = []
+    shared: Roles[Atom] = Roles()
+    inputs: Inputs = Roles()
+    for number, argument in enumerate(call.arguments):
+        if isinstance(argument, RolesSyntax):
+            _take(maker, argument.role, argument.inputs, shared, inputs)
+        elif isinstance(argument, Given):
+            _take(maker, "", [argument], shared, inputs)
+        elif number and call.name == "cond" and isinstance(argument, Use):
+            _take(maker, "", [Given(argument.name, None, argument, argument.at)], shared, inputs)
+        else:
+            atom = maker.plain(argument)
+            # A truth value stands for the number that is made of it; what is a number was made of one above.
+            if all(part.label in TRUTH for part in syntax.parts) and atom.aval.dtype.kind == "b":
+                atom, = maker.meant(CHOICE, [atom], argument.at)
+            lead.append(atom)
+    parts = []
+    for part in syntax.parts:
+        own: Roles[Atom] = Roles()
+        own_inputs: Inputs = Roles()
+        for roles in part.roles:
+            _take(maker, roles.role, roles.inputs, own, own_inputs)
+        given = inputs_of(call.name, part.label, own_inputs, inputs)
+        captured = len(own.get("captured")) + len(shared.get("captured"))
+        parts.append(Part(part.label, _held(maker, part.body, given, captured), own))
+    primitive = NAMES[call.name]
+    rebuild = blocks.of(primitive)
+    assert rebuild is not None
+    try:
+        atoms, params = rebuild(Block(lead, shared, parts, maker.builder.params(call.params)), lambda atom: atom.aval)
+    except WRONG_PARAMS as error:
+        maker.fail(call.at, f"{call.name}: {error}")
+    return primitive, atoms, params, call.at
+
+
+def _take(maker: Maker, role: str, given: Sequence[Given], operands: Roles[Atom], inputs: Inputs) -> None:
+    """Adds the operands of a role, and the inputs that they are."""
+    for each in given:
+        if role == "given":
+            if each.aval is None:
+                maker.fail(each.at, f"given({each.name}) needs a type, as no operand has it: "
+                                    f"given({each.name}: f32[3])")
+            inputs.add(role, (each, each.aval))
+            continue
+        atom = maker.plain(each.operand)
+        aval = atom.aval
+        if role == "over":
+            if not aval.shape:
+                maker.fail(each.at, f"over({each.name}=...) needs an array with an axis to go along, got {aval}")
+            aval = aval.update(shape=aval.shape[1:])
+        operands.add(role, atom)
+        inputs.add(role, (each, each.aval or aval))
+
+
+def _held(maker: Maker, body: Body | Use | None, given: Sequence[tuple[Given, Aval]], captured: int) -> Program | None:
+    if body is None:
+        return None
+    if isinstance(body, Use):
+        return maker.builder.defined(body)
+    inside = maker.inside()
+    variables = [inside.bind(each.name, Var(aval), each.at) for each, aval in given]
+    outputs = inside.run(body)
+    program = Program(variables, inside.equations, outputs, captured)
+    inside.note(program)
+    return program

@@ -1,0 +1,274 @@
+"""Loops and branches in the compact style: operands by their roles, and how an equation is made of them again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.regions import Link, Region
+from fxgrad.engine.higher_order.branch import cond_p
+from fxgrad.engine.higher_order.loop import for_p
+from fxgrad.engine.higher_order.scan import scan_p
+from fxgrad.engine.higher_order.solve import linear_solve_p, root_p
+from fxgrad.engine.higher_order.sweep import sweep_p
+from fxgrad.engine.higher_order.while_loop import while_p
+from fxgrad.engine.parallel.shard_map import shard_map_p
+from fxgrad.text.equality import same_parameters
+from fxgrad.text.forms import Form
+from fxgrad.text.notations import form_of
+from fxgrad.text.parameters import ordered
+
+Value = TypeVar("Value")
+
+ROLES = {"carry": "carry", "entry": "over", "same": "consts", "piece": "pieces", "inside": "given"}
+"""What operands are called by how they come to the program; `captured` are those that it captured."""
+ROLE_NAMES = ("captured", "consts", "given", "state", "carry", "over", "pieces", "rhs", "guess")
+INPUTS = (*ROLE_NAMES[:3], "", *ROLE_NAMES[3:])
+"""The roles in the order of the inputs of a program."""
+OWN = ROLE_NAMES[:3]
+"""The roles of what one of several programs takes alone; `given` is what the operation makes for it, and no operand."""
+CONSTS = ("captured", "consts")
+
+
+class Roles(Generic[Value]):
+    """Operands by role: "captured", "consts", "carry", "over" and others, and "" for those of branches."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, list[Value]] = {}
+
+    def add(self, role: str, value: Value) -> None:
+        """One more operand of a role."""
+        self.of.setdefault(role, []).append(value)
+
+    def get(self, *roles: str) -> list[Value]:
+        """The operands of these roles, one role after the other."""
+        return [value for role in roles for value in self.of.get(role, ())]
+
+
+class Part(NamedTuple):
+    """One program of an operation: its label, and operands that it alone takes; no program where there is none.
+
+    `inputs` are the operands that the inputs of the program are, in order.
+    """
+
+    label: str
+    program: Program | None
+    own: Roles[Any]
+    inputs: Sequence[Any] = ()
+
+
+class Block(NamedTuple):
+    """An operation that holds programs, as it is written: operands before the roles, by role, programs, parameters."""
+
+    lead: list[Any]
+    shared: Roles[Any]
+    parts: list[Part]
+    params: dict[str, Any]
+
+
+Rebuild = Callable[[Block, Callable[[Any], Aval]], "tuple[list[Any], dict[str, Any]]"]
+"""From a block, and the types of its values, the inputs of the equation in order, and its parameters."""
+
+blocks: Analysis[Rebuild | None] = Analysis("blocks", missing="conservative", default=None)
+"""How equations are made of blocks; operations without an entry are written as calls, their programs under `where`."""
+NAMES = {"scan": scan_p, "while": while_p, "for": for_p, "cond": cond_p, "sweep": sweep_p, "shard_map": shard_map_p,
+         "custom_linear_solve": linear_solve_p, "custom_root": root_p}
+"""What blocks begin with."""
+LABELS = {"while": ("condition", "body"), "sweep": ("step", "back"),
+          "custom_linear_solve": ("matvec", "solve", "transposed_matvec", "transposed_solve"),
+          "custom_root": ("solve", "function", "tangent_solve", "cotangent_solve")}
+"""The labels of programs where there are several of fixed roles; branches have numbers."""
+TAKES = {("sweep", "step"): ("state",),
+         **{(name, label): ("rhs", "guess") if label == "solve" else ()
+            for name in ("custom_linear_solve", "custom_root") for label in LABELS[name]}}
+"""The roles that a program takes beside its own, where these are not all."""
+TRUTH = ("False", "True")
+"""The labels of two branches that a truth value chooses between."""
+CHOICE = Form("call", "i32", 1)
+"""What makes the number of a branch of a truth value; it is not written there."""
+
+
+def inputs_of(name: str, label: str, own: Roles[Value], shared: Roles[Value]) -> list[Value]:
+    """What the inputs of a program are, in order, of an operation of this name."""
+    taken = TAKES.get((name, label), INPUTS)
+    return [value for role in INPUTS for value in (*own.get(role), *(shared.get(role) if role in taken else ()))]
+
+
+@blocks.register(scan_p)
+def _scan(block: Block, aval: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
+    part, = block.parts
+    consts, carry, over = (block.shared.get(*roles) for roles in (CONSTS, ("carry",), ("over",)))
+    implied = {"length": aval(over[0]).shape[0]} if over and aval(over[0]).shape else {}
+    return [*consts, *carry, *over], {
+        "program": part.program, **implied, "reverse": False, "unroll": 1, **block.params,
+        "num_consts": len(consts), "num_carry": len(carry)}
+
+
+@blocks.register(shard_map_p)
+def _shard_map(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
+    part, = block.parts
+    implied = {"axis_names": block.params["mesh"].names} if "mesh" in block.params else {}
+    return [*block.shared.get("captured", "pieces")], {
+        "program": part.program, **implied, "check_vma": True, **block.params}
+
+
+@blocks.register(for_p)
+def _for(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
+    part, = block.parts
+    consts, carry = block.shared.get(*CONSTS), block.shared.get("carry")
+    return [*block.lead, *consts, *carry], {"program": part.program, **block.params, "num_consts": len(consts)}
+
+
+@blocks.register(while_p)
+def _while(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
+    (condition, body), (before, inside) = _labelled(block, "while")
+    return [*before, *inside, *block.shared.get("carry")], {
+        "condition": condition, "body": body, **block.params,
+        "num_condition_consts": len(before), "num_body_consts": len(inside)}
+
+
+@blocks.register(sweep_p)
+def _sweep(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
+    (step, back), (ahead, behind) = _labelled(block, "sweep")
+    return [*block.lead, *ahead, *behind, *block.shared.get("state", "carry")], {
+        "step": step, "back": back, **block.params, "num_step_consts": len(ahead), "num_back_consts": len(behind)}
+
+
+@blocks.register(linear_solve_p)
+def _linear_solve(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
+    return _solver(block, "custom_linear_solve", "rhs")
+
+
+@blocks.register(root_p)
+def _root(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
+    return _solver(block, "custom_root", "guess")
+
+
+def _solver(block: Block, name: str, last: str) -> tuple[list[Any], dict[str, Any]]:
+    programs, consts = _labelled(block, name)
+    return [*itertools.chain(*consts), *block.shared.get(last)], {
+        "programs": programs, **block.params, "counts": tuple(map(len, consts))}
+
+
+def _labelled(block: Block, name: str) -> tuple[tuple[Program | None, ...], list[list[Any]]]:
+    """The programs in the order of their labels, and what is constant for each of them alone."""
+    parts = {part.label: part for part in block.parts}
+    if parts.keys() != {*LABELS[name]}:
+        raise ValueError(f"the programs have the labels {', '.join(parts)}; {', '.join(LABELS[name])} are needed")
+    ordered = [parts[label] for label in LABELS[name]]
+    return tuple(part.program for part in ordered), [part.own.get(*CONSTS) for part in ordered]
+
+
+@blocks.register(cond_p)
+def _cond(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
+    numbers = {str(number): number for number in range(len(block.parts))} | {"False": 0, "True": 1}
+    branches = sorted(block.parts, key=lambda part: numbers.get(part.label, -1))
+    if [numbers.get(part.label) for part in branches] != [*range(len(branches))]:
+        raise ValueError(f"the branches have the labels {', '.join(part.label for part in branches)}")
+    return [*block.lead, *block.shared.get("captured", "")], {
+        "branches": tuple(part.program for part in branches), **block.params}
+
+
+# --- from equations -----------------------------------------------------------------------------------------------
+
+
+def block_of(equation: Equation) -> Block | None:
+    """An equation as a block, with the numbers of its inputs as values; None if it is to be written as a call.
+
+    What is no operand, but made by the operation, has numbers below 0.
+    """
+    rebuild = blocks.of(equation.primitive)
+    if rebuild is None:
+        return None
+    regions: Sequence[Region] = equation.regions
+    if any(region.program.constants for region in regions):
+        return None
+    shared: Roles[int] = Roles()
+    parts = _parts(equation, regions, shared)
+    if not _alike(parts):
+        return None
+    linked = {link.place for region in regions for link in region.inputs}
+    lead = [place for place in range(len(equation.inputs)) if place not in linked]
+    holding = {region.at[0] for region in regions}
+    block = Block(lead, shared, parts, {name: value for name, value in ordered(
+        equation.primitive, equation.params).items() if name not in holding})
+    for name in [*block.params]:  # those that follow from the others are left out
+        fewer = block._replace(params={key: value for key, value in block.params.items() if key != name})
+        if same_block(equation, fewer, rebuild):
+            block = fewer
+    return block if same_block(equation, block, rebuild) else None
+
+
+def part_labels(equation: Equation, around: Program) -> list[str]:
+    """What the programs of an equation of the program `around` are called: by role, or by what chooses a branch."""
+    regions: Sequence[Region] = equation.regions
+    roles = [region.role for region in regions]
+    if is_chosen_by_truth(equation, around):
+        return [*TRUTH]
+    return [f"{role} {number}" if roles.count(role) > 1 else role for number, role in enumerate(roles)]
+
+
+def is_chosen_by_truth(equation: Equation, around: Program) -> bool:
+    """Whether an equation of the program `around` has two branches between which a truth value chooses."""
+    if [region.role for region in equation.regions] != ["branch"] * len(TRUTH):
+        return False
+    chooser = equation.inputs[0]
+    maker = next((each for each in around.equations if chooser in each.outputs), None)
+    return maker is not None and form_of(maker.primitive, [each.aval for each in maker.inputs],
+                                         maker.params)[0] == CHOICE and maker.inputs[0].aval.dtype.kind == "b"
+
+
+def _parts(equation: Equation, regions: Sequence[Region], shared: Roles[int]) -> list[Part]:
+    """The programs with what each takes; what they share is put into `shared`."""
+    several = len(regions) > 1
+    made = itertools.count(-1, -1)
+    parts = []
+    for number, region in enumerate(regions):
+        own: Roles[int] = Roles()
+        places: list[int] = []
+        states = iter(shared.get("state"))
+        branches = region.role == "branch"
+        for input_place, link in enumerate(region.inputs):
+            role = "captured" if input_place < region.program.captured else "" if branches else \
+                _role(equation, region, link)
+            place = link.place if link.how != "inside" else next(states) if role == "state" else next(made)
+            places.append(place)
+            if several and not branches and role in OWN:
+                own.add(role, place)
+            elif place not in shared.get(role):
+                shared.add(role, place)
+        label = str(number) if branches else region.role.replace(" ", "_") if several else ""
+        parts.append(Part(label, region.program, own, places))
+    missing = {*LABELS.get(equation.primitive.name, ())} - {part.label for part in parts}
+    return parts + [Part(label, None, Roles()) for label in LABELS.get(equation.primitive.name, ()) if label in missing]
+
+
+def _role(equation: Equation, region: Region, link: Link) -> str:
+    """What the text calls an input of a program by."""
+    if region.role == "step" or (region.role == "back" and link.how == "inside"):
+        return "state" if link.how != "same" else "consts"
+    if link.how == "same" and equation.primitive in (linear_solve_p, root_p) and \
+            link.place >= sum(equation.params["counts"]):
+        return "rhs" if equation.primitive is linear_solve_p else "guess"
+    return ROLES[link.how]
+
+
+def _alike(parts: Sequence[Part]) -> bool:
+    """Whether each operand has one type for all the programs that take it."""
+    types: dict[int, Aval] = {}
+    return all(types.setdefault(place, var.aval) == var.aval for part in parts if part.program is not None
+               for place, var in zip(part.inputs, part.program.inputs, strict=True))
+
+
+def same_block(equation: Equation, block: Block, rebuild: Rebuild) -> bool:
+    """Whether a block gives back the equation."""
+    inputs, params = rebuild(block, lambda place: equation.inputs[place].aval)
+    name = equation.primitive.name
+    return inputs == [*range(len(equation.inputs))] and same_parameters(params, equation.params) and \
+        all([*part.inputs] == inputs_of(name, part.label, part.own, block.shared) for part in block.parts
+            if part.program is not None) and \
+        len({part.program.captured for part in block.parts if part.program is not None and not part.own.of}) <= 1

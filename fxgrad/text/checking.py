@@ -1,0 +1,112 @@
+"""The upper levels of checking: finished programs are printed, parsed back, and compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from fxgrad.engine import config
+from fxgrad.engine.analyses.check import check
+from fxgrad.engine.caches import Cache
+from fxgrad.engine.core.facts import Slot
+from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.sizes import Size
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ProgramSyntaxError
+from fxgrad.text.equality import equal
+from fxgrad.text.text_parser import parse
+from fxgrad.text.text_writer import program_text
+from fxgrad.text.values import is_opaque, is_value_class
+
+SIZE_LIMIT = 2000
+"""Programs of more equations are not printed at every step: tests of large programs do that themselves."""
+
+_CHECKED: Slot[bool] = Slot("text is checked")
+_seen = Cache("neighbourhoods of operations in texts that were checked", 65536)
+
+
+def checked(program: Program) -> None:
+    """Verifies the rules of the IR; at level 3 also the text, where something new stands in it, at level 4 any text."""
+    check(program)
+    if config.check_level < 3 or len(program.equations) > SIZE_LIMIT or _CHECKED.of(program):
+        return
+    new = [each for each in neighbourhoods(program) if each not in _seen]
+    if new or config.check_level > 3:
+        check_text(program)
+        for each in new:
+            _seen.add(each, True)
+    _CHECKED.put(program, True)
+
+
+def neighbourhoods(program: Program) -> Iterator[int]:
+    """What stands in the text of a program, an operation each: hashes, for sets.
+
+    An operation is told by its primitive, parameters and ranks, and by what makes its operands, and how often each of
+    them is used. Sizes, widths of dtypes and numbers say nothing new: tests record the same formulas in all of them.
+    """
+    for inner in _programs(program):
+        makers: dict[int, Any] = {id(each): place < inner.captured for place, each in enumerate(inner.inputs)}
+        uses = Counter(id(atom) for equation in inner.equations for atom in equation.inputs)
+        uses.update(map(id, inner.outputs))
+        for equation in inner.equations:
+            operands = [(makers[id(atom)], uses[id(atom)] > 1) if isinstance(atom, Var) else atom.aval.dtype.kind
+                        for atom in equation.inputs]
+            makers.update((id(output), (equation.primitive, place)) for place, output in enumerate(equation.outputs))
+            yield hash((equation.primitive, *operands,
+                        *((output.aval.ndim, output.aval.dtype.kind, min(uses[id(output)], 2))
+                          for output in equation.outputs),
+                        *((name, _kind(value)) for name, value in equation.params.items())))
+
+
+def _kind(value: Any) -> Any:
+    if value is None or isinstance(value, bool | str):
+        return value
+    return frozenset(map(_kind, value)) if type(value) is tuple and len(value) < 8 else type(value)
+
+
+def check_text(program: Program) -> None:
+    """Raises `AssertionError` unless the text of `program` gives back an equal program.
+
+    Programs with Python objects in them, which have no text, are passed over, as are those with sizes of jax's, which
+    are made where a program is exported.
+    """
+    values = [*program.constants, *_values(program)]
+    is_jaxs = not all(isinstance(size, int | Size) for aval in program.in_avals for size in aval.shape)
+    if is_jaxs or any(isinstance(value, Tracer) or is_opaque(value) for value in values):
+        return
+    primitives = {equation.primitive for inner in _programs(program) for equation in inner.equations}
+    classes = {type(value) for value in values if is_value_class(type(value))}
+    text = program_text(program, constants=True)
+    try:
+        same = equal(program, parse(text, primitives, classes))
+    except ProgramSyntaxError as error:
+        raise AssertionError(f"the text of a program does not parse; this is a bug in fxgrad: {error}\n{text}") \
+            from error
+    assert same, f"the text of a program gives back another one; this is a bug in fxgrad\n{text}"
+
+
+def _programs(program: Program) -> Iterator[Program]:
+    """`program` and all programs in it, each once."""
+    found = {id(program): program}
+    pending = [program]
+    for each in pending:
+        yield each
+        for equation in each.equations:
+            for inner in equation.programs:
+                if id(inner) not in found:
+                    found[id(inner)] = inner
+                    pending.append(inner)
+
+
+def _values(program: Program) -> Iterator[Any]:
+    for each in _programs(program):
+        for equation in each.equations:
+            yield from _parts([*equation.params.values()])
+
+
+def _parts(values: list[Any]) -> Iterator[Any]:
+    for value in values:
+        yield value
+        if isinstance(value, tuple | list):
+            yield from _parts([*value])

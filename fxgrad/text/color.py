@@ -1,0 +1,45 @@
+"""Program text in colour: what a word is decides its style. It works on any text that `parse` would read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from io import StringIO
+
+from rich.text import Text
+
+from fxgrad.engine.core.program import Program, inner_first
+from fxgrad.text.consoles import file_console
+from fxgrad.text.names import own_names, quoted_name
+from fxgrad.text.roles import structure
+from fxgrad.text.sources import Sources
+
+STYLES = {
+    "keyword": "bold", "title": "bold", "input": "bold cyan", "variable": "bold", "letter": "dim", "type": "green",
+    "primitive": "blue", "function": "bold blue", "parameter": "magenta", "literal": "yellow", "comment": "dim",
+    "opaque": "red",
+}
+"""The style of each role, in the words of rich; change them to change the colours. Names of the user's are strong,
+letters in the place of names faint."""
+
+
+def highlight(text: str, named: Collection[str] | None = None) -> Text:
+    """Program text as rich text with the styles of `STYLES`; `named` as for `structure`."""
+    result = Text(text)
+    for word in structure(text, named).words:
+        if STYLES.get(word.role):
+            result.stylize(STYLES[word.role], word.start, word.end)
+    return result
+
+
+def names_of(program: Program) -> set[str]:
+    """The names in the text of a program that are no letters: those of users', as they stand in the text."""
+    sources = Sources()
+    return {quoted_name(name) for inner in inner_first(program) for name in own_names(inner, sources).values()}
+
+
+def ansi(text: str, named: Collection[str] | None = None) -> str:
+    """Program text with the escape sequences of a terminal; `named` as for `structure`."""
+    file = StringIO()
+    console = file_console(file, force_terminal=True, color_system="standard", no_color=False, legacy_windows=False)
+    console.print(highlight(text, named), soft_wrap=True, end="")
+    return file.getvalue()

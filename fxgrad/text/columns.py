@@ -1,0 +1,105 @@
+"""Programs beside each other: on a terminal in columns as wide as it allows, in a notebook too."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from rich.text import Text
+
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.frontend.calling import program_of_call
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.text.color import highlight, names_of
+from fxgrad.text.html import body_html, page
+from fxgrad.text.text_writer import program_text
+
+GAP = 3
+NARROWEST = 36
+"""Columns that would be narrower stand below each other."""
+
+
+def side_by_side(*functions: Callable[..., Any] | Program, **options: Any) -> Callable[..., Columns]:
+    """The function that traces all `functions` with its arguments, and shows their programs beside each other.
+
+    `options` are those of `program_text`; `source` is False unless given. Programs among the functions are shown as
+    they are. What comes back prints in columns, as wide as the terminal allows, in colour with `rich.print`, and as
+    HTML in notebooks; `text(width)` is the text.
+
+    >>> import numpy as np, fxgrad
+    >>> def area(side):
+    ...     return side * side
+    >>> print(side_by_side(area, fxgrad.grad(area))(2.0).text(width=88))
+    program area(side: f64*) -> f64*:   program grad(area)(side: f64*):
+      return side * side                  d_side: f64* = 2.0 * side
+                                          return d_side
+
+    Raises `ArgumentError` without functions.
+    """
+    if not functions:
+        raise ArgumentError(at_user_line("side_by_side takes functions, got none. Write side_by_side(f, grad(f))(x)"))
+
+    def shown(*args: Any, **kwargs: Any) -> Columns:
+        return Columns([
+            function if isinstance(function, Program) else program_of_call("side_by_side", function, args, kwargs)
+            for function in functions], options)
+    return shown
+
+
+class Columns:
+    """Programs that print beside each other."""
+
+    def __init__(self, programs: Sequence[Program], options: dict[str, Any]) -> None:
+        self.programs = [*programs]
+        self._options = {"source": False, **options}
+
+    def text(self, width: int) -> str:
+        """The programs in columns that fill `width` characters, or below each other where they would be too narrow."""
+        return "\n".join(str(line).rstrip() for line in self._lines(width))
+
+    def _lines(self, width: int) -> Iterator[Text]:
+        count = len(self.programs)
+        each = (width - GAP * (count - 1)) // count
+        if each < NARROWEST:
+            for number, program in enumerate(self.programs):
+                yield from [Text()] * bool(number)
+                yield from self._column(program, width)
+            return
+        columns = [self._column(program, each) for program in self.programs]
+        wide = max(0, *(len(line) for column in columns for line in column)) if columns else 0
+        for row in zip_longest(*columns, fillvalue=Text()):
+            line = Text()
+            for number, cell in enumerate(row):
+                line.append(" " * ((wide + GAP) * number - len(line)))
+                line.append_text(cell)
+            yield line
+
+    def _column(self, program: Program, width: int) -> list[Text]:
+        text = program_text(program, **{"width": width, **self._options})
+        broken = "\n".join(part for line in text.splitlines() for part in _wrapped(line, width))
+        return [*highlight(broken, names_of(program)).split("\n", allow_blank=True)]
+
+    def __str__(self) -> str:
+        return self.text(shutil.get_terminal_size((160, 24)).columns)
+
+    __repr__ = __str__
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        for line in self._lines(options.max_width):
+            yield Text(line.plain) if os.environ.get("NO_COLOR") else line
+
+    def _repr_html_(self) -> str:
+        columns = "".join(f"<div>{body_html(program, **self._options)}</div>" for program in self.programs)
+        return page(f'<div class="fx-columns">{columns}</div>')
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """A line of program text that no comma could break."""
+    if len(line) <= width:
+        return [line]
+    indent = line[:len(line) - len(line.lstrip())]
+    return textwrap.wrap(line, width, subsequent_indent=f"{indent}    ", drop_whitespace=True) or [line]

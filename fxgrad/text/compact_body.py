@@ -1,0 +1,263 @@
+"""The statements of one program in the compact style, and which values stand inside the expressions that use them.
+
+A value that has no name and is used once stands inside that expression if both are of the same line of the user's, and
+if reading the text from left to right gives the equations in their order. Until its user comes it is *ready*.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.dtypes import bool_
+from fxgrad.engine.ops.indexing import gather_p
+from fxgrad.text.block_text import BlockText
+from fxgrad.text.blocks import block_of
+from fxgrad.text.forms import Form, Shown, render
+from fxgrad.text.gathers import IMPLIED, Ready, indices_key, short_form
+from fxgrad.text.literals import neighbours, origin_of, shown_literal, written
+from fxgrad.text.margin import Line
+from fxgrad.text.scope import Scope
+from fxgrad.text.sections import sections
+from fxgrad.text.sugar import sugared
+from fxgrad.text.values import INDENT
+from fxgrad.text.wrapping import wrapped
+
+if TYPE_CHECKING:
+    from fxgrad.text.compact_writer import CompactWriter
+
+_NOTHING = Var(Aval((), bool_))
+"""In the place of the result of an operation that has none."""
+MOST_INSIDE = 20
+"""Of the operands of one operation, more than these do not stand inside its expression."""
+EXPRESSION_LIMIT = 76
+"""A value whose expression would grow longer than this gets a letter, and a line of its own."""
+
+
+class Pending(NamedTuple):
+    """A value that is ready: how it is written, the type of the first variable there, the line of the user's.
+
+    `origins` say where numbers in it come from.
+    """
+
+    ready: Ready
+    shown: Shown
+    first: Aval | None
+    line: Line | None
+    called: str
+    origins: tuple[str, ...] = ()
+
+    @property
+    def var(self) -> Var:
+        """The value itself."""
+        return self.ready.var
+
+
+class Statement(NamedTuple):
+    """The lines of one statement, the line of the user's that it comes from, whether it has such a line at all, the
+    function called there whose operations it shows, and where numbers in it come from.
+    """
+
+    lines: list[str]
+    line: Line | None = None
+    recorded: bool = False
+    called: str = ""
+    origins: tuple[str, ...] = ()
+
+    def indented(self, by: str) -> Statement:
+        """The same further to the right."""
+        return self._replace(lines=[by + line for line in self.lines])
+
+
+class Body:
+    """Writes the statements of one program."""
+
+    def __init__(self, writer: CompactWriter, scope: Scope, program: Program) -> None:
+        self._writer, self._scope, self._program = writer, scope, program
+        self._uses = Counter(atom for atom in program.outputs if isinstance(atom, Var))
+        for equation in program.equations:
+            self._uses.update([atom for atom in equation.inputs if isinstance(atom, Var)])
+        self._gathers: dict[Atom, list[Equation]] = {}
+        for equation in program.equations:
+            if equation.primitive is gather_p:
+                self._gathers.setdefault(equation.inputs[1], []).append(equation)
+        self._indices: dict[Var, Ready] = {}  # arrays of indices, and how they were made of what has names
+        self._first: dict[Hashable, Var] = {}  # of equal ones
+        self._repeated: set[Var] = set()  # the others of them
+        self._ready: list[Pending] = []
+        self._numbers: dict[Atom, int] = {}  # places in the list, counting those that were at its front before
+        self._named = 0
+        self._statements: list[Statement] = []
+
+    def statements(self) -> list[Statement]:
+        """All of them, `return` at the end."""
+        writer = self._writer
+        headings = sections(self._program) if self._program is writer.main else {}
+        for number, equation in enumerate(self._program.equations):
+            if number in headings:
+                self._flush(len(self._ready))
+                if writer.shows_source:
+                    self._statements.append(Statement([f"# {headings[number]}"]))
+            self._equation(equation)
+        self._return()
+        return self._statements
+
+    # --- equations ----------------------------------------------------------------------------------------
+
+    def _equation(self, equation: Equation) -> None:
+        line = self._writer.margin.line(equation)
+        plain = equation.primitive.regions is None
+        block = None if plain else block_of(equation)
+        if block is not None:
+            text = BlockText(self._writer, self._scope, equation, block, self._program)
+            atoms = [equation.inputs[place] for place in text.order]
+            inside = self._take(self._inside(atoms, line), atoms)
+            self._flush(len(self._ready))
+            head = text.head({pending.var: pending for pending in inside})
+            self._statement(head, line, text.parts(), text.called())
+            return
+        form, order = self._writer.written(equation) if plain else self._writer.call(equation)
+        atoms = [equation.inputs[place] for place in order]
+        implied = plain and self._is_implied(equation, form, atoms)
+        pending = self._result(equation, form, atoms, line)
+        if implied:
+            pending = pending._replace(called="indices")
+        if len(equation.outputs) == 1 and pending.var not in self._scope.named and \
+                (implied or self._uses[pending.var] == 1) and len(pending.shown.text) <= EXPRESSION_LIMIT:
+            self._numbers[pending.var] = self._named + len(self._ready)
+            self._ready.append(pending)
+        else:
+            self._flush(len(self._ready))
+            self._bind(equation.outputs, pending)
+
+    def _result(self, equation: Equation, form: Form, atoms: Sequence[Atom], line: Line | None) -> Pending:
+        """The expression of an equation, with what can stand inside it; what cannot is given a name before."""
+        inside = self._inside(atoms, line)
+        if inside and sum([len(pending.shown.text) for pending in inside]) > EXPRESSION_LIMIT - 8:
+            inside = []
+        given = {pending.var: pending for pending in self._take(inside, atoms)}
+        first: Aval | None = None
+        operands: list[Shown] = []
+        origins = [each for pending in given.values() for each in pending.origins]
+        for atom in atoms:
+            if isinstance(atom, Literal):
+                operands.append(self._number(atom, form, atoms))
+                told = written(equation, equation.inputs.index(atom), self._writer.sources)
+                origins.append(origin_of(told or atom, self._writer.margin.called_at))
+                continue
+            pending = given.get(atom)
+            operands.append(self._scope.shown(atom) if pending is None else pending.shown)
+            first = first or (atom.aval if pending is None else pending.first)
+        inner = {var: pending.ready for var, pending in given.items()}
+        if equation.primitive is gather_p:
+            self._indexed(equation, inner)
+        short = sugared(form, equation, operands, inner) if inner else None
+        shown = render(*(form, operands) if short is None else short, self._writer.value)
+        var = equation.outputs[0] if equation.outputs else _NOTHING
+        # As one equation: in `x[i[:2]]` the indices `i[:2][:, None]` stand for an index, which `i[:2, None]` is not.
+        ready = Ready(var, form, tuple(operands), tuple([atom.aval for atom in atoms]))
+        return Pending(ready, shown, first, line, self._writer.margin.called(equation), tuple(filter(None, origins)))
+
+    def _indexed(self, gather: Equation, ready: dict[Var, Ready]) -> None:
+        """Adds how the indices of a gather were made above; takes away what would be read as an array made before."""
+        indices = gather.inputs[1]
+        if not isinstance(indices, Var):
+            return
+        if indices in ready:
+            if indices in self._repeated:
+                del ready[indices]
+        elif indices in self._indices:
+            ready[indices] = self._indices[indices]
+
+    def _is_implied(self, equation: Equation, form: Form, atoms: Sequence[Atom]) -> bool:
+        """Notes what may be an array of indices; says whether all that use it are indices that imply it."""
+        key = indices_key(equation.primitive, equation.inputs, equation.params)
+        if key is None or not self._gathers:
+            return False
+        var = equation.outputs[0]
+        bound = all(isinstance(atom, Var) and atom in self._scope.names for atom in atoms)
+        if self._first.setdefault(key, var) is not var:
+            self._repeated.add(var)
+            return False
+        if not bound or (var in self._scope.named and var not in (IMPLIED.of(self._program) or ())):
+            return False
+        operands = tuple([self._scope.shown(atom) for atom in atoms if isinstance(atom, Var)])
+        made = self._indices[var] = Ready(var, form, operands, tuple([atom.aval for atom in atoms]))
+        gathers = self._gathers.get(var, [])
+        return len(gathers) == self._uses[var] and all(
+            short_form(self._writer.written(gather)[0], gather.inputs[0].aval, made) for gather in gathers)
+
+    def _number(self, literal: Literal, form: Form, atoms: Sequence[Atom]) -> Shown:
+        beside = tuple([None if isinstance(atom, Literal) else atom.aval for atom in atoms])
+        key = literal, form.name, form.statics, beside
+        known = self._writer.numbers.get(key)
+        if known is None:
+            known = self._writer.numbers[key] = shown_literal(literal, form, neighbours(form, beside))
+        return known
+
+    def _inside(self, atoms: Sequence[Atom], line: Line | None) -> list[Pending]:
+        """The values that became ready last, if they are operands, in the order of the text, and of the same line."""
+        if not self._ready:
+            return []
+        wanted = [atom for atom in atoms if isinstance(atom, Var)]
+        ready = {pending.ready.var for pending in self._ready[-len(wanted):]} if wanted else set()
+        wanted = [var for var in wanted if var in ready]
+        for count in range(min(len(wanted), MOST_INSIDE), 0, -1):
+            last = self._ready[-count:]
+            variables = [pending.var for pending in last]
+            in_order = [var for var in wanted if var in variables] == variables
+            if in_order and all(pending.line == line for pending in last):
+                return last
+        return []
+
+    def _take(self, inside: list[Pending], atoms: Sequence[Atom]) -> list[Pending]:
+        """Takes what stands inside an expression from what is ready; other operands get names now."""
+        if inside:
+            del self._ready[-len(inside):]
+            for pending in inside:
+                del self._numbers[pending.ready.var]
+        if self._ready:
+            numbers = [self._numbers[atom] for atom in atoms if isinstance(atom, Var) and atom in self._numbers]
+            self._flush(max(numbers) + 1 - self._named if numbers else 0)
+        return inside
+
+    # --- statements ---------------------------------------------------------------------------------------
+
+    def _flush(self, count: int) -> None:
+        """Gives names to the first values that are ready."""
+        if not count:
+            return
+        for pending in self._ready[:count]:
+            del self._numbers[pending.var]
+            self._bind([pending.var], pending)
+        del self._ready[:count]
+        self._named += count
+
+    def _bind(self, outputs: Sequence[Var], pending: Pending) -> None:
+        target = self._scope.target(outputs[0], pending.first) if len(outputs) == 1 else \
+            ", ".join(self._scope.bindings(outputs))
+        text = f"{target} = {pending.shown.text}" if outputs else pending.shown.text
+        self._statement(text, pending.line, called=pending.called, origins=pending.origins)
+
+    def _statement(self, text: str, line: Line | None, more: Sequence[Statement] = (), called: str = "",
+                   origins: tuple[str, ...] = ()) -> None:
+        lines = wrapped(text, self._writer.width - len(INDENT), 2 * INDENT, text.find(" = ") + 3, True)
+        self._statements += [Statement(lines, line, True, "" if f"{called}(" in text else called, origins), *more]
+
+    def _return(self) -> None:
+        outputs = self._program.outputs
+        line = self._ready[-1].line if self._ready else None
+        given = {pending.var: pending for pending in self._take(self._inside(outputs, line), outputs)}
+        self._flush(len(self._ready))
+        texts = [given[atom].shown.text if isinstance(atom, Var) and atom in given else self._alone(atom)
+                 for atom in outputs]
+        lines = wrapped(f"return {', '.join(texts) or '()'}", self._writer.width - len(INDENT), 2 * INDENT, 7)
+        origins = tuple([each for pending in given.values() for each in pending.origins])
+        self._statements.append(Statement(lines, line, bool(given), origins=origins))
+
+    def _alone(self, atom: Atom) -> str:
+        return self._scope.shown(atom).text if isinstance(atom, Var) else shown_literal(atom, None, ()).text
+

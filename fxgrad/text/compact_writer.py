@@ -1,0 +1,212 @@
+"""The compact text of a program: expressions as the field writes them, one line for one assignment of the user's.
+
+How operations are written and read back is one table (`notations`); docs/programs.md has the grammar.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.told import told
+from fxgrad.text import indices, operators  # noqa: F401  (they fill the table)
+from fxgrad.text.blocks import ROLE_NAMES, block_of
+from fxgrad.text.compact_body import Body, Statement
+from fxgrad.text.definitions import Definitions, is_applied, is_call
+from fxgrad.text.differentiated import Formula, formulas
+from fxgrad.text.forms import Form, Shown, is_word
+from fxgrad.text.margin import COMMENT_COLUMN, Line, Margin
+from fxgrad.text.names import RESERVED, is_identifier
+from fxgrad.text.notations import Written, call_names, form_of, meaning
+from fxgrad.text.parameters import optional_parameters, ordered
+from fxgrad.text.scope import Scope, type_text
+from fxgrad.text.sections import HEADINGS
+from fxgrad.text.values import INDENT, array_lines, string_text, value_lines
+from fxgrad.text.wrapping import wrapped
+
+BACKWARD = [f"# {HEADINGS['backward']}"]
+
+
+class CompactWriter:
+    """Writes one main program with everything that it refers to; `remarks` stand below its head."""
+
+    def __init__(self, program: Program, source: bool, limit: int, width: int, remarks: Sequence[str] = ()) -> None:
+        self._remarks = remarks
+        self.main, self.shows_source, self.width = program, source, width
+        self.definitions = Definitions(program, limit, width, {*call_names(), *ROLE_NAMES},
+                                       lambda each: block_of(each) is not None,
+                                       compact=True)
+        self.sources = self.definitions.sources
+        self.margin = Margin(program, self.sources)
+        self.numbers: dict[Any, Shown] = {}
+        self.scopes: dict[int, Scope] = {}
+        self._forms: dict[Any, Written] = {}
+        self._inputs: dict[int, dict[Var, str]] = {}
+        self.formulas: dict[int, list[Statement]] = {}
+        """Remarks on what is differentiated and not computed, by the `id` of each program that has a head."""
+
+    def lines(self) -> list[str]:
+        """The whole text."""
+        signature = self.main.signature
+        title = "" if signature is None else signature.title or signature.name
+        if signature is not None and not is_title(title):
+            title = string_text(title)
+        lines = self._program(f"program {title}".rstrip(), self.main, self.margin.head if self.shows_source else "")
+        for program, label, name in self.definitions.programs():
+            shown = "" if name == label else f" {string_text(name)}"
+            lines += ["", *self._program(f"where {label}{shown}", program)]
+        for label, array in self.definitions.data:
+            head, *rest = array_lines(array, self.width - len(INDENT))
+            lines += ["", f"where @{label} = {head}", *(INDENT + line for line in rest)]
+        return lines
+
+    # --- programs -----------------------------------------------------------------------------------------
+
+    def _program(self, head: str, program: Program, file: str = "") -> list[str]:
+        """The lines of a program with a head of its own."""
+        scope = self.scopes[id(program)] = Scope(program, self.sources, {})
+        inputs = scope.bindings(program.inputs[program.captured:])
+        bindings = [f"captured {scope.bind(var)}: {type_text(var.aval)}" for var in program.inputs[:program.captured]]
+        body = [Statement([f"# {remark}"]) for remark in self._remarks] if program is self.main else []
+        body += [Statement([line]) for line in self.definitions.captured(program, bindings, scope.names)]
+        statements = Body(self, scope, program).statements()
+        if self.shows_source:
+            said = self.formulas[id(program)] = formulas(program, self, scope)
+            below = [statement.lines for statement in statements].index(BACKWARD) + 1 if \
+                any(statement.lines == BACKWARD for statement in statements) else 0
+            statements[below:below] = said
+        body += statements
+        types = ", ".join(type_text(atom.aval) for atom in program.outputs)
+        unnamed = any(isinstance(atom, Var) and atom not in scope.names for atom in program.outputs)
+        tail = f" -> {types}:" if unnamed else ":"
+        *before, last = wrapped(f"{head}({', '.join(inputs)}){tail}", self.width, 2 * INDENT, len(head))
+        return self._commented([*((line, "") for line in before), (last, file), *self._marked(body)])
+
+    def block(self, program: Program | None, names: Sequence[str], around: Scope) -> list[Statement]:
+        """The statements of a program whose inputs have names already, in the text of another one."""
+        if program is None or self.definitions.has_label([program]):
+            return [Statement([self.reference(program)])]
+        given = dict(zip(program.inputs, names, strict=True))
+        scope = self.scopes[id(program)] = Scope(program, self.sources, given, around)
+        return Body(self, scope, program).statements()
+
+    def apart(self, part: Program, around: Scope) -> list[Statement]:
+        """The statements of a program that stands below no head, with letters that are none of the text around it."""
+        writer = CompactWriter(part, True, -1, 10_000)
+        scope = writer.scopes[id(part)] = Scope(part, writer.sources, {}, around)
+        return Body(writer, scope, part).statements()
+
+    def reference(self, program: Program | None) -> str:
+        """What stands for a program that is defined under `where`, or for none; "" if it stands where it is used."""
+        if program is None:
+            return "None"
+        return self.definitions.label(program)[0] if self.definitions.has_label([program]) else ""
+
+    def defined_names(self, program: Program) -> dict[Var, str]:
+        """The names of the inputs of a program that is defined under `where`, as they stand there."""
+        known = self._inputs.get(id(program))
+        if known is None:
+            scope = Scope(program, self.sources, {})
+            for var in [*program.inputs[program.captured:], *program.inputs[:program.captured]]:
+                scope.bind(var)
+            known = self._inputs[id(program)] = {var: scope.names[var] for var in program.inputs}
+        return known
+
+    def _marked(self, statements: Sequence[Statement]) -> list[tuple[str, str]]:
+        """All lines with their comments; the user's line stands at the first of its statements."""
+        result: list[tuple[str, str]] = []
+        before: tuple[Line | None, str] = (None, "")
+        for statement in statements:
+            comment = ""
+            if statement.lines[0].startswith("#"):  # the lines of statements hold across remarks
+                shown = self.shows_source and statement.line is not None
+                comment = self.margin.comment(statement.line, statement.called) if shown else ""
+                comment = "; ".join(filter(None, [comment, *dict.fromkeys(statement.origins)])) if shown else ""
+                result.append((INDENT + statement.lines[0], comment))
+                continue
+            now = statement.line, statement.called
+            if self.shows_source and statement.recorded and now[0] is not None and now != before:
+                comment = self.margin.comment(*now)
+                before = now
+            elif self.shows_source and statement.recorded and now[0] is None and before[0] is not None:
+                comment = self.margin.comment(None)
+                before = (None, "")
+            if self.shows_source and statement.origins:
+                comment = "; ".join(filter(None, [comment, *dict.fromkeys(statement.origins)]))
+            *before_last, last = statement.lines  # no comment stands in the middle of a statement
+            result += [*((INDENT + line, "") for line in before_last), (INDENT + last, comment)]
+        return result
+
+    def _commented(self, lines: Sequence[tuple[str, str]]) -> list[str]:
+        """The lines, with the comments below each other where those before them are short enough."""
+        lengths = [len(line) for line, comment in lines if comment and len(line) <= COMMENT_COLUMN]
+        column = max(lengths, default=0)
+        return [f"{line:<{column}}  # {comment}" if comment else line for line, comment in lines]
+
+    # --- operations ---------------------------------------------------------------------------------------
+
+    def written(self, equation: Equation) -> Written:
+        """How an operation that holds no programs is written."""
+        avals = tuple([atom.aval for atom in equation.inputs])
+        key = equation.primitive, avals, *((name, told(value)) for name, value in equation.params.items())
+        known = self._forms.get(key)
+        if known is None:
+            known = self._forms[key] = form_of(equation.primitive, avals, equation.params)
+        return known
+
+    def call(self, equation: Equation) -> Written:
+        """How an operation is written that holds programs which stand under `where`."""
+        straight = tuple(range(len(equation.inputs)))
+        name = equation.primitive.name
+        if is_applied(equation):
+            rest = tuple((key, value) for key, value in ordered(equation.primitive, equation.params).items()
+                         if key != "program")
+            label = self.definitions.label(equation.params["program"])[0]
+            return Form("call", f"{name}({label})", len(straight), (), rest), straight
+        if not is_call(equation):
+            left_out = optional_parameters(equation.primitive)
+            given = tuple((key, value) for key, value in ordered(equation.primitive, equation.params).items()
+                          if value is not None or key not in left_out)
+            form = Form("call", name, len(straight), (), given)
+            read = meaning(form, [atom.aval for atom in equation.inputs], {name: equation.primitive})
+            plain = is_word(name) and read is not None and read.primitive is equation.primitive
+            return form if plain else form._replace(kind="quoted"), straight
+        label, defined_as = self.definitions.label(equation.params["program"])
+        called_as = equation.params["name"]
+        params = () if called_as == defined_as else (("name", called_as),)
+        inline = any(region.role == "inline" for region in equation.regions)
+        return Form("call", label if inline else f"{name}({label})", len(straight), (), params), straight
+
+    def value(self, value: Any) -> str:
+        """A static or a parameter."""
+        return " ".join(value_lines(value, self.definitions.reference))
+
+
+def scopes_of(program: Program, limit: int, width: int) -> dict[int, Scope]:
+    """The names that the text gives, by the `id` of each program in it; what stands inside an expression has none."""
+    writer = CompactWriter(program, False, limit, width)
+    writer.lines()
+    return writer.scopes
+
+
+def formulas_of(program: Program) -> dict[int, list[Formula]]:
+    """The remarks on what is differentiated and not computed, by the `id` of each program that has some."""
+    writer = CompactWriter(program, True, -1, 10_000)
+    writer.lines()
+    return {key: [Formula(each.lines[0], each.line, each.called, each.origins) for each in said]
+            for key, said in writer.formulas.items() if said}
+
+
+def is_title(text: str) -> bool:
+    """Whether a title stands in the text as it is: a word, and behind it arguments between balanced brackets."""
+    word = text.partition("(")[0]
+    if not _title.fullmatch(text) or not is_identifier(word) or word in RESERVED:
+        return False
+    depths = [*itertools.accumulate((char in "([") - (char in ")]") for char in text)]
+    return not depths[-1] and (depths.count(0) == 1 + text.find("(") if "(" in text else not any(depths))
+
+
+_title = re.compile(r"[^\W\d]\w*(?:\([\w., ()\[\]-]*\))?")

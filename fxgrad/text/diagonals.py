@@ -1,0 +1,64 @@
+"""Diagonals as NumPy writes them: `diag(v)`, a matrix with `v` on its diagonal, and `diagonal(m)` of a square matrix.
+
+Each stands for two equations: `v` padded with zeros between its elements and reshaped, and every element of a row more
+one than the last of the reshaped matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from fxgrad.engine.core.avals import Literal
+from fxgrad.engine.core.program import Atom
+from fxgrad.text.forms import Form, Span
+from fxgrad.text.gathers import Make, Ready
+from fxgrad.text.literals import neighbours, shown_literal
+
+NAMES = ("diag", "diagonal")
+
+
+def diagonal_form(form: Form, ready: Ready) -> Form | None:
+    """The form that stands for one of two equations and for the one `ready` inside it; None if there is none."""
+    aval = ready.avals[0] if ready.avals else None
+    if aval is None or aval.weak or aval.ndim not in (1, 2):
+        return None
+    size = aval.shape[0]
+    if type(size) is not int or size < 2 or aval.shape != (size,) * aval.ndim:
+        return None
+    if aval.ndim == 1:
+        padded = _padded(size)
+        if form != _reshaped(size, size) or ready.form != padded:
+            return None
+        zero = shown_literal(Literal(0, aval.update(shape=())), padded, neighbours(padded, [aval]))
+        if ready.operands[1] == zero:
+            return Form("call", "diag", 1)
+    elif form == _every(size) and ready.form == _reshaped(size * size):
+        return Form("call", "diagonal", 1)
+    return None
+
+
+def spread_diagonal(name: str, operand: Atom, make: Make, fail: Callable[[str], NoReturn]) -> Any:
+    """Makes the two equations of `name(operand)`; returns the result."""
+    aval = operand.aval
+    size = aval.shape[0] if aval.ndim else 0
+    if name == "diag":
+        if aval.ndim != 1 or size < 2:
+            fail(f"diag takes a vector of at least two elements, got {aval}")
+        padded = make(_padded(size), [operand, Literal(0, aval.update(shape=()))])
+        return make(_reshaped(size, size), [padded])
+    if aval.ndim != 2 or aval.shape != (size, size) or size < 2:
+        fail(f"diagonal takes a square matrix of at least two rows, got {aval}")
+    return make(_every(size), [make(_reshaped(size * size), [operand])])
+
+
+def _padded(size: int) -> Form:
+    return Form("call", "pad", 2, (((0, 0, size),),))
+
+
+def _reshaped(*shape: int) -> Form:
+    return Form("call", "reshape", 1, (shape,))
+
+
+def _every(size: int) -> Form:
+    return Form("index", "[]", 1, (Span(None, None, size + 1),))

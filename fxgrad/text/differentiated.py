@@ -1,0 +1,189 @@
+"""What a derivative is of, where a program does not compute that value: the user's own expression for it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.engine.core.avals import Literal
+from fxgrad.engine.core.facts import Slot
+from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Origin, Program, Var
+from fxgrad.engine.tracing.provenance import CALLED, CAPTURED
+from fxgrad.text.compact_body import Statement
+from fxgrad.text.definitions import is_applied, is_call
+from fxgrad.text.margin import Line, programs_of
+from fxgrad.text.names import NAMES, own_names, wanted_names
+from fxgrad.text.sources import Sources
+
+if TYPE_CHECKING:
+    from fxgrad.text.compact_writer import CompactWriter
+    from fxgrad.text.scope import Scope
+
+MOST = 3
+"""Functions of which that is said, and statements for each of them."""
+WIDEST = 88
+"""A function with a longer expression is left out."""
+
+
+def formulas(program: Program, writer: CompactWriter, scope: Scope) -> list[Statement]:
+    """Remarks on what is differentiated in `program` and not computed: `# derivative of mean(log(cosh(error)))`.
+
+    Values that the program computes under a name are called by it; others that have a name are said below. Of a
+    function of which a value can be called nothing, or whose expression is long, nothing is said.
+    """
+    kept = FORMULAS.of(program)
+    if kept is not None:
+        return [Statement([remark.text], remark.line, True, remark.called, remark.origins) for remark in kept]
+    if all(equation.source is None or equation.source.part is None for equation in program.equations):
+        return []
+    remarks: list[Statement] = []
+    for part in itertools.islice(_Derivation(program, writer.sources, scope.names).absent(), MOST):
+        *before, last = writer.apart(part, scope)
+        more = before[-MOST:]
+        if all(len(each.lines) == 1 and len(each.lines[0]) <= WIDEST for each in (last, *more)):
+            remarks += [_prefixed("# derivative of ", last), *(_prefixed("#   with ", each) for each in more)]
+    return remarks
+
+
+def _prefixed(text: str, statement: Statement) -> Statement:
+    return statement._replace(lines=[text + statement.lines[0].removeprefix("return ")])
+
+
+class Formula(NamedTuple):
+    """A remark: its text, the user's line, the function called there, and where numbers in it come from."""
+
+    text: str
+    line: Line | None
+    called: str
+    origins: tuple[str, ...]
+
+
+FORMULAS: Slot[list[Formula]] = Slot("formulas of what is differentiated")
+"""Those of a program that was made again without the programs that it was derived from."""
+
+
+class _Value(NamedTuple):
+    """A variable of a function of the user's, and whether it is meant itself, not a tangent or a cotangent of it."""
+
+    function: Program
+    var: Var
+    itself: bool
+
+
+class _Derivation:
+    """What the values of a program are in the functions that it was derived from."""
+
+    def __init__(self, program: Program, sources: Sources, shown: Mapping[Var, str]) -> None:
+        self._program, self._sources, self._shown = program, sources, shown
+        self._names = own_names(program, sources)
+        self._known: dict[int, dict[Var, list[_Value]]] = {}
+        self._programs: list[Program] = []
+        self._functions: dict[int, Program] = {}
+        self._computed: dict[int, dict[Var, Var]] = {}  # variables of functions, and which those are here
+        differentiated = set()
+        values = self._values(program)
+        for var, _ in _origins(program):  # and not those of before that nothing needs
+            for value in values[var]:
+                if value.itself:
+                    self._computed.setdefault(id(value.function), {}).setdefault(value.var, var)
+                else:
+                    differentiated.add(id(value.function))
+        inner = {id(held) for function in self._functions.values()
+                 for held in itertools.islice(programs_of(function), 1, None)}
+        self._differentiated = [function for key, function in self._functions.items()
+                                if key in differentiated and key not in inner and function is not program]
+
+    def absent(self) -> Iterator[Program]:
+        """Programs of what functions return that is differentiated and not computed, with the names of its inputs."""
+        for function in self._differentiated:
+            part = self._absent(function)
+            if part is not None:
+                yield part
+
+    def _values(self, program: Program) -> dict[Var, list[_Value]]:
+        """What the variables of `program` are, by the notes of how it was derived."""
+        known = self._known.get(id(program))
+        if known is not None:
+            return known
+        values = self._known[id(program)] = {}
+        self._programs.append(program)
+        called = CALLED.of(program)
+        if called is not None and not called.is_library:
+            self._functions[id(program)] = program
+        before = {} if program.base is None else self._values(program.base)
+        for var, origins in _origins(program):
+            found = [_Value(program, var, True)] if id(program) in self._functions else []
+            for origin in origins:
+                found += [value._replace(itself=value.itself and origin.role == PRIMAL)
+                          for value in self._values(origin.program).get(origin.var, ())]
+            values[var] = [*dict.fromkeys([*found, *before.get(var, ())])]
+        for var, found in before.items():
+            values.setdefault(var, found)
+        return values
+
+    def _absent(self, function: Program) -> Program | None:
+        computed = self._computed.get(id(function), {})
+        names, numbers = self._named(function, computed)
+        outputs = [atom for atom in function.outputs if isinstance(atom, Var) and atom not in computed
+                   and atom not in function.inputs]
+        wanted: set[Atom] = {*outputs}
+        given = {*function.inputs}
+        equations: list[Equation] = []
+        for equation in reversed(function.equations):
+            if wanted.isdisjoint(equation.outputs):
+                continue
+            is_block = equation.primitive.regions is not None and not is_call(equation) and not is_applied(equation)
+            if is_block or any(names.get(var) for var in equation.outputs):
+                given.update(equation.outputs)
+                continue
+            if equation.source is not None and equation.source.part is not None:
+                return None  # a derivative itself
+            equations.append(equation.replace([numbers.get(atom, atom) for atom in equation.inputs]))
+            wanted.update(equations[-1].inputs)
+        own = {var: name.text for var, name in wanted_names(function, self._sources).items()}
+        shown = {var: names.get(var) or own.get(var, "") for var in (*function.inputs, *given) if var in wanted}
+        if not equations or not all(shown.values()) or len({*shown.values()}) < len(shown):
+            return None
+        part = Program([*shown], equations[::-1], outputs)
+        NAMES.put(part, shown)
+        return part
+
+    def _named(self, function: Program, computed: Mapping[Var, Var]) -> tuple[dict[Var, str], dict[Atom, Literal]]:
+        """What variables of a function are called here, and numbers that it closes over."""
+        uses = Counter(atom for equation in function.equations for atom in equation.inputs)
+        several = {var for equation in function.equations for var in equation.outputs if len(equation.outputs) > 1}
+        # A letter stands for a value that would need one in the remark, too.
+        names = {var: self._names.get(here) or (self._shown.get(here, "") if uses[var] > 1 or var in several else "")
+                 for var, here in computed.items()}
+        numbers: dict[Atom, Literal] = {}
+        for var, value in zip(function.inputs, CAPTURED.of(function) or (), strict=False):
+            if isinstance(value, Var):
+                names[var] = self._shown.get(value) or self._name_around(value)
+            elif isinstance(value, np.ndarray) or np.ndim(value):
+                names[var] = self._name_of_array(value)
+            else:
+                numbers[var] = Literal(value, var.aval)
+        return names, numbers
+
+    def _name_around(self, var: Var) -> str:
+        """What an input of a function around is called there."""
+        around = next((program for program in self._programs if var in program.inputs), None)
+        name = None if around is None else wanted_names(around, self._sources).get(var)
+        return "" if name is None else name.text
+
+    def _name_of_array(self, value: Any) -> str:
+        captured = zip(self._program.inputs, self._program.constants, strict=False)
+        return next((self._shown.get(var, "") for var, constant in captured if constant is value), "")
+
+
+def _origins(program: Program) -> Iterator[tuple[Var, Sequence[Origin]]]:
+    for var in program.inputs:
+        yield var, getattr(var, "origins", ())
+    for equation in program.equations:
+        noted = () if equation.source is None else equation.source.origins
+        for number, var in enumerate(equation.outputs):
+            yield var, noted[number] if noted else getattr(var, "origins", ())

@@ -1,0 +1,62 @@
+"""Programs on a terminal: rich text in colour, and printing it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from rich.text import Text
+
+from fxgrad.engine.core.program import Program
+from fxgrad.text.color import highlight, names_of
+from fxgrad.text.consoles import file_console
+from fxgrad.text.text_writer import WIDTH, program_text
+
+NARROWEST = 40
+"""Characters that programs take, however narrow a terminal is."""
+
+
+def render(program: Program, *, color: bool | None = None, **options: Any) -> Text:
+    """`program` as rich text, with a style for each role of a word; `options` are those of `program_text`.
+
+    Without `color`, there are styles unless the environment variable NO_COLOR is set.
+
+    >>> import fxgrad
+    >>> program = fxgrad.make_program(lambda x: x + 1.0)(2.0)
+    >>> render(program, source=False).plain.splitlines()[0]
+    'program function(x: f64*) -> f64*:'
+    """
+    text = program_text(program, **options)
+    styled = not os.environ.get("NO_COLOR") if color is None else color
+    return highlight(text, names_of(program)) if styled else Text(text)
+
+
+def fitting(program: Program, width: int, **options: Any) -> dict[str, Any]:
+    """`options` with a `width` at which lines with their comments are no longer than `width`, if that can be."""
+    if "width" in options:
+        return options
+    tried = min(WIDTH, width)
+    for _ in range(4):  # where lines are broken decides where comments stand
+        excess = max(map(len, program_text(program, width=tried, **options).split("\n"))) - width
+        if excess <= 0 or tried == NARROWEST:
+            break
+        tried = max(NARROWEST, tried - max(excess, 4))
+    return {**options, "width": tried}
+
+
+def print_program(program: Program, *, color: bool | None = None, file: Any = None, **options: Any) -> None:
+    """Prints `program`, in colour where the output is a terminal and NO_COLOR is not set, or as `color` says.
+
+    `options` are those of `program_text`; lines are broken where they can be to the width of the terminal.
+
+    >>> import fxgrad
+    >>> print_program(fxgrad.make_program(lambda x: x + 1.0)(2.0), source=False)
+    program function(x: f64*) -> f64*:
+      return x + 1.0
+    """
+    console = file_console(file, force_terminal=True if color else None,
+                           no_color=None if color is None else not color, highlight=False)
+    if console.is_terminal:
+        options = fitting(program, console.width, **options)
+    console.print(render(program, color=color, **options), soft_wrap=True)
+

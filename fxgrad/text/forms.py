@@ -1,0 +1,145 @@
+"""Forms: how one operation is written in the compact style, as an operator, an index or a call, and their text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.text.names import RESERVED, is_identifier
+
+
+class Span(NamedTuple):
+    """`start:stop:step` in an index, as it is written: None where nothing is."""
+
+    start: int | None = None
+    stop: int | None = None
+    step: int | None = None
+
+
+class Entry(NamedTuple):
+    """An operand among the items of an index."""
+
+
+Item = Span | Entry | int | None
+"""In an index: a range, an array, a place on an axis that is dropped, or a new axis."""
+
+
+class Form(NamedTuple):
+    """One operation as it is written, but for its operands, of which there are `arity`.
+
+    | `kind` | is | `statics` are |
+    |---|---|---|
+    | `infix` | `a + b`; `x ** 2` of one operand | the exponent; of `@`, whether each side is transposed |
+    | `prefix` | `-a` | |
+    | `turned` | `x.T` | |
+    | `index` | `x[1:3, None]`, `x[i]` | the items |
+    | `call` | `name(operands, statics, name=value)` | tuples, types and strings among the arguments |
+    | `quoted` | the same of an operation that is called by its own name between quotes | |
+    """
+
+    kind: str
+    name: str
+    arity: int
+    statics: tuple[Any, ...] = ()
+    params: tuple[tuple[str, Any], ...] = ()
+
+
+class Shown(NamedTuple):
+    """The text of an expression, and how tightly its outermost operator binds."""
+
+    text: str
+    level: int
+
+
+ATOM = 20
+PREFIX = 8
+POWER = 9
+LEVELS = {"==": 1, "!=": 1, "<": 1, "<=": 1, ">": 1, ">=": 1, "|": 2, "^": 3, "&": 4, "<<": 5, ">>": 5, "+": 6, "-": 6,
+          "*": 7, "/": 7, "@": 7, "**": POWER}
+"""How tightly operators bind, as in Python; those that are greater bind first."""
+COMPARISON = 1
+
+
+def is_word(name: str) -> bool:
+    """Whether an operation of this name is called by it as it is; else it stands between quotes."""
+    return is_identifier(name) and name not in RESERVED
+
+
+def within(shown: Shown, level: int) -> str:
+    """The text, between parentheses if it binds less tightly than `level`."""
+    return shown.text if shown.level >= level else f"({shown.text})"
+
+
+def grouped(shown: Shown) -> Shown:
+    """The expression between parentheses."""
+    return Shown(f"({shown.text})", ATOM)
+
+
+Write = Callable[[Any], str]
+"""The text of a static or of a parameter."""
+
+
+def render(form: Form, operands: Sequence[Shown], write: Write) -> Shown:
+    """The text of `form` with the texts of its operands."""
+    return _RENDER[form.kind](form, operands, write)
+
+
+def _infix(form: Form, operands: Sequence[Shown], _: Write) -> Shown:
+    level = LEVELS[form.name]
+    left = operands[0]
+    if form.name == "**":
+        right = Shown(str(form.statics[0]), PREFIX if form.statics[0] < 0 else ATOM) if form.statics else operands[1]
+        return Shown(f"{within(left, ATOM)} ** {within(right, PREFIX)}", level)
+    right = operands[1]
+    if form.name == "@":
+        left, right = (Shown(f"{within(side, ATOM)}.T", ATOM) if turned else _apart(side)
+                       for side, turned in zip((left, right), form.statics, strict=True))
+    above = level + 1
+    return Shown(f"{within(left, above if level == COMPARISON else level)} {form.name} {within(right, above)}", level)
+
+
+def _apart(side: Shown) -> Shown:
+    """A transposed operand of `@` that is an operation of its own stands between parentheses."""
+    return grouped(side) if side.text.endswith(".T") else side
+
+
+def _prefix(form: Form, operands: Sequence[Shown], _: Write) -> Shown:
+    operand, = operands
+    text = within(operand, PREFIX)
+    if text[0].isdigit() or text[0] == "." or text.startswith(("inf", "nan", form.name)):
+        text = f"({operand.text})"  # -2.0 is a number
+    return Shown(form.name + text, PREFIX)
+
+
+def _turned(_: Form, operands: Sequence[Shown], __: Write) -> Shown:
+    return Shown(f"{within(operands[0], ATOM)}.T", ATOM)
+
+
+def _index(form: Form, operands: Sequence[Shown], _: Write) -> Shown:
+    arrays = iter(operands[1:])
+    items = [next(arrays).text if isinstance(item, Entry) else span_text(item) if isinstance(item, Span) else str(item)
+             for item in form.statics]
+    return Shown(f"{within(operands[0], ATOM)}[{', '.join(items)}]", ATOM)
+
+
+def span_text(span: Span) -> str:
+    """`1:3`, `:`, `::2`."""
+    start, stop, step = ("" if part is None else str(part) for part in span)
+    return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
+
+
+def _call(form: Form, operands: Sequence[Shown], write: Write) -> Shown:
+    name = f'"{form.name}"' if form.kind == "quoted" else form.name
+    return Shown(f"{name}({', '.join(arguments(form, operands, write))})", ATOM)
+
+
+def arguments(form: Form, operands: Sequence[Shown], write: Write) -> list[str]:
+    """What stands between the parentheses of a call: types and strings, operands, tuples, parameters by name."""
+    first = [write(static) for static in form.statics if type(static) is not tuple]
+    return [*first, *(operand.text for operand in operands),
+            *(write(static) for static in form.statics if type(static) is tuple),
+            *(f"{name}={write(value)}" for name, value in form.params)]
+
+
+_RENDER = {"infix": _infix, "prefix": _prefix, "turned": _turned, "index": _index, "call": _call, "quoted": _call}
+

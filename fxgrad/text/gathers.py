@@ -1,0 +1,116 @@
+"""A gather as NumPy writes it: `x[i]`, `x[:, i, j]`, `take(x, i, axis=1)`, `take_along_axis(x, i, axis=1)`.
+
+Each stands for two equations, one that makes the array of indices of one or several arrays, and the gather. Where a
+program makes an equal array of indices before, the same is meant: it is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.facts import Slot
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Atom, Var
+from fxgrad.engine.core.told import param_key
+from fxgrad.engine.ops.indexing import gather_p
+from fxgrad.engine.ops.joining import stack_p
+from fxgrad.engine.ops.space import reshape_p
+from fxgrad.text.forms import Entry, Form, Shown, Span
+from fxgrad.text.notations import defaults
+from fxgrad.text.parameters import ordered
+
+_FULL = Span()
+_REST = {"fill_value", "mode", "promises"}
+
+
+IMPLIED: Slot[frozenset[Var]] = Slot("implied indices")
+"""Arrays of indices of a program that was read, to which its text gives names, and which indices imply nevertheless."""
+
+
+class Ready(NamedTuple):
+    """An expression that may stand inside another: its value, its form, and the texts and types of its operands."""
+
+    var: Var
+    form: Form
+    operands: tuple[Shown, ...]
+    avals: tuple[Aval, ...]
+
+
+def indices_key(primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any]) -> Hashable:
+    """What equal equations have in common that may make an array of indices; None of all others."""
+    if (primitive is reshape_p or primitive is stack_p) and atoms and atoms[0].aval.dtype.kind in "iu":
+        return primitive, *param_key(primitive, ordered(primitive, params)), *atoms
+    return None
+
+
+def short_form(gather: Form, x: Aval, indices: Ready) -> Form | None:
+    """The form of a gather from `x` by what makes its indices; None if NumPy has none."""
+    if (gather.kind, gather.name) != ("call", "gather"):
+        return None
+    count = _columns(indices)
+    if not count:
+        return None
+    given = dict(gather.params)
+    shape = indices.avals[0].shape
+    layout = {**defaults.of(gather_p)([x, indices.var.aval], given), **given}
+    along = _along(x, len(shape), layout) if count == 1 else ()
+    axes = along or layout["start_index_map"]
+    numpy = _numpy(x, axes, len(shape), bool(along))
+    if any(layout[name] != value for name, value in numpy.items()):
+        return None
+    rest = tuple((name, value) for name, value in given.items() if name in _REST)
+    if given.keys() - _REST - numpy.keys() or [*axes] != sorted({*axes}):
+        return None
+    if along:
+        return Form("call", "take_along_axis", 2, (), (("axis", along[0]), *rest))
+    if rest:
+        return Form("call", "take", 2, (), (("axis", axes[0]), *rest)) if count == 1 else None
+    return Form("index", "[]", 1 + count, tuple(Entry() if axis in axes else _FULL for axis in range(axes[-1] + 1)))
+
+
+def _columns(indices: Ready) -> int:
+    """How many arrays of integers of one shape the indices are made of; 0 if they are made otherwise."""
+    form, avals = indices.form, indices.avals
+    if not avals or any(aval.shape != avals[0].shape or aval.dtype.kind not in "iu" for aval in avals):
+        return 0
+    is_reshape = (form.kind == "index" and None in form.statics) or (form.kind, form.name) == ("call", "reshape")
+    is_stack = (form.kind, form.name, form.statics) == ("call", "stack", ()) and \
+        dict(form.params) == ({"axis": avals[0].ndim} if avals[0].ndim else {})
+    return len(avals) if (is_reshape or is_stack) and indices.var.aval.shape == (*avals[0].shape, len(avals)) else 0
+
+
+def _along(x: Aval, rank: int, layout: dict[str, Any]) -> tuple[int, ...]:
+    """The axis, if entries are taken along one, each at its own place of the others; else none."""
+    batching = layout["operand_batching_dims"]
+    axes = tuple(axis for axis in range(x.ndim) if axis not in batching)
+    return axes if batching and len(axes) == 1 and rank == x.ndim else ()
+
+
+def _numpy(x: Aval, axes: Sequence[int], rank: int, along: bool) -> dict[str, Any]:
+    """The dimension numbers with which a gather does what NumPy's index, or `take_along_axis`, does."""
+    if along:
+        others = tuple(axis for axis in range(x.ndim) if axis not in axes)
+        return {"operand_batching_dims": others, "start_indices_batching_dims": others, "start_index_map": (*axes,),
+                "offset_dims": ()}
+    side_by_side = [*axes] == [*range(axes[0], axes[0] + len(axes))]
+    placed = axes[0] if side_by_side else 0
+    count = x.ndim - len(axes) + rank
+    return {"operand_batching_dims": (), "start_indices_batching_dims": (), "start_index_map": (*axes,),
+            "offset_dims": tuple(axis for axis in range(count) if not placed <= axis < placed + rank)}
+
+
+Make = Callable[[Form, list[Any]], Any]
+
+
+def gathered(base: Atom, arrays: Sequence[Atom], axes: Sequence[int], make: Make, once: Make, along: bool = False,
+             rest: tuple[tuple[str, Any], ...] = ()) -> Any:
+    """Makes a gather along `axes` by one array each; `once` makes what may be there already."""
+    shape = arrays[0].aval.shape
+    if len(arrays) == 1:
+        indices = once(Form("call", "reshape", 1, ((*shape, 1),)), [*arrays])
+    else:
+        indices = once(Form("call", "stack", len(arrays), (), (("axis", len(shape)),)), [*arrays])
+    layout = _numpy(base.aval, axes, len(shape), along)
+    return make(Form("call", "gather", 2, (), (*layout.items(), *rest)), [base, indices])

@@ -1,0 +1,171 @@
+"""Notations of shapes and places: `x.T`, `x[1:3, None]`, `reshape(x, (2, 3))`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fxgrad.engine.core.avals import Aval, Shape
+from fxgrad.engine.core.sizes import bounds_of, holds
+from fxgrad.engine.ops import joining, shaping, space
+from fxgrad.text.forms import Form, Item, Span
+from fxgrad.text.notations import Notation, Params, enter
+
+Avals = Sequence[Aval]
+FULL = Span()
+
+
+# --- transposition ------------------------------------------------------------------------------------------------
+
+
+def _write_transpose(_: Avals, params: Params) -> Iterator[Form]:
+    if params["permutation"] == (1, 0):
+        yield Form("turned", "T", 1)
+    yield Form("call", "transpose", 1, (params["permutation"],))
+
+
+def _read_transpose(form: Form, avals: Avals) -> Params | None:
+    if form.kind == "turned":
+        return {"permutation": (1, 0)} if avals[0].ndim == 2 else None
+    return _one_tuple("permutation", form)
+
+
+def _one_tuple(name: str, form: Form) -> Params | None:
+    """The parameter that the one tuple of a call of one operand is."""
+    if form.arity != 1 or form.params or len(form.statics) != 1 or type(form.statics[0]) is not tuple:
+        return None
+    return {name: form.statics[0]}
+
+
+enter(Notation(_write_transpose, (("turned", "T"), ("call", "transpose")), _read_transpose), space.transpose_p)
+
+
+# --- ranges -------------------------------------------------------------------------------------------------------
+
+
+def trimmed(items: Sequence[Item]) -> tuple[Item, ...]:
+    """The items of an index without the full ranges at the end, of which one remains where nothing else is."""
+    kept = [*items]
+    while len(kept) > 1 and kept[-1] == FULL:
+        kept.pop()
+    return tuple(kept)
+
+
+def span_of(start: Any, limit: Any, step: int, size: Any) -> Span:
+    """The shortest range that says so of an axis of `size` elements; from the end for its last two."""
+    from_end = size - limit
+    if holds(size):  # what stands at a known distance from the end is counted from there
+        begin = start - size if holds(start) else None if start == 0 else start
+        stop = (-from_end or None) if type(from_end) is int else limit
+        return Span(begin, stop, None if step == 1 else step)
+    stop = None if not from_end else -from_end if from_end <= 2 <= limit and from_end < limit else limit
+    return Span(start or None, stop, None if step == 1 else step)
+
+
+def _write_slice(avals: Avals, params: Params) -> Iterator[Form]:
+    bounds = zip(params["start_indices"], params["limit_indices"], params["strides"], avals[0].shape, strict=True)
+    yield Form("index", "[]", 1, trimmed([span_of(*bound) for bound in bounds]))
+
+
+def _bounds(span: Any, size: Any) -> tuple[Any, Any, Any]:
+    """Where a range begins and ends on an axis; that may have a size with a name."""
+    if not holds(size):
+        return slice(*span).indices(size)
+    begin, count, step = bounds_of(slice(*span), size)
+    return begin, begin + count if step == 1 else begin + (count - 1) * step + 1, step
+
+
+def _read_slice(form: Form, avals: Avals) -> Params | None:
+    shape = avals[0].shape
+    spans = form.statics
+    if form.arity != 1 or len(spans) > len(shape) or not all(isinstance(item, Span) for item in spans):
+        return None
+    spans = (*spans, *[FULL] * (len(shape) - len(spans)))
+    bounds = [_bounds(span, size) for span, size in zip(spans, shape, strict=True)]
+    starts, limits, strides = (tuple(bound[place] for bound in bounds) for place in range(3))
+    return {"start_indices": starts, "limit_indices": limits, "strides": strides}
+
+
+enter(Notation(_write_slice, (("index", "[]"),), _read_slice), shaping.slice_p)
+
+
+# --- shapes -------------------------------------------------------------------------------------------------------
+
+
+def new_axes(before: Shape, after: Shape) -> tuple[Item, ...] | None:
+    """The index that gives an array of one shape the other, if all that happens is that axes of size 1 are put in."""
+    items: list[Item] = []
+    place = 0
+    for size in after:
+        if place < len(before) and before[place] == size:
+            items.append(FULL)
+            place += 1
+        elif size == 1:
+            items.append(None)
+        else:
+            return None
+    return trimmed(items) if place == len(before) and None in items else None
+
+
+def _write_reshape(avals: Avals, params: Params) -> Iterator[Form]:
+    items = new_axes(avals[0].shape, params["shape"])
+    if items is not None:
+        yield Form("index", "[]", 1, items)
+    yield Form("call", "reshape", 1, (params["shape"],))
+
+
+def _read_reshape(form: Form, avals: Avals) -> Params | None:
+    if form.kind == "call":
+        return _one_tuple("shape", form)
+    if form.arity != 1 or None not in form.statics or not all(item in (None, FULL) for item in form.statics):
+        return None
+    if form.statics.count(FULL) > avals[0].ndim:
+        return None
+    return {"shape": indexed_shape(avals[0].shape, form.statics)}
+
+
+def indexed_shape(shape: Shape, items: Sequence[Item]) -> Shape:
+    """The shape after new axes are put in, and those of integers, of size 1, are dropped."""
+    sizes = iter(shape)
+    result: list[int] = []
+    for item in items:
+        if item is None:
+            result.append(1)
+        elif isinstance(item, Span):
+            result.append(next(sizes))
+        else:
+            next(sizes)
+    return (*result, *sizes)
+
+
+enter(Notation(_write_reshape, (("index", "[]"), ("call", "reshape")), _read_reshape), space.reshape_p)
+
+
+# --- lists of axes ------------------------------------------------------------------------------------------------
+
+
+def _write_split(_: Avals, params: Params) -> Iterator[Form]:
+    axis = params["axis"]
+    yield Form("call", "split", 1, (params["sizes"],), (("axis", axis),) if axis else ())
+
+
+def _read_split(form: Form, _: Avals) -> Params | None:
+    found: Any = _one_tuple("sizes", form._replace(params=()))
+    if found is None or {name for name, _ in form.params} - {"axis"}:
+        return None
+    return {**found, "axis": dict(form.params).get("axis", 0)}
+
+
+enter(Notation(_write_split, (("call", "split"),), _read_split), joining.split_p)
+
+
+def _write_pad(_: Avals, params: Params) -> Iterator[Form]:
+    yield Form("call", "pad", 2, (params["padding_config"],))
+
+
+def _read_pad(form: Form, _: Avals) -> Params | None:
+    two = form.arity == 2 and len(form.statics) == 1 and type(form.statics[0]) is tuple and not form.params
+    return {"padding_config": form.statics[0]} if two else None
+
+
+enter(Notation(_write_pad, (("call", "pad"),), _read_pad), shaping.pad_p)

@@ -1,0 +1,256 @@
+"""Reading the JSON form of programs: every field is looked at before it is used, and nothing is executed."""
+
+from __future__ import annotations
+
+import base64
+import enum
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.analyses.check import check
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.primitive import Primitive, registry
+from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Var
+from fxgrad.engine.core.sizes import parsed
+from fxgrad.engine.dtypes import DType
+from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
+from fxgrad.text.names import NAMES
+from fxgrad.text.text_parser import WRONG_PARAMS, refusing_excess
+from fxgrad.text.text_reader import converted, plain_number, read_number, read_type
+from fxgrad.text.tokens import Text
+from fxgrad.text.values import ValueClasses, is_named_tuple
+
+FORMAT = "fxgrad program"
+VERSION = 1
+
+
+def from_json(text: str, primitives: Iterable[Primitive] = (), classes: Iterable[type] = ()) -> Program:
+    """The program that `to_json` wrote as `text`; `primitives` and `classes` are of your own, as for `parse`.
+
+    Raises `ProgramSyntaxError`, which names the field, where the text is not of that form, and `ProgramError` where
+    the program breaks the rules. Nothing in the text is executed.
+    """
+    with refusing_excess():
+        return of_document(parsed_json(text), primitives, classes)
+
+
+def parsed_json(text: str) -> Any:
+    """What JSON says; raises `ProgramSyntaxError` where it is none."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise ProgramSyntaxError(f"{place}: this is not JSON: {error.msg}") from None
+    except RecursionError:
+        raise ProgramSyntaxError("the JSON is nested too deeply to be a program") from None
+
+
+def of_document(document: Any, primitives: Iterable[Primitive] = (), classes: Iterable[type] = (),
+                array: Callable[[Any, str], Any] | None = None) -> Program:
+    """The program of what `json_writer.document` made; `array` makes the constant of what stands for it."""
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ProgramSyntaxError(f'this JSON is not a program: an object with "format": "{FORMAT}" is expected')
+    version = document.get("version")
+    if type(version) is not int or not 1 <= version <= VERSION:
+        raise ProgramSyntaxError(f"the program is of version {version!r} of the format; this fxgrad reads versions "
+                                 f"up to {VERSION}: a newer one may read it")
+    known = {**registry, **{primitive.name: primitive for primitive in primitives}}
+    loader = _Loader(known, ValueClasses(classes), array)
+    for number, fields in enumerate(_field(document, "programs", list, "the document")):
+        loader.programs.append(loader.program(_typed(fields, dict, f"programs[{number}]"), f"programs[{number}]"))
+    if not loader.programs:
+        _fail("programs", "at least one program is expected")
+    program = loader.programs[-1]
+    try:
+        check(program)
+    except WRONG_PARAMS as error:
+        if isinstance(error, FxgradError):
+            raise
+        raise ProgramError(f"the program is wrong: {error}") from error
+    return program
+
+
+_KINDS = {dict: "an object", list: "an array", str: "a string", int: "an integer"}
+
+
+def _fail(where: str, problem: str) -> NoReturn:
+    raise ProgramSyntaxError(f"{where}: {problem}")
+
+
+def _typed(value: Any, kind: type, where: str) -> Any:
+    if type(value) is not kind:
+        shown = json.dumps(value)
+        _fail(where, f"{_KINDS[kind]} is expected, found {shown if len(shown) <= 40 else shown[:37] + '...'}")
+    return value
+
+
+def _field(fields: dict[str, Any], name: str, kind: type, where: str) -> Any:
+    if name not in fields:
+        _fail(where, f"the field {name!r} is missing")
+    return _typed(fields[name], kind, f"{where}.{name}")
+
+
+class _Loader:
+    """Makes programs, in order; each may refer to those before it."""
+
+    def __init__(self, primitives: dict[str, Primitive], classes: ValueClasses,
+                 array: Callable[[Any, str], Any] | None = None) -> None:
+        self.programs: list[Program] = []
+        self._array = array or self._coded
+        self._primitives, self._classes = primitives, classes
+        self._types: dict[str, Aval] = {}
+
+    def program(self, fields: dict[str, Any], where: str) -> Program:
+        """One program."""
+        scope: dict[str, Var] = {}
+        captured = self._bindings(scope, _field(fields, "captured", list, where), f"{where}.captured")
+        inputs = self._bindings(scope, _field(fields, "inputs", list, where), f"{where}.inputs")
+        input_names = tuple(scope)[len(captured):]
+        constants = []
+        if fields.get("constants") is not None:
+            constants = [self._array(item, f"{where}.constants[{number}]")
+                         for number, item in enumerate(_field(fields, "constants", list, where))]
+            if [(value.shape, value.dtype) for value in constants] != \
+                    [(var.aval.shape, var.aval.dtype) for var in captured]:
+                _fail(f"{where}.constants", "the arrays are not of the types of the captured values")
+        equations = [self._equation(scope, _typed(item, dict, f"{where}.equations[{number}]"),
+                                    f"{where}.equations[{number}]")
+                     for number, item in enumerate(_field(fields, "equations", list, where))]
+        outputs = [self._atom(scope, item, f"{where}.outputs[{number}]")
+                   for number, item in enumerate(_field(fields, "outputs", list, where))]
+        name = fields.get("name")
+        signature = None if name is None else Signature(_typed(name, str, f"{where}.name"), input_names, None, None)
+        result = Program([*captured, *inputs], equations, outputs, len(captured), constants, signature)
+        NAMES.put(result, {var: name for name, var in scope.items()})
+        return result
+
+    def _bindings(self, scope: dict[str, Var], items: list[Any], where: str) -> list[Var]:
+        variables = []
+        for number, item in enumerate(items):
+            place = f"{where}[{number}]"
+            if type(item) is not list or len(item) != 2:
+                _fail(place, "a pair of a name and a type is expected")
+            name = _typed(item[0], str, place)
+            if name in scope:
+                _fail(place, f"the name {name!r} is bound already")
+            scope[name] = Var(self._aval(item[1], place))
+            variables.append(scope[name])
+        return variables
+
+    def _equation(self, scope: dict[str, Var], fields: dict[str, Any], where: str) -> Equation:
+        name = _field(fields, "primitive", str, where)
+        if name not in self._primitives:
+            _fail(f"{where}.primitive", f"there is no operation of the name {name!r}; operations of your own are "
+                                        "passed as from_json(text, primitives=[...])")
+        inputs = [self._atom(scope, item, f"{where}.inputs[{number}]")
+                  for number, item in enumerate(_field(fields, "inputs", list, where))]
+        params = {key: self._value(value, f"{where}.params.{key}")
+                  for key, value in _field(fields, "params", dict, where).items()}
+        outputs = self._bindings(scope, _field(fields, "outputs", list, where), f"{where}.outputs")
+        return Equation(self._primitives[name], inputs, params, outputs)
+
+    def _atom(self, scope: dict[str, Var], item: Any, where: str) -> Atom:
+        if isinstance(item, dict):
+            aval = self._aval(_field(item, "type", str, where), where)
+            if aval.shape:
+                _fail(where, f"a literal is of shape (), and {aval} is not")
+            return Literal(self._scalar(_field(item, "literal", str, where), aval.dtype, where), aval)
+        if _typed(item, str, where) not in scope:
+            _fail(where, f"no input and no equation before has bound the name {item!r}")
+        return scope[item]
+
+    def _aval(self, text: Any, where: str) -> Aval:
+        known = self._types.get(_typed(text, str, where))
+        if known is None:
+            known = self._types[text] = _at(where, read_type, text)
+        return known
+
+    def _size(self, text: str, where: str) -> Any:
+        try:
+            return parsed(text)
+        except ValueError:
+            _fail(where, f"{text!r} is no size such as 2*n + 1")
+
+    def _scalar(self, text: str, dtype: DType, where: str) -> Any:
+        number = _at(where, read_number, text)
+        return _at(where, converted, Text(text), [number], Aval((), dtype), 0)[0]
+
+    def _dtype(self, name: Any, where: str) -> DType:
+        try:
+            return dtypes.from_short_name(_typed(name, str, where))
+        except KeyError:
+            _fail(where, f"there is no dtype {name!r}")
+
+    def _coded(self, item: Any, where: str) -> Any:
+        fields = _typed(item, dict, where)
+        dtype = self._dtype(_field(fields, "dtype", str, where), where)
+        shape = tuple(_typed(extent, int, f"{where}.shape") for extent in _field(fields, "shape", list, where))
+        try:
+            data = base64.b64decode(_field(fields, "base64", str, where), validate=True)
+            # Little-endian in the text; a copy, since what is read from bytes cannot be written to.
+            array = np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(shape)
+        except ValueError as error:
+            _fail(where, f"the elements do not make an array of shape {shape} and dtype {dtype.name}: {error}")
+        return array[()]
+
+    def _value(self, value: Any, where: str) -> Any:
+        if value is None or isinstance(value, bool | int | str):
+            return value
+        if isinstance(value, list):
+            return [self._value(item, where) for item in value]
+        if isinstance(value, float):
+            _fail(where, f'a floating number is written as {{"float": "{value}"}}, since JSON has no dtypes')
+        read = {
+            "float": lambda text: plain_number(Text(text), _at(where, read_number, text), 0),
+            "complex": lambda text: plain_number(Text(text), _at(where, read_number, text), 0),
+            "scalar": lambda text: self._scalar(text, self._dtype(value.get("dtype"), where), where),
+            "dtype": lambda name: self._dtype(name, where),
+            "type": lambda text: self._aval(text, where),
+            "size": lambda text: self._size(_typed(text, str, where), where),
+            "tuple": lambda items: tuple(self._value(item, where) for item in _typed(items, list, where)),
+            "program": lambda number: self._reference(number, where),
+            "enum": lambda name: self._member(name, value.get("member"), where),
+            "class": lambda name: self._record(name, _field(value, "fields", dict, where), where),
+        }
+        for key, function in read.items():
+            if key in value:
+                if key in ("float", "complex", "scalar"):
+                    _typed(value[key], str, where)
+                return function(value[key])
+        _fail(where, f"an object with one of the fields {', '.join(read)} is expected")
+
+    def _reference(self, number: Any, where: str) -> Program:
+        if not 0 <= _typed(number, int, where) < len(self.programs):
+            _fail(where, f"program {number} is not among those before this one")
+        return self.programs[number]
+
+    def _member(self, name: Any, member: Any, where: str) -> Any:
+        kind = self._class(name, where)
+        if not issubclass(kind, enum.Enum) or member not in kind.__members__:
+            _fail(where, f"{name} has no member {member!r}")
+        return kind[member]
+
+    def _record(self, name: Any, fields: dict[str, Any], where: str) -> Any:
+        kind: Any = self._class(name, where)
+        if not is_named_tuple(kind) or {*kind._fields} != fields.keys():
+            _fail(where, f"the fields of {name} are {', '.join(getattr(kind, '_fields', ()))}")
+        return tuple.__new__(kind, [self._value(fields[field], where) for field in kind._fields])
+
+    def _class(self, name: Any, where: str) -> type:
+        kind = self._classes.by_name.get(_typed(name, str, where))
+        if kind is None:
+            _fail(where, f"there is no class {name!r} for parameters; those of your own are passed as "
+                         "from_json(text, classes=[...])")
+        return kind
+
+
+def _at(where: str, function: Any, *args: Any) -> Any:
+    """What a reader of text gives; its error names the field, not a line."""
+    try:
+        return function(*args)
+    except ProgramSyntaxError as error:
+        _fail(where, str(error).split("\n", maxsplit=1)[0].split(": ", 1)[1])

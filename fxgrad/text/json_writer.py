@@ -1,0 +1,134 @@
+"""The JSON form of programs: stable, versioned, exact, and safe to load.
+
+docs/programs.md describes it. Programs that stand in others come first in the list, the main program is the last.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.arrays import Integer
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.program import Atom, Equation, Program, Var, inner_first
+from fxgrad.engine.core.sizes import Size
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import UnsupportedError
+from fxgrad.text.json_reader import FORMAT, VERSION, from_json
+from fxgrad.text.names import variable_names
+from fxgrad.text.parameters import ordered
+from fxgrad.text.sources import Sources
+from fxgrad.text.values import is_named_tuple, number_text, opaque_name
+
+__all__ = ["from_json", "to_json"]
+
+
+def to_json(program: Program, *, indent: int | None = None) -> str:
+    """`program` as JSON, from which `from_json` makes an equal program, on any machine.
+
+    >>> import fxgrad
+    >>> text = to_json(fxgrad.make_program(lambda x: x + 1.0)(2.0))
+    >>> from_json(text)(2.0)
+    np.float64(3.0)
+
+    Raises `UnsupportedError` for a program with Python objects among its parameters (rules of `custom_jvp` and
+    `custom_vjp`).
+    """
+    return json.dumps(document(program), indent=indent)
+
+
+def document(program: Program, array: Callable[[Any], dict[str, Any]] | None = None) -> dict[str, Any]:
+    """What `to_json` writes; `array` makes what stands for each constant, by default with its elements in base64."""
+    return {"format": FORMAT, "version": VERSION, "programs": _Writer(program, array or _array).programs}
+
+
+class _Writer:
+    """Writes a program after those that it refers to; `programs` is the list."""
+
+    def __init__(self, main: Program, array: Callable[[Any], dict[str, Any]]) -> None:
+        self._array = array
+        self.programs: list[dict[str, Any]] = []
+        self._sources = Sources()
+        self._numbers: dict[int, int] = {}
+        for program in inner_first(main):
+            self._numbers[id(program)] = len(self.programs)
+            self.programs.append(self._program(program))
+
+    def _program(self, program: Program) -> dict[str, Any]:
+        names = variable_names(program, self._sources)
+        bindings = [[names[var], repr(var.aval)] for var in program.inputs]
+        return {
+            "name": None if program.signature is None else program.signature.name,
+            "captured": bindings[:program.captured],
+            "constants": [self._array(value) for value in program.constants] if program.constants else None,
+            "inputs": bindings[program.captured:],
+            "equations": [self._equation(equation, names) for equation in program.equations],
+            "outputs": [_atom(names, atom) for atom in program.outputs],
+        }
+
+    def _equation(self, equation: Equation, names: dict[Var, str]) -> dict[str, Any]:
+        return {
+            "primitive": equation.primitive.name,
+            "inputs": [_atom(names, atom) for atom in equation.inputs],
+            "params": {key: self._value(value, f"the parameter {key} of {equation.primitive}")
+                       for key, value in ordered(equation.primitive, equation.params).items()},
+            "outputs": [[names[var], repr(var.aval)] for var in equation.outputs],
+        }
+
+    def _value(self, value: Any, where: str) -> Any:
+        kind = type(value)
+        if value is None or kind in (bool, int, str):
+            return value
+        if isinstance(value, Program):
+            return {"program": self._numbers[id(value)]}
+        if isinstance(value, enum.Enum):
+            return {"enum": kind.__name__, "member": value.name}
+        if kind is float or kind is complex:
+            return {kind.__name__: number_text(np.asarray(value)[()])}
+        if isinstance(value, np.generic | Integer) and value.dtype.name in dtypes.SUPPORTED:
+            return {"scalar": number_text(value), "dtype": dtypes.short_name(value.dtype)}
+        if isinstance(value, np.dtype) and (value.name in dtypes.SUPPORTED or dtypes.is_key(value)):
+            return {"dtype": dtypes.short_name(value)}
+        if kind is Aval:
+            return {"type": repr(value)}
+        if kind is Size:
+            return {"size": str(value)}
+        if kind in (tuple, list):
+            items = [self._value(item, where) for item in value]
+            return {"tuple": items} if kind is tuple else items
+        if is_named_tuple(kind):
+            fields = zip(value._fields, value, strict=True)
+            return {"class": kind.__name__, "fields": {name: self._value(item, where) for name, item in fields}}
+        raise UnsupportedError(f"to_json: {where} is a Python object ({opaque_name(value)}), which JSON does not "
+                               "hold; numbers, strings, dtypes, types, programs, and tuples of them have a form")
+
+
+def _atom(names: dict[Var, str], atom: Atom) -> Any:
+    if isinstance(atom, Literal):
+        return {"literal": number_text(atom.value), "type": repr(atom.aval)}
+    return names[atom]
+
+
+def known_array(value: Any) -> Any:
+    """A constant as a NumPy array; raises `UnsupportedError` where it is traced."""
+    if isinstance(value, Tracer):
+        raise UnsupportedError("to_json: a constant of the program is a traced array, which has no elements yet. "
+                               "Write the program outside of the transformation that traces it")
+    return np.asarray(value)
+
+
+def _array(value: Any) -> dict[str, Any]:
+    array = known_array(value)
+    data = array.astype(array.dtype.newbyteorder("<")).tobytes()
+    return {"dtype": dtypes.short_name(array.dtype), "shape": _list(array.shape),
+            "base64": base64.b64encode(data).decode()}
+
+
+def _list(shape: Sequence[int]) -> list[int]:
+    return [int(extent) for extent in shape]

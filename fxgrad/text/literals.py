@@ -1,0 +1,151 @@
+"""Numbers in the compact style: without a dtype wherever the operand beside them implies it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval, Folded, Literal
+from fxgrad.engine.core.program import Equation
+from fxgrad.text.forms import ATOM, PREFIX, Form, Shown
+from fxgrad.text.numbers import NanBits, Number
+from fxgrad.text.sources import Sources
+from fxgrad.text.values import PLAIN_LITERALS, kind_of, number_text
+
+
+def number_kind(number: Number) -> str:
+    """`b`, `i`, `f` or `c`."""
+    if isinstance(number, bool):
+        return "b"
+    return "i" if isinstance(number, int) else "c" if isinstance(number, tuple) else "f"
+
+
+def implied(kind: str, beside: Sequence[Aval]) -> Aval:
+    """The type of a number without one, of the operands beside it.
+
+    It has the dtype of the first of them that has such numbers; where that is a dtype of Python's own numbers, a number
+    with a point is one of those, which are weak. Beside nothing of the kind it is a Python number.
+    """
+    plain = PLAIN_LITERALS[kind]
+    for aval in beside:
+        own = kind_of(aval.dtype)
+        if own == kind or (kind, own) in _WIDENED:
+            if aval.dtype == plain.dtype and not aval.weak:
+                return plain
+            return Aval((), aval.dtype, aval.weak and kind == own)
+    return plain
+
+
+_WIDENED = {("i", "f"), ("f", "c"), ("i", "c")}
+"""Whole numbers beside floats, and real ones beside complex."""
+
+
+def neighbours(form: Form | None, avals: Sequence[Aval | None]) -> list[Aval]:
+    """The types that imply those of numbers in a form: a type among the statics, then those of the other operands."""
+    types = [static for static in form.statics if isinstance(static, Aval)] if form is not None else []
+    return [*types, *(aval for aval in avals if aval is not None)]
+
+
+def shown_literal(literal: Literal, form: Form | None, beside: Sequence[Aval]) -> Shown:
+    """The shortest text of a number that is read back as it is."""
+    kind = kind_of(literal.dtype)
+    text = number_text(literal.value)
+    texts = {text: kind}
+    if kind == "f":
+        texts[_whole_text(literal.value)] = "i"
+    elif kind == "c" and literal.value.imag == 0 and not np.signbit(literal.value.imag):
+        texts = {number_text(literal.value.real): "f", **texts}
+    power = form is not None and form.name == "**"  # a whole number there is an exponent
+    for short, given in texts.items():
+        if short and not (power and given == "i") and implied(given, beside) == literal.aval:
+            return _shown(short)
+    return _shown(f"{text}:{dtypes.short_name(literal.dtype)}{'*' if literal.aval.weak else ''}")
+
+
+def _whole_text(value: Any) -> str:
+    number = float(np.asarray(value))
+    whole = number.is_integer() and abs(number) < 1e6 and not (number == 0 and np.signbit(number))
+    return str(int(number)) if whole else ""
+
+
+def _shown(text: str) -> Shown:
+    return Shown(text, PREFIX if text.startswith("-") else ATOM - 1)
+
+
+def plain_kind(number: Number) -> str:
+    """The kind of a number as it was read; the bits of a NaN are those of a float."""
+    return "f" if isinstance(number, NanBits) else number_kind(number)
+
+
+_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_LONGEST = 32
+WRITTEN = "written"
+"""In the place of the operation that made a number: what the user wrote for it is in that of the source."""
+
+
+def origin_of(literal: Literal, called: Callable[[Any], str]) -> str:
+    """How a number was computed that stands for an operation: `0.01 = 1/100 of mean`; "" if that says nothing.
+
+    `called` gives the function that the user called at a source.
+    """
+    made_of = getattr(literal, "made_of", None)
+    if made_of is not None and made_of.operation == WRITTEN:
+        return f"{_number(literal)} = {made_of.source}"
+    if made_of is None or made_of.operation not in _SYMBOLS:
+        return ""
+    formula = _formula(literal)
+    name = next(filter(None, map(called, _sources(literal))), "")
+    if formula == _number(literal) or len(formula) > _LONGEST:
+        return ""
+    return f"{_number(literal)} = {formula}{name and f' of {name}'}"
+
+
+def written(equation: Equation, place: int, sources: Sources) -> Literal | None:
+    """A number among the inputs of `equation`, with the user's expression for it: `0.995 = decay`, if that is known.
+
+    That is so for operands of operators that the user's code itself recorded.
+    """
+    atom, source = equation.inputs[place], equation.source
+    if not isinstance(atom, Literal) or hasattr(atom, "made_of") or source is None or source.part is not None:
+        return None
+    text = sources.operand(source, equation.primitive.name, place)
+    if not text or len(text) > _LONGEST:
+        return None
+    result = Literal(atom.value, atom.aval)
+    result.made_of = Folded(WRITTEN, (), text)
+    return result
+
+
+def _sources(literal: Literal) -> Iterator[Any]:
+    """The places of the operations that a number stands for, the last one first."""
+    made_of = getattr(literal, "made_of", None)
+    if made_of is not None:
+        yield made_of.source
+        for operand in made_of.operands:
+            yield from _sources(operand)
+
+
+def _formula(literal: Literal) -> str:
+    made_of = getattr(literal, "made_of", None)
+    if made_of is None:
+        return _number(literal)
+    if made_of.operation == "mul":
+        kept = [operand for operand in made_of.operands if operand.value != 1]
+        if len(kept) < len(made_of.operands):
+            return "1" if not kept else _formula(kept[0])
+    if made_of.operation not in _SYMBOLS:
+        return f"-{_within(made_of.operands[0])}" if made_of.operation == "neg" else _number(literal)
+    left, right = map(_within, made_of.operands)
+    return f"{left}{_SYMBOLS[made_of.operation]}{right}"
+
+
+def _within(literal: Literal) -> str:
+    formula = _formula(literal)
+    return formula if formula == _number(literal) and not formula.startswith("-") else f"({formula})"
+
+
+def _number(literal: Literal) -> str:
+    return (kind_of(literal.dtype) == "f" and _whole_text(literal.value)) or number_text(literal.value)

@@ -1,0 +1,132 @@
+"""The margin of the compact style: the line of the user's code that each line of a program comes from."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fxgrad.engine.core.program import Equation, Program, Source
+from fxgrad.errors import file_name
+from fxgrad.text.sources import Sources, Span
+
+COMMENT_COLUMN = 64
+"""Comments stand below each other where the lines before them are no longer than this."""
+_CALL = re.compile(r"(?:[^\W\d]\w*\.)*([^\W\d]\w*)\(")
+_CELL = re.compile(r"<ipython-input-(\d+)-\w+>")
+
+
+class Line(NamedTuple):
+    """A line of a file; two equations of one line may stand in one expression."""
+
+    filename: str
+    number: int
+
+
+class Margin:
+    """What stands at the ends of the lines of one text; the file that most lines are of stands in the head alone."""
+
+    def __init__(self, program: Program, sources: Sources) -> None:
+        self._sources = sources
+        self._lines: dict[tuple[int, int], Line] = {}
+        self._cells: dict[str, str] = {}
+        self._called: dict[tuple[int, int], str] = {}
+        count: Counter[str] = Counter()
+        self._recorded: Counter[tuple[int, int]] = Counter()
+        for each in programs_of(program):
+            sources_of = [equation.source for equation in each.equations if equation.source is not None]
+            count.update([source.filename for source in sources_of])
+            self._recorded.update([(id(source.code), source.instruction) for source in sources_of])
+        self.file = count.most_common(1)[0][0] if count else ""
+
+    def line(self, equation: Equation) -> Line | None:
+        """The user's line that recorded an equation."""
+        source: Source | None = equation.source
+        if source is None:
+            return None
+        key = id(source.code), source.instruction
+        known = self._lines.get(key)
+        if known is None:
+            number = self._sources.span(source)[0] or source.code.co_firstlineno
+            known = self._lines[key] = Line(source.filename, number)
+        return known
+
+    def called(self, equation: Equation) -> str:
+        """The function that the user called there, if its operations stand there and not its name; else ""."""
+        source: Source | None = equation.source
+        if source is None:
+            return ""
+        key = id(source.code), source.instruction
+        if self._recorded[key] < 2:
+            return ""
+        known = self._called.get(key)
+        if known is None:
+            known = self._called[key] = _called(source.filename, self._sources.span(source))
+        return known
+
+    def called_at(self, source: Source | str | None) -> str:
+        """The function that the user called at a source; a text is its name."""
+        if source is None or isinstance(source, str):
+            return source or ""
+        return _called(source.filename, self._sources.span(source))
+
+    @property
+    def head(self) -> str:
+        """The comment of the program's head: the file."""
+        return self._shown_file(self.file)
+
+    def comment(self, line: Line | None, called: str = "") -> str:
+        """The comment of a line of text."""
+        if line is None:
+            return "?"
+        number = str(line.number)
+        shown = number if line.filename == self.file else f"{self._shown_file(line.filename)}:{number}"
+        return f"{shown} {called}".rstrip()
+
+    def _shown_file(self, filename: str) -> str:
+        known = self._cells.get(filename)
+        if known is None:
+            known = self._cells[filename] = shown_file(filename)
+        return known
+
+
+def shown_file(filename: str) -> str:
+    """The name of a file without its folder; `In[2]` for a cell of a notebook."""
+    cell = _CELL.fullmatch(filename)
+    if cell is not None:
+        return f"In[{cell[1]}]"
+    return "".join(char if char.isprintable() else "?" for char in file_name(filename))
+
+
+def _called(filename: str, span: Span) -> str:
+    """What a call in a line of the user's calls: `log_softmax` of `nn.log_softmax(x)`; "" of what is no call."""
+    first, last, start, end = span
+    if first is None or first != last:
+        return ""
+    try:
+        text = linecache.getline(filename, first).encode()[start:end].decode()
+    except Exception:  # noqa: BLE001  (doctest, notebooks and debuggers put functions of their own in its place)
+        return ""
+    call = _CALL.match(text)
+    if call is None:
+        return ""
+    depths = itertools.accumulate((char in "([{") - (char in ")]}") for char in text[call.end() - 1:])
+    closed = next((place for place, depth in enumerate(depths) if not depth), -1)
+    return call[1] if call.end() + closed == len(text) else ""
+
+
+def programs_of(program: Program) -> Iterator[Program]:
+    """A program and all that it holds, each once."""
+    found = {id(program)}
+    pending = [program]
+    for each in pending:
+        yield each
+        for equation in each.equations:
+            if equation.primitive.regions is not None:
+                for inner in equation.programs:
+                    if id(inner) not in found:
+                        found.add(id(inner))
+                        pending.append(inner)

@@ -1,0 +1,381 @@
+"""Names for the variables of a program: from its signature, from the user's assignments, and letters for the rest."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import keyword
+import re
+import string
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from fxgrad.engine.core.facts import Slot
+from fxgrad.engine.core.program import PRIMAL, TANGENT, TRANSPOSED, Atom, Equation, Origin, Program, Source, Var
+from fxgrad.engine.derivation.simplify import MERGED
+from fxgrad.engine.tracing.provenance import CALLED
+from fxgrad.text.sources import Assigned, Places, Sources, Targets, placed
+
+STRING = r'"(?:[^"\\\n]|\\.)*"'
+PATH = rf"[^\W\d]\w*(?:\.[^\W\d]\w*|\[(?:-?\d+|{STRING}|'(?:[^'\\\n]|\\.)*')\])*"
+_AXIS = rf"(?:[^\W\d]\w*|{STRING})"
+TYPE = (r"(?:bool|bf16|f[48]_e\w+|u?int[24]|[iuf]\d+|c\d+|key<fry>)\*?"
+        r"\[[\w,\s+*^()-]*\]"  # sizes are numbers, or arithmetic of names
+        rf"(?:\{{{_AXIS}(?:,{_AXIS})*\}})?")  # with the mesh axes that the value varies over
+RESERVED = frozenset(["program", "captured", "return", "where",
+                      "True", "False", "None", "nan", "inf", "complex"])
+"""Words of the text form that no variable can be called without quotes."""
+
+_plain = re.compile(PATH)
+_identifier = re.compile(r"[^\W\d]\w*")
+_type = re.compile(TYPE)
+_axis = re.compile(_AXIS)
+
+
+def axis_names(text: str) -> list[str]:
+    """The names of mesh axes that stand behind a type, between the braces.
+
+    >>> axis_names('data,"my axis"')
+    ['data', 'my axis']
+    """
+    return [json.loads(name) if name.startswith('"') else name for name in _axis.findall(text)]
+
+
+def is_identifier(text: str) -> bool:
+    """Whether a text is one word for Python and for the grammar: Python's has `A·`, and a regular expression's `²`."""
+    return text.isidentifier() and _identifier.fullmatch(text) is not None
+
+
+def quoted_name(name: str) -> str:
+    """A name as it stands in the text: between backquotes if it is not made of identifiers, dots and indices."""
+    if _plain.fullmatch(name) and name not in RESERVED and not _type.fullmatch(name):
+        return name
+    return "`" + name.replace("\\", "\\\\").replace("`", "\\`").replace("\n", "\\n") + "`"
+
+
+def unquoted_name(text: str) -> str:
+    """The name that `quoted_name` wrote between backquotes as `text`."""
+    return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], text[1:-1])
+
+
+class Unique:
+    """Hands out names, each once: `h`, then `h_1`, `h_2`; for a path such as `layer.h` the root is counted."""
+
+    def __init__(self, taken: Sequence[str] = ()) -> None:
+        self.taken = {*RESERVED, *taken}
+        self._next: dict[str, int] = {}
+
+    def __call__(self, wanted: str) -> str:
+        name = wanted
+        number = self._next.get(wanted, 1)
+        while name in self.taken:
+            name = f"{wanted}_{number}"
+            number += 1
+        self._next[wanted] = number
+        self.taken.add(name)
+        return name
+
+    def letters(self) -> Iterator[str]:
+        """a, b, ..., z, aa, ab, ... without what is taken and Python's keywords."""
+        for length in itertools.count(1):
+            for letters in itertools.product(string.ascii_lowercase, repeat=length):
+                name = "".join(letters)
+                if name not in self.taken and not keyword.iskeyword(name):
+                    self.taken.add(name)
+                    yield name
+
+
+NAMES: Slot[dict[Var, str]] = Slot("names")
+"""Those that variables have from text that was read."""
+
+
+def variable_names(program: Program, sources: Sources) -> dict[Var, str]:
+    """A name for every variable of `program`, each given once: those of `own_names`, and letters for the rest."""
+    names = own_names(program, sources)
+    letters = Unique([*names.values()]).letters()
+    inputs = [*program.inputs[program.captured:], *program.inputs[:program.captured]]  # in the order of the text
+    for var in itertools.chain(inputs, *(equation.outputs for equation in program.equations)):
+        if var not in names:
+            names[var] = next(letters)
+    return names
+
+
+def own_names(program: Program, sources: Sources) -> dict[Var, str]:
+    """The names that variables have from text that was read, the signature, assignments, and from what they are.
+
+    Each is given once: what would be called as something before is counted.
+    """
+    names: dict[Var, str] = dict(NAMES.of(program) or {})
+    unique = Unique([*names.values()])
+    if program.signature is not None:
+        for var, name in zip(program.inputs[program.captured:], program.signature.input_names, strict=False):
+            if var not in names:
+                # An argument may be called as the grammar's words are: it is quoted then.
+                names[var] = unique(name) if name in unique.taken and name not in RESERVED else name
+                unique.taken.add(names[var])
+    wanted = wanted_names(program, sources)
+    called = CALLED.of(program)
+    if called is not None and called.is_library:  # outside of the definition these names say nothing
+        own = {var: Name(text, var) for var, text in zip(program.inputs, called.input_names, strict=False)}
+        wanted = {**own, **wanted}
+    variables = [[var] for var in program.inputs] + [equation.outputs for equation in program.equations]
+    for together in variables:
+        found = [(var, wanted[var].text) for var in together
+                 if var in wanted and var not in names and not wanted[var].prefix]
+        roots = {name.partition("[")[0] for _, name in found}
+        if len(found) > 1 and len(roots) == 1:  # `q[0]` and `q[1]`, counted together
+            root, = roots
+            other = unique(root)
+            found = [(var, other + name[len(root):]) for var, name in found]
+        for var, name in found:
+            names[var] = unique(name)
+    shown = {wanted[var].root: names[var] for var in reversed(names) if var in wanted and not wanted[var].prefix}
+    for var in itertools.chain(*variables):  # the cotangent of `h_1` is `d_h_1`
+        if var in wanted and var not in names:
+            prefix, base = wanted[var].prefix, wanted[var].base
+            names[var] = unique(prefix + shown.get(wanted[var].root, base))
+    return names
+
+
+def called_name(program: Program) -> str:
+    """What the user calls the function that a program is of, or that it was derived from; "" if that is not known."""
+    called = CALLED.of(program)
+    if called is not None:
+        return "" if called.is_library or called.name == "function" else called.name
+    if program.base is not None:
+        return called_name(program.base)
+    origins = (origin for var in program.inputs for origin in getattr(var, "origins", ()))
+    first = next(origins, None)
+    return "" if first is None else called_name(first.program)
+
+
+class Name(NamedTuple):
+    """What a variable should be called: `base`, after `d_` for a cotangent and `t_` for a tangent.
+
+    `root` is the variable that has the name without a prefix. If it `is_shared`, by several variables of the user's
+    that are equal or by the code around that it is captured from, its cotangent is not all of the cotangent of what has
+    that name.
+    """
+
+    base: str
+    root: Var
+    prefix: str = ""
+    is_shared: bool = False
+
+    @property
+    def text(self) -> str:
+        """The whole name."""
+        return self.prefix + self.base
+
+
+def wanted_names(program: Program, sources: Sources) -> dict[Var, Name]:
+    """What variables should be called, for those of which it is known; several may have the same name."""
+    known = sources.names.get(id(program))
+    if known is not None:
+        return known
+    names: dict[Var, Name] = {}
+    sources.names[id(program)] = names
+    names |= {var: Name(text, var) for var, text in (NAMES.of(program) or {}).items()}
+    if program.signature is not None:
+        for var, text in zip(program.inputs[program.captured:], program.signature.input_names, strict=False):
+            names.setdefault(var, Name(text, var))
+    called = CALLED.of(program)
+    if called is not None and not called.is_library:
+        for var, text in zip(program.inputs[program.captured:], called.input_names, strict=False):
+            if text:
+                inside = text if called.code is None else sources.called_inside(called.code, text)
+                names.setdefault(var, Name(inside, var))
+    if program.base is not None:
+        merged = MERGED.of(program) or ()
+        for var, name in wanted_names(program.base, sources).items():
+            names.setdefault(var, name._replace(is_shared=True) if var in merged else name)
+    else:
+        captured = {*program.inputs[:program.captured]}
+        for var, text in assigned_names(program, sources):
+            names.setdefault(var, Name(text, var, is_shared=var in captured))
+    for var in program.inputs:
+        _name_by_origins(var, getattr(var, "origins", ()), names, sources)
+    returned = {*program.outputs}
+    for equation in program.equations:
+        source = equation.source
+        for number, var in enumerate(equation.outputs):
+            origins = source.origins[number] if source is not None and source.origins else getattr(var, "origins", ())
+            if var in returned:  # what is returned is called after the argument that it belongs to, if it can be
+                origins = sorted(origins, key=lambda origin: origin.var not in origin.program.inputs)
+            _name_by_origins(var, origins, names, sources)
+    for equation in program.equations:
+        if equation.primitive.regions is not None:
+            _name_by_regions(equation, names, sources)
+    return names
+
+
+def _name_by_regions(equation: Equation, names: dict[Var, Name], sources: Sources) -> None:
+    """Names what a loop or a branch gives and nothing else names: as what the last step, or each branch, returns."""
+    if equation.source is None or equation.source.part == "backward":
+        return
+    found: dict[int, set[str]] = {}
+    for region in equation.regions:
+        if region.role in ("body", "branch"):
+            inside = wanted_names(region.program, sources)
+            for atom, link in zip(region.program.outputs, region.outputs, strict=True):
+                name = inside.get(atom) if isinstance(atom, Var) and link.how in ("same", "carry") else None
+                found.setdefault(link.place, set()).add("" if name is None or name.prefix else name.base)
+    for place, called in found.items():
+        if 0 <= place < len(equation.outputs) and len(called) == 1 and "" not in called:
+            var = equation.outputs[place]
+            names.setdefault(var, Name(next(iter(called)), var))
+
+
+def _name_by_origins(var: Var, origins: Sequence[Origin], names: dict[Var, Name], sources: Sources) -> None:
+    """Names `var`, if it has no name yet, by the first of what it is. A primal value is called nobody's derivative."""
+    if var in names:
+        return
+    is_primal = any(origin.role == PRIMAL and not _is_residual(origin) for origin in origins)
+    for origin in origins:
+        if is_primal and origin.role != PRIMAL:
+            continue
+        name = wanted_names(origin.program, sources).get(origin.var)
+        if name is not None and (not name.is_shared or origin.role in (PRIMAL, TANGENT)):
+            named = _named_as(origin.role, name)
+            equal = any(other.program is origin.program and other.role == origin.role and other.var is not origin.var
+                        for other in origins)
+            names[var] = named._replace(is_shared=named.is_shared or equal)
+            return
+
+
+def _is_residual(origin: Origin) -> bool:
+    """Whether a value is only known to go into a program of tangents, which is of no function of the user's."""
+    program, var = origin.program, origin.var
+    return program.signature is None and program.base is None and CALLED.of(program) is None and \
+        not getattr(var, "origins", ()) and any(each is var for each in program.inputs)
+
+
+def _named_as(role: str, name: Name) -> Name:
+    if role == PRIMAL:
+        return name
+    if role == TANGENT:
+        return name._replace(prefix="t_" + name.prefix)
+    is_of_tangent = role == TRANSPOSED and name.prefix.startswith("t_")
+    return name._replace(prefix="d_" + name.prefix[2 * is_of_tangent:], is_shared=False)
+
+
+def assigned_names(program: Program, sources: Sources) -> Iterator[tuple[Var, str]]:
+    """The variables that the user's code itself made, and the names that it assigns them to."""
+    yield from _names_of_captured(program, sources)
+    yield from _names_of_results(program, sources)
+
+
+def _names_of_captured(program: Program, sources: Sources) -> Iterator[tuple[Var, str]]:
+    """Captured values are called as the expressions that use them call them, where that is beyond doubt.
+
+    Where an operation takes two of them, the name that is free in its expression may be that of either.
+    """
+    captured = {*program.inputs[:program.captured]}
+    for equation in program.equations if captured else ():
+        used = {atom for atom in equation.inputs if isinstance(atom, Var) and atom in captured}
+        if len(used) == 1 and equation.source is not None and equation.source.part is None:
+            name = sources.free_operand(equation.source)
+            if name is not None:
+                yield used.pop(), name
+
+
+def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Var, str]]:
+    """What the value of an assigned expression is: what its instruction recorded, each time that it ran."""
+    equations = [equation for equation in program.equations
+                 if equation.source is not None and equation.source.part is None and not equation.source.origins]
+    runs = _runs(equations)
+    used = _used_elsewhere(program, runs)
+    for run in runs:
+        source = run[0].source
+        assigned = None if source is None else sources.targets(source)
+        if assigned is not None:
+            yield from _results(run, assigned, used)
+
+
+def _runs(equations: Sequence[Equation]) -> list[list[Equation]]:
+    """Consecutive equations that one instruction of the user's code recorded."""
+    def key(equation: Equation) -> tuple[int, int]:
+        source: Source | None = equation.source
+        return (id(source.code), source.instruction) if source is not None else (0, id(equation))
+
+    return [list(run) for _, run in itertools.groupby(equations, key)]
+
+
+def _used_elsewhere(program: Program, runs: list[list[Equation]]) -> set[Var]:
+    """The variables that a run other than their own uses, or that are outputs."""
+    made: dict[Atom, int] = {}
+    used = {atom for atom in program.outputs if isinstance(atom, Var)}
+    in_runs = {id(equation) for run in runs for equation in run}
+    for equation in program.equations:
+        if id(equation) not in in_runs:
+            used.update([atom for atom in equation.inputs if isinstance(atom, Var)])
+    for number, run in enumerate(runs):
+        for equation in run:
+            used.update(atom for atom in equation.inputs if isinstance(atom, Var) and made.get(atom) != number)
+            made.update(dict.fromkeys(equation.outputs, number))
+    return used
+
+
+def _results(run: list[Equation], assigned: Assigned, used: set[Var]) -> Iterator[tuple[Var, str]]:
+    """The variables of a run that names are assigned to, and the names.
+
+    A library function records several equations at one instruction. The value of the expression is said by a note of
+    the operation, or is what an operation of its name makes, or what is made last, of what later code uses.
+    """
+    noted = [equation for equation in run if equation.source is not None and equation.source.results]
+    if noted:
+        for equation in noted:
+            yield from _at_places(equation, assigned.places)
+        return
+    found = [equation for equation in run if not used.isdisjoint(equation.outputs)] or run[-1:]
+    alike = [equation for equation in run if _is_called(equation, assigned.operation)]
+    if len(assigned.names) > 1:
+        yield from _taken_apart(found, assigned.names)
+    elif len(alike) == len(run) or not (assigned.is_call or _several_operations(alike or run)):
+        for equation in alike or run:  # the rounds of a loop
+            yield from _all_outputs(equation, assigned.names[0])
+    else:
+        last = ([equation for equation in found if equation in alike] or found)[-1]
+        needed = [var for var in last.outputs if var in used]
+        if len(needed) == 1 and assigned.is_call and not alike and assigned.names[0] is not None:
+            yield needed[0], assigned.names[0]  # `argsort` gives one of the two results of `sort`
+        else:
+            yield from _all_outputs(last, assigned.names[0])
+
+
+def _several_operations(equations: Sequence[Equation]) -> bool:
+    return len({equation.primitive for equation in equations}) > 1
+
+
+def _is_called(equation: Equation, operation: str) -> bool:
+    return equation.primitive.name == operation or equation.params.get("name") == operation
+
+
+def _at_places(equation: Equation, places: Places) -> Iterator[tuple[Var, str]]:
+    """Outputs whose places in the value of the expression are known."""
+    assert equation.source is not None
+    for var, place in zip(equation.outputs, equation.source.results, strict=True):
+        name = None if place is None else placed(places, place)
+        if name is not None:
+            yield var, name
+
+
+def _taken_apart(found: Sequence[Equation], targets: Targets) -> Iterator[tuple[Var, str]]:
+    """Several targets: the outputs of one equation, or of one equation each."""
+    made = [equation for equation in found if len(equation.outputs) == len(targets) and not equation.regions]
+    if made:
+        outputs = made[-1].outputs
+    elif len(found) == len(targets) and len({equation.primitive for equation in found}) == 1:
+        outputs = [equation.outputs[0] for equation in found if len(equation.outputs) == 1]
+    else:
+        return
+    yield from ((var, name) for var, name in zip(outputs, targets, strict=False) if name is not None)
+
+
+def _all_outputs(equation: Equation, target: str | None) -> Iterator[tuple[Var, str]]:
+    """One target: the output, or those of an operation that makes several. What loops make may have any places."""
+    outputs = equation.outputs
+    if target is not None and len(outputs) == 1:
+        yield outputs[0], target
+    elif target is not None and not equation.regions:
+        yield from ((var, f"{target}[{number}]") for number, var in enumerate(outputs))

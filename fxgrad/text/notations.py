@@ -1,0 +1,150 @@
+"""The one table of the compact style: for each primitive how it is written, and how what is written so is read.
+
+A notation is a proposal. `form_of` takes one only where `meaning` gives the same primitive, parameters and order of
+operands back from it; a primitive without a notation, or with parameters that none fits, is written as a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import Primitive, library, registry
+from fxgrad.engine.core.sizes import holds
+from fxgrad.errors import ConcretizationError
+from fxgrad.text.equality import same_parameters
+from fxgrad.text.forms import Form, Span, is_word
+from fxgrad.text.parameters import optional_parameters, ordered
+
+Params = dict[str, Any]
+Order = tuple[int, ...]
+
+
+class Meaning(NamedTuple):
+    """What a form says: the primitive, which written operand stands at each place of the equation, the parameters."""
+
+    primitive: Primitive
+    order: Order
+    params: Params
+
+
+Written = tuple[Form, Order]
+"""A form, and for each operand in the order of the text its place in the equation."""
+Read = Callable[[Form, Sequence[Aval]], "Params | tuple[Params, Order] | None"]
+"""From a form and the types of the operands as written, the parameters, and the order if it is not that of the text."""
+
+
+class Notation(NamedTuple):
+    """`write` proposes forms for an operation on operands of given types; `read` knows those called `heads` again."""
+
+    write: Callable[[Sequence[Aval], Params], Iterable[Form | Written]]
+    heads: tuple[tuple[str, str], ...]
+    read: Read
+
+
+Defaults = Callable[[Sequence[Aval], Params], Params]
+"""From the types of the operands and the parameters that are given, values of others that are not."""
+
+notations: Analysis[Notation | None] = Analysis("notations", missing="conservative", default=None)
+"""How operations are written that have a way of their own."""
+defaults: Analysis[Defaults] = Analysis("default parameters", missing="conservative", default=lambda avals, given: {})
+"""Parameters that calls leave out where they are these; those that may be None are so by default."""
+SEVERAL = ("take", "take_along_axis", "diag", "diagonal")
+"""Calls that stand for several equations."""
+_readers: dict[tuple[str, str], list[tuple[Primitive, Read]]] = {}
+
+
+def enter(notation: Notation, *primitives: Primitive) -> None:
+    """Puts a notation into the table."""
+    notations.enter(notation, *primitives)
+    for primitive in primitives:
+        for head in notation.heads:
+            _readers.setdefault(head, []).append((primitive, notation.read))
+
+
+def call_names() -> set[str]:
+    """What stands before parentheses and is no program's name: primitives and notations."""
+    return {*registry, *SEVERAL, *(name for kind, name in _readers if kind == "call")}
+
+
+def meaning(form: Form, avals: Sequence[Aval], primitives: Mapping[str, Primitive]) -> Meaning | None:
+    """What `form` says of operands of these types; None if nothing."""
+    for primitive, read in _readers.get((form.kind, form.name), ()):
+        found = read(form, avals)
+        if found is not None:
+            params, order = found if isinstance(found, tuple) else (found, tuple(range(form.arity)))
+            return Meaning(primitive, order, params)
+    named = primitives.get(form.name) if form.kind in ("call", "quoted") and not form.statics else None
+    if named is None or (form.kind == "call" and form.name in SEVERAL):
+        return None
+    given = dict(form.params)
+    return Meaning(named, tuple(range(form.arity)), {**_left_out(named, avals, given), **given})
+
+
+def _left_out(primitive: Primitive, avals: Sequence[Aval], given: Params) -> Params:
+    try:
+        return {**dict.fromkeys(optional_parameters(primitive)), **defaults.of(primitive)(avals, given)}
+    except (IndexError, KeyError, TypeError, ValueError):  # of what a person wrote, which the abstract rule refuses
+        return dict.fromkeys(optional_parameters(primitive))
+
+
+def form_of(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Written:
+    """How an operation is written that holds no programs: the first form that is read back as the same."""
+    params = ordered(primitive, params)
+    primitives = registry if primitive in library else {primitive.name: primitive}
+    for form, order in _proposed(primitive, avals, params):
+        read = _meaning(form, [avals[place] for place in order], primitives) if _says_all(form) else None
+        if read is not None and read.primitive is primitive and same_parameters(read.params, params) and \
+                tuple(order[place] for place in read.order) == tuple(range(len(avals))):
+            return form, order
+    return Form("quoted", primitive.name, len(avals), (), tuple(params.items())), tuple(range(len(avals)))
+
+
+def _meaning(form: Form, avals: Sequence[Aval], primitives: Mapping[str, Primitive]) -> Meaning | None:
+    try:
+        return meaning(form, avals, primitives)
+    except ConcretizationError:  # what the form says depends on a size that has a name
+        return None
+
+
+def _says_all(form: Form) -> bool:
+    """Whether types and ranges in a form are what their text says.
+
+    Sizes may be NumPy's integers, which are others; those with names have no text in an index.
+    """
+    return all(type(size) is int or holds(size)
+               for static in form.statics if isinstance(static, Aval) for size in static.shape) and not any(
+        type(static) is Span and holds(*static) for static in form.statics)
+
+
+def _proposed(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Iterable[Written]:
+    straight = tuple(range(len(avals)))
+    notation = notations.of(primitive)
+    if notation is not None:
+        try:
+            for proposed in notation.write(avals, params):
+                yield proposed if not isinstance(proposed, Form) else (proposed, straight)
+        except ConcretizationError:
+            pass  # a size that has a name would have to be known for it
+    given = tuple(_given(primitive, avals, params).items())
+    if is_word(primitive.name):
+        yield Form("call", primitive.name, len(avals), (), given), straight
+    yield Form("quoted", primitive.name, len(avals), (), given), straight
+
+
+_DECIDING = ("operand_batching_dims", "start_index_map", "scatter_dims_to_operand_dims")
+"""Parameters that defaults of others follow from."""
+
+
+def _given(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Params:
+    """The parameters that are not the default ones, where the defaults may follow from those before them."""
+    given: Params = {}
+    first = [name for name in _DECIDING if name in params]
+    for name in [*first, *(name for name in params if name not in first)]:
+        value = params[name]
+        left_out = _left_out(primitive, avals, given)
+        if name not in left_out or not same_parameters({name: left_out[name]}, {name: value}):
+            given[name] = value
+    return given

@@ -1,0 +1,380 @@
+"""Notations of operators and calls: arithmetic, comparisons, products, reductions, conversions, default parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.ops import (
+    arithmetic,
+    choose,
+    comparison,
+    convolution,
+    cumulative,
+    eigen,
+    exponential,
+    factorizations,
+    indexing,
+    joining,
+    ordering,
+    parts,
+    pointwise,
+    pool,
+    products,
+    reductions,
+    space,
+    topk,
+    triangular,
+)
+from fxgrad.engine.ops.creation import iota_p, size_p
+from fxgrad.text.forms import Form
+from fxgrad.text.notations import Notation, Params, Written, defaults, enter
+
+Avals = Sequence[Aval]
+Fits = Callable[[Avals], bool]
+
+# --- operators ----------------------------------------------------------------------------------------------------
+
+
+def _always(_: Avals) -> bool:
+    return True
+
+
+def operator(symbol: str, primitive: Primitive, fits: Fits = _always) -> None:
+    """Has a primitive of two operands and no parameters be written between them."""
+    def write(avals: Avals, params: Params) -> Iterator[Form]:
+        if not params and len(avals) == 2 and fits(avals):
+            yield Form("infix", symbol, 2)
+
+    def read(form: Form, avals: Avals) -> Params | None:
+        return {} if form.arity == 2 and fits(avals) else None
+
+    enter(Notation(write, (("infix", symbol),), read), primitive)
+
+
+def prefix(symbol: str, primitive: Primitive) -> None:
+    """Has a primitive of one operand be written before it."""
+    def write(_: Avals, params: Params) -> Iterator[Form]:
+        if not params:
+            yield Form("prefix", symbol, 1)
+
+    enter(Notation(write, (("prefix", symbol),), lambda *_: {}), primitive)
+
+
+def _divides(avals: Avals) -> bool:
+    return not any(dtypes.is_integer(aval.dtype) or aval.dtype.kind == "b" for aval in avals)
+
+
+def _signed(avals: Avals) -> bool:
+    return avals[0].dtype.kind == "i"
+
+
+for _symbol, _primitive in (("+", pointwise.add_p), ("-", arithmetic.sub_p), ("*", arithmetic.mul_p),
+                            ("==", comparison.eq_p), ("!=", comparison.ne_p), ("<", comparison.lt_p),
+                            ("<=", comparison.le_p), (">", comparison.gt_p), (">=", comparison.ge_p),
+                            ("&", comparison.and_p), ("|", comparison.or_p), ("^", comparison.xor_p),
+                            ("<<", comparison.shift_left_p), ("**", exponential.pow_p)):
+    operator(_symbol, _primitive)
+operator("/", arithmetic.div_p, _divides)
+operator(">>", comparison.shift_right_arithmetic_p, _signed)
+operator(">>", comparison.shift_right_logical_p, lambda avals: not _signed(avals))
+prefix("-", arithmetic.neg_p)
+prefix("~", comparison.not_p)
+
+
+def _write_power(_: Avals, params: Params) -> Iterator[Form]:
+    if params.keys() == {"exponent"} and type(params["exponent"]) is int:
+        yield Form("infix", "**", 1, (params["exponent"],))
+
+
+def _read_power(form: Form, _: Avals) -> Params | None:
+    return {"exponent": form.statics[0]} if form.arity == 1 else None
+
+
+enter(Notation(_write_power, (("infix", "**"),), _read_power), exponential.integer_pow_p)
+
+
+# --- products -----------------------------------------------------------------------------------------------------
+
+
+def _product_axes(avals: Avals, turned: Sequence[bool]) -> Any:
+    """The dimension numbers of `x @ y`, where `turned` ones are transposed matrices; None if there is no product."""
+    x, y = avals
+    if any(flag and aval.ndim != 2 for flag, aval in zip(turned, avals, strict=True)) or not x.ndim or not y.ndim:
+        return None
+    batch = tuple(range(x.ndim - 2)) if y.ndim > 2 and x.ndim > 1 else ()
+    if (batch and x.ndim != y.ndim) or (y.ndim > 2 and x.ndim == 2):
+        return None
+    left = 0 if turned[0] else x.ndim - 1
+    right = max(y.ndim - 2, 0) + turned[1]
+    return ((left,), (right,)), (batch, batch)
+
+
+_SIDES = ((False, False), (True, False), (False, True), (True, True))
+
+
+def _letters(avals: Avals, params: Params) -> str | None:
+    """The contraction as `ij,jk->ik`."""
+    if sum(aval.ndim for aval in avals) > 18:
+        return None
+    (left, right), (left_batch, right_batch) = params["dimension_numbers"]
+    names = iter("ijklmnopqrstuvwxyz")
+    x = [next(names) for _ in range(avals[0].ndim)]
+    shared = dict(zip((*right, *right_batch), (*left, *left_batch), strict=True))
+    y = [x[shared[axis]] if axis in shared else next(names) for axis in range(avals[1].ndim)]
+    free = [x[axis] for axis in range(len(x)) if axis not in (*left, *left_batch)]
+    out = [*(x[axis] for axis in left_batch), *free, *(y[axis] for axis in range(len(y)) if axis not in shared)]
+    return f"{''.join(x)},{''.join(y)}->{''.join(out)}"
+
+
+def _write_product(avals: Avals, params: Params) -> Iterator[Form]:
+    rest = tuple((name, value) for name, value in params.items() if name != "dimension_numbers" and value is not None)
+    if not rest:
+        for turned in _SIDES:
+            if _product_axes(avals, turned) == params["dimension_numbers"]:
+                yield Form("infix", "@", 2, turned)
+    if [aval.ndim for aval in avals] == [1, 1]:
+        yield Form("call", "outer", 2, (), rest)
+    letters = _letters(avals, params)
+    if letters is not None:
+        yield Form("call", "einsum", 2, (letters,), rest)
+
+
+def _read_product(form: Form, avals: Avals) -> Params | None:
+    rest = {"precision": None, "preferred_element_type": None, **dict(form.params)}
+    if len(avals) != 2:
+        return None
+    if form.kind == "infix":
+        numbers = _product_axes(avals, form.statics)
+    elif form.name == "outer":
+        numbers = (((), ()), ((), ())) if not form.statics else None
+    else:
+        numbers = _axes_of(form.statics[0], avals) if len(form.statics) == 1 else None
+    return None if numbers is None else {"dimension_numbers": numbers, **rest}
+
+
+def _axes_of(letters: Any, avals: Avals) -> Any:
+    if not isinstance(letters, str) or letters.count(",") != 1 or letters.count("->") != 1:
+        return None
+    sides, out = letters.split("->")
+    x, y = sides.split(",")
+    if [len(x), len(y)] != [aval.ndim for aval in avals] or len({*x}) < len(x) or len({*y}) < len(y):
+        return None
+    batch = [name for name in out if name in x and name in y]
+    contracted = [name for name in x if name in y and name not in out]
+    numbers = ((tuple(x.index(name) for name in contracted), tuple(y.index(name) for name in contracted)),
+               (tuple(x.index(name) for name in batch), tuple(y.index(name) for name in batch)))
+    free = [name for name in (*x, *y) if name not in batch and name not in contracted]
+    return numbers if [*batch, *free] == [*out] else None
+
+
+enter(Notation(_write_product, (("infix", "@"), ("call", "einsum"), ("call", "outer")), _read_product),
+      products.dot_general_p)
+
+
+# --- calls by other names -----------------------------------------------------------------------------------------
+
+
+def called(name: str, primitive: Primitive) -> None:
+    """Has a primitive be called `name`."""
+    def write(_: Avals, params: Params) -> Iterator[Form]:
+        if not params:
+            yield Form("call", name, 2)
+
+    def read(form: Form, _: Avals) -> Params | None:
+        return {} if form == Form("call", name, 2) else None
+
+    enter(Notation(write, (("call", name),), read), primitive)
+
+
+def reduction(name: str, primitive: Primitive) -> None:
+    """Has a reduction be called as NumPy's: `sum(x)`, `sum(x, axis=0)`, `sum(x, axis=(0, 1))`."""
+    def write(avals: Avals, params: Params) -> Iterator[Form]:
+        axes, rank = params["axes"], avals[0].ndim
+        if axes == (*range(rank),):
+            yield Form("call", name, 1)
+        elif len(axes) == 1:
+            yield Form("call", name, 1, (), (("axis", axes[0] - rank if axes[0] == rank - 1 > 0 else axes[0]),))
+        else:
+            yield Form("call", name, 1, (), (("axis", axes),))
+
+    def read(form: Form, avals: Avals) -> Params | None:
+        if form.arity != 1 or form.statics or {name for name, _ in form.params} - {"axis"}:
+            return None
+        rank = avals[0].ndim
+        axes = dict(form.params).get("axis", (*range(rank),))
+        listed = axes if type(axes) is tuple else (axes,)
+        if not all(type(axis) is int for axis in listed):
+            return None
+        return {"axes": tuple(axis + rank if axis < 0 else axis for axis in listed)}
+
+    enter(Notation(write, (("call", name),), read), primitive)
+
+
+called("maximum", arithmetic.max_p)
+called("minimum", arithmetic.min_p)
+for _name, _primitive in (("sum", space.reduce_sum_p), ("prod", reductions.reduce_prod_p),
+                          ("max", reductions.reduce_max_p), ("min", reductions.reduce_min_p),
+                          ("all", reductions.reduce_and_p), ("any", reductions.reduce_or_p)):
+    reduction(_name, _primitive)
+
+
+def _write_where(avals: Avals, _: Params) -> Iterator[Written]:
+    if len(avals) == 3 and avals[0].dtype.kind == "b":
+        yield Form("call", "where", 3), (0, 2, 1)
+
+
+def _read_where(form: Form, avals: Avals) -> tuple[Params, tuple[int, ...]] | None:
+    return ({}, (0, 2, 1)) if form.arity == 3 and avals[0].dtype.kind == "b" and not form.params else None
+
+
+enter(Notation(_write_where, (("call", "where"),), _read_where), choose.select_n_p)
+
+
+def _write_conversion(_: Avals, params: Params) -> Iterator[Form]:
+    if not params["weak"]:
+        yield Form("call", dtypes.short_name(params["dtype"]), 1)
+
+
+def _read_conversion(form: Form, _: Avals) -> Params | None:
+    plain = form.arity == 1 and not form.params and not form.statics
+    return {"dtype": dtypes.from_short_name(form.name), "weak": False} if plain else None
+
+
+enter(Notation(_write_conversion, tuple(("call", dtypes.short_name(dtype)) for dtype in dtypes.SUPPORTED.values()),
+               _read_conversion), space.convert_element_type_p)
+
+
+# --- arrays of a type ---------------------------------------------------------------------------------------------
+
+
+def _write_full(avals: Avals, params: Params) -> Iterator[Form]:
+    if not avals[0].shape:
+        yield Form("call", "full", 1, (avals[0].update(shape=params["shape"]),))
+    yield Form("call", "broadcast_to", 1, (params["shape"],))
+
+
+def _read_full(form: Form, avals: Avals) -> Params | None:
+    static = form.statics[0] if len(form.statics) == 1 else None
+    if form.arity != 1 or form.params:
+        return None
+    if form.name == "full":
+        return {"shape": static.shape} if isinstance(static, Aval) and avals[0] == static.update(shape=()) else None
+    return {"shape": static} if type(static) is tuple else None
+
+
+enter(Notation(_write_full, (("call", "full"), ("call", "broadcast_to")), _read_full), space.broadcast_to_p)
+
+
+def _write_iota(_: Avals, params: Params) -> Iterator[Form]:
+    rest = (("axis", params["dimension"]),) if params["dimension"] else ()
+    yield Form("call", "iota", 0, (Aval(params["shape"], params["dtype"]),), rest)
+
+
+def _read_iota(form: Form, _: Avals) -> Params | None:
+    static = form.statics[0] if len(form.statics) == 1 else None
+    if not isinstance(static, Aval) or {name for name, _ in form.params} - {"axis"} or form.arity:
+        return None
+    return {"dtype": static.dtype, "shape": static.shape, "dimension": dict(form.params).get("axis", 0)}
+
+
+enter(Notation(_write_iota, (("call", "iota"),), _read_iota), iota_p)
+
+
+def _write_size(_: Avals, params: Params) -> Iterator[Form]:
+    if holds(params["size"]):
+        yield Form("call", "size", 0, (params["size"],))
+
+
+def _read_size(form: Form, _: Avals) -> Params | None:
+    return {"size": form.statics[0]} if not form.arity and not form.params and len(form.statics) == 1 else None
+
+
+enter(Notation(_write_size, (("call", "size"),), _read_size), size_p)
+
+
+# --- default parameters -------------------------------------------------------------------------------------------
+
+
+def fixed(primitives: Iterable[Primitive], **values: Any) -> None:
+    """Parameters that are left out where they are `values`."""
+    defaults.enter(lambda avals, given: values, *primitives)
+
+
+fixed([cumulative.cumsum_p, cumulative.cumprod_p, cumulative.cummax_p, cumulative.cummin_p, cumulative.cumlogsumexp_p,
+       cumulative.linear_recurrence_p], reverse=False)
+fixed([joining.concatenate_p], dimension=0)
+fixed([joining.stack_p, joining.unstack_p], axis=0)
+fixed([reductions.argmax_p, reductions.argmin_p], index_dtype=dtypes.int64)
+fixed([eigen.eigh_p], lower=True)
+fixed([factorizations.qr_p], full_matrices=False, pivoting=False)
+fixed([eigen.svd_p], full_matrices=False, compute_uv=True)
+fixed([triangular.triangular_solve_p], left_side=True, lower=True, transpose_a=False, conjugate_a=False,
+      unit_diagonal=False)
+fixed([triangular.lu_solve_p], transpose_a=False)
+fixed([parts.round_p], to_even=True)
+fixed([space.convert_element_type_p], weak=False)
+defaults.enter(lambda avals, given: {"axis": avals[0].ndim - 1}, topk.top_k_p)
+defaults.enter(lambda avals, given: {"dimension": avals[0].ndim - 1, "num_keys": 1}, ordering.sort_p)
+
+
+def _of_convolution(avals: Avals, _: Params) -> Params:
+    rank = avals[0].ndim
+    ones, straight = (1,) * (rank - 2), tuple(range(rank))
+    return {"window_strides": ones, "padding": ((0, 0),) * (rank - 2), "lhs_dilation": ones, "rhs_dilation": ones,
+            "dimension_numbers": (straight,) * 3, "feature_group_count": 1, "batch_group_count": 1, "precision": None}
+
+
+defaults.enter(_of_convolution, convolution.conv_general_dilated_p)
+
+
+def _of_window(avals: Avals, _: Params) -> Params:
+    ones = (1,) * avals[0].ndim
+    return {"window_strides": ones, "padding": ((0, 0),) * avals[0].ndim, "base_dilation": ones,
+            "window_dilation": ones}
+
+
+defaults.enter(_of_window, pool.reduce_window_sum_p, pool.reduce_window_max_p, pool.reduce_window_min_p,
+               pool.select_and_gather_add_p, pool.select_and_scatter_add_p)
+
+
+def _without(rank: int, axes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(axis for axis in range(rank) if axis not in axes)
+
+
+def _windows_of(avals: Avals, mapped: tuple[int, ...], batching: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes of the result that run over windows where the axes of the indices stand where NumPy puts them."""
+    kept = _without(avals[0].ndim, (*mapped, *batching))
+    lead = avals[1].ndim - 1
+    before = sum(axis < min(mapped, default=0) for axis in kept) if not batching else 0
+    return tuple(range(before)) + tuple(range(before + lead, len(kept) + lead))
+
+
+def _of_gather(avals: Avals, given: Params) -> Params:
+    batching = given.get("operand_batching_dims", ())
+    found = _without(avals[0].ndim, batching)[:avals[1].shape[-1]]
+    mapped = given.get("start_index_map", found)
+    gone = (*mapped, *batching)
+    return {"operand_batching_dims": (), "start_index_map": found, "collapsed_slice_dims": tuple(sorted(mapped)),
+            "start_indices_batching_dims": tuple(range(len(batching))),
+            "offset_dims": _windows_of(avals, mapped, batching),
+            "slice_sizes": tuple(1 if axis in gone else size for axis, size in enumerate(avals[0].shape)),
+            "mode": "checked", "fill_value": None, "promises": ()}
+
+
+def _of_scatter(avals: Avals, given: Params) -> Params:
+    batching = given.get("operand_batching_dims", ())
+    found = _without(avals[0].ndim, batching)[:avals[1].shape[-1]]
+    mapped = given.get("scatter_dims_to_operand_dims", found)
+    return {"operand_batching_dims": (), "scatter_dims_to_operand_dims": found,
+            "inserted_window_dims": tuple(sorted(mapped)), "scatter_indices_batching_dims": tuple(range(len(batching))),
+            "update_window_dims": _windows_of(avals, mapped, batching), "mode": "checked", "promises": ()}
+
+
+defaults.enter(_of_gather, indexing.gather_p)
+defaults.enter(_of_scatter, indexing.scatter_p, indexing.scatter_add_p, indexing.scatter_sub_p, indexing.scatter_mul_p,
+               indexing.scatter_min_p, indexing.scatter_max_p)

@@ -1,0 +1,79 @@
+"""The parameters of operations in texts and files: in which order they stand, and which are left out where None."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from fxgrad.engine.caches import cached
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.primitive import Primitive, registry
+
+
+def ordered(primitive: Primitive, params: dict[str, Any]) -> dict[str, Any]:
+    """`params` in the order in which all texts of the operation have them, whoever made it.
+
+    They come as the abstract rule names them, and others by name, unless the table says another order.
+
+    >>> [*ordered(registry["argmax"], {"index_dtype": None, "axis": 1})]
+    ['axis', 'index_dtype']
+    """
+    if len(params) < 2:
+        return params
+    known = orders.of(primitive)
+    names = [*(name for name in known if name in params), *sorted(name for name in params if name not in known)]
+    return {name: params[name] for name in names}
+
+
+@cached("optional parameters", 1024)
+def optional_parameters(primitive: Primitive) -> tuple[str, ...]:
+    """The parameters that texts leave out where they are None: those whose type in the abstract rule allows it."""
+    return tuple(parameter.name for parameter in _named(primitive) if "None" in str(parameter.annotation))
+
+
+@cached("orders of parameters", 1024)
+def _as_in_the_rule(primitive: Primitive) -> tuple[str, ...]:
+    return tuple(parameter.name for parameter in _named(primitive))
+
+
+def _named(primitive: Primitive) -> list[inspect.Parameter]:
+    """The parameters that the abstract rule has names for."""
+    try:
+        parameters = inspect.signature(primitive.abstract).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+
+
+orders: Analysis[tuple[str, ...]] = Analysis("orders of parameters", missing="derive", derive=_as_in_the_rule)
+"""The names of parameters as texts have them one behind the other; by default those of the abstract rule."""
+
+
+def _enter(names: str, *primitives: str) -> None:
+    orders.enter((*names.split(),), *(registry[primitive] for primitive in primitives))
+
+
+# Where the abstract rule takes parameters that other rules have names for:
+_WINDOW = "window_dimensions window_strides padding base_dilation window_dilation"
+_enter(_WINDOW, "reduce_window_max", "reduce_window_min", "reduce_window_sum")
+_enter(f"{_WINDOW} greatest", "select_and_gather_add")
+_enter(f"greatest {_WINDOW}", "select_and_scatter_add")
+_enter("window_strides padding lhs_dilation rhs_dilation dimension_numbers feature_group_count batch_group_count "
+       "precision preferred_element_type", "conv_general_dilated")
+_enter("offset_dims collapsed_slice_dims start_index_map operand_batching_dims start_indices_batching_dims slice_sizes "
+       "mode fill_value promises", "gather")
+_enter("update_window_dims inserted_window_dims scatter_dims_to_operand_dims operand_batching_dims "
+       "scatter_indices_batching_dims mode promises",
+       "scatter", "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub")
+_enter("axis_name axis_size axis", "all_gather", "psum_scatter")
+_enter("axis_name axis_size split_axis concat_axis", "all_to_all")
+_enter("axis_name axis_size perm", "ppermute")
+_enter("program length reverse unroll num_consts num_carry", "scan")
+_enter("condition body num_condition_consts num_body_consts", "while")
+_enter("step back num_step_consts num_back_consts", "sweep")
+_enter("counts programs", "custom_linear_solve", "custom_root")
+_enter("program mesh in_specs out_specs axis_names check_vma", "shard_map")
+_enter("shape bit_width", "random_bits")
+_enter("callback results ordered", "io_callback")
+_enter("callback results vmap_method", "pure_callback")
+_enter("rule structure moving in_avals out_avals", "custom_vjp_tangent")

@@ -1,0 +1,82 @@
+"""Remarks on the path that Python's control flow took: the conditions, and what they were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine.core.program import Atom, Equation, Path, Program, Var
+from fxgrad.text.compact_writer import CompactWriter
+from fxgrad.text.values import INDENT
+
+MOST = 20
+"""Conditions that are shown; the number of the others is."""
+
+
+LARGEST = 8
+"""Elements of an array that is shown."""
+
+
+def remarks(program: Program) -> list[str]:
+    """What Python's control flow asked for when `program` was traced, a line for each condition: `here x > 0: True`.
+
+    >>> import fxgrad
+    >>> def size(x):
+    ...     return x if x > 0 else -x
+    >>> [remark.partition(" (")[0] for remark in remarks(fxgrad.make_program(size)(2.0))]
+    ['here x > 0.0: True']
+    """
+    path = None if program.signature is None else program.signature.path
+    if path is None:
+        return []
+    makers = {var: equation for equation in path.conditions.equations for var in equation.outputs}
+    asked: dict[Any, list[int]] = {}
+    for number, (place, atom) in enumerate(zip(path.places, path.conditions.outputs, strict=True)):
+        maker = makers.get(atom) if isinstance(atom, Var) else None
+        source = None if maker is None else maker.source
+        # A condition of a loop has two instructions, at the begin and at the end.
+        written = atom if source is None else source.positions
+        asked.setdefault((place, written), []).append(number)
+    lines = []
+    for (place, _), numbers in [*asked.items()][:MOST]:
+        where = f" ({place.partition(' (in ')[0]})" if place else ""
+        lines.append(f"here {_condition(path, numbers[0])}: {_answers(path, numbers)}{where}")
+    return [*lines, f"and {len(asked) - MOST} more"] if len(asked) > MOST else lines
+
+
+def _answers(path: Path, numbers: Sequence[int]) -> str:
+    """What a condition was, each time that it was asked for."""
+    runs = [(text, len([*same])) for text, same in groupby(_shown(path.values[number]) for number in numbers)]
+    shown = [text if count == 1 else f"{text} {count} times" for text, count in runs]
+    return ", then ".join(shown[:4]) + ", ..." * (len(shown) > 4)
+
+
+def _shown(value: Any) -> str:
+    array = np.asarray(value)
+    if array.size == 1:
+        return str(array.reshape(()))
+    return str(array.tolist()) if array.size <= LARGEST else f"an array of shape {array.shape}"
+
+
+def _condition(path: Path, number: int) -> str:
+    """The expression of a condition: what would stand behind `return` in the program that computes it alone."""
+    conditions, output = path.conditions, path.conditions.outputs[number]
+    part = conditions.replace(outputs=[output], equations=_needed(conditions, output))
+    lines = CompactWriter(part, False, -1, 10_000).lines()
+    return next(line for line in reversed(lines) if line.startswith(_RETURN)).removeprefix(_RETURN)
+
+
+_RETURN = f"{INDENT}return "
+
+
+def _needed(program: Program, output: Atom) -> list[Equation]:
+    wanted: set[Atom] = {output}
+    kept = []
+    for equation in reversed(program.equations):
+        if not wanted.isdisjoint(equation.outputs):
+            kept.append(equation)
+            wanted.update(equation.inputs)
+    return kept[::-1]

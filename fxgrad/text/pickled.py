@@ -1,0 +1,189 @@
+"""What `pickle` keeps of a program: all of it, with names, containers and lines, and nothing that was derived from it.
+
+Programs are kept as a list, each after those that it holds, so that deep nests are no deep recursion. Of the code that
+recorded them stays what names and lines are told by, and no instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.engine.core.avals import Aval, Folded, Literal
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Source, Var, inner_first
+from fxgrad.engine.tracing.provenance import CALLED, Called
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import UnsupportedError
+from fxgrad.text.compact_writer import formulas_of
+from fxgrad.text.differentiated import FORMULAS, Formula
+from fxgrad.text.literals import WRITTEN, written
+from fxgrad.text.margin import Margin
+from fxgrad.text.names import NAMES, called_name, own_names
+from fxgrad.text.sources import Sources
+
+
+def reduced(program: Program) -> tuple[Callable[[list[_Kept]], Program], tuple[list[_Kept]]]:
+    """The function that `pickle` is to call, and its arguments.
+
+    >>> import pickle, fxgrad
+    >>> def twice(x):
+    ...     doubled = x * 2.0
+    ...     return {"result": doubled}
+    >>> again = pickle.loads(pickle.dumps(fxgrad.make_program(twice)(1.0)))
+    >>> again(3.0)
+    {'result': np.float64(6.0)}
+
+    Raises `UnsupportedError` where a constant is a traced array.
+    """
+    programs = inner_first(program)
+    numbers = {id(inner): _Held(number) for number, inner in enumerate(programs)}
+    sources, codes = Sources(), dict[int, RecordedCode]()
+    said = formulas_of(program)
+    return _made, ([_kept(inner, numbers, sources, codes)._replace(formulas=said.get(id(inner), []))
+                    for inner in programs],)
+
+
+class RecordedCode:
+    """What a code object told of an equation: its file and its functions' names, and the place of each instruction."""
+
+    def __init__(self, code: Any) -> None:
+        self.co_filename, self.co_name, self.co_qualname = code.co_filename, code.co_name, code.co_qualname
+        self.co_firstlineno, self.co_varnames = code.co_firstlineno, code.co_varnames
+        self.co_cellvars, self.co_freevars = code.co_cellvars, code.co_freevars
+        self._positions = [*code.co_positions()]
+
+    def co_positions(self) -> Iterator[tuple[int | None, int | None, int | None, int | None]]:
+        """As of code: first line, last line, first column and last column of each instruction."""
+        return iter(self._positions)
+
+
+class _Held(NamedTuple):
+    """A program of the list, by its number."""
+
+    number: int
+
+
+class _KeptSource(NamedTuple):
+    code: RecordedCode
+    instruction: int
+    part: str
+    scope: str
+
+
+class _KeptEquation(NamedTuple):
+    primitive: Primitive
+    inputs: list[int | Literal]
+    params: dict[str, Any]
+    outputs: list[Aval]
+    source: _KeptSource | None
+
+
+class _Kept(NamedTuple):
+    """One program; variables are numbered in the order in which they are bound."""
+
+    inputs: list[Aval]
+    equations: list[_KeptEquation]
+    outputs: list[int | Literal]
+    captured: int
+    constants: list[Any]
+    signature: Signature | None
+    names: dict[int, str]
+    called: str
+    formulas: list[Formula]
+
+
+def _kept(program: Program, held: dict[int, _Held], sources: Sources, codes: dict[int, RecordedCode]) -> _Kept:
+    if any(isinstance(value, Tracer) for value in program.constants):
+        raise UnsupportedError("pickle: a constant of the program is a traced array, which has no elements yet. Pickle "
+                               "the program outside of the transformation that traces it")
+    names, margin = own_names(program, sources), Margin(program, sources)
+    numbers = {var: number for number, var in enumerate(_variables(program.inputs, program.equations))}
+
+    def atoms(values: Sequence[Atom]) -> list[int | Literal]:
+        return [_told(value, margin) if isinstance(value, Literal) else numbers[value] for value in values]
+
+    def operands(equation: Equation) -> list[Atom]:
+        return [written(equation, place, sources) or atom for place, atom in enumerate(equation.inputs)]
+
+    def place(source: Source | None) -> _KeptSource | None:
+        if source is None:
+            return None
+        code = codes.get(id(source.code)) or RecordedCode(source.code)
+        # The names are kept themselves: by its part it is known that a derivative is not what the line assigns.
+        return _KeptSource(codes.setdefault(id(source.code), code), source.instruction, source.part or "", source.scope)
+
+    equations = [_KeptEquation(equation.primitive, atoms(operands(equation)),
+                               {name: _replaced(value, _is_program, lambda inner: held[id(inner)])
+                                for name, value in equation.params.items()},
+                               [var.aval for var in equation.outputs], place(equation.source))
+                 for equation in program.equations]
+    return _Kept(program.in_avals, equations, atoms(program.outputs), program.captured, program.constants,
+                 program.signature, {numbers[var]: name for var, name in names.items() if var in numbers},
+                 called_name(program), [])
+
+
+def _told(literal: Literal, margin: Margin) -> Literal:
+    """The number, with the name of the function that it comes from and not the place."""
+    made_of = getattr(literal, "made_of", None)
+    if made_of is None or made_of.operation == WRITTEN:
+        return literal
+    result = Literal(literal.value, literal.aval)
+    result.made_of = Folded(made_of.operation, tuple([_told(each, margin) for each in made_of.operands]),
+                            margin.called_at(made_of.source))
+    return result
+
+
+def _variables(inputs: Sequence[Var], equations: Sequence[Equation]) -> list[Var]:
+    return [*inputs, *(var for equation in equations for var in equation.outputs)]
+
+
+def _made(programs: list[_Kept]) -> Program:
+    """The last of the programs."""
+    made: list[Program] = []
+    for kept in programs:
+        made.append(_remade(kept, made))
+    return made[-1]
+
+
+def _remade(kept: _Kept, held: Sequence[Program]) -> Program:
+    variables = [Var(aval) for aval in kept.inputs]
+    inputs = [*variables]
+
+    def atoms(values: Sequence[int | Literal]) -> list[Atom]:
+        return [value if isinstance(value, Literal) else variables[value] for value in values]
+
+    equations = []
+    for equation in kept.equations:
+        operands, outputs = atoms(equation.inputs), [Var(aval) for aval in equation.outputs]
+        params = {name: _replaced(value, _is_held, lambda inner: held[inner.number])
+                  for name, value in equation.params.items()}
+        source = None if equation.source is None else Source(**equation.source._asdict())
+        equations.append(Equation(equation.primitive, operands, params, outputs, source))
+        variables += outputs
+    program = Program(inputs, equations, atoms(kept.outputs), kept.captured, kept.constants, kept.signature)
+    NAMES.put(program, {variables[number]: name for number, name in kept.names.items()})
+    if kept.called:
+        CALLED.put(program, Called(kept.called, ()))
+    FORMULAS.put(program, kept.formulas)
+    return program
+
+
+def _is_program(value: Any) -> bool:
+    return isinstance(value, Program)
+
+
+def _is_held(value: Any) -> bool:
+    return type(value) is _Held
+
+
+def _replaced(value: Any, wanted: Callable[[Any], bool], replacement: Callable[[Any], Any]) -> Any:
+    """A parameter with other objects in the place of those that are `wanted`, in tuples and lists too."""
+    if wanted(value):
+        return replacement(value)
+    if not isinstance(value, tuple | list):
+        return value
+    items = [_replaced(item, wanted, replacement) for item in value]
+    if all(one is other for one, other in zip(items, value, strict=True)):
+        return value
+    return value._make(items) if hasattr(value, "_make") else type(value)(items)

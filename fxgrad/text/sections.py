@@ -1,0 +1,39 @@
+"""Sections of a program: what does not depend on the differentiated inputs, the forward part, the backward part."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from fxgrad.engine.core.program import Equation, Program
+
+SHORTEST = 5
+"""Equations of a program that is told apart into sections: less can be seen at once."""
+HEADINGS = {"": "independent of what is differentiated", "forward": "forward", "backward": "backward"}
+"""By the part that equations are of, in the order of the program."""
+
+
+def sections(program: Program) -> dict[int, str]:
+    """The headings of sections by the index of the equation that each begins with; none where parts alternate.
+
+    >>> import fxgrad, numpy as np
+    >>> def loss(w, x):
+    ...     scaled = np.exp(x)
+    ...     error = np.tanh(w * scaled) - 1.0
+    ...     return error * error
+    >>> program = fxgrad.make_program(fxgrad.grad(loss))(1.0, 2.0)
+    >>> [*sections(program).values()]
+    ['independent of what is differentiated', 'forward', 'backward']
+    """
+    equations = program.equations
+    starts = {part: number for part, group in groupby(range(len(equations)), lambda at: _part(equations[at]))
+              for number in [next(group)]}
+    order = [part for part, _ in groupby(equations, _part)]
+    if len(equations) < SHORTEST or "backward" not in starts or order != [part for part in HEADINGS if part in starts] \
+            or len(order) == 1:
+        return {}
+    return {starts[part]: HEADINGS[part] for part in order}
+
+
+def _part(equation: Equation) -> str:
+    part = "" if equation.source is None else equation.source.part or ""
+    return part if part in HEADINGS else ""

@@ -1,0 +1,40 @@
+"""One operation as a short expression of named operands, for tables and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fxgrad.engine.core.avals import Literal
+from fxgrad.engine.core.program import Equation, Var
+from fxgrad.text.forms import ATOM, Form, Shown, render
+from fxgrad.text.literals import neighbours, shown_literal
+from fxgrad.text.notations import form_of
+from fxgrad.text.values import value_lines
+
+
+def expression(equation: Equation, name_of: Callable[[Var], str]) -> str:
+    """The operation as the compact style writes it, with the names that `name_of` gives its operands.
+
+    Of an operation that holds programs the name alone stands before the operands.
+
+    >>> import fxgrad, numpy as np
+    >>> program = fxgrad.make_program(lambda x, y: (x + y) * 2.0)(1.0, 2.0)
+    >>> expression(program.equations[0], {program.inputs[0]: "x", program.inputs[1]: "y"}.__getitem__)
+    'x + y'
+    """
+    operands = equation.inputs
+    if equation.programs:
+        form, order = Form("call", operation_name(equation), len(operands)), tuple(range(len(operands)))
+    else:
+        form, order = form_of(equation.primitive, tuple([atom.aval for atom in operands]), equation.params)
+    atoms = [operands[place] for place in order]
+    beside = neighbours(form, [None if isinstance(atom, Literal) else atom.aval for atom in atoms])
+    shown = [shown_literal(atom, form, beside) if isinstance(atom, Literal) else Shown(name_of(atom), ATOM)
+             for atom in atoms]
+    return render(form, shown, lambda value: " ".join(value_lines(value, lambda _: ["..."]))).text
+
+
+def operation_name(equation: Equation) -> str:
+    """What an operation is called: a call by the function called, any other by its primitive."""
+    name = equation.params.get("name")
+    return name if name and isinstance(name, str) and equation.programs else equation.primitive.name

@@ -1,0 +1,252 @@
+"""What the user's source says about an equation: the names its result is assigned to, and the line to show.
+
+An equation knows the instruction that recorded it, and Python knows which expression of the file that was. Where the
+file cannot be read (a prompt, a deleted file), there are no names, and nothing fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+from collections.abc import Iterator, Mapping
+from types import CodeType, MappingProxyType
+from typing import Any, NamedTuple
+
+from fxgrad.engine.caches import cached
+from fxgrad.engine.core.program import Source
+from fxgrad.engine.user_source import parse
+
+Span = tuple[int | None, int | None, int | None, int | None]
+"""First line, last line, first column, last column, as `co_positions` gives them."""
+Targets = tuple[str | None, ...]
+"""The names that an expression is assigned to: one, or one for each element; None where there is no plain name."""
+Places = Mapping[str, str]
+
+
+class Assigned(NamedTuple):
+    """An assignment: the names, and what the expression calls the operation that makes its value ("" if unknown).
+
+    A call may make many values to get at its own; an operator is one operation. `places` has the names by where they
+    stand in the value, such as `[0][1]`.
+    """
+
+    names: Targets
+    operation: str
+    is_call: bool = False
+    places: Places = MappingProxyType({})
+
+
+OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.MatMult: "dot_general", ast.USub: "neg"}
+"""The primitives of operators."""
+
+
+class Spans(NamedTuple):
+    """What stands in a file, by position: targets of assigned expressions, names among direct operands, and operators
+    with their two operands.
+
+    And by the name of a function and its first line: what it takes its arguments apart into, by the path of each part.
+    """
+
+    targets: dict[Span, Assigned]
+    operands: dict[Span, list[str]]
+    parts: dict[tuple[str, int], dict[str, str]]
+    sides: dict[Span, tuple[str, tuple[ast.expr, ast.expr]]]
+
+
+class Sources:
+    """Looks equations up in the user's files; one is made for each printing, so that files are looked at once."""
+
+    def __init__(self) -> None:
+        # By identity: the hash of a code object takes as long as its code.
+        self._positions: dict[int, list[Span]] = {}
+        self._files: dict[str, Spans] = {}
+        self.names: dict[int, Any] = {}
+        """What variables should be called, by their programs: looked up once for each printing."""
+
+    def span(self, source: Source) -> Span:
+        """The position of the expression that recorded the equation."""
+        known = self._positions.get(id(source.code))
+        if known is None:
+            known = self._positions[id(source.code)] = list(source.code.co_positions())
+        index = source.instruction // 2
+        return known[index] if 0 <= index < len(known) else (None, None, None, None)
+
+    def _spans(self, code: CodeType) -> Spans:
+        known = self._files.get(code.co_filename)
+        if known is None:
+            known = self._files[code.co_filename] = _read(content(code.co_filename))
+        return known
+
+    def targets(self, source: Source) -> Assigned | None:
+        """The names that the value of the expression is assigned to, or None."""
+        return self._spans(source.code).targets.get(self.span(source))
+
+    def called_inside(self, code: CodeType, path: str) -> str:
+        """What a function calls a part of an argument: `h` for `carry[0]`, if it says `h, c = carry`; else `path`."""
+        parts = self._spans(code).parts.get((code.co_name, code.co_firstlineno), {})
+        return placed(parts, path) or path
+
+    def free_operand(self, source: Source) -> str | None:
+        """The one direct operand of the expression that is not local to the function: a global or of a closure."""
+        code = source.code
+        local = {*code.co_varnames, *code.co_cellvars}
+        names = self._spans(code).operands.get(self.span(source), ())
+        free = [name for name in names if name.split(".")[0] not in local]
+        return free[0] if len(free) == 1 else None
+
+    def operand(self, source: Source, operation: str, place: int) -> str:
+        """What the user wrote as an operand of an operator, if the operator is `operation`; "" of a number itself."""
+        operator, sides = self._spans(source.code).sides.get(self.span(source), ("", None))
+        if operator != operation or sides is None or not 0 <= place < 2:
+            return ""
+        side = sides[place]
+        inner = side.operand if isinstance(side, ast.UnaryOp) else side
+        return "" if isinstance(inner, ast.Constant) else ast.unparse(side)
+
+    def comment(self, source: Source) -> str:
+        """The file and the line, as `model.py:12`."""
+        name = "".join(char if char.isprintable() else "?" for char in os.path.basename(source.filename))
+        return f"{name}:{self.span(source)[0] or source.code.co_firstlineno}"
+
+
+def content(filename: str) -> str:
+    """The text of a file; "" where it cannot be read."""
+    try:
+        return "".join(linecache.getlines(filename))
+    except Exception:  # noqa: BLE001  (doctest, notebooks and debuggers put functions of their own in its place)
+        return ""
+
+
+@cached("names in source texts", 64)
+def _read(text: str) -> Spans:
+    spans = Spans({}, {}, {}, {})
+    module = parse(text)
+    if module is None:
+        return spans
+    nodes = [*ast.walk(module)]
+    for node in nodes:
+        for target, value in _assignments(node):
+            _enter(spans.targets, target, value)
+        if isinstance(node, ast.FunctionDef):
+            begin = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            spans.parts[node.name, begin] = _taken_apart(node)
+        if isinstance(node, ast.AugAssign):
+            # The instruction that adds has the position of the whole statement.
+            spans.targets.setdefault(_span(node), Assigned(_names(node.target), OPERATORS.get(type(node.op), "")))
+            spans.operands[_span(node)] = [*_paths([node.target, node.value])]
+            spans.sides[_span(node)] = OPERATORS.get(type(node.op), ""), (node.target, node.value)
+        elif isinstance(node, ast.BinOp):
+            spans.operands[_span(node)] = [*_paths([node.left, node.right])]
+            spans.sides[_span(node)] = OPERATORS.get(type(node.op), ""), (node.left, node.right)
+        elif isinstance(node, ast.Call):
+            # What stands before a dot may be an array, or a module under any name.
+            for span in _call_spans(node):
+                spans.operands[span] = [*_paths(node.args)]
+    return spans
+
+
+def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Pairs of a target and what is assigned to it."""
+    if isinstance(node, ast.Assign):
+        yield from ((target, node.value) for target in node.targets)
+    elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+        yield node.target, node.value
+
+
+def _enter(targets: dict[Span, Assigned], target: ast.expr, value: ast.expr) -> None:
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Call) and \
+            (_path(value.func.func) or "").endswith("make_program"):
+        return  # what is assigned is the program, and not a value in it
+    if isinstance(value, ast.IfExp):
+        _enter(targets, target, value.body)
+        _enter(targets, target, value.orelse)
+        return
+    if isinstance(target, ast.Tuple | ast.List):
+        if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
+            for inner_target, inner_value in zip(target.elts, value.elts, strict=True):
+                _enter(targets, inner_target, inner_value)
+            return
+        # Taking an array apart into variables happens at the position of the variables.
+        targets.setdefault(_span(target), Assigned(_names(target), ""))
+    names = _names(target)
+    if any(names) or _places(target):
+        for span in _call_spans(value) if isinstance(value, ast.Call) else [_span(value)]:
+            targets.setdefault(span, Assigned(names, _operation(value), isinstance(value, ast.Call), _places(target)))
+
+
+def _places(target: ast.expr, path: str = "") -> dict[str, str]:
+    """The names in a target, by where they stand in the value."""
+    if not isinstance(target, ast.Tuple | ast.List):
+        name = _path(target)
+        return {} if name is None else {path: name}
+    places: dict[str, str] = {}
+    for number, element in enumerate(target.elts):
+        if isinstance(element, ast.Starred):
+            break  # what follows is counted from the end
+        places |= _places(element, f"{path}[{number}]")
+    return places
+
+
+def placed(places: Places, path: str) -> str | None:
+    """What is at `path`, by the names of places: that of the place itself, or of the one that it is a part of."""
+    for end in range(len(path), -1, -1):
+        if path[:end] in places and (end == len(path) or path[end] in "[."):
+            return places[path[:end]] + path[end:]
+    return None
+
+
+def _taken_apart(function: ast.FunctionDef) -> dict[str, str]:
+    """The names of parts of arguments, by their paths, from the first assignments of each argument to several names."""
+    arguments = {argument.arg for argument in (*function.args.posonlyargs, *function.args.args)}
+    parts: dict[str, str] = {}
+    for statement in function.body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name) and \
+                statement.value.id in arguments and isinstance(statement.targets[0], ast.Tuple | ast.List):
+            arguments.discard(statement.value.id)
+            parts |= _places(statement.targets[0], statement.value.id)
+    return parts
+
+
+def _operation(value: ast.expr) -> str:
+    """`tanh` of `np.tanh(x)`, `mul` of `x * y`."""
+    if isinstance(value, ast.BinOp | ast.UnaryOp):
+        return OPERATORS.get(type(value.op), "")
+    path = _path(value.func) if isinstance(value, ast.Call) else None
+    return path.rpartition(".")[2] if path is not None else ""
+
+
+def _names(target: ast.expr) -> Targets:
+    if isinstance(target, ast.Tuple | ast.List):
+        return tuple(_path(element) for element in target.elts)
+    return (_path(target),)
+
+
+def _path(node: ast.expr) -> str | None:
+    """`self.weights` of such an expression; None if it is not made of names and dots alone."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else None
+
+
+def _paths(nodes: list[ast.expr]) -> Iterator[str]:
+    for node in nodes:
+        path = _path(node)
+        if path is not None:
+            yield path
+
+
+def _span(node: ast.expr | ast.stmt) -> Span:
+    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+
+
+def _call_spans(node: ast.Call) -> Iterator[Span]:
+    """The positions of a call: a method on a line of its own begins, for Python, with its name."""
+    yield _span(node)
+    function = node.func
+    if isinstance(function, ast.Attribute) and function.end_lineno != node.lineno and function.end_col_offset:
+        start = function.end_col_offset - len(function.attr.encode())
+        yield function.end_lineno, node.end_lineno, start, node.end_col_offset

@@ -1,0 +1,62 @@
+"""Reading programs: `parse`, for both styles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from fxgrad.engine.analyses.check import check
+from fxgrad.engine.core.primitive import Primitive, registry
+from fxgrad.engine.core.program import Program
+from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
+from fxgrad.text.compact_parser import CompactBuilder
+from fxgrad.text.compact_reader import CompactReader, is_compact
+from fxgrad.text.parsing import WRONG_PARAMS, Builder
+from fxgrad.text.text_reader import Reader
+from fxgrad.text.tokens import Text
+from fxgrad.text.values import ValueClasses
+
+
+def parse(text: str, primitives: Iterable[Primitive] = (), classes: Iterable[type] = ()) -> Program:
+    """The program that `text` describes, in the grammar of printed programs (docs/programs.md).
+
+    `primitives` are operations of your own, beside the library's; `classes` are named tuples and enumerations of your
+    own that stand among parameters. The program is checked. Nothing in the text is executed.
+
+    >>> import numpy as np
+    >>> program = parse("program f(x: f32[3]) { y: f32[3] = mul(x, 2.0:f32) return y }")
+    >>> program(np.ones(3, np.float32))
+    array([2., 2., 2.], dtype=float32)
+
+    Raises `ProgramSyntaxError` with line and column where the text does not follow the grammar or a name in it is not
+    known, and `ProgramError` with line and column where a type is not the one that the operation gives.
+    """
+    with refusing_excess():
+        return _parsed(text, primitives, classes)
+
+
+@contextmanager
+def refusing_excess() -> Iterator[None]:
+    """Has what Python itself gives up on, such as lists in lists hundreds deep, raise `ProgramSyntaxError`."""
+    try:
+        yield
+    except FxgradError:
+        raise
+    except RecursionError:
+        raise ProgramSyntaxError("the program is nested too deeply to be read") from None
+    except (MemoryError, OverflowError, ValueError) as error:
+        raise ProgramSyntaxError(f"the program holds something too large to be read: {error}") from None
+
+
+def _parsed(text: str, primitives: Iterable[Primitive], classes: Iterable[type]) -> Program:
+    place = Text(text)
+    known = {**registry, **{primitive.name: primitive for primitive in primitives}}
+    builder = Builder(place, Reader(place).document(), known, ValueClasses(classes)) if not is_compact(place) else \
+        CompactBuilder(place, CompactReader(place).document(), known, ValueClasses(classes))
+    program = builder.build_all()
+    try:
+        check(program)
+    except (FxgradError, *WRONG_PARAMS) as error:
+        builder.locate()
+        raise ProgramError(f"the program is wrong: {error}") from error
+    return program

@@ -1,0 +1,249 @@
+"""Taking calls and loops apart: the equations of what they hold in the place of the one line that they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+
+from fxgrad.engine.core.avals import Literal
+from fxgrad.engine.core.primitive import infer
+from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Origin, Program, Source, Var, join_scopes
+from fxgrad.engine.core.regions import Link, Region, replaced
+from fxgrad.engine.core.walk import walk
+from fxgrad.engine.derivation.simplify import without_dead_code
+from fxgrad.engine.frontend.calling import checked_program
+from fxgrad.engine.ops.joining import stack_p, unstack_p
+from fxgrad.engine.ops.space import broadcast_to_p
+from fxgrad.engine.parallel.shard_map import without_devices
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.text.names import NAMES, called_name, own_names
+from fxgrad.text.sources import Sources
+
+Choice = bool | str | Sequence[str] | Callable[[Equation], bool]
+"""All, none, those whose name or scope matches a pattern, such as `"encoder/*"`, or those that a function says."""
+
+
+def unfold(program: Program, *, calls: Choice = True, loops: Choice = False, devices: bool = False,
+           limit: int = 100_000) -> Program:
+    """An equal program with the equations of calls, and the steps of loops, in the place of the one line that they are.
+
+    - `calls`: by default named calls (library functions, and those of `named_call`), at every depth. Patterns choose by
+      name or scope, and from all calls: jitted functions, checkpoints and functions with rules of their own too, which
+      lose their rules. `"*"` is every call. A function of the equation may choose as well.
+    - `loops`: whether to unroll loops that run a known number of times, or which. By default they stay.
+    - `devices`: whether to write what the devices of a mesh compute (`shard_map`) as operations on whole arrays.
+
+    What was a call is in the scope of its name. Raises `ArgumentError` where more than `limit` equations would be made.
+
+    >>> import fxgrad
+    >>> from fxgrad.engine.higher_order.call import named
+    >>> @named
+    ... def square(x):
+    ...     return x * x
+    >>> program = fxgrad.make_program(lambda x: square(x) + 1.0)(3.0)
+    >>> [equation.primitive.name for equation in program.equations]
+    ['named_call', 'add']
+    >>> [equation.primitive.name for equation in unfold(program).equations]
+    ['mul', 'add']
+    >>> loop = fxgrad.make_program(lambda x: fxgrad.lax.fori_loop(0, 3, lambda i, y: y * x, x))(2.0)
+    >>> [equation.primitive.name for equation in unfold(loop, loops=True).equations]
+    ['mul', 'mul', 'mul']
+    """
+    program = checked_program("unfold", program)
+    if devices:
+        program = without_devices(program)
+    choices = _Choices(calls, loops, limit)
+    done: dict[int, Program] = {}
+    stack = [program]
+    while stack:  # not by recursion: calls may nest deeply
+        top = stack[-1]
+        missing = [inner for equation in top.equations for inner in equation.programs if id(inner) not in done]
+        if missing and id(top) not in done:
+            stack.extend(missing)
+        else:
+            stack.pop()
+            if id(top) not in done:
+                done[id(top)] = _Unfolding(top, choices, done).program()
+    return done[id(program)]
+
+
+def holds_call(equation: Equation) -> bool:
+    """Whether an equation is one call of one program, whose equations may take its place."""
+    regions = equation.regions
+    return len(regions) == 1 and regions[0].role in ("inline", "call", "recomputed") and regions[0].times == 1 and all(
+        link.how == "same" for link in (*regions[0].inputs, *regions[0].outputs))
+
+
+def call_name(equation: Equation) -> str:
+    """What a call is called: the name that it has, or that of the function."""
+    rule = equation.params.get("rule")
+    return str(equation.params.get("name") or getattr(rule, "name", "") or called_name(equation.programs[0]))
+
+
+class _Choices:
+    """What is to be taken apart."""
+
+    def __init__(self, calls: Choice, loops: Choice, limit: int) -> None:
+        self._calls, self._loops, self.limit = calls, loops, limit
+
+    def takes_call(self, equation: Equation) -> bool:
+        """Whether an equation is a call that is chosen."""
+        if not holds_call(equation):
+            return False
+        if isinstance(self._calls, bool):
+            return self._calls and equation.regions[0].role == "inline"
+        return _is_chosen(self._calls, equation, call_name(equation))
+
+    def takes_loop(self, equation: Equation) -> bool:
+        """Whether an equation is a loop that is chosen and runs a known number of times."""
+        regions = equation.regions
+        if len(regions) != 1 or regions[0].role != "body" or regions[0].times is None or any(
+                link.how == "inside" for link in (*regions[0].inputs, *regions[0].outputs)):
+            return False
+        return self._loops if isinstance(self._loops, bool) else _is_chosen(
+            self._loops, equation, called_name(regions[0].program))
+
+
+def _is_chosen(choice: str | Sequence[str] | Callable[[Equation], bool], equation: Equation, name: str) -> bool:
+    if callable(choice):
+        return choice(equation)
+    texts = {name, equation.scope, join_scopes(equation.scope, name)}
+    return any(fnmatchcase(text, pattern) for text in texts
+               for pattern in ([choice] if isinstance(choice, str) else choice))
+
+
+class _Unfolding:
+    """One program on its way, given what the programs in its parameters became (`done`)."""
+
+    def __init__(self, program: Program, choices: _Choices, done: dict[int, Program]) -> None:
+        self._before, self._choices, self._done = program, choices, done
+        self._equations: list[Equation] = []
+        self._values: dict[Var, Atom] = {}
+
+    def program(self) -> Program:
+        """The program; the one before itself if nothing was to be done."""
+        before, values, changed = self._before, self._values, False
+        for equation in before.equations:
+            regions = equation.regions
+            if not regions and not values:
+                self._equations.append(equation)
+                continue
+            inputs = [self._read(atom) for atom in equation.inputs]
+            self._holder = equation
+            if self._choices.takes_call(equation) or self._choices.takes_loop(equation):
+                made = self._call(regions[0], inputs) if holds_call(equation) else self._unrolled(regions[0], inputs)
+                values.update(zip(equation.outputs, made, strict=True))
+                changed = True
+                continue
+            inner = [self._done[id(region.program)] for region in regions]
+            changed |= any(new is not region.program for new, region in zip(inner, regions, strict=True))
+            self._add(equation, inputs, replaced(equation.params, regions, inner))
+        if not changed:
+            return before
+        result = without_dead_code(before.replace(
+            equations=self._equations, outputs=[self._read(atom) for atom in before.outputs]))
+        names: dict[Var, str] = {}
+        for var, name in own_names(before, Sources()).items():
+            # What a call made keeps the name that its line gives it.
+            atom = self._read(var)
+            if isinstance(atom, Var):
+                names.setdefault(atom, name)
+        NAMES.put(result, names)
+        return result
+
+    def _add(self, equation: Equation, inputs: list[Atom], params: dict[str, object]) -> None:
+        """An equation of this program; numbers may be weak where what a loop carried was not, or the other way."""
+        if [atom.aval for atom in inputs] == [atom.aval for atom in equation.inputs]:
+            self._equations.append(equation.replace(inputs, params))
+            return
+        outputs = [*map(Var, infer(equation.primitive, [atom.aval for atom in inputs], params))]
+        self._equations.append(Equation(equation.primitive, inputs, params, outputs, equation.source))
+        self._values.update(zip(equation.outputs, outputs, strict=True))
+
+    def _read(self, atom: Atom) -> Atom:
+        return self._values.get(atom, atom) if isinstance(atom, Var) else atom
+
+    # --- what is held ---------------------------------------------------------------------------------------
+
+    def _call(self, region: Region, inputs: list[Atom]) -> list[Atom]:
+        """The outputs of a call, of which the equations are added."""
+        operands = [inputs[link.place] for link in region.inputs]
+        made = self._inlined(region, operands, call_name(self._holder))
+        outputs: list[Atom] = list(made)
+        for link, atom in zip(region.outputs, made, strict=True):
+            outputs[link.place] = atom
+        return outputs
+
+    def _unrolled(self, region: Region, inputs: list[Atom]) -> list[Atom]:
+        """The outputs of a loop, of which the steps are added."""
+        assert region.times is not None
+        entries = {link.place: self._made(unstack_p, [inputs[link.place]], {"axis": 0}) if region.times else []
+                   for link in region.inputs if link.how == "entry"}
+        carried = [inputs[link.place] for link in region.inputs if link.how == "carry"]
+        stacks: dict[int, list[Atom]] = {link.place: [] for link in region.outputs if link.how == "entry"}
+        for step in reversed(range(region.times)) if region.reverse else range(region.times):
+            left = iter(carried)
+            made = self._inlined(region, [self._taken(link, inputs, left, entries, step) for link in region.inputs], "")
+            carried = [atom for link, atom in zip(region.outputs, made, strict=True) if link.how == "carry"]
+            for link, atom in zip(region.outputs, made, strict=True):
+                if link.how == "entry":
+                    stacks[link.place].append(atom)
+        results = iter(carried)
+        places = {link.place: next(results) for link in region.outputs if link.how == "carry"}
+        for place, atoms in stacks.items():
+            places[place] = self._stacked(atoms[::-1] if region.reverse else atoms, self._holder.outputs[place])
+        return [places[place] for place in range(len(self._holder.outputs))]
+
+    def _taken(self, link: Link, inputs: list[Atom], carried: object, entries: dict[int, list[Var]], step: int) -> Atom:
+        if link.how == "carry":
+            return next(carried)  # type: ignore[call-overload]
+        return entries[link.place][step] if link.how == "entry" else inputs[link.place]
+
+    def _stacked(self, atoms: list[Atom], var: Var) -> Atom:
+        if atoms:
+            return self._made(stack_p, atoms, {"axis": 0})[0]
+        zero = Literal(0, var.aval.update(shape=()))
+        return self._made(broadcast_to_p, [zero], {"shape": var.aval.shape})[0]
+
+    def _made(self, primitive: object, inputs: list[Atom], params: dict[str, object]) -> list[Var]:
+        """The outputs of an equation of the line of the loop."""
+        outputs = [*map(Var, infer(primitive, [atom.aval for atom in inputs], params))]  # type: ignore[arg-type]
+        source = self._holder.source
+        self._equations.append(Equation(primitive, inputs, params, outputs,  # type: ignore[arg-type]
+                                        None if source is None else source.derived()))
+        return outputs
+
+    def _inlined(self, region: Region, inputs: list[Atom], name: str) -> list[Atom]:
+        """Adds copies of the equations that a region holds; returns the atoms of its outputs."""
+        program = self._done[id(region.program)]
+        if len(self._equations) + len(program.equations) > self._choices.limit:
+            raise ArgumentError(at_user_line(self._too_long(region)))
+        holder = self._holder
+        scope = join_scopes(holder.scope, name)
+
+        def placed(source: Source | None) -> Source | None:
+            if source is None:
+                return None if holder.source is None else holder.source._replace(scope=scope)
+            return source.inside(scope) if scope else source
+
+        def step(equation: Equation, operands: list[Atom]) -> list[Var]:
+            avals = [var.aval for var in equation.outputs]
+            given = [atom.aval for atom in operands]
+            if given != [atom.aval for atom in equation.inputs]:
+                avals = infer(equation.primitive, given, equation.params)
+            outputs = [*map(Var, avals)]
+            for var, original in zip(outputs, equation.outputs, strict=True):
+                var.origins = (Origin(PRIMAL, program, original),)
+            self._equations.append(Equation(equation.primitive, operands, equation.params, outputs,
+                                            placed(equation.source)))
+            return outputs
+
+        return walk(program, inputs, step)
+
+    def _too_long(self, region: Region) -> str:
+        source = self._holder.source
+        where = "" if source is None else f" at {source.place}"
+        steps = f", {region.times} steps of {len(region.program.equations)} equations each" if region.times != 1 else ""
+        return (f"unfold: the program would have more than {self._choices.limit} equations; it has as many at "
+                f"{self._holder.primitive}{where}{steps}. Choose fewer calls and loops by name or scope, or allow "
+                "more: unfold(program, limit=...)")

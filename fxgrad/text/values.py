@@ -1,0 +1,251 @@
+"""Numbers, arrays and parameters as text that gives back the same bits."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.caches import cached
+from fxgrad.engine.core.arrays import Integer
+from fxgrad.engine.core.avals import PYTHON_AVALS, Aval, Literal
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.sizes import Size
+from fxgrad.engine.dtypes import DType
+
+INDENT = "  "
+PLAIN_LITERALS: dict[str, Aval] = {aval.dtype.kind: aval for aval in PYTHON_AVALS.values()}
+"""The types of literals that stand without one, by kind: `True`, `2`, `2.0`, `complex(0.0, 1.0)`."""
+
+
+def kind_of(dtype: DType) -> str:
+    """`b`, `i`, `f` or `c`: bool, integer, floating, complex."""
+    return dtypes.kind_of(dtype).replace("u", "i")
+
+
+def bits_dtype(dtype: DType) -> DType:
+    """The unsigned dtype of the same width as a floating `dtype`."""
+    return np.dtype(f"uint{8 * dtype.itemsize}")
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------
+
+
+def float_text(value: Any) -> str:
+    """A floating number as `0.1`, `-inf`, `nan`; a NaN of unusual bits as `nan(0x7fc00001)`."""
+    array = np.asarray(value)
+    number = float(array)
+    if math.isnan(number):
+        bits = array.view(bits_dtype(array.dtype))
+        usual = np.asarray(np.nan).astype(array.dtype).view(bits.dtype)
+        return "nan" if bits == usual else f"nan(0x{int(bits):x})"
+    # The digits that tell it apart in its own dtype, unless reading them as a double would round twice.
+    short = str(value) if array.dtype != dtypes.float64 else repr(number)
+    with np.errstate(all="ignore"):
+        exact = np.asarray(float(short)).astype(array.dtype).tobytes() == array.tobytes()
+    return repr(float(short)) if exact else repr(number)
+
+
+def number_text(value: Any) -> str:
+    """A NumPy scalar without its dtype."""
+    kind = kind_of(value.dtype)
+    if kind == "f":
+        return float_text(value)
+    if kind == "c":
+        return f"complex({float_text(value.real)}, {float_text(value.imag)})"
+    return str(bool(value)) if kind == "b" else str(int(value))
+
+
+def literal_text(literal: Literal) -> str:
+    """A literal: `2.0`, or `2.0:f64` where the type is not the one of a bare number."""
+    aval = literal.aval
+    plain = PLAIN_LITERALS[kind_of(aval.dtype)] == aval
+    suffix = "" if plain else f":{dtypes.short_name(aval.dtype)}{'*' if aval.weak else ''}"
+    return number_text(literal.value) + suffix
+
+
+# --- arrays -----------------------------------------------------------------------------------------------------
+
+
+def array_lines(array: np.ndarray[Any, Any], width: int) -> list[str]:
+    """An array as nested lists, filled to lines of `width`; `full(0.0)` where all elements have the same bits."""
+    if dtypes.is_key(array.dtype):
+        array = array["threefry2x32"]  # the words of each key, along one more axis
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if not array.shape:
+        return [number_text(flat[0])]
+    if flat.size > 1 and is_uniform(array):
+        return [f"full({number_text(flat[0])})"]
+    if not flat.size:
+        return ["[]"]
+    texts = _element_texts(flat)
+    span = 1
+    for extent in reversed(array.shape):
+        span *= extent
+        for start in range(0, flat.size, span):
+            texts[start] = "[" + texts[start]
+            texts[start + span - 1] += "]"
+    rows = [", ".join(texts[start:start + array.shape[-1]]) for start in range(0, flat.size, array.shape[-1])]
+    return fill(rows if max(map(len, rows)) < width else texts, width)
+
+
+def is_uniform(array: np.ndarray[Any, Any]) -> bool:
+    """Whether all elements of an array have the same bits."""
+    elements = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, array.dtype.itemsize)
+    return bool((elements == elements[:1]).all())
+
+
+def _element_texts(flat: np.ndarray[Any, Any]) -> list[str]:
+    if kind_of(flat.dtype) != "f":
+        return [number_text(value) for value in flat]
+    if flat.dtype == dtypes.float64:
+        texts = [*map(repr, flat.tolist())]
+    else:
+        texts = [repr(float(str(value))) for value in flat]  # the digits of its own dtype, always with a point
+    with np.errstate(all="ignore"):
+        read = np.array([*map(float, texts)]).astype(flat.dtype)
+    bits = bits_dtype(flat.dtype)
+    for index in np.flatnonzero(read.view(bits) != flat.view(bits)):
+        texts[index] = float_text(flat[index])
+    return texts
+
+
+def fill(items: Iterable[str], width: int) -> list[str]:
+    """`items` with commas between them, as many on a line as fit."""
+    lines: list[str] = []
+    line = ""
+    for item in items:
+        if not line:
+            line = item
+        elif len(line) + len(item) + 3 <= width:
+            line += f", {item}"
+        else:
+            lines.append(line + ",")
+            line = item
+    return [*lines, line] if line else lines
+
+
+# --- parameters -------------------------------------------------------------------------------------------------
+
+
+def string_text(value: str) -> str:
+    """A string between double quotes, with the escapes of JSON."""
+    return json.dumps(value, ensure_ascii=not value.isprintable())
+
+
+def opaque_name(value: Any) -> str:
+    """What to call an object that has no text: its own name, or that of its class."""
+    name = getattr(value, "name", None) or getattr(value, "__name__", None) or type(value).__name__
+    return "".join(char for char in str(name) if char.isprintable() and char not in "<>") or "object"
+
+
+def value_lines(value: Any, program_lines: Callable[[Program], list[str]]) -> list[str]:
+    """A parameter as one line, or as several where programs stand in it."""
+    if isinstance(value, Program):
+        return program_lines(value)
+    text = _atomic_text(value)
+    if text is not None:
+        return [text]
+    if isinstance(value, tuple) and is_named_tuple(type(value)):
+        fields = [labelled(name, value_lines(item, program_lines))
+                  for name, item in zip(type(value)._fields, value, strict=True)]  # type: ignore[attr-defined]
+        return bracketed(f"{type(value).__name__}(", fields, ")")
+    items = [value_lines(item, program_lines) for item in value]
+    if type(value) is list:
+        return bracketed("[", items, "]")
+    return bracketed("(", items, ",)" if len(items) == 1 else ")")
+
+
+def _atomic_text(value: Any) -> str | None:
+    kind = type(value)
+    if value is None or kind in (bool, int):
+        return repr(value)
+    if isinstance(value, enum.Enum):
+        return f"{kind.__name__}.{value.name}"
+    if kind is float or kind is complex:
+        return number_text(np.asarray(value)[()])
+    if kind is str:
+        return string_text(value)
+    if isinstance(value, np.dtype):
+        return dtype_text(value)
+    if kind is Aval:
+        return repr(value)
+    if kind is Size:
+        return f"'{value}'"
+    if isinstance(value, np.generic | Integer) and value.dtype.name in dtypes.SUPPORTED:
+        return f"{number_text(value)}:{dtypes.short_name(value.dtype)}"
+    if kind in (tuple, list) or (isinstance(value, tuple) and is_named_tuple(kind)):
+        return None
+    return f"<{opaque_name(value)}>"
+
+
+def is_opaque(value: Any) -> bool:
+    """Whether `value` has no text that is read back: a Python object such as a function."""
+    if isinstance(value, Program | np.ndarray):
+        return False
+    text = _atomic_text(value)
+    return text is not None and text.startswith("<")
+
+
+def dtype_text(dtype: DType) -> str:
+    """The short name of a dtype of ours; `float0` and foreign ones as objects without a text."""
+    return dtypes.short_name(dtype) if dtype.name in dtypes.SUPPORTED or dtypes.is_key(dtype) else f"<{dtype.name}>"
+
+
+def labelled(name: str, lines: list[str]) -> list[str]:
+    """`name=` before a value."""
+    return [f"{name}={lines[0]}", *lines[1:]]
+
+
+def bracketed(opening: str, items: Sequence[list[str]], closing: str) -> list[str]:
+    """Items between brackets: on one line if each is on one."""
+    if all(len(item) == 1 for item in items):
+        return [opening + ", ".join(item[0] for item in items) + closing]
+    inner = itertools.chain.from_iterable([*item[:-1], item[-1] + ","] for item in items)
+    return [opening, *(INDENT + line for line in inner), closing.lstrip(",")]
+
+
+def is_named_tuple(kind: type) -> bool:
+    """Whether `kind` is a class made by `NamedTuple`."""
+    return issubclass(kind, tuple) and hasattr(kind, "_fields") and hasattr(kind, "_make")
+
+
+class ValueClasses:
+    """The classes that parameters in a text may be of: `own` ones, and fxgrad's, which few texts have need of."""
+
+    def __init__(self, own: Iterable[type]) -> None:
+        self._own = own
+
+    @cached_property
+    def by_name(self) -> dict[str, type]:
+        """All of them."""
+        return {**library_classes(), **{kind.__name__: kind for kind in self._own}}
+
+
+def library_classes() -> dict[str, type]:
+    """The named tuples and enumerations of fxgrad by name, for reading them; a name used twice is left out."""
+    return _classes_of(tuple(name for name in [*sys.modules] if name.startswith("fxgrad.")
+                             and not name.startswith(("fxgrad.text.", "fxgrad.shipping.", "fxgrad.tools."))))
+
+
+@cached("classes by name", 1)  # a search of everything in fxgrad takes longer than to parse a short program
+def _classes_of(modules: tuple[str, ...]) -> dict[str, type]:
+    found: dict[str, set[type]] = {}
+    for name in modules:
+        for value in [*vars(sys.modules[name]).values()]:
+            if isinstance(value, type) and value.__module__.startswith("fxgrad.") and is_value_class(value):
+                found.setdefault(value.__name__, set()).add(value)
+    return {name: classes.pop() for name, classes in found.items() if len(classes) == 1}
+
+
+def is_value_class(kind: type) -> bool:
+    """Whether objects of `kind` are read from text."""
+    return is_named_tuple(kind) or issubclass(kind, enum.Enum)

@@ -1,0 +1,60 @@
+"""The command `export`: a program in a file of the form that the name of the file ends with."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+import fxgrad
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.derivation.sizes import names_in
+from fxgrad.tools.cli.arguments import CommandError
+from fxgrad.tools.cli.targets import Target
+
+
+class Form(NamedTuple):
+    """What a file is, and what writes it."""
+
+    what: str
+    write: Callable[[Program, Path, Namespace], Any]
+
+
+def _exported(program: Program, options: Namespace) -> Any:
+    return fxgrad.export(program, platforms=options.platforms)()
+
+
+def _stablehlo(program: Program, path: Path, options: Namespace) -> None:
+    """The text; of what has sizes with names, or is for other platforms, that of its export."""
+    exported = names_in(program) or options.platforms
+    text = _exported(program, options).stablehlo if exported else fxgrad.stablehlo(program)()
+    path.write_text(text, encoding="utf-8")
+
+
+FORMS = {
+    ".fxgrad": Form("what fxgrad.load reads", lambda program, path, options: fxgrad.save(path, program)),
+    ".exported": Form("what fxgrad.export.deserialize reads, compiled where it runs",
+                      lambda program, path, options: path.write_bytes(_exported(program, options).serialize())),
+    ".mlir": Form("StableHLO as text", _stablehlo),
+    ".onnx": Form("a model of ONNX", lambda program, path, options: fxgrad.onnx.save(path, program)),
+    ".py": Form("Python with NumPy alone",
+                lambda program, path, options: path.write_text(program.to_python(), encoding="utf-8")),
+    ".c": Form("C99, with the mathematical library alone",
+               lambda program, path, options: path.write_text(program.to_c(), encoding="ascii")),
+}
+"""By the ending of the name of the file."""
+
+
+def export(options: Namespace, console: Console) -> int:
+    """Writes a program for where it is to run."""
+    path = Path(options.output)
+    form = FORMS.get(path.suffix)
+    if form is None:
+        known = "".join(f"\n  {ending:<10} {each.what}" for ending, each in FORMS.items())
+        raise CommandError(f"the ending of {options.output!r} says nothing of what it is to be. Write one of{known}")
+    form.write(Target(options.target, options).program, path, options)
+    console.print(f"wrote {options.output}: {form.what}", soft_wrap=True)
+    return 0

@@ -1,0 +1,394 @@
+"""`Editor`: a program under change, and what it is when the changes are done."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.engine import tree
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.regions import replaced
+from fxgrad.engine.core.walk import walk
+from fxgrad.engine.derivation.simplify import without_dead_code
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.errors import ArgumentError, FxgradError, at_user_line
+from fxgrad.text.names import NAMES, own_names
+from fxgrad.text.short import operation_name
+from fxgrad.text.sources import Sources
+from fxgrad.text.text_writer import shown_scopes
+from fxgrad.tools.editing.order import described, in_order
+from fxgrad.tools.editing.pieces import piece
+
+Value = str | Var
+"""A value of a program: its name, as printed, or the variable."""
+
+
+class Instead(NamedTuple):
+    """A program of `inputs` that makes `outputs`, to stand where the last of `equations` does, which are left out."""
+
+    equations: Sequence[Equation]
+    program: Program
+    inputs: Sequence[Atom]
+    outputs: Sequence[Var]
+
+
+class Editor:
+    """A copy of a program that can be changed, as `program.edit()` gives it; `program()` is the result.
+
+    Values are referred to by variable or by name, as the program prints them; letters are those that it has now. What
+    stands inside an expression has no name: equations are found by `find` too. The program that was given stays what it
+    is. What no output needs any more is left out of the result.
+
+    >>> import fxgrad, numpy as np
+    >>> def model(x):
+    ...     h = np.sin(x)
+    ...     return h * 2.0
+    >>> editor = fxgrad.make_program(model)(1.0).edit()
+    >>> editor.replace(editor.maker("h"), np.cos)
+    >>> print(fxgrad.text.program_text(editor.program(), source=False))
+    program model(x: f64*) -> f64*:
+      h: f64* = cos(x)
+      return h * 2.0
+    """
+
+    def __init__(self, program: Program, *, is_held: bool = False, outer: Editor | None = None) -> None:
+        self._before, self._is_held, self._outer = program, is_held, outer
+        self._equations = [*program.equations]
+        self._outputs = [*program.outputs]
+        self._inputs, self._constants = [*program.inputs], [*program.constants]
+        self._signature = program.signature
+        self._own = own_names(program, Sources())
+        self._given: dict[Var, str] = {}
+        self._made = program
+        self._held: list[tuple[list[Var], int, Editor]] = []
+        self._exchanged: dict[Var, Atom] = {}
+
+    def __repr__(self) -> str:
+        signature = self._before.signature
+        return f"<editor of {signature.name if signature else 'a program'}: {len(self._equations)} equations>"
+
+    # --- finding --------------------------------------------------------------------------------------------
+
+    @property
+    def equations(self) -> tuple[Equation, ...]:
+        """The equations as they are now, in order."""
+        return tuple(self._equations)
+
+    @property
+    def outputs(self) -> tuple[Atom, ...]:
+        """What the program returns as it is now."""
+        return tuple(self._outputs)
+
+    @property
+    def names(self) -> dict[str, Var]:
+        """The values by name, as the program prints them now, and what was inserted under a name."""
+        made = {var for equation in self._equations for var in equation.outputs}
+        own = {var: name for var, name in self._own.items() if var in made or var in self._inputs}
+        return {name: var for var, name in {**own, **self._given, **self._printed()}.items()}
+
+    def _printed(self) -> dict[Var, str]:
+        """The names in the text of the program as it is now; letters for what is bound without a name."""
+        top = self
+        while top._outer is not None:
+            top = top._outer
+        try:
+            scopes = shown_scopes(top.current())
+        except FxgradError:  # on its way it may be no program
+            return {}
+        return scopes[id(self._made)].names if id(self._made) in scopes else {}
+
+    def value(self, name: Value) -> Var:
+        """The variable of a name; raises `ArgumentError`, with names that are similar, if there is none."""
+        if isinstance(name, Var):
+            return name
+        for var, known in {**self._own, **self._given}.items():
+            if known == name:
+                now = self._now(var)
+                return now if isinstance(now, Var) else var
+        names = self.names
+        if name in names:
+            return names[name]
+        near = ", ".join(difflib.get_close_matches(str(name), names, 3))
+        raise ArgumentError(at_user_line(
+            f"edit: the program has no value {name!r}. " + (f"Did you mean {near}?" if near else
+                                                            f"It has {', '.join([*names][:12])}")))
+
+    def maker(self, value: Value) -> Equation:
+        """The equation that makes a value; raises `ArgumentError` if it is an argument."""
+        var = self.value(value)
+        for equation in self._equations:
+            if var in equation.outputs:
+                return equation
+        raise ArgumentError(at_user_line(f"edit: {self._name(var)} is an argument, which no equation makes"))
+
+    def find(self, operation: str | Primitive | None = None, *, line: int | None = None, scope: str | None = None,
+             ) -> list[Equation]:
+        """The equations of an operation (its name, that of the function called, or the primitive), line or scope."""
+        return [equation for equation in self._equations if
+                (operation is None or operation in (equation.primitive, equation.primitive.name,
+                                                    operation_name(equation)))
+                and (line is None or (equation.source is not None and equation.source.line == line))
+                and (scope is None or equation.scope == scope or equation.scope.startswith(scope + "/"))]
+
+    def users(self, value: Value) -> list[Equation]:
+        """The equations that use a value."""
+        var = self.value(value)
+        return [equation for equation in self._equations if var in equation.inputs]
+
+    # --- changing -------------------------------------------------------------------------------------------
+
+    def insert(self, function: Callable[..., Any], *operands: Value | Any, name: str | None = None,
+               after: Value | Equation | None = None) -> Any:
+        """Adds what `function` does on `operands` (values, numbers or arrays); returns its results as variables.
+
+        The equations stand `after` that value or equation, by default after the last of the operands. What nothing
+        uses is left out of the program in the end: let other equations use it (`substitute`), or return it (`returns`).
+        `name` is that of a single result.
+
+        >>> import fxgrad, numpy as np
+        >>> editor = fxgrad.make_program(lambda x: np.sin(x) * 2.0)(1.0).edit()
+        >>> clipped = editor.insert(lambda x: np.clip(x, -1.0, 1.0), "x", name="clipped")
+        >>> editor.substitute("x", clipped)
+        >>> editor.program()(3.0)
+        np.float64(1.682941969615793)
+        """
+        atoms = [self._atom(operand) for operand in operands]
+        made = piece("edit", function, [atom.aval for atom in atoms])
+        place = 1 + (self._index(after) if isinstance(after, Equation) else max(
+            (self._made_at(atom) for atom in ([self.value(after)] if after is not None else atoms)), default=-1))
+        results, equations = self._copied(made.program, [*map(self.constant, made.captured), *atoms])
+        self._equations[place:place] = equations
+        if name is not None:
+            single = results[0] if len(results) == 1 else None
+            if not isinstance(single, Var):
+                raise ArgumentError(at_user_line(f"edit: name={name!r} is for one computed result; the function has "
+                                                 f"{len(results)} results"))
+            self._rename(single, name)
+        return tree.unflatten(made.out_tree, results)
+
+    def replace(self, equation: Equation, function: Callable[..., Any]) -> None:
+        """Puts what `function` does on the operands of `equation` in its place; names of its values are kept.
+
+        Raises `ArgumentError` if the results are not of the same types.
+        """
+        equation = self._equations[self._index(equation)]
+        made = piece("edit", function, [atom.aval for atom in equation.inputs],
+                     [var.aval for var in equation.outputs], described(equation))
+        inputs = [*map(self.constant, made.captured), *equation.inputs]
+        self.put([Instead([equation], made.program, inputs, equation.outputs)])
+
+    def erase(self, equation: Equation) -> None:
+        """Takes an equation out; raises `ArgumentError` that says who uses its values, if somebody does."""
+        place = self._index(equation)
+        for var in self._equations[place].outputs:
+            used = [f"used by {described(user)}" for user in self.users(var)]
+            used += [f"output {number} of the program" for number, atom in enumerate(self._outputs) if atom is var]
+            if used:
+                raise ArgumentError(at_user_line(
+                    f"edit: {described(equation)} makes {self._name(var)}, which is {' and '.join(used)}. Let "
+                    "another value be used first: editor.substitute(value, other)"))
+        del self._equations[place]
+
+    def substitute(self, value: Value, other: Value | Any, *, only: Sequence[Equation] | None = None) -> None:
+        """Lets all that uses `value`, or `only` some equations, use `other`, a value or a number.
+
+        What `other` is computed from itself keeps its operands, but for what is given as `only`. Raises `ArgumentError`
+        if the two differ in shape or dtype.
+        """
+        var = self.value(value)
+        is_number = isinstance(other, bool | int | float | complex) and not var.aval.shape
+        atom = Literal(other, var.aval) if is_number else self._atom(other)
+        if (var.aval.shape, var.aval.dtype) != (atom.aval.shape, atom.aval.dtype):
+            raise ArgumentError(at_user_line(
+                f"edit: {self._name(var)} is {var.aval}, and what is {atom.aval} cannot stand in its place. Make a "
+                "value of its shape and dtype first: editor.insert(function, ...)"))
+        if atom.aval != var.aval:
+            atom = self.insert(lambda x: convert(x, var.aval.dtype, var.aval.weak), atom)
+        chosen = None if only is None else {self._index(equation) for equation in only}
+        behind = {id(equation) for equation in self._needed_by(atom)} if only is None else set()
+        for place, equation in enumerate(self._equations):
+            if var in equation.inputs and id(equation) not in behind and (chosen is None or place in chosen):
+                self._equations[place] = equation.replace([atom if each is var else each for each in equation.inputs])
+        if only is None:
+            self._outputs = [atom if each is var else each for each in self._outputs]
+
+    def returns(self, results: Any) -> None:
+        """Lets the program return other values: a value, or a container of values, which the results come in.
+
+        >>> import fxgrad, numpy as np
+        >>> def model(x):
+        ...     h = np.sin(x)
+        ...     return h * 2.0
+        >>> editor = fxgrad.make_program(model)(1.0).edit()
+        >>> editor.returns({"hidden": "h"})
+        >>> editor.program()(0.0)
+        {'hidden': np.float64(0.0)}
+        """
+        if self._is_held:
+            raise ArgumentError(at_user_line("edit: what an operation holds returns what the operation needs. Change "
+                                             "the operation itself: editor.replace(equation, function)"))
+        leaves, structure = tree.flatten(results)
+        self._outputs = [self._atom(leaf) for leaf in leaves]
+        if self._signature is not None:
+            self._signature = self._signature._replace(out_tree=structure)
+
+    def inside(self, equation: Equation, role: str | None = None) -> Editor:
+        """The editor of the program that an equation holds, such as the body of a loop: it changes this one too.
+
+        `role` says which, where it holds several: "body", "condition", "branch" (the first).
+        """
+        place = self._index(equation)
+        regions = self._equations[place].regions
+        roles = [region.role for region in regions]
+        if not regions or (role is None and len(regions) > 1) or (role is not None and role not in roles):
+            held = f"holds {', '.join(roles)}" if roles else "holds no program"
+            raise ArgumentError(at_user_line(
+                f"edit: {described(equation)} {held}" + (f", and not {role!r}" if role else "") +
+                (f". Say which: editor.inside(equation, {roles[0]!r})" if roles else "")))
+        number = 0 if role is None else roles.index(role)
+        for outputs, at, editor in self._held:
+            if outputs is self._equations[place].outputs and at == number:
+                return editor
+        editor = Editor(regions[number].program, is_held=True, outer=self)
+        self._held.append((self._equations[place].outputs, number, editor))
+        return editor
+
+    # --- the result -----------------------------------------------------------------------------------------
+
+    def program(self) -> Program:
+        """The program as it is now, checked. The editor may be used further.
+
+        Raises `ArgumentError` if a value needs itself, and `ProgramError` for whatever breaks the rules of programs.
+        """
+        return self.current().check()
+
+    def current(self) -> Program:
+        """The program as it is now, not checked."""
+        made = without_dead_code(self._before.replace(
+            inputs=self._inputs, equations=[*map(self._with_held, in_order(self._equations))], outputs=self._outputs,
+            signature=self._signature, constants=self._constants,
+            captured=self._before.captured + len(self._constants) - len(self._before.constants)))
+        if self._given:
+            NAMES.put(made, {**(NAMES.of(self._before) or {}), **self._given})
+        self._made = made
+        return made
+
+    def _with_held(self, equation: Equation) -> Equation:
+        changed = {number: editor.current() for outputs, number, editor in self._held if outputs is equation.outputs}
+        if not changed:
+            return equation
+        regions = equation.regions
+        programs = [changed.get(number, region.program) for number, region in enumerate(regions)]
+        return equation.replace(equation.inputs, replaced(equation.params, regions, programs))
+
+    # --- parts ----------------------------------------------------------------------------------------------
+
+    def put(self, pieces: Sequence[Instead]) -> None:
+        """Puts the equations of programs in the place of others, all at once.
+
+        What is computed anew has the variables, and so the names, of before, and the line of the last of them.
+        """
+        gone = {id(equation) for each in pieces for equation in each.equations}
+        copies = {id(each.equations[-1]): self._copied_in_place(each) for each in pieces}
+        made: list[Equation] = []
+        for equation in self._equations:
+            made += copies.get(id(equation), ())
+            if id(equation) not in gone:
+                made.append(equation)
+        if self._exchanged:
+            made = [each if self._exchanged.keys().isdisjoint(each.inputs) else
+                    each.replace([*map(self._now, each.inputs)]) for each in made]
+            self._outputs = [*map(self._now, self._outputs)]
+        self._equations = made
+
+    def _copied_in_place(self, piece: Instead) -> list[Equation]:
+        """The equations of a piece; what they do not compute anew is noted to be exchanged."""
+        results, equations = self._copied(piece.program, piece.inputs)
+        fresh = {var for equation in equations for var in equation.outputs}
+        renamed: dict[Atom, Var] = {}
+        for var, atom in zip(piece.outputs, results, strict=True):
+            if atom in fresh and atom not in renamed:
+                renamed[atom] = var
+            else:
+                self._exchanged[var] = renamed.get(atom, atom)
+        before = piece.equations[-1].source  # it stands for what was written there
+        source = None if before is None else before._replace(origins=(), results=())
+        return [Equation(each.primitive, [renamed.get(atom, atom) for atom in each.inputs], each.params,
+                         [renamed.get(var, var) for var in each.outputs], source or each.source) for each in equations]
+
+    def _now(self, atom: Atom) -> Atom:
+        """What stands for a value after what was put in the place of its equation."""
+        while isinstance(atom, Var) and atom in self._exchanged:
+            atom = self._exchanged[atom]
+        return atom
+
+    def _copied(self, program: Program, inputs: Sequence[Atom]) -> tuple[list[Atom], list[Equation]]:
+        """The outputs and the equations of `program` with new variables."""
+        equations: list[Equation] = []
+
+        def step(equation: Equation, operands: list[Atom]) -> list[Var]:
+            outputs = [Var(var.aval) for var in equation.outputs]
+            equations.append(Equation(equation.primitive, operands, equation.params, outputs, equation.source))
+            return outputs
+
+        return walk(program, inputs, step), equations
+
+    def _needed_by(self, atom: Atom) -> list[Equation]:
+        """The equations that a value is computed from, its own among them."""
+        wanted, found = {atom}, []
+        for equation in reversed(self._equations):
+            if not wanted.isdisjoint(equation.outputs):
+                found.append(equation)
+                wanted.update(equation.inputs)
+        return found
+
+    def _atom(self, operand: Any) -> Atom:
+        if isinstance(operand, str | Var):
+            var = self.value(operand)
+            if var not in self._inputs and self._made_at(var) < 0:
+                raise ArgumentError(at_user_line("edit: that variable is not of this program"))
+            return var
+        if isinstance(operand, Literal):
+            return operand
+        aval = aval_of(operand)
+        return self.constant(operand) if aval.shape else Literal(operand, aval)
+
+    def constant(self, value: Any) -> Var:
+        """The variable of an array that is a new constant of the program."""
+        before = self._before
+        if self._is_held or len(before.constants) != before.captured:
+            raise ArgumentError(at_user_line(
+                f"edit: an array ({aval_of(value)}) cannot be added to a program that an operation holds. Compute it "
+                "of numbers and of values there"))
+        var = Var(Aval(np.shape(value), aval_of(value).dtype))
+        self._inputs.insert(len(self._constants), var)
+        self._constants.append(np.array(value))
+        return var
+
+    def _index(self, equation: Equation) -> int:
+        for place, each in enumerate(self._equations):
+            if each is equation or (each.outputs and each.outputs is equation.outputs):
+                return place
+        raise ArgumentError(at_user_line(
+            f"edit: {described(equation)} is not an equation of this program, or not any more. Find it again: "
+            "editor.find(...)"))
+
+    def _made_at(self, atom: Atom) -> int:
+        return next((place for place, equation in enumerate(self._equations) if atom in equation.outputs), -1)
+
+    def _rename(self, var: Var, name: str) -> None:
+        if name in self.names:
+            raise ArgumentError(at_user_line(f"edit: the program has a value {name!r} already"))
+        self._given[var] = name
+
+    def _name(self, atom: Atom) -> str:
+        if isinstance(atom, Literal):
+            return repr(atom)
+        name = self._given.get(atom) or self._own.get(atom) or self._printed().get(atom)
+        return name or f"a value of type {atom.aval}"

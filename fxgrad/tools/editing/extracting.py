@@ -1,0 +1,370 @@
+"""`extract`: the part of a program that lies between some of its values and others."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.engine import tree
+from fxgrad.engine.core.primitive import infer
+from fxgrad.engine.core.program import (
+    PRIMAL,
+    Atom,
+    Equation,
+    Origin,
+    Program,
+    Signature,
+    Source,
+    Var,
+    inner_first,
+    join_scopes,
+)
+from fxgrad.engine.frontend.calling import checked_program
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.text.names import NAMES
+from fxgrad.text.text_writer import shown_scopes
+from fxgrad.text.unfolding import call_name, holds_call
+from fxgrad.tools.editing.order import described
+
+SHOWN = 5
+"""So many of the values that are missing, or of the names that there are, stand in a message at most."""
+_root = re.compile(r"[^.\[]+")
+
+
+@boundary
+def extract(program: Program, inputs: Any = None, outputs: Any = None) -> Program:
+    """The part of `program` that computes `outputs` from `inputs`, as a program of its own.
+
+    Values go by the names that the program prints (or by variable): arguments, intermediates and results. What stands
+    inside a call, such as a library function, goes by the call and its own name, `"softmax/a"` or, where several are
+    called so, by what the call makes, `"probabilities/a"`; that call is then taken apart. The
+    whole of an argument with a structure goes by the argument's name: `"params"` for `params.w` and `params.b`.
+
+    - `inputs`: a name, or a list of the arguments that the result takes in order, each a name or a container of
+      names. `...` in the list stands for the program's own arguments, as far as they are needed beside the others.
+      By default these alone are meant. Arrays that the program closes over come along.
+    - `outputs`: a name, or a container of names, in which the results come. By default what the program returns.
+
+    Whatever the outputs do not need is left out, operations with effects too. The result is checked, and a program as
+    any other, with the names and lines of what it was taken from. Parts before and behind a cut have the operations of
+    the whole, and so its bits; but sums of what the whole keeps as a transposed view, which NumPy adds up in the order
+    of its memory, may differ in the last one.
+
+    Raises `ArgumentError` for names that are not there or not unique, and where an output needs something that the
+    inputs do not give: the message says what, and through which values.
+
+    >>> import fxgrad, numpy as np
+    >>> def model(w, x):
+    ...     h = np.tanh(w * x)
+    ...     y = h + 1.0
+    ...     return y * h
+    >>> program = fxgrad.make_program(model)(2.0, np.ones(3))
+    >>> print(fxgrad.text.program_text(fxgrad.extract(program, ["h"]), source=False))
+    program extract(model)(h: f64[3]) -> f64[3]:
+      y: f64[3] = h + 1.0
+      return y * h
+    >>> head = fxgrad.extract(program, outputs={"hidden": "h"})
+    >>> head(0.5, np.zeros(3))
+    {'hidden': array([0., 0., 0.])}
+    """
+    checked_program("extract", program)
+    wanted = [inputs] if isinstance(inputs, str | Var) else inputs
+    if wanted is not None and not isinstance(wanted, list | tuple):
+        raise ArgumentError(at_user_line(
+            f"extract: inputs is a list of names, or of containers of names, one for each argument; got {inputs!r}"))
+    names = [leaf for leaf in tree.leaves([wanted, outputs]) if isinstance(leaf, str)]
+    return _Part(program, names).between(wanted, outputs)
+
+
+class _Argument(NamedTuple):
+    """An argument of the program: its name, where it goes, and its variables in their container."""
+
+    name: str
+    keyword: str | None
+    value: Any
+
+
+class _Inside(NamedTuple):
+    """A value inside calls: these, the outermost first, and its variable in the program that the last one holds."""
+
+    calls: tuple[int, ...]
+    var: Var
+
+
+class _Part:
+    """A program of which a part is taken."""
+
+    def __init__(self, program: Program, wanted: Sequence[str]) -> None:
+        scopes = shown_scopes(program)
+        self._shown = {id(each): scopes[id(each)].names for each in inner_first(program) if id(each) in scopes}
+        self._given = self._program = program
+        self._names = dict(self._shown[id(program)])
+        self._by_name = {name: var for var, name in self._names.items()}
+        found = {path: self._followed(path) for path in dict.fromkeys(wanted)
+                 if path not in self._by_name and "/" in path}
+        self._atoms: dict[_Inside, Atom] = {}
+        if found:
+            self._take_apart({each.calls[:count] for each in found.values() for count in range(1, len(each.calls) + 1)})
+        self._inside = {path: self._atoms[each] for path, each in found.items()}
+        for name, var in self._by_name.items():  # what a call made keeps the name that its line gives it
+            self._call_it(name, self._atoms.get(_Inside((), var), var))
+        for path, atom in self._inside.items():
+            last = path.rpartition("/")[2]
+            self._call_it(path if last in self._names.values() else last, atom)
+
+    def _call_it(self, name: str, atom: Atom) -> None:
+        if isinstance(atom, Var):
+            self._names.setdefault(atom, name)
+
+    # --- names ----------------------------------------------------------------------------------------------
+
+    def _followed(self, path: str) -> _Inside:
+        """The value that a path leads to, such as "softmax/a"."""
+        program, calls = self._given, []
+        *heads, last = path.split("/")
+        for place, head in enumerate(heads):
+            equation = self._call(program, head, "/".join(heads[:place]), "/".join([*heads[place + 1:], last]))
+            calls.append(id(equation))
+            program, = equation.programs
+        names = self._shown.get(id(program), {})
+        for var, name in names.items():
+            if name == last:
+                return _Inside(tuple(calls), var)
+        raise ArgumentError(at_user_line(
+            f"extract: {'/'.join(heads)} has no value {last!r}. {_suggestion(last, [*names.values()])}"))
+
+    def _call(self, program: Program, head: str, before: str, behind: str) -> Equation:
+        """The call that makes the value called `head`, or the one of the function called so."""
+        names = self._shown.get(id(program), {})
+        calls = [each for each in program.equations if holds_call(each)]
+        found = [each for each in calls if head in map(names.get, each.outputs)] or [
+            each for each in calls if call_name(each) == head]
+        if len(found) == 1:
+            return found[0]
+        path = "/".join(filter(None, [before, head, behind]))
+        if found:
+            made = [names[each.outputs[0]] for each in found if each.outputs and each.outputs[0] in names]
+            ways = ", ".join(repr("/".join(filter(None, [before, name, behind]))) for name in made[:SHOWN])
+            raise ArgumentError(at_user_line(
+                f"extract: {path!r} may be in any of {len(found)} calls of {head}. Say in which by the name of what it "
+                f"makes: {ways or 'give it one'}"))
+        known = [name for each in calls for name in (call_name(each), *(names[var] for var in each.outputs
+                                                                        if var in names))]
+        raise ArgumentError(at_user_line(
+            f"extract: {path!r}: nothing called {head} is a call, or is made by one. "
+            + (_suggestion(head, known) if known else "There are no calls")))
+
+    def _value(self, name: Any) -> Atom:
+        """What a name or a variable stands for, which is a number where a call returns one."""
+        if isinstance(name, Var):
+            program = self._given
+            if name in program.inputs or any(name in each.outputs for each in program.equations):
+                return self._atoms.get(_Inside((), name), name)
+            raise ArgumentError(at_user_line("extract: that variable is not of this program"))
+        if not isinstance(name, str):
+            raise ArgumentError(at_user_line(f"extract: values go by name, such as 'h', or by variable; got {name!r}"))
+        if name in self._inside:
+            return self._inside[name]
+        if name in self._by_name:
+            return self._value(self._by_name[name])
+        raise ArgumentError(at_user_line(f"extract: the program has no value {name!r}. {self._instead_of(name)}"))
+
+    def _instead_of(self, name: str) -> str:
+        """What somebody who wrote a name that there is not may have meant."""
+        for equation in self._given.equations:
+            for region in equation.regions:
+                if name in self._shown.get(id(region.program), {}).values():
+                    if holds_call(equation):
+                        return f"{described(equation)} has one inside: write {call_name(equation) + '/' + name!r}"
+                    return (f"{described(equation)} has one inside, in its {region.role}. Return it from there, or "
+                            "take a loop of a known number of turns apart: fxgrad.unfold(program, loops=True)")
+        return _suggestion(name, [*self._by_name, *(argument.name for argument in self._arguments())])
+
+    # --- calls ----------------------------------------------------------------------------------------------
+
+    def _take_apart(self, calls: set[tuple[int, ...]]) -> None:
+        """The program with the equations of these calls in their place, and the atoms of all values in them."""
+        equations: list[Equation] = []
+        before = self._program
+        outputs = self._copied(before, (), {var: var for var in before.inputs}, None, calls, equations)
+        self._program = before.replace(equations=equations, outputs=outputs)
+
+    def _copied(self, program: Program, inside: tuple[int, ...], known: dict[Atom, Atom],
+                around: Source | None, calls: set[tuple[int, ...]], equations: list[Equation]) -> list[Atom]:
+        """Adds the equations of a program, called at `around`, to `equations`; returns the atoms of its outputs."""
+        for equation in program.equations:
+            here = (*inside, id(equation))
+            operands = [known.get(atom, atom) for atom in equation.inputs]
+            made: Sequence[Atom]
+            if here in calls:
+                region, = equation.regions
+                given = {var: operands[link.place] for var, link in zip(region.program.inputs, region.inputs,
+                                                                        strict=True)}
+                scope = join_scopes(around.scope if around else "", join_scopes(equation.scope, call_name(equation)))
+                source = equation.source or around
+                results = self._copied(region.program, here, {**given}, source and source._replace(scope=scope),
+                                       calls, equations)
+                places = dict(zip((link.place for link in region.outputs), results, strict=True))
+                made = [places[place] for place in range(len(equation.outputs))]
+            else:
+                made = self._added(equation, operands, equations, (program, around) if inside else None)
+            known.update(zip(equation.outputs, made, strict=True))
+        self._atoms |= {_Inside(inside, var): atom for var, atom in known.items() if isinstance(var, Var)}
+        return [known.get(atom, atom) for atom in program.outputs]
+
+    def _added(self, equation: Equation, operands: list[Atom], equations: list[Equation],
+               held: tuple[Program, Source | None] | None) -> list[Var]:
+        """Adds one equation on other operands; what a call holds makes new variables, as there may be other calls."""
+        avals, outputs, source = [var.aval for var in equation.outputs], equation.outputs, equation.source
+        changed = [atom.aval for atom in operands] != [atom.aval for atom in equation.inputs]
+        if changed:  # a number may be weak where the call takes it to be strong
+            avals = infer(equation.primitive, [atom.aval for atom in operands], equation.params)
+        if held is not None or changed:
+            outputs = [*map(Var, avals)]
+        if held is not None:
+            program, around = held
+            for var, original in zip(outputs, equation.outputs, strict=True):
+                var.origins = (Origin(PRIMAL, program, original),)
+            source = source.inside(around.scope) if source is not None and around is not None else source or around
+        equations.append(Equation(equation.primitive, operands, equation.params, outputs, source))
+        return outputs
+
+    # --- arguments ------------------------------------------------------------------------------------------
+
+    def _arguments(self) -> list[_Argument]:
+        """The arguments of the program as it was given, with their variables."""
+        program = self._program
+        variables = program.inputs[len(program.constants):]
+        signature = program.signature
+        if signature is None or signature.in_tree is None:
+            return [_Argument(self._names.get(var, ""), None, var) for var in variables]
+        args, kwargs = tree.unflatten(signature.in_tree, variables)
+        names = dict(zip(variables, signature.input_names, strict=True))
+        found = []
+        for keyword, value in [*((None, value) for value in args), *kwargs.items()]:
+            leaves = tree.leaves(value)
+            roots = {match[0] for leaf in leaves if (match := _root.match(names[leaf]))}
+            found.append(_Argument(roots.pop() if len(roots) == 1 else "", keyword, value))
+        return found
+
+    def _variables(self, name: Any) -> Any:
+        """The variable of a name, or the container of those of an argument."""
+        if isinstance(name, str) and name not in self._by_name:
+            for argument in self._arguments():
+                if argument.name == name:
+                    return argument.value
+        return self._value(name)
+
+    # --- the part -------------------------------------------------------------------------------------------
+
+    def between(self, inputs: Sequence[Any] | None, outputs: Any) -> Program:
+        """The program from `inputs` to `outputs`, each containers of names."""
+        program, before = self._program, self._program.signature
+        if outputs is None:
+            results, out_tree = [*program.outputs], None if before is None else before.out_tree
+        else:
+            found, out_tree = tree.flatten(tree.map(self._variables, outputs))
+            results = [*found]
+        own = self._arguments()
+        open_end = inputs is None or any(each is ... for each in inputs)
+        chosen = [] if inputs is None else [tree.map(self._variables, each) for each in inputs if each is not ...]
+        leaves = tree.leaves(chosen)
+        for place, var in enumerate(leaves):
+            if not isinstance(var, Var):
+                raise ArgumentError(at_user_line(
+                    f"extract: input {place} is the number {var!r} in this program, which cannot be given"))
+            if var in leaves[:place]:
+                raise ArgumentError(at_user_line(f"extract: {self._name(var)} is twice among the inputs"))
+        equations, needed = self._needed(results, {*leaves})
+        constants = [*program.inputs[:len(program.constants)]]
+        missing = [var for var in needed if var not in leaves and var not in constants]
+        taken = [argument for argument in own if any(var in missing for var in tree.leaves(argument.value))]
+        if missing and not open_end:
+            self._refuse(missing, results, {*leaves})
+        arguments, keywords = self._signed(inputs, chosen, taken)
+        variables, in_tree = tree.flatten((tuple(arguments), keywords))
+        twice = [var for place, var in enumerate(variables) if var in variables[:place]]
+        if twice:
+            raise ArgumentError(at_user_line(
+                f"extract: {self._name(twice[0])} is an input, and other parts of the same argument are needed. Name "
+                "these too, in the place of ..."))
+        kept = [place for place, var in enumerate(constants) if var in needed and var not in leaves]
+        title = "extract(" + (before.title or before.name if before is not None else "") + ")"
+        signature = Signature(before.name if before is not None else "part", tuple(map(self._name, variables)),
+                              in_tree, out_tree, title)
+        made = program.replace(
+            inputs=[*(constants[place] for place in kept), *variables], equations=equations, outputs=results,
+            captured=len(kept), constants=[program.constants[place] for place in kept], signature=signature)
+        present = {*made.inputs}.union(*(equation.outputs for equation in equations))
+        NAMES.put(made, {var: name for var, name in self._names.items() if var in present})
+        return made.check()
+
+    def _signed(self, inputs: Sequence[Any] | None, chosen: Sequence[Any], taken: Sequence[_Argument],
+                ) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of the part by position and by name."""
+        plain = [argument.value for argument in taken if argument.keyword is None]
+        keywords = {argument.keyword: argument.value for argument in taken if argument.keyword is not None}
+        arguments: list[Any] = []
+        rest = iter(chosen)
+        for each in [...] if inputs is None else inputs:
+            arguments += plain if each is ... else [next(rest)]
+        return arguments, keywords
+
+    def _needed(self, results: Sequence[Atom], given: set[Var]) -> tuple[list[Equation], set[Var]]:
+        """The equations that `results` need, in order, where the values `given` are known; and the inputs of these."""
+        wanted = {atom for atom in results if isinstance(atom, Var)}
+        equations = []
+        for equation in reversed(self._program.equations):
+            if not (wanted - given).isdisjoint(equation.outputs):
+                equations.append(equation)
+                wanted.update(atom for atom in equation.inputs if isinstance(atom, Var))
+        return equations[::-1], wanted.intersection(self._program.inputs)
+
+    def _refuse(self, missing: Sequence[Var], results: Sequence[Atom], given: set[Var]) -> None:
+        ways = []
+        order = [var for var in self._program.inputs if var in missing]
+        for var in order[:SHOWN]:
+            through = [self._name(each) for each in self._way(var, results, given)]
+            ways.append(f"  {self._name(var)}: {' -> '.join(through)}")
+        if len(order) > SHOWN:
+            ways.append(f"  and {len(order) - SHOWN} more")
+        names = ", ".join(repr(self._name(var)) for var in order[:SHOWN])
+        raise ArgumentError(at_user_line(
+            "extract: the inputs do not give all that the outputs need. Missing, each with what needs it:\n"
+            + "\n".join(ways) + f"\nAdd these to inputs ({names}{', ...' if len(order) > SHOWN else ''}), or `...` for "
+            "the arguments of the program that are needed, or values in between"))
+
+    def _way(self, var: Var, results: Sequence[Atom], given: set[Var]) -> Iterator[Var]:
+        """From a value to an output, each what the one before goes into; of what is made inside an expression none."""
+        equations, _ = self._needed(results, given)
+        last: Var | None = var
+        outputs = {atom for atom in results if isinstance(atom, Var)}
+        while last is not None:
+            if last in self._names or last in outputs:
+                yield last
+            if last in outputs:
+                return
+            user = next((each for each in equations if last in each.inputs), None)
+            last = None if user is None else next(
+                (each for each in user.outputs if self._leads(each, equations, outputs)), None)
+
+    @staticmethod
+    def _leads(var: Var, equations: Sequence[Equation], outputs: set[Var]) -> bool:
+        return var in outputs or any(var in each.inputs for each in equations)
+
+    def _name(self, var: Var) -> str:
+        return self._names.get(var) or next(
+            (described(each) for each in self._program.equations if var in each.outputs), f"a value of type {var.aval}")
+
+
+def _suggestion(name: str, known: Sequence[str]) -> str:
+    known = [*dict.fromkeys(each for each in known if each)]
+    near = difflib.get_close_matches(name, known, 3)
+    if near:
+        return f"Did you mean {', '.join(map(repr, near))}?"
+    more = f" and {len(known) - 12} more" if len(known) > 12 else ""
+    return f"It has {', '.join(known[:12])}{more}"
+

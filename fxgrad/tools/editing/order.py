@@ -1,0 +1,42 @@
+"""Equations in an order in which each follows those that make what it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fxgrad.engine.core.program import Equation, Var
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.text.short import operation_name
+
+
+def in_order(equations: Sequence[Equation]) -> Iterator[Equation]:
+    """`equations` as they stand, but for those that something before them needs: these come just before that.
+
+    Raises `ArgumentError` if a value needs itself.
+    """
+    maker = {var: equation for equation in equations for var in equation.outputs}
+    state: dict[int, str] = {}
+    for top in equations:
+        stack = [top]
+        while stack:
+            equation = stack[-1]
+            waiting = [maker[atom] for atom in equation.inputs
+                       if isinstance(atom, Var) and atom in maker and state.get(id(maker[atom])) != "done"]
+            if state.get(id(equation)) == "done":
+                stack.pop()
+            elif not waiting:
+                state[id(stack.pop())] = "done"
+                yield equation
+            elif any(state.get(id(each)) == "open" for each in waiting):
+                raise ArgumentError(at_user_line(
+                    f"edit: {described(equation)} needs a value that is computed from its own result"))
+            else:
+                state[id(equation)] = "open"
+                stack.extend(waiting)
+
+
+def described(equation: Equation) -> str:
+    """The operation of an equation and where the user wrote it."""
+    source = equation.source
+    where = "" if source is None else f" at {source.place}"
+    return f"{operation_name(equation)}{where}"

@@ -1,0 +1,130 @@
+"""Where a program has the equations of a pattern: the same operations on the same structure of operands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from fxgrad.engine.core.avals import Literal
+from fxgrad.engine.core.facts import is_effectful, makers_of
+from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.text.equality import same_value
+
+
+class Match(NamedTuple):
+    """A place where a pattern is: its `equations` in order, what its arguments are there, and what it makes.
+
+    `exchanged` is how many of its operations have their operands the other way round there.
+    """
+
+    equations: tuple[Equation, ...]
+    operands: tuple[Atom, ...]
+    outputs: tuple[Var, ...]
+    exchanged: int = 0
+
+
+class _State(NamedTuple):
+    """What atoms of the pattern stand for so far, and by which equations of the program its own are matched."""
+
+    atoms: dict[Atom, Atom]
+    equations: dict[int, Equation]
+    exchanged: int
+
+
+class Places:
+    """A program in which patterns are looked for."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._makers = makers_of(program)
+        self._order = {id(equation): number for number, equation in enumerate(program.equations)}
+        self.uses: dict[Var, list[Equation]] = {}
+        for equation in program.equations:
+            for atom in equation.inputs:
+                if isinstance(atom, Var):
+                    self.uses.setdefault(atom, []).append(equation)
+
+    def number(self, equation: Equation) -> int:
+        """Where the equation stands."""
+        return self._order[id(equation)]
+
+    def made_at(self, atom: Atom) -> int:
+        """The number of the equation that makes a value; -1 for arguments and numbers."""
+        return self.number(self._makers[atom]) if isinstance(atom, Var) and atom in self._makers else -1
+
+    def matches(self, pattern: Program) -> Iterator[Match]:
+        """All places where `pattern` is, which may overlap; in the order of what makes its first output."""
+        makers = makers_of(pattern)
+        for state in self._outputs(pattern, makers, list(pattern.outputs), _State({}, {}, 0)):
+            found = tuple(sorted(state.equations.values(), key=self.number))
+            yield Match(found, tuple(state.atoms[var] for var in pattern.inputs),
+                        tuple(state.atoms[atom] for atom in pattern.outputs),  # type: ignore[misc]
+                        state.exchanged)
+
+    def _outputs(self, pattern: Program, makers: Mapping[Var, Equation], outputs: Sequence[Atom], state: _State,
+                 ) -> Iterator[_State]:
+        """The ways to match what is left of the outputs of the pattern."""
+        if not outputs:
+            yield state
+            return
+        first, *rest = outputs
+        assert isinstance(first, Var)
+        if first in state.atoms:
+            yield from self._outputs(pattern, makers, rest, state)
+            return
+        wanted = makers[first]
+        number = wanted.outputs.index(first)
+        for equation in self.program.equations:
+            if equation.primitive is wanted.primitive and len(equation.outputs) == len(wanted.outputs):
+                for found in self._all([(first, equation.outputs[number])], makers, state):
+                    yield from self._outputs(pattern, makers, rest, found)
+
+    def _all(self, goals: list[tuple[Atom, Atom]], makers: Mapping[Var, Equation], state: _State) -> Iterator[_State]:
+        """The ways in which all pairs of an atom of the pattern and one of the program can be the same."""
+        if not goals:
+            yield state
+            return
+        (wanted, atom), *rest = goals
+        if isinstance(wanted, Literal):
+            if isinstance(atom, Literal) and _are_equal(wanted, atom):
+                yield from self._all(rest, makers, state)
+            return
+        known = state.atoms.get(wanted)
+        if known is not None:
+            if known is atom or (isinstance(known, Literal) and known == atom):
+                yield from self._all(rest, makers, state)
+            return
+        if wanted.aval != atom.aval:
+            return
+        bound = state._replace(atoms={**state.atoms, wanted: atom})
+        if wanted not in makers:
+            yield from self._all(rest, makers, bound)
+            return
+        equation = self._makers.get(atom) if isinstance(atom, Var) else None
+        if equation is None or not _is_alike(makers[wanted], equation, wanted, atom):
+            return
+        before = state.equations.get(id(makers[wanted]))
+        if before is not None:
+            if before is equation:
+                yield from self._all(rest, makers, bound)
+            return
+        bound = bound._replace(equations={**bound.equations, id(makers[wanted]): equation})
+        operands = makers[wanted].inputs
+        orders = [equation.inputs, equation.inputs[::-1]]
+        for exchanged, order in enumerate(orders if equation.primitive.commutative else orders[:1]):
+            yield from self._all([*zip(operands, order, strict=True), *rest], makers,
+                                 bound._replace(exchanged=bound.exchanged + exchanged))
+
+
+def _is_alike(wanted: Equation, equation: Equation, var: Var, atom: Atom) -> bool:
+    """Whether an equation does what that of the pattern does, and makes the value in the same place."""
+    return (wanted.primitive is equation.primitive and len(wanted.inputs) == len(equation.inputs)
+            and len(wanted.outputs) == len(equation.outputs) and equation.outputs[wanted.outputs.index(var)] is atom
+            and wanted.params.keys() == equation.params.keys()
+            and not is_effectful(equation.primitive, equation.params)
+            and all(same_value(value, equation.params[name]) for name, value in wanted.params.items()))
+
+
+def _are_equal(one: Literal, other: Literal) -> bool:
+    """Whether two numbers are the same; what is weak there may be strong here, as rules write numbers."""
+    return one.dtype == other.dtype and one.value.tobytes() == other.value.tobytes()

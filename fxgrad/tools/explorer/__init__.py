@@ -1,0 +1,9 @@
+"""The explorer: a graph, its text and how it came about in one HTML file that needs no server and no network."""
+
+from __future__ import annotations
+
+from fxgrad.tools.explorer.javascript import javascript
+from fxgrad.tools.explorer.page import Page, explore
+from fxgrad.tools.explorer.playground import playground
+
+__all__ = ["Page", "explore", "javascript", "playground"]

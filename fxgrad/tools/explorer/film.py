@@ -1,0 +1,152 @@
+"""How a program came about, stage by stage: recorded, simplified, differentiated, as NumPy and as XLA's own program."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.engine.api.compiled import jit
+from fxgrad.engine.api.programs import make_program
+from fxgrad.engine.api.reverse import grad
+from fxgrad.engine.core.avals import struct_of
+from fxgrad.engine.core.program import Equation, Program, join_scopes
+from fxgrad.errors import FxgradError
+from fxgrad.text.color import names_of
+from fxgrad.text.roles import Word, structure
+from fxgrad.text.text_writer import program_text
+
+LONGEST = 2_000
+"""Equations up to which a program is compiled for the last stage."""
+
+
+class Stage(NamedTuple):
+    """One stage: its `name`, what it is in a sentence, its text, and for each line "+" if it is new, "-" if it is gone.
+
+    `program` is the program, where it is one.
+    """
+
+    name: str
+    note: str
+    lines: list[tuple[str, str]]
+    program: Program | None = None
+
+    def data(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {"name": self.name, "note": self.note, "lines": self.lines}
+
+
+def film(fun: Callable[..., Any], argnums: int | Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any],
+         ) -> list[Stage]:
+    """The stages of a function at its arguments; those of its gradient if it has one.
+
+    >>> import numpy as np
+    >>> [stage.name for stage in film(lambda x: np.sum(np.sin(x)), 0, (np.ones(3),), {})]
+    ['recorded', 'simplified', 'gradient', 'gradient, simplified', 'NumPy', 'XLA']
+    """
+    recorded = make_program(fun, as_recorded=True)(*args, **kwargs)
+    simplified = make_program(fun)(*args, **kwargs)
+    stages = [_program("recorded", "The operations that running the function on tracers recorded.", recorded, None),
+              _program("simplified", "What is there twice or not used is gone; no bit of the result changes.",
+                       simplified, recorded)]
+    last = simplified
+    try:
+        slopes = make_program(grad(fun, argnums), as_recorded=True)(*args, **kwargs)
+    except FxgradError:  # a function without a gradient has the other stages
+        pass
+    else:
+        last = make_program(grad(fun, argnums))(*args, **kwargs)
+        stages += [_program("gradient", "Reverse mode: each operation's pullback, from the result to the arguments.",
+                            slopes, simplified),
+                   _program("gradient, simplified", "The same without what nothing needs.", last, slopes)]
+    return [*stages, _numpy(last), _xla(last)]
+
+
+def _program(name: str, note: str, program: Program, before: Program | None) -> Stage:
+    lines = program_text(program).splitlines()
+    if before is None:
+        return Stage(name, note, [("", line) for line in lines], program)
+    return Stage(name, note, _compared(before, program), program)
+
+
+def _compared(before: Program, after: Program) -> list[tuple[str, str]]:
+    """The lines after, with those that went; letters and the user's lines at the margin make no difference."""
+    one, other = (program_text(program).splitlines() for program in (before, after))
+    found: list[tuple[str, str]] = []
+    for kind, start, end, first, last in difflib.SequenceMatcher(
+            None, _meant(before), _meant(after), autojunk=False).get_opcodes():
+        if kind == "equal":
+            found += [("", line) for line in other[first:last]]
+        else:
+            found += [("-", line) for line in one[start:end]]
+            found += [("+", line) for line in other[first:last]]
+    return found
+
+
+def _meant(program: Program) -> list[str]:
+    """The lines without comments, and with what a letter stands for in its place; letters differ between programs."""
+    text = program_text(program)
+    stands_for: dict[tuple[int, str], str] = {}
+    end_of_text = Word(len(text) + 1, len(text) + 1, "")
+    words = iter([*structure(text, names_of(program)).words, end_of_text])
+    word, start, meant = next(words), 0, []
+    for line in text.split("\n"):
+        end, at, pieces = start + len(line), start, [""]
+        bound: list[tuple[int, str]] = []
+        while word.start < end:
+            name = text[word.start:word.end]
+            pieces.append(text[at:word.start])
+            if word.role == "letter" and word.binds:
+                bound.append((word.scope, name))
+            elif word.role == "letter":
+                pieces.append(stands_for.get((word.scope, name), name))
+            elif word.role != "comment":
+                pieces.append(name)
+            at, word = word.end, next(words)
+        meant.append("".join([*pieces, text[at:end]]).rstrip())
+        for place, key in enumerate(bound):
+            stands_for[key] = f"<{hash((meant[-1], place))}>"
+        start = end + 1
+    return meant
+
+
+def _numpy(program: Program) -> Stage:
+    try:
+        text, note = program.to_python(), "The same as a file of plain NumPy, bit for bit: `program.to_python()`."
+    except FxgradError as error:
+        text, note = "", f"There is no such file: {error}".split("\n", maxsplit=1)[0]
+    return Stage("NumPy", note, [("", line) for line in text.splitlines()])
+
+
+def _xla(program: Program) -> Stage:
+    if len(program.equations) > LONGEST:
+        note = f"Left out: to compile {len(program.equations):,} operations would take long."
+        return Stage("XLA", note, [])
+    structs = [struct_of(var.aval) for var in program.inputs[program.captured:]]
+    closed = Program(program.inputs, [_marked(each) for each in program.equations], program.outputs,
+                     program.captured, program.constants)
+    try:
+        text = jit(lambda *values: closed(*values)).lower(*structs).compile().as_text()
+    except (FxgradError, NotImplementedError, RuntimeError) as error:
+        return Stage("XLA", f"XLA does not compile it: {error}".split("\n", maxsplit=1)[0], [])
+    note = "XLA's own program, optimised for this machine; op_name says which of your lines each operation is of."
+    return Stage("XLA", note, [("", line) for line in _plain(text)])
+
+
+def _marked(equation: Equation) -> Equation:
+    """The equation in a scope that is called after the user's line, so that XLA's program tells it."""
+    source = equation.source
+    if source is None:
+        return equation
+    return Equation(equation.primitive, equation.inputs, equation.params, equation.outputs,
+                    source._replace(scope=join_scopes(source.scope, source.place)))
+
+
+def _plain(text: str) -> list[str]:
+    """The lines of XLA's text without its tables of files and its settings, what is called after what calls it."""
+    lines = [re.sub(r", stack_frame_id=\d+|, backend_config=\{.*\}$", "", line) for line in text.splitlines()]
+    blocks = [block.strip("\n") for block in "\n".join(lines).split("\n\n")]
+    computations = [block for block in blocks if re.match(r"(ENTRY )?%\w", block)]
+    computations.sort(key=lambda block: not block.startswith("ENTRY"))
+    return "\n\n".join([lines[0].partition(",")[0], *computations]).splitlines() if lines else []

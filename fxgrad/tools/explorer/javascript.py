@@ -1,0 +1,92 @@
+"""Programs of scalars as JavaScript: what a page computes by itself, the same operations in the same order."""
+
+from __future__ import annotations
+
+import math
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.program import Atom, Equation, Program
+from fxgrad.engine.ops import arithmetic, choose, comparison, exponential, parts, pointwise, trigonometric
+from fxgrad.errors import UnsupportedError, at_user_line
+
+expressions: Analysis[str] = Analysis("JavaScript", missing="conservative", default="")
+"""What operations are in JavaScript, with {0} and {1} for the operands; "" of those that are not known."""
+
+for _text, _primitives in (
+        ("{0} + {1}", (pointwise.add_p,)), ("{0} - {1}", (arithmetic.sub_p,)), ("{0} * {1}", (arithmetic.mul_p,)),
+        ("{0} / {1}", (arithmetic.div_p,)), ("-{0}", (arithmetic.neg_p,)), ("Math.exp({0})", (exponential.exp_p,)),
+        ("Math.log({0})", (exponential.log_p,)), ("Math.tanh({0})", (trigonometric.tanh_p,)),
+        ("Math.sqrt({0})", (exponential.sqrt_p,)), ("Math.sin({0})", (trigonometric.sin_p,)),
+        ("Math.cos({0})", (trigonometric.cos_p,)), ("Math.abs({0})", (parts.abs_p,)),
+        ("Math.sign({0})", (parts.sign_p,)),
+        ("Math.max({0}, {1})", (arithmetic.max_p,)), ("Math.min({0}, {1})", (arithmetic.min_p,)),
+        ("Math.log1p({0})", (exponential.log1p_p,)), ("Math.expm1({0})", (exponential.expm1_p,)),
+        ("{0} === {1}", (comparison.eq_p,)), ("{0} !== {1}", (comparison.ne_p,)), ("{0} < {1}", (comparison.lt_p,)),
+        ("{0} <= {1}", (comparison.le_p,)), ("{0} > {1}", (comparison.gt_p,)), ("{0} >= {1}", (comparison.ge_p,)),
+        ("{0} ? {2} : {1}", (choose.select_n_p,))):
+    expressions.enter(_text, *_primitives)
+
+
+def javascript(program: Program, name: str = "program") -> str:
+    """The text of a JavaScript function of the inputs that returns the array of the outputs.
+
+    `program` is one of scalars, as `fxgrad.scalarize` makes it, in float64 and bool, which are JavaScript's numbers and
+    booleans. Raises `UnsupportedError`, which names the operation, for others.
+
+    >>> import fxgrad
+    >>> program = fxgrad.make_program(lambda x, y: (x + y) * x)(1.0, 2.0)
+    >>> print(javascript(program, "f"))
+    function f(x0, x1) {
+      const x2 = x0 + x1;
+      const x3 = x2 * x0;
+      return [x3];
+    }
+    """
+    names: dict[Atom, str] = {}
+    lines = []
+    for var in program.inputs:
+        _check(var.aval, "an input")
+        names[var] = f"x{len(names)}"
+    inputs = ", ".join(names.values())
+    for equation in program.equations:
+        operands = [names[atom] if not isinstance(atom, Literal) else _number(atom.value) for atom in equation.inputs]
+        text = _expression(equation, operands)
+        output, = equation.outputs
+        names[output] = f"x{len(names)}"
+        lines.append(f"  const {names[output]} = {text};")
+    results = [names[atom] if not isinstance(atom, Literal) else _number(atom.value) for atom in program.outputs]
+    return "\n".join([f"function {name}({inputs}) {{", *lines, f"  return [{', '.join(results)}];", "}"])
+
+
+def _expression(equation: Equation, operands: list[str]) -> str:
+    for atom in [*equation.inputs, *equation.outputs]:
+        _check(atom.aval, f"an operand of {equation.primitive}")
+    if equation.primitive is exponential.integer_pow_p:
+        return " * ".join([operands[0]] * equation.params["exponent"]) if 0 < equation.params["exponent"] < 4 \
+            else f"{operands[0]} ** {equation.params['exponent']}"
+    text = expressions.of(equation.primitive)
+    if not text:
+        raise UnsupportedError(at_user_line(
+            f"javascript: {equation.primitive} has no form in JavaScript; there are "
+            f"{', '.join(sorted(map(str, expressions.entered())))}"))
+    return text.format(*operands)
+
+
+def _check(aval: Aval, what: str) -> None:
+    if aval.shape or aval.dtype not in (dtypes.float64, dtypes.bool_):
+        raise UnsupportedError(at_user_line(
+            f"javascript: {what} is {aval}, where scalars of float64 or bool are needed. "
+            "Write javascript(fxgrad.scalarize(program)) for a program of float64"))
+
+
+def _number(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    number = float(value)  # type: ignore[arg-type]
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "(-Infinity)"
+    return f"({number!r})" if number < 0 or str(number) == "-0.0" else repr(number)

@@ -1,0 +1,89 @@
+"""`explore`: the page itself, put together of the data and of the files in `assets`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from fxgrad.engine.api.arguments import transformation
+from fxgrad.engine.core.program import Program
+from fxgrad.text.text_writer import program_text
+from fxgrad.tools.explorer.film import Stage, film
+from fxgrad.tools.explorer.items import Items
+from fxgrad.tools.graphs.graph import Graph, of_call
+from fxgrad.tools.graphs.roles import tagged
+
+
+class Page:
+    """One HTML file: `html` is its text, `save` writes it; in a notebook it shows itself."""
+
+    def __init__(self, title: str, html: str) -> None:
+        self.title, self.html = title, html
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the file, and returns its path."""
+        written = Path(path)
+        written.write_text(self.html, encoding="utf-8")
+        return written
+
+    def __repr__(self) -> str:
+        return f"<explorer of {self.title}: {len(self.html):,} characters of HTML; .save('{self.title}.html')>"
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{escape(self.html)}" style="width: 100%; height: 640px; border: 0"></iframe>'
+
+
+def explore(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 0) -> Any:
+    """The function that traces `fun` and makes the explorer of it: a `Page`; of a `Program`, the page itself.
+
+    The page shows the graph, which pans, zooms, folds and unfolds (scopes, loops, branches and calls) and is searched;
+    of each value its type, line, number and gradient; gradients, flops and bytes as heat; the graph of the gradient in
+    the arguments at `argnums`, forward and backward linked; and every stage from the recording to the gradient, to the
+    file of NumPy and to XLA's own program. It is one file, and loads nothing.
+
+    Arguments are those of `fxgrad.graph`; with shapes alone there are no values.
+
+    >>> import fxgrad, numpy as np
+    >>> page = fxgrad.explore(lambda x: np.sum(np.sin(x)))(np.ones(3))
+    >>> page.html.startswith("<!doctype html>"), "http" in page.html.split("<script")[0]
+    (True, False)
+    """
+    if isinstance(fun, Program):
+        only = Graph(fun)
+        shown = [("", line) for line in program_text(fun).splitlines()]
+        return _page(only.title or "program", [("program", only)], [Stage("program", "The program.", shown, fun)])
+
+    @transformation("explore", fun)
+    def made(*args: Any, **kwargs: Any) -> Page:
+        stages = film(fun, argnums, args, kwargs)
+        roles = {"params": [*tagged(fun, len(args), argnums)]} if args else {}
+        names = {"simplified": "function", "gradient, simplified": "gradient"}
+        graphs = [(names[stage.name], of_call(stage.program, roles, args, kwargs)) for stage in stages
+                  if stage.program is not None and stage.name in names]
+        return _page(graphs[0][1].title, graphs, stages)
+    return made
+
+
+def _page(title: str, graphs: Sequence[tuple[str, Graph]], stages: Sequence[Stage]) -> Page:
+    data = {"title": title, "stages": [stage.data() for stage in stages],
+            "graphs": [{"name": name, **Items(each).data()} for name, each in graphs]}
+    # Of JSON within HTML nothing may look like a tag.
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return Page(title, filled("page.html", {
+        "title": escape(title), "page.css": None, "dagre.min.js": None, "page.js": None, "data": text}))
+
+
+def filled(name: str, parts: Mapping[str, str | None]) -> str:
+    """The asset of that name with its places filled: by a text, or by the asset called so where there is None."""
+    html = _asset(name)
+    for place, text in parts.items():
+        html = html.replace("{{" + place + "}}", _asset(place) if text is None else text)
+    return html
+
+
+def _asset(name: str) -> str:
+    return resources.files("fxgrad.tools.explorer").joinpath("assets", name).read_text(encoding="utf-8")

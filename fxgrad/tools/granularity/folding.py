@@ -1,0 +1,121 @@
+"""`fold`: the equations of a named scope as one call, the other way round from `unfold`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.regions import replaced
+from fxgrad.engine.core.walk import walk
+from fxgrad.engine.frontend.calling import checked_program
+from fxgrad.engine.higher_order.call import named_call_p
+from fxgrad.engine.tracing.provenance import CALLED, Called
+from fxgrad.text.names import NAMES, own_names
+from fxgrad.text.sources import Sources
+
+
+def fold(program: Program, scopes: str | Sequence[str] = "*", *, depth: int | None = None) -> Program:
+    """An equal program in which what was recorded in a named scope is one call of that name.
+
+    `scopes` are patterns of the outermost names that are meant, by default all; scopes within scopes are calls within
+    calls, down to `depth` of them. Equations of a scope that stand together become one call, so that a scope which a
+    derivative comes back to is several. `unfold` makes the same program again.
+
+    >>> import fxgrad, numpy as np
+    >>> def network(x, W):
+    ...     with fxgrad.named_scope("layer"):
+    ...         hidden = np.tanh(x @ W)
+    ...     return np.sum(hidden)
+    >>> program = fxgrad.make_program(network)(np.ones(2), np.ones((2, 2)))
+    >>> print(fxgrad.text.program_text(fold(program), source=False))
+    program network(x: f64[2], W: f64[2,2]) -> f64:
+      hidden: f64[2] = layer(x, W)
+      return sum(hidden)
+    <BLANKLINE>
+    where layer(x: f64[2], W: f64[2,2]):
+      hidden: f64[2] = tanh(x @ W)
+      return hidden
+    >>> fxgrad.text.equal(fxgrad.unfold(fold(program)), program)
+    True
+    """
+    patterns = [scopes] if isinstance(scopes, str) else scopes
+    return _folded(checked_program("fold", program), patterns, depth)
+
+
+def _folded(program: Program, patterns: Sequence[str], depth: int | None) -> Program:
+    """The program with its scopes folded, and those in the programs that it holds."""
+    named = own_names(program, Sources())
+    left = _uses(program)
+    equations: list[Equation] = []
+
+    def scope_of(equation: Equation) -> str:
+        first = equation.scope.partition("/")[0]
+        return first if depth != 0 and any(fnmatchcase(first, pattern) for pattern in patterns) else ""
+
+    for scope, run in itertools.groupby(program.equations, scope_of):
+        group = [*run]
+        for equation in group:
+            for atom in equation.inputs:
+                if isinstance(atom, Var):
+                    left[atom] -= 1
+        if not scope:
+            equations += [_with_folded(equation, patterns, depth) for equation in group]
+        else:
+            equations.append(_call(scope, group, [var for equation in group for var in equation.outputs if left[var]],
+                                   named, depth))
+    if all(one is other for one, other in zip(equations, program.equations, strict=False)) and (
+            len(equations) == len(program.equations)):
+        return program
+    result = program.replace(equations=equations)
+    NAMES.put(result, named)
+    return result.check()
+
+
+def _uses(program: Program) -> dict[Var, int]:
+    """How often each variable is used, as an output too."""
+    uses = dict.fromkeys((var for equation in program.equations for var in equation.outputs), 0)
+    uses.update(dict.fromkeys(program.inputs, 0))
+    for atom in itertools.chain(program.outputs, *(equation.inputs for equation in program.equations)):
+        if isinstance(atom, Var):
+            uses[atom] += 1
+    return uses
+
+
+def _with_folded(equation: Equation, patterns: Sequence[str], depth: int | None) -> Equation:
+    regions = equation.regions
+    programs = [_folded(region.program, patterns, depth) for region in regions]
+    if all(new is region.program for new, region in zip(programs, regions, strict=True)):
+        return equation
+    return equation.replace(equation.inputs, replaced(equation.params, regions, programs))
+
+
+def _call(scope: str, group: Sequence[Equation], outputs: Sequence[Var], named: dict[Var, str], depth: int | None,
+          ) -> Equation:
+    """One call of `scope` in the place of its equations, of which `outputs` are needed by others."""
+    made = {var for equation in group for var in equation.outputs}
+    inputs = [*dict.fromkeys(atom for equation in group for atom in equation.inputs
+                             if isinstance(atom, Var) and atom not in made)]
+    inner = [Var(var.aval) for var in inputs]
+    names = {new: named[old] for new, old in zip(inner, inputs, strict=True) if old in named}
+    equations: list[Equation] = []
+
+    def step(equation: Equation, operands: list[Atom]) -> list[Var]:
+        new = [Var(var.aval) for var in equation.outputs]
+        names.update((var, named[old]) for var, old in zip(new, equation.outputs, strict=True) if old in named)
+        source = equation.source
+        assert source is not None
+        equations.append(Equation(equation.primitive, operands, equation.params, new,
+                                  source._replace(scope=source.scope.partition("/")[2], origins=())))
+        return new
+
+    results = walk(Program(inputs, group, outputs), inner, step)
+    body = Program(inner, equations, results)
+    NAMES.put(body, names)
+    folded = _folded(body, ["*"], None if depth is None else depth - 1)
+    CALLED.put(folded, Called(scope, ()))
+    source = group[-1].source
+    assert source is not None
+    return Equation(named_call_p, [*inputs], {"program": folded, "name": scope}, [*outputs],
+                    source._replace(scope="", origins=(), results=()))

@@ -1,0 +1,302 @@
+"""What operations on arrays are in scalars: one rule for each family, in an open table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Equation
+from fxgrad.engine.ops import (
+    arithmetic,
+    barrier,
+    choose,
+    comparison,
+    convolution,
+    creation,
+    cumulative,
+    dynamic,
+    exponential,
+    indexing,
+    joining,
+    parts,
+    pointwise,
+    pool,
+    products,
+    reductions,
+    shaping,
+    space,
+)
+from fxgrad.engine.ops.windows import Windows, default_fill, gather_numpy
+from fxgrad.engine.parallel import shardings
+from fxgrad.tools.granularity.scalars import Elements, Rule, Scalars, elements, known, numbered, numbers, taken
+
+
+def _derived(primitive: Primitive) -> Rule:
+    return _each if pointwise.acts_on_each.of(primitive) else _refused
+
+
+def _each(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+    """The same operation on the elements of each place, broadcast."""
+    aligned = np.broadcast_arrays(*operands) if len(operands) > 1 else operands
+    scalars.reserve(aligned[0].size)
+    primitive, params = equation.primitive, equation.params
+    made = [scalars.apply(primitive, *atoms, **params) for atoms in zip(*(operand.flat for operand in aligned),
+                                                                        strict=True)]
+    return [elements(made, equation.outputs[0].aval.shape)]
+
+
+def _refused(scalars: Scalars, equation: Equation, _: list[Elements]) -> list[Elements]:
+    if equation.regions:
+        raise scalars.refusal(
+            "is a loop or a branch. Unroll loops that run a known number of times first: "
+            "scalarize(unfold(program, loops=True)); others have no form in scalars")
+    raise scalars.refusal(
+        "has no form in scalars. Differentiate and compute it as an array operation, or enter a rule: "
+        "fxgrad.tools.granularity.rules.scalar_rules.enter(rule, primitive)")
+
+
+scalar_rules: Analysis[Rule] = Analysis("scalar rules", missing="derive", derive=_derived)
+"""How an operation on arrays is done on scalars; `rule(scalars, equation, operands)` is given arrays of atoms."""
+
+scalar_rules.enter(_each, space.convert_element_type_p, creation.copy_p, parts.reduce_precision_p)
+
+
+# --- moves ----------------------------------------------------------------------------------------------------------
+
+
+@scalar_rules.register(
+    space.broadcast_to_p, space.reshape_p, space.transpose_p, shaping.broadcast_in_dim_p, shaping.rev_p,
+    shaping.slice_p, shaping.pad_p, shaping.tile_p, joining.concatenate_p, joining.stack_p, joining.split_p,
+    joining.unstack_p, barrier.optimization_barrier_p, shardings.sharding_constraint_p, shardings.device_put_p)
+def _moved(_: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+    """No operation: where the kernel moves the numbers of the elements, there they are."""
+    places, flat = numbered(operands)
+    return [taken(flat, place) for place in equation.primitive.numpy(*places, **equation.params)]
+
+
+def _static(scalars: Scalars, equation: Equation, operands: list[Elements], place: int) -> Any:
+    """The numbers of an operand that must be known to scalarize, such as indices."""
+    found = known(operands[place], equation.inputs[place].aval)
+    if found is None:
+        raise scalars.refusal("takes its place from a traced value, and in scalars there is no place to look up. "
+                              "Index with numbers, or choose with where")
+    return found
+
+
+@scalar_rules.register(dynamic.dynamic_slice_p)
+def _window(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+    starts = [_static(scalars, equation, operands, place) for place in range(1, len(operands))]
+    (places,), flat = numbered(operands[:1])
+    return [taken(flat, equation.primitive.numpy(places, *starts, **equation.params)[0])]
+
+
+@scalar_rules.register(dynamic.dynamic_update_slice_p)
+def _window_put(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+    starts = [_static(scalars, equation, operands, place) for place in range(2, len(operands))]
+    places, flat = numbered(operands[:2])
+    return [taken(flat, equation.primitive.numpy(*places, *starts, **equation.params)[0])]
+
+
+@scalar_rules.register(indexing.gather_p)
+def _gathered(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+    indices = _static(scalars, equation, operands, 1)
+    (places,), flat = numbered(operands[:1])
+    params, aval = equation.params, equation.outputs[0].aval
+    fill = params["fill_value"]
+    outside = numbers(default_fill(aval.dtype) if fill is None else fill, Aval((), aval.dtype, aval.weak))
+    found = gather_numpy(places, indices, **{**params, "fill_value": -1})  # the last element is what is outside
+    return [taken(np.append(flat, outside), found)]
+
+
+@scalar_rules.register(indexing.scatter_p)
+def _put(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+    indices = _static(scalars, equation, operands, 1)
+    (old, new), flat = numbered([operands[0], operands[2]])
+    return [taken(flat, equation.primitive.numpy(old, indices, new, **equation.params)[0])]
+
+
+def _combined(combine: Primitive) -> Rule:
+    """Updates that are combined with what stands in their places, in their order."""
+    def rule(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+        indices, params = _static(scalars, equation, operands, 1), equation.params
+        old, updates = operands[0], operands[2]
+        scalars.reserve(updates.size)
+        windows = Windows(params["update_window_dims"], params["inserted_window_dims"],
+                          params["scatter_dims_to_operand_dims"], params["operand_batching_dims"],
+                          params["scatter_indices_batching_dims"])
+        places = gather_numpy(np.arange(old.size).reshape(old.shape), indices, **windows._asdict(), fill_value=-1,
+                              slice_sizes=windows.slice_sizes(old.ndim, updates.shape), mode=params["mode"],
+                              promises=params["promises"])
+        result = old.flatten()
+        for place, update in zip(places.flat, updates.flat, strict=True):
+            if place >= 0:
+                result[place] = scalars.apply(combine, result[place], update)
+        return [result.reshape(old.shape)]
+    return rule
+
+
+for _scatter, _binary in ((indexing.scatter_add_p, pointwise.add_p), (indexing.scatter_sub_p, arithmetic.sub_p),
+                          (indexing.scatter_mul_p, arithmetic.mul_p), (indexing.scatter_min_p, arithmetic.min_p),
+                          (indexing.scatter_max_p, arithmetic.max_p)):
+    scalar_rules.enter(_combined(_binary), _scatter)
+
+
+@scalar_rules.register(choose.select_n_p)
+def _selected(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+    """No operation where it is known what is chosen, as by the mask of a triangle."""
+    which, *cases = np.broadcast_arrays(*operands)
+    scalars.reserve(which.size)
+    made = []
+    for index, *atoms in zip(which.flat, *(case.flat for case in cases), strict=True):
+        if type(index) is Literal:
+            made.append(atoms[min(max(int(index.value), 0), len(atoms) - 1)])
+        else:
+            made.append(scalars.apply(equation.primitive, index, *atoms))
+    return [elements(made, equation.outputs[0].aval.shape)]
+
+
+# --- sums and their like --------------------------------------------------------------------------------------------
+
+
+def _reduction(combine: Primitive) -> Rule:
+    """Elements combined from the first on, in the order in which they lie."""
+    def rule(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+        operand, axes = operands[0], equation.params["axes"]
+        aval = equation.inputs[0].aval
+        out = equation.outputs[0].aval
+        if not operand.size:
+            return [numbers(equation.primitive.numpy(np.empty(aval.shape, aval.dtype), axes=axes)[0], out)]
+        scalars.reserve(operand.size - out.size)
+        rows = np.moveaxis(operand, axes, range(-len(axes), 0)).reshape(out.size, -1)
+        return [elements([scalars.folded(combine, row) for row in rows], out.shape)]
+    return rule
+
+
+def _running(combine: Primitive) -> Rule:
+    """The same, with all that was made on the way."""
+    def rule(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+        axis, step = equation.params["axis"], -1 if equation.params["reverse"] else 1
+        result = np.moveaxis(operands[0].copy(), axis, 0)
+        scalars.reserve(result.size)
+        order = [*range(len(result))][::step]
+        for before, place in pairwise(order):
+            for at in np.ndindex(result.shape[1:]):
+                result[(place, *at)] = scalars.apply(combine, result[(before, *at)], result[(place, *at)])
+        return [np.moveaxis(result, 0, axis)]
+    return rule
+
+
+for _whole, _on_the_way, _binary in (
+        (reductions.reduce_prod_p, cumulative.cumprod_p, arithmetic.mul_p),
+        (reductions.reduce_max_p, cumulative.cummax_p, arithmetic.max_p),
+        (reductions.reduce_min_p, cumulative.cummin_p, arithmetic.min_p),
+        (space.reduce_sum_p, cumulative.cumsum_p, pointwise.add_p)):
+    scalar_rules.enter(_reduction(_binary), _whole)
+    scalar_rules.enter(_running(_binary), _on_the_way)
+scalar_rules.enter(_running(exponential.logaddexp_p), cumulative.cumlogsumexp_p)
+scalar_rules.enter(_reduction(comparison.and_p), reductions.reduce_and_p)
+scalar_rules.enter(_reduction(comparison.or_p), reductions.reduce_or_p)
+scalar_rules.enter(_reduction(comparison.xor_p), reductions.reduce_xor_p)
+
+
+def _windowed(name: str, combine: Primitive) -> Rule:
+    """Elements of each window combined, without the padding."""
+    def rule(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+        operand, out = operands[0], equation.outputs[0].aval
+        parts = pool.elements_of_windows(operand.shape, pool.Sliding(**equation.params))
+        scalars.reserve(out.size * max(len(parts) - 1, 0))
+        of_none = Literal(pool.identity_of(name, out.dtype), Aval((), out.dtype, out.weak))
+        narrow = name == "sum" and out.dtype.itemsize < 4 and dtypes.is_floating(out.dtype)
+        dtype = dtypes.float32 if narrow else out.dtype
+        flat = _converted(scalars, operand, equation.inputs[0].aval, dtype).ravel()
+        made = [scalars.folded(combine, [flat[place] for place in places if place >= 0] or [of_none])
+                for places in zip(*(part.flat for part in parts), strict=True)]
+        return [_converted(scalars, elements(made, out.shape), Aval(out.shape, dtype), out.dtype)]
+    return rule
+
+
+scalar_rules.enter(_windowed("sum", pointwise.add_p), pool.reduce_window_sum_p)
+scalar_rules.enter(_windowed("max", arithmetic.max_p), pool.reduce_window_max_p)
+scalar_rules.enter(_windowed("min", arithmetic.min_p), pool.reduce_window_min_p)
+
+
+# --- products -------------------------------------------------------------------------------------------------------
+
+
+def _converted(scalars: Scalars, operand: Elements, aval: Aval, dtype: Any) -> Elements:
+    """The elements in another dtype, if they are in another one."""
+    if aval.dtype == dtype:
+        return operand
+    return elements([scalars.apply(space.convert_element_type_p, atom, dtype=dtype, weak=False)
+                     for atom in operand.flat], operand.shape)
+
+
+def _in_sums_dtype(rule: Callable[..., Elements]) -> Rule:
+    """A rule of a product, in the dtype that it sums in: float32 for narrower floats."""
+    def summed(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+        out = equation.outputs[0].aval
+        narrow = out.dtype.itemsize < 4 and dtypes.is_floating(out.dtype)
+        dtype = dtypes.float32 if narrow else out.dtype
+        given = [_converted(scalars, operand, atom.aval, dtype)
+                 for operand, atom in zip(operands, equation.inputs, strict=True)]
+        made = rule(scalars, equation, given, Literal(0, Aval((), dtype)))
+        return [_converted(scalars, made, Aval(out.shape, dtype), out.dtype)]
+    return summed
+
+
+def _of_products(scalars: Scalars, firsts: Any, seconds: Any) -> Any:
+    """The sum of products of pairs; of bools: whether both are True of any."""
+    plus, times = (comparison.or_p, comparison.and_p) if firsts[0].aval.dtype == dtypes.bool_ else (
+        pointwise.add_p, arithmetic.mul_p)
+    return scalars.folded(plus, [scalars.apply(times, *pair) for pair in zip(firsts, seconds, strict=True)])
+
+
+@scalar_rules.register(products.dot_general_p)
+@_in_sums_dtype
+def _product(scalars: Scalars, equation: Equation, operands: list[Elements], zero: Literal) -> Elements:
+    (x, y), shape = operands, equation.outputs[0].aval.shape
+    (x_contract, y_contract), (x_batch, y_batch) = equation.params["dimension_numbers"]
+    if not math.prod(x.shape[axis] for axis in x_contract):
+        return elements([zero] * math.prod(shape), shape)
+    scalars.reserve(math.prod(shape) * (2 * math.prod(x.shape[axis] for axis in x_contract) - 1))
+
+    def stacks_of_rows(operand: Elements, batch: Any, contract: Any) -> Elements:
+        free = [axis for axis in range(operand.ndim) if axis not in batch and axis not in contract]
+        sizes = [math.prod(operand.shape[axis] for axis in axes) for axes in (batch, free, contract)]
+        return operand.transpose(*batch, *free, *contract).reshape(sizes)
+
+    stacks = zip(stacks_of_rows(x, x_batch, x_contract), stacks_of_rows(y, y_batch, y_contract), strict=True)
+    return elements([_of_products(scalars, row, column) for rows, columns in stacks for row in rows
+                     for column in columns], shape)
+
+
+@scalar_rules.register(convolution.conv_general_dilated_p)
+@_in_sums_dtype
+def _convolution(scalars: Scalars, equation: Equation, operands: list[Elements], zero: Literal) -> Elements:
+    """For each place in the window, the kernel itself tells which element of the image lies there."""
+    image, kernel = operands
+    shape = equation.outputs[0].aval.shape
+    _, (out_features, *window), (_, features, *_) = equation.params["dimension_numbers"]
+    window_size = math.prod(kernel.shape[axis] for axis in window)
+    scalars.reserve(math.prod(shape) * max(2 * window_size - 1, 0))
+    counted = np.arange(1.0, image.size + 1).reshape(image.shape)
+    params = {**equation.params, "preferred_element_type": None}
+    pairs: list[list[Any]] = [[] for _ in range(math.prod(shape))]
+    of_feature = np.indices(shape)[features].ravel()
+    turned = np.moveaxis(kernel, out_features, 0)
+    for place in np.ndindex(turned.shape[1:]):
+        alone = np.zeros(turned.shape)
+        alone[(slice(None), *place)] = 1.0
+        seen = equation.primitive.numpy(counted, np.moveaxis(alone, 0, out_features), **params)[0]
+        for pair, number, feature in zip(pairs, seen.ravel().round().astype(int), of_feature, strict=True):
+            if number:  # none lies in the padding
+                pair.append((image.flat[number - 1], turned[(feature, *place)]))
+    return elements([_of_products(scalars, *zip(*pair, strict=True)) if pair else zero for pair in pairs], shape)

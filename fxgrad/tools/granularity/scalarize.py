@@ -1,0 +1,132 @@
+"""`scalarize`: a program of arrays as one of scalars, in which every sum and every product is an equation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import tree
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.program import Equation, Program, Signature, Var
+from fxgrad.engine.core.walk import walk
+from fxgrad.engine.derivation.simplify import without_dead_code
+from fxgrad.engine.frontend.calling import checked_program
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.text.names import NAMES, own_names
+from fxgrad.text.sources import Sources
+from fxgrad.text.unfolding import unfold
+from fxgrad.tools.granularity.rules import scalar_rules
+from fxgrad.tools.granularity.scalars import Elements, Scalars, elements, known, numbers
+
+
+def scalarize(program: Program, *, limit: int = 100_000) -> Program:
+    """An equal program of scalars: an input for each element of an argument, an equation for each sum and product.
+
+    It is called as the program is, with nested lists in the places of arrays (`x.tolist()`), and returns such.
+    Reshapes, transposes, broadcasts, static indexing and what else only moves elements are no equations; what depends
+    on numbers alone, such as arrays that the function closed over, is computed; calls are taken apart, and what no
+    output needs is left out.
+
+    Values and gradients are the same up to rounding. Sums go from the first element to the last one, as NumPy's do over
+    fewer than 8 elements, while its longer sums and its products of matrices group their terms; and some of its kernels
+    round the last bit differently for many numbers than for one. Without these the bits are the same.
+
+    Raises `UnsupportedError`, which names the operation and the user's line, for what has no form in scalars: sorting,
+    FFTs, decompositions, random numbers, places that are traced, loops (take them apart by `unfold(program,
+    loops=True)` first) and branches. Raises `ArgumentError` where more than `limit` equations or inputs would be made.
+
+    >>> import fxgrad, numpy as np
+    >>> def neuron(x, W, b):
+    ...     return np.exp(x @ W + b)
+    >>> program = fxgrad.make_program(neuron)(np.ones(3), np.ones(3), 0.5)
+    >>> scalars = fxgrad.scalarize(program)
+    >>> [equation.primitive.name for equation in scalars.equations]
+    ['mul', 'mul', 'mul', 'add', 'add', 'add', 'exp']
+    >>> scalars([0.5, 1.0, 0.0], [0.1, 0.2, 0.3], -0.25)
+    np.float64(1.0)
+    """
+    program = unfold(checked_program("scalarize", program), calls="*", devices=True, limit=limit)
+    scalars = Scalars(limit)
+    arguments = program.inputs[len(program.constants):]
+    count = sum(var.aval.size for var in program.inputs)
+    if count > limit:
+        raise ArgumentError(at_user_line(
+            f"scalarize: the arrays that the program takes have {count} elements, each of which would be an input or a "
+            f"number; at most {limit} are made. Make them smaller, or allow more: scalarize(program, limit=...)"))
+    given = [elements([*map(Var, [_of_each(var.aval)] * var.aval.size)], var.aval.shape) for var in arguments]
+    constants = [numbers(value, var.aval) for value, var in zip(program.constants, program.inputs, strict=False)]
+    made_of: dict[Var, Elements] = {}
+    outputs = _run(scalars, program, [*constants, *given], made_of)
+    signature = program.signature
+    made = Program([atom for operand in given for atom in operand.flat], scalars.equations,
+                   [atom for output in outputs for atom in output.flat],
+                   captured=sum(var.aval.size for var in program.inputs[len(program.constants):program.captured]))
+    named = own_names(program, Sources())
+    names = [named.get(var, f"input{number}") for number, var in enumerate(arguments)]
+    if signature is not None and signature.in_tree is not None:
+        shapes = [var.aval.shape for var in arguments], [atom.aval.shape for atom in program.outputs]
+        made = made.replace(signature=Signature(
+            signature.name, tuple(text for name, operand in zip(names, given, strict=True)
+                                  for text in _names(name, operand)),
+            _tree_of_lists(signature.in_tree, shapes[0]),
+            None if signature.out_tree is None else _tree_of_lists(signature.out_tree, shapes[1]), signature.title))
+        made.base = None
+    result = without_dead_code(made)
+    NAMES.put(result, _all_names([*zip(names, given, strict=True), *(
+        (name, made_of[var]) for var, name in named.items() if var in made_of)]))
+    return result
+
+
+def _of_each(aval: Aval) -> Aval:
+    return Aval((), aval.dtype, aval.weak)
+
+
+def _run(scalars: Scalars, program: Program, inputs: Sequence[Elements], made_of: dict[Var, Elements],
+         ) -> list[Elements]:
+    """The elements of the outputs of `program`, given those of all its inputs; `made_of` gets those of variables."""
+    def step(equation: Equation, operands: list[Elements]) -> list[Elements]:
+        with scalars.at(equation):
+            made = _computed(equation, operands) or scalar_rules.of(equation.primitive)(scalars, equation, operands)
+        made_of.update(zip(equation.outputs, made, strict=True))
+        return made
+
+    return walk(program, inputs, step, lambda literal: elements([literal], ()))
+
+
+def _computed(equation: Equation, operands: list[Elements]) -> list[Elements] | None:
+    """What an equation makes of numbers alone; None if it depends on an input, or does something else."""
+    if equation.regions or equation.primitive.effectful or equation.primitive.collective:
+        return None
+    values = [known(operand, atom.aval) for operand, atom in zip(operands, equation.inputs, strict=True)]
+    if any(value is None for value in values):
+        return None
+    with np.errstate(all="ignore"):
+        made = equation.primitive.numpy(*values, **equation.params)
+    return [numbers(array, var.aval) for array, var in zip(made, equation.outputs, strict=True)]
+
+
+# --- how it is called -----------------------------------------------------------------------------------------------
+
+
+def _names(name: str, operand: Elements) -> list[str]:
+    """The names of the elements of an array: `W[0][1]`."""
+    return [name + "".join(f"[{index}]" for index in place) for place in np.ndindex(operand.shape)]
+
+
+def _all_names(operands: Sequence[tuple[str, Elements]]) -> dict[Var, str]:
+    """The names of variables that are elements of arrays; each has the first that it gets, and each is given once."""
+    names: dict[Var, str] = {}
+    taken = set()
+    for name, operand in operands:
+        for atom, text in zip(operand.flat, _names(name, operand), strict=True):
+            if isinstance(atom, Var) and atom not in names and text not in taken:
+                names[atom] = text
+                taken.add(text)
+    return names
+
+
+def _tree_of_lists(structure: Any, shapes: Sequence[tuple[int, ...]]) -> Any:
+    """The structure with nested lists in the places of arrays of these shapes."""
+    return tree.structure(tree.unflatten(structure, [np.zeros(shape).tolist() for shape in shapes]))

@@ -1,0 +1,215 @@
+"""`summary`: the layers of a function, with the shapes, parameters, operations and memory of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from rich.table import Table
+
+from fxgrad.engine import tree
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.facts import makers_of
+from fxgrad.engine.core.primitive import Cost
+from fxgrad.engine.core.program import Equation, Program, Source, Var
+from fxgrad.engine.derivation.sizes import with_numbers
+from fxgrad.engine.frontend.calling import program_of_call
+from fxgrad.engine.frontend.flat import parameter_names, transformation
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.tools.granularity.layers import Part, layers, with_layers
+from fxgrad.tools.graphs.roles import tagged
+
+
+class Layer(NamedTuple):
+    """A layer: its name, its operations, the types of what leaves it, and what it takes.
+
+    `parameters` are the elements of the parameters that it is the first to use, `parameter_bytes` their size; `flops`
+    and `bytes` are what its operations cost, `saved_bytes` what the backward pass keeps of its values and of the
+    arguments that it is the first to use, None where there is no derivative.
+    """
+
+    name: str
+    operations: tuple[str, ...]
+    outputs: tuple[Aval, ...]
+    parameters: int
+    parameter_bytes: int
+    flops: int
+    bytes: int
+    saved_bytes: int | None
+
+
+class Summary(Shown):
+    """The layers of a function and their totals; prints as a table, and as HTML in notebooks.
+
+    `parameters` and `parameter_bytes` are those of all parameters, used or not; `cost` is that of the whole program;
+    `saved_bytes` is None without a derivative.
+    """
+
+    def __init__(self, title: str, rows: Sequence[Layer], parameters: Sequence[Aval]) -> None:
+        self.title, self.rows = title, tuple(rows)
+        self.parameters = sum(aval.size for aval in parameters)
+        self.parameter_bytes = sum(aval.nbytes for aval in parameters)
+        self.cost = Cost(sum(row.flops for row in rows), sum(row.bytes for row in rows))
+        saved = [row.saved_bytes for row in rows if row.saved_bytes is not None]
+        self.saved_bytes = sum(saved) if saved else None
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self.rows)
+
+    def __getitem__(self, name: str) -> Layer:
+        """The layer of a name."""
+        return {row.name: row for row in self.rows}[name]
+
+    def table(self) -> Table:
+        """The table for rich."""
+        right: Any = "right"
+        made = new_table(f"summary of {self.title}", {
+            "layer": "left", "operations": "left", "output": "left", "parameters": right, "flops": right,
+            "saved bytes": right})
+        for row in self.rows:
+            shown = ", ".join(row.operations[:MOST]) + (", ..." if len(row.operations) > MOST else "")
+            add_row(made, [row.name, shown, ", ".join(map(str, row.outputs)), _count(row.parameters),
+                           _count(row.flops), _count(row.saved_bytes)])
+        made.add_section()
+        add_row(made, ["total", "", "", f"{_count(self.parameters)} ({_count(self.parameter_bytes)} bytes)",
+                       _count(self.cost.flops), _count(self.saved_bytes)], style="bold")
+        return made
+
+    def __repr__(self) -> str:
+        return f"<summary of {self.title}: {len(self.rows)} layers, {self.parameters} parameters>"
+
+
+MOST = 4
+"""So many operations of a layer are shown."""
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
+
+
+def summary(fun: Callable[..., Any], *, argnums: int | Sequence[int] | None = None, depth: int | None = None,
+            ) -> Callable[..., Summary]:
+    """The function that sums up the layers of `fun` at its arguments: shapes, parameters, operations, memory.
+
+    A layer is a named scope (`fxgrad.named_scope`), a block (`named_call`, `checkpoint`, functions with rules of their
+    own), or else what one of the user's functions did in a row; `depth` says how deep scopes in scopes are told apart.
+    Parameters are the arguments at `argnums`; by default those annotated with `fxgrad.Param`, or else the first.
+    Only shapes and dtypes of the arguments matter. Totals are those of `fxgrad.cost` and `fxgrad.saved_residuals`.
+
+    Raises `ArgumentError` for a number that is no argument's.
+
+    >>> import fxgrad, numpy as np
+    >>> def network(params, x):
+    ...     with fxgrad.named_scope("hidden"):
+    ...         h = np.tanh(x @ params["W"] + params["b"])
+    ...     with fxgrad.named_scope("head"):
+    ...         return h @ params["V"]
+    >>> params = {"W": np.ones((3, 8)), "b": np.ones(8), "V": np.ones((8, 2))}
+    >>> found = fxgrad.summary(network)(params, np.ones((5, 3)))
+    >>> [(row.name, row.outputs, row.parameters, row.flops) for row in found]
+    [('hidden', (f64[5,8],), 32, 320), ('head', (f64[5,2],), 16, 160)]
+    >>> found.parameters, found.cost.flops
+    (48, 480)
+    """
+    @transformation("summary", fun)
+    @boundary
+    def summed_up(*args: Any, **kwargs: Any) -> Summary:
+        program = fun if isinstance(fun, Program) else program_of_call("summary", fun, args, kwargs)
+        marked = [*_parameters(fun, args, argnums), *[False] * len(tree.leaves(kwargs))]
+        opened = with_layers(with_numbers("summary", program))
+        parts = layers(opened, depth)
+        arguments = opened.inputs[opened.captured:]
+        parameters = [var for var, is_parameter in zip(arguments, marked, strict=True) if is_parameter]
+        user = _first_users(parts)
+        saved = _saved(opened, parts, user)
+        leaving = _leaving(opened, parts)
+        rows = [_row(part, leaving[number], [var.aval for var in parameters if user.get(var) == number],
+                     None if saved is None else saved[number]) for number, part in enumerate(parts)]
+        signature = program.signature
+        title = "a program" if signature is None else signature.title or signature.name
+        return Summary(title, rows, [var.aval for var in parameters])
+    return summed_up
+
+
+def _parameters(fun: Callable[..., Any], args: Sequence[Any], argnums: int | Sequence[int] | None) -> list[bool]:
+    """For each leaf of the arguments whether it is of a parameter."""
+    names = parameter_names(fun, len(args))
+    if argnums is None:
+        found = tagged(fun, len(args), None)
+        chosen = {number for number, name in enumerate(names) if name in found} or {0}
+    else:
+        numbers = [argnums] if isinstance(argnums, int) else [*argnums]
+        for number in numbers:
+            if not -len(args) <= number < len(args):
+                raise ArgumentError(at_user_line(
+                    f"summary: argnums={number} of a function that was called with {len(args)} arguments"))
+        chosen = {number % len(args) for number in numbers}
+    return [number in chosen for number, arg in enumerate(args) for _ in tree.leaves(arg)]
+
+
+def _first_users(parts: Sequence[Part]) -> dict[Var, int]:
+    """Which layer is the first to use a variable."""
+    users: dict[Var, int] = {}
+    for number, part in enumerate(parts):
+        for equation in part.equations:
+            for atom in equation.inputs:
+                if isinstance(atom, Var):
+                    users.setdefault(atom, number)
+    return users
+
+
+def _leaving(program: Program, parts: Sequence[Part]) -> list[list[Aval]]:
+    """For each layer the types of those of its values that others use, or that are results."""
+    users: dict[Any, set[int]] = {atom: {-1} for atom in program.outputs}
+    for number, part in enumerate(parts):
+        for equation in part.equations:
+            for atom in equation.inputs:
+                users.setdefault(atom, set()).add(number)
+    return [[var.aval for equation in part.equations for var in equation.outputs if users.get(var, {number}) - {number}]
+            for number, part in enumerate(parts)]
+
+
+def _row(part: Part, leaving: Sequence[Aval], parameters: Sequence[Aval], saved: int | None) -> Layer:
+    cost = part.cost
+    return Layer(part.name, tuple(part.operations), tuple(dict.fromkeys(leaving)),
+                 sum(aval.size for aval in parameters), sum(aval.nbytes for aval in parameters), cost.flops, cost.bytes,
+                 saved)
+
+
+def _saved(program: Program, parts: Sequence[Part], user: dict[Var, int]) -> list[int] | None:
+    """The bytes that the backward pass keeps, by layer; None if there is no derivative.
+
+    Derivatives stay in the scopes of what they are of: each layer is given one of its own to tell whose they are.
+    """
+    wrt = tuple(number >= program.captured and has_tangent(var.aval) for number, var in enumerate(program.inputs))
+    if not any(wrt) or not any(has_tangent(atom.aval) for atom in program.outputs):
+        return None
+    number_of = {id(equation): number for number, part in enumerate(parts) for equation in part.equations}
+    numbered = program.replace(constants=(), equations=[_numbered(equation, number_of[id(equation)])
+                                                        for equation in program.equations])
+    try:
+        primal = linearized(numbered, wrt).program
+    except UnsupportedError:  # of a callback
+        return None
+    makers = makers_of(primal)
+    own = primal.inputs[len(primal.inputs) - len(program.inputs):]  # after what the derivative captured
+    places = dict(zip(own, program.inputs, strict=True))
+    bytes_of = [0] * len(parts)
+    for atom in primal.outputs[len(program.outputs):]:
+        if isinstance(atom, Var):
+            maker = makers.get(atom)
+            scope = "" if maker is None else maker.scope.partition("/")[0]
+            # What the derivative captured, or made in no scope, is counted with the first layer.
+            number = user.get(places[atom], 0) if atom in places else int(scope) if scope.isdigit() else 0
+            bytes_of[number] += atom.aval.nbytes
+    return bytes_of
+
+
+def _numbered(equation: Equation, number: int) -> Equation:
+    source = equation.source or Source(_numbered.__code__, 0)
+    return Equation(equation.primitive, equation.inputs, equation.params, equation.outputs,
+                    source._replace(scope=str(number)))

@@ -1,0 +1,207 @@
+"""The backward pass explained: upstream gradient times local derivative gives what goes downstream, for each edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.table import Table
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.arguments import transformation
+from fxgrad.engine.api.programs import make_program
+from fxgrad.engine.api.reverse import vjp
+from fxgrad.engine.core.avals import Aval, struct_of
+from fxgrad.engine.core.primitive import NO_TANGENT
+from fxgrad.engine.core.program import Program, Signature
+from fxgrad.engine.tracing.tape import bind
+from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad.text.notations import same_parameters
+from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.text_writer import program_text
+from fxgrad.tools.graphs.graph import Graph, graph
+from fxgrad.tools.graphs.nodes import Edge, Node
+
+FEW = 4
+"""An array of up to as many numbers is written out."""
+
+
+class Step(NamedTuple):
+    """What the backward pass does along one edge: `downstream` is `upstream` times the local derivative.
+
+    `upstream` is the gradient of the value that the operation makes (`edge.target`), `downstream` what the operand
+    (`edge.source`) gets through this edge; what it gets through all is its gradient.
+    """
+
+    edge: Edge
+    upstream: Any
+    downstream: Any
+
+    @property
+    def local(self) -> Any:
+        """The local derivative, of shape target.shape + source.shape; raises as `Edge.derivative` does."""
+        return self.edge.derivative
+
+    @property
+    def rule(self) -> str:
+        """The pullback of this edge as an expression: `d_h @ W.T`; "..." where it is more than one."""
+        return _rule(self.edge)
+
+
+class Explanation(Shown):
+    """The backward pass of a graph, from the root to the leaves; prints as a table that adds up to the gradients.
+
+    `steps` are its rows, `gradients` the sums by node.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.gradients: dict[Node, Any] = graph.run().gradients()
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """One for each edge that a gradient flows along, in the order of the backward pass."""
+        run = self.graph.run()
+        found: list[Step] = []
+        for operation in reversed(self.graph.operations):
+            arrived = run.arriving.get(operation.index, ())
+            flowing = [number for number, upstream in enumerate(arrived) if upstream is not None]
+            for number in flowing:
+                only = [upstream if place == number else None for place, upstream in enumerate(arrived)]
+                left = run.leaving[operation.index] if len(flowing) == 1 else run.pullback(operation)(*only)
+                target, upstream = operation.outputs[number], arrived[number]
+                found += [Step(Edge(source, target, operation, position), upstream, downstream)
+                          for position, (source, downstream) in enumerate(zip(operation.inputs, left, strict=True))
+                          if downstream is not None and not source.is_number]
+        return tuple(found)
+
+    def table(self) -> Table:
+        """The table for rich: a row for each edge, and below each value that has several uses their sum."""
+        made = new_table(f"the backward pass of {self.graph.title or 'a program'}", dict.fromkeys(
+            ("operation", "operand", "upstream", "local derivative", "downstream"), "left"))
+        waiting: dict[Node, int] = {}
+        for step in self.steps:
+            source = step.edge.source
+            waiting[source] = waiting.get(source, 0) + 1
+        several = {node: count for node, count in waiting.items() if count > 1}
+        before = None
+        for step in self.steps:
+            edge = step.edge
+            shown = f"{edge.target.name} = {edge.operation.expression}" if edge.operation is not before else ""
+            before = edge.operation
+            add_row(made, [shown, edge.source.name, f"d_{edge.target.name} = {short(step.upstream)}", _local(step),
+                           short(step.downstream)])
+            if edge.source in several:
+                waiting[edge.source] -= 1
+                if not waiting[edge.source]:
+                    add_row(made, ["", edge.source.name, "", f"sum of {several[edge.source]}",
+                                   f"= {short(self.gradients[edge.source])}"], style="bold")
+        return made
+
+    def __repr__(self) -> str:
+        return f"<the backward pass of {self.graph.title or 'a program'}: {len(self.steps)} steps>"
+
+
+def explain_backward(fun: Callable[..., Any] | Program) -> Callable[..., Explanation]:
+    """The function that explains the backward pass of `fun`, which returns one real scalar, at its arguments.
+
+    Raises `ArgumentError` if the output is not a real scalar.
+
+    >>> import fxgrad
+    >>> def f(x, y, w):
+    ...     z = (x + y) * w
+    ...     return z
+    >>> explanation = fxgrad.explain_backward(f)(2.0, 3.0, 4.0)
+    >>> [(step.edge.source.name, float(step.upstream), float(step.local), float(step.downstream))
+    ...  for step in explanation.steps]
+    [('a', 1.0, 4.0, 4.0), ('w', 1.0, 5.0, 5.0), ('x', 4.0, 1.0, 4.0), ('y', 4.0, 1.0, 4.0)]
+    """
+    if isinstance(fun, Program):
+        return lambda *args: Explanation(Graph(fun).with_values(*args))
+
+    @transformation("explain_backward", fun)
+    def explained(*args: Any, **kwargs: Any) -> Explanation:
+        return Explanation(graph(fun)(*args, **kwargs))
+    return explained
+
+
+def gradients_on_nodes(fun: Callable[..., Any] | Program) -> Callable[..., dict[str, Any]]:
+    """The function that finds the gradients of `fun`, one real scalar, in its arguments and in every value on the way.
+
+    One backward pass finds all. The result is by name, in the order of the forward pass; integers have no gradient and
+    are left out, and values that the output does not depend on get zeros. Raises as `explain_backward` does.
+
+    >>> import fxgrad
+    >>> def f(x, y, w):
+    ...     total = x + y
+    ...     return total * w
+    >>> {name: float(slope) for name, slope in fxgrad.gradients_on_nodes(f)(2.0, 3.0, 4.0).items()}
+    {'x': 4.0, 'y': 4.0, 'w': 5.0, 'total': 4.0, 'a': 1.0}
+    """
+    explain = explain_backward(fun)
+
+    @transformation("gradients_on_nodes", fun)
+    def gradients(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        made = explain(*args, **kwargs).graph
+        return {node.name: node.grad for node in made.nodes if has_tangent(node.aval) and not node.is_number}
+    return gradients
+
+
+def short(value: Any) -> str:
+    """A number, a few numbers, or the type and the norm of an array."""
+    array = np.asarray(value)
+    if not array.shape:
+        return f"{array.item():.6g}" if array.dtype.kind in "fc" else str(array.item())
+    if array.size <= FEW:
+        return np.array2string(array, precision=4, separator=", ").replace("\n", "")
+    size = np.linalg.norm(np.abs(array).astype(float))
+    return f"{Aval(array.shape, array.dtype)} of norm {size:.4g}"
+
+
+def _local(step: Step) -> str:
+    """The number, with the rule behind it; of arrays the rule alone."""
+    rule = step.rule
+    if step.edge.source.shape or step.edge.target.shape:
+        return rule
+    return short(step.local) if rule == "..." else f"{short(step.local)}  ({rule})"
+
+
+def _rule(edge: Edge) -> str:
+    operation = edge.operation
+    equation = operation.equation
+    if equation.primitive.jvp is NO_TANGENT or not has_tangent(edge.source.aval):
+        return "0"
+    number = operation.outputs.index(edge.target)
+    operands = [*operation.inputs]
+
+    def back(cotangent: Any, *values: Any) -> Any:
+        def local(one: Any) -> Any:
+            given: list[Any] = [*values]
+            given[edge.position] = one
+            return bind(equation.primitive, *given, **equation.params)[number]
+
+        return vjp(local, values[edge.position])[1](cotangent)[0]
+
+    program = make_program(back)(struct_of(edge.target.aval), *[struct_of(node.aval) for node in operands])
+    names = [f"d_{edge.target.name}", *_distinct([node.name for node in operands])]
+    inputs, equations = [*program.inputs], [*program.equations]
+    for each in program.equations:  # what the forward pass has computed has a name
+        if each.primitive is equation.primitive and each.inputs == inputs[1:] and \
+                same_parameters(each.params, equation.params):
+            equations.remove(each)
+            inputs += each.outputs
+            names += [node.name for node in operation.outputs]
+            break
+    titled = program.replace(inputs=inputs, equations=equations, signature=Signature(
+        "rule", tuple(names), None, tree.structure(0)))
+    _, *lines = [line.strip() for line in program_text(titled, source=False, width=1000).splitlines()]
+    if len(lines) == 2 and lines[1].startswith("return "):  # a name and the return of it
+        lines = [lines[0].partition(" = ")[2]]
+    return lines[0].removeprefix("return ") if len(lines) == 1 else "..."
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Names of which none is there twice: an operand may stand in an operation twice."""
+    return [name if name not in names[:place] else f"{name}_{place}" for place, name in enumerate(names)]

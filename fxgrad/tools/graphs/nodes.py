@@ -1,0 +1,294 @@
+"""What a graph is made of: values (`Node`), what makes them (`Operation`), and dependencies (`Edge`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.avals import Literal as Number
+from fxgrad.engine.core.primitive import Cost
+from fxgrad.engine.core.program import Atom, Equation, Origin, Source
+from fxgrad.engine.core.regions import Region
+from fxgrad.text.blocks import part_labels
+from fxgrad.text.names import called_name
+from fxgrad.text.short import expression, operation_name
+
+if TYPE_CHECKING:
+    from fxgrad.tools.graphs.graph import Graph
+
+Kind = Literal["leaf", "internal", "root"]
+
+
+class Node:
+    """A value of a graph: an argument, a constant, or what an operation makes.
+
+    `name` is the user's name, or a letter as in the printed program; a number is named by its text. `producer` is the
+    operation that makes it, None for arguments and constants; `uses` are the edges that leave it.
+
+    >>> import fxgrad
+    >>> def f(x, y, w):
+    ...     total = x + y
+    ...     return total * w
+    >>> total = fxgrad.graph(f)(2.0, 3.0, 4.0)["total"]
+    >>> total.kind, total.op, [node.name for node in total.inputs], float(total.value), float(total.grad)
+    ('internal', 'add', ['x', 'y'], 5.0, 4.0)
+    """
+
+    __slots__ = ("atom", "graph", "index", "is_named", "is_output", "name", "producer", "role", "uses")
+
+    def __init__(self, graph: Graph, index: int, atom: Atom, name: str, is_named: bool, role: str) -> None:
+        self.graph, self.index, self.atom, self.name, self.is_named = graph, index, atom, name, is_named
+        self.role = role
+        """"input", "parameter", "label", "constant"; "gradient", "tangent" or "intermediate" for what is made."""
+        self.producer: Operation | None = None
+        self.uses: list[Edge] = []
+        self.is_output = False
+
+    def __repr__(self) -> str:
+        return f"Node({self.name}: {self.aval})"
+
+    @property
+    def kind(self) -> Kind:
+        """A leaf has no predecessors; a root is an output that nothing uses; the others are internal."""
+        if self.producer is None or not self.producer.inputs:
+            return "leaf"
+        return "root" if self.is_output and not self.uses else "internal"
+
+    @property
+    def op(self) -> str:
+        """The name of the operation that makes the value, such as "mul"; "" for arguments and constants."""
+        return "" if self.producer is None else self.producer.op
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes that it is computed from directly: its predecessors, in the order of the operands."""
+        return () if self.producer is None else self.producer.inputs
+
+    @property
+    def successors(self) -> tuple[Node, ...]:
+        """The nodes computed from it directly, each once."""
+        return tuple(dict.fromkeys(edge.target for edge in self.uses))
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """The edges that arrive, one for each operand."""
+        return () if self.producer is None else tuple(
+            Edge(source, self, self.producer, position) for position, source in enumerate(self.producer.inputs))
+
+    @property
+    def aval(self) -> Aval:
+        """The type: shape and dtype."""
+        return self.atom.aval
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape."""
+        return self.atom.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype."""
+        return self.atom.aval.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the value in bytes."""
+        return self.atom.aval.nbytes
+
+    @property
+    def device(self) -> str:
+        """Where the value is: "cpu" for NumPy's, the name of jax's device, or how it lies on several of them.
+
+        For an array of jax's on eight devices, cut along its first axis: `P('data',) on 8 of cpu`. Raises as `value`
+        does.
+        """
+        sharding = getattr(self.value, "sharding", None)
+        if sharding is None:
+            return "cpu"
+        devices = sorted(sharding.device_set, key=lambda device: device.id)
+        if len(devices) == 1:
+            return str(devices[0])
+        return f"{getattr(sharding, 'spec', 'everywhere')} on {len(devices)} of {devices[0].platform}"
+
+    @property
+    def source(self) -> Source | None:
+        """The user's line that made it, if it is known."""
+        return None if self.producer is None else self.producer.source
+
+    @property
+    def text(self) -> str:
+        """Its name if it has one of its own; else the expression that makes it, such as `x + y`."""
+        return self.name if self.is_named or self.producer is None else self.producer.expression
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number that stands in the program."""
+        return type(self.atom) is Number
+
+    @property
+    def value(self) -> Any:
+        """What it is for the arguments of the graph, an array or a number.
+
+        Raises `ArgumentError` if the graph was made without values.
+        """
+        return self.graph.run().value(self.atom)
+
+    @property
+    def grad(self) -> Any:
+        """The gradient of the graph's one scalar output in this value; zeros where it does not depend on it.
+
+        All gradients of a graph are found in one backward pass, when the first is asked for. Raises `ArgumentError` if
+        the graph was made without values, or its output is not one real scalar; `DTypeError` for integers.
+        """
+        return self.graph.run().gradient(self)
+
+    @property
+    def vjp(self) -> Callable[..., tuple[Any, ...]] | None:
+        """The local pullback of the operation that makes it (`Operation.vjp`); None for arguments and constants."""
+        return None if self.producer is None else self.producer.vjp
+
+    @property
+    def saved(self) -> tuple[str, ...]:
+        """What the pullback of its operation keeps (`Operation.saved`)."""
+        return () if self.producer is None else self.producer.saved
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the pullback of an operation keeps this value from the forward pass."""
+        users = [edge.operation for edge in self.uses]
+        return any(self.name in operation.saved for operation in [*users, *([self.producer] if self.producer else [])])
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """In a derived graph: of what in the program before this is the primal, the tangent or the cotangent."""
+        source = self.source
+        if self.producer is not None and source is not None and source.origins:
+            return source.origins[self.producer.outputs.index(self)]
+        return getattr(self.atom, "origins", ())
+
+    @property
+    def gradient_of(self) -> Node | None:
+        """In a gradient's graph: the node of the same graph whose cotangent this is, where that is known."""
+        return self.graph.gradient_links().get(self)
+
+
+class Operation:
+    """What makes values: an equation of the program. `name` is unique in the graph: `add`, or `add_1`, `add_2`."""
+
+    __slots__ = ("_saved", "equation", "graph", "index", "inputs", "name", "outputs")
+
+    def __init__(self, graph: Graph, index: int, equation: Equation, inputs: tuple[Node, ...],
+                 outputs: tuple[Node, ...]) -> None:
+        self.graph, self.index, self.equation, self.inputs, self.outputs = graph, index, equation, inputs, outputs
+        self.name = ""
+        self._saved: tuple[str, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"Operation({self.name})"
+
+    @property
+    def op(self) -> str:
+        """The name of the primitive, or of the function that is called."""
+        return operation_name(self.equation)
+
+    @property
+    def expression(self) -> str:
+        """The operation as the program prints it, of named operands: `x @ W`."""
+        return expression(self.equation, self.graph.name_of)
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The static parameters."""
+        return self.equation.params
+
+    @property
+    def source(self) -> Source | None:
+        """The user's line that recorded it, if it is known."""
+        return self.equation.source
+
+    @property
+    def part(self) -> str:
+        """In a gradient's graph "forward" or "backward", where that is known; else ""."""
+        part = None if self.equation.source is None else self.equation.source.part
+        return part if part in ("forward", "backward") else ""
+
+    @property
+    def cost(self) -> Cost:
+        """The floating-point operations and the bytes that it moves."""
+        return self.equation.cost
+
+    @property
+    def subgraphs(self) -> tuple[Subgraph, ...]:
+        """The graphs of the programs that it holds: bodies of loops, branches, functions called."""
+        return self.graph.subgraphs(self)
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What frames around its programs say: what each is for, the user's function, and how often it runs."""
+        labels = part_labels(self.equation, self.graph.program)
+        titles = []
+        for subgraph, found in zip(self.subgraphs, labels, strict=True):
+            label = self.op if subgraph.role in ("inline", "call") else found
+            called = called_name(subgraph.graph.program)
+            many = "" if subgraph.times in (None, 1) else f" × {subgraph.times}"
+            titles.append(f"{label}{f': {called}' if called not in ('', label) else ''}{many}")
+        return tuple(titles)
+
+    @property
+    def vjp(self) -> Callable[..., tuple[Any, ...]]:
+        """Its local pullback at the values of the graph: a function of one cotangent for each output.
+
+        Returns a cotangent for each operand, None for those that have none (integers). Raises `ArgumentError` if the
+        graph was made without values.
+        """
+        return self.graph.run().pullback(self)
+
+    @property
+    def saved(self) -> tuple[str, ...]:
+        """What its pullback keeps from the forward pass: names of nodes, or expressions such as `cos(x)`."""
+        if self._saved is None:
+            self._saved = self.graph.saved_by(self)
+        return self._saved
+
+
+class Edge(NamedTuple):
+    """A dependency: `target` is computed from `source`, which is operand number `position` of `operation`.
+
+    A value that is an operand twice has two edges; they carry nothing but the dependency.
+    """
+
+    source: Node
+    target: Node
+    operation: Operation
+    position: int
+
+    @property
+    def derivative(self) -> Any:
+        """The local derivative of the target in this operand, of shape target.shape + source.shape.
+
+        Raises `ArgumentError` if the graph was made without values, or for more than ten million numbers.
+        """
+        return self.target.graph.run().derivative(self)
+
+    def __repr__(self) -> str:
+        return f"Edge({self.source.name} -> {self.target.name}: {self.operation.name}[{self.position}])"
+
+
+class Subgraph(NamedTuple):
+    """A graph that an operation holds.
+
+    `role` says what for ("body", "branch", "inline", ...), `enters` which operand each of its inputs comes from (None
+    where the operation makes it), and `times` how often it runs, None where the values decide.
+    """
+
+    role: str
+    graph: Graph
+    enters: tuple[Node | None, ...]
+    times: int | None
+
+    @classmethod
+    def of(cls, operation: Operation, region: Region, graph: Graph) -> Subgraph:
+        """The subgraph of a region."""
+        enters = tuple(None if link.place < 0 else operation.inputs[link.place] for link in region.inputs)
+        return cls(region.role, graph, enters, region.times)

@@ -1,0 +1,87 @@
+"""Guesses at what the arguments of a program are for, from how they are used: labels, biases, weights and inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.ops.arithmetic import mul_p, sub_p
+from fxgrad.engine.ops.pointwise import add_p
+from fxgrad.engine.ops.products import dot_general_p
+from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.tools.graphs.graph import Graph
+from fxgrad.tools.graphs.nodes import Edge, Node
+
+PRODUCTS = (mul_p, dot_general_p)
+
+
+@dataclass(frozen=True)
+class Proposal(Shown):
+    """What the arguments of a program seem to be, by name; `reasons` say why. It prints as a table.
+
+    `pairs` are arguments that are multiplied with each other: either may be the weight, the program cannot tell.
+    """
+
+    labels: tuple[str, ...]
+    biases: tuple[str, ...]
+    weights: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
+    reasons: dict[str, str]
+
+    def table(self) -> Table:
+        """The table for rich."""
+        made = new_table("", dict.fromkeys(("argument", "seems to be", "because"), "left"))
+        for name, reason in self.reasons.items():
+            kinds = ((self.labels, "a label"), (self.biases, "a bias"), (self.weights, "a weight"))
+            kind = next((word for names, word in kinds if name in names), "a weight or an input")
+            add_row(made, [name, kind, reason])
+        return made
+
+
+def roles(program: Program | Graph) -> Proposal:
+    """What the arguments of a model's loss seem to be, from the operations that they go into alone.
+
+    A label is subtracted from what was computed, or that from it; a bias is added to what was computed; what multiplies
+    a computed value is a weight; of two arguments that are multiplied with each other one is a weight and one an input,
+    and nothing in the graph says which.
+
+    >>> import fxgrad
+    >>> def loss(w1, w2, b, x1, x2, y):
+    ...     error = w1 * x1 + w2 * x2 + b - y
+    ...     return error ** 2
+    >>> found = fxgrad.roles(fxgrad.make_program(loss)(1.0, 1.0, 1.0, 1.0, 1.0, 1.0))
+    >>> found.labels, found.biases, found.pairs
+    (('y',), ('b',), (('w1', 'x1'), ('w2', 'x2')))
+    """
+    graph = program if isinstance(program, Graph) else Graph(program)
+    labels, biases, weights, pairs = [], [], [], []
+    reasons: dict[str, str] = {}
+    arguments = {*graph.inputs}
+    for node in graph.inputs:
+        for edge in node.uses:
+            other = _other(edge)
+            if other is None or node.name in reasons:
+                continue
+            primitive, expression = edge.operation.equation.primitive, edge.operation.expression
+            if primitive is sub_p and other.kind != "leaf":
+                labels.append(node.name)
+                reasons[node.name] = f"it is compared with what was computed: {expression}"
+            elif primitive is add_p and other.kind != "leaf":
+                biases.append(node.name)
+                reasons[node.name] = f"it is added to what was computed: {expression}"
+            elif primitive in PRODUCTS and other.kind != "leaf":
+                weights.append(node.name)
+                reasons[node.name] = f"it multiplies what was computed: {expression}"
+            elif primitive in PRODUCTS and other in arguments:
+                if (other.name, node.name) not in pairs:
+                    pairs.append((node.name, other.name))
+                reasons[node.name] = f"it and {other.name} are multiplied: {expression}"
+    return Proposal(tuple(labels), tuple(biases), tuple(weights), tuple(pairs), reasons)
+
+
+def _other(edge: Edge) -> Node | None:
+    """The other operand of an operation of two."""
+    operands = edge.operation.inputs
+    return operands[1 - edge.position] if len(operands) == 2 else None

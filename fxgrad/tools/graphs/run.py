@@ -1,0 +1,165 @@
+"""The numbers of a graph: every value in one forward pass, every gradient in one backward pass.
+
+The backward pass is the textbook's: from the root to the leaves, each operation's own pullback is asked once, and what
+arrives at a value from several uses is summed. So each number that reverse mode computes can be looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.api.batching import vmap
+from fxgrad.engine.api.reverse import vjp
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.primitive import NO_TANGENT
+from fxgrad.engine.core.program import Atom
+from fxgrad.engine.core.walk import value_of
+from fxgrad.engine.tracing.tape import bind
+from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad.errors import ArgumentError, DTypeError, at_user_line
+
+if TYPE_CHECKING:
+    from fxgrad.tools.graphs.graph import Graph
+    from fxgrad.tools.graphs.nodes import Edge, Node, Operation
+
+LARGEST = 10_000_000
+"""Numbers of a local derivative that are still written out."""
+
+
+class Run:
+    """A graph at one point: values, pullbacks of operations, gradients, and what flows along each edge.
+
+    `evaluations` counts how often the pullback of each operation, by its index, was computed.
+    """
+
+    def __init__(self, graph: Graph, inputs: Sequence[Any]) -> None:
+        self._graph = graph
+        self._values: dict[Atom, Any] = {
+            var: _typed(value, var.aval) for var, value in zip(graph.program.inputs, inputs, strict=True)}
+        self._is_run = False
+        self._pullbacks: dict[int, Callable[..., tuple[Any, ...]]] = {}
+        self._derivatives: dict[tuple[int, int, int], Any] = {}
+        self._gradients: dict[Node, Any] | None = None
+        self.arriving: dict[int, tuple[Any, ...]] = {}
+        """By the index of an operation: the gradients of its outputs, as the backward pass found them."""
+        self.leaving: dict[int, tuple[Any, ...]] = {}
+        """And what it hands on to each operand; None where nothing goes."""
+        self.evaluations: dict[int, int] = {}
+
+    def value(self, atom: Atom) -> Any:
+        """The value of a variable, or the number of a literal."""
+        if isinstance(atom, Literal):
+            return value_of(atom)
+        if not self._is_run and atom not in self._values:
+            for equation in self._graph.program.equations:
+                results = bind(equation.primitive, *map(self._known, equation.inputs), **equation.params)
+                self._values.update(zip(equation.outputs, results, strict=True))
+            self._is_run = True
+        return self._values[atom]
+
+    def _known(self, atom: Atom) -> Any:
+        return value_of(atom) if isinstance(atom, Literal) else self._values[atom]
+
+    def pullback(self, operation: Operation) -> Callable[..., tuple[Any, ...]]:
+        """The local pullback of an operation: cotangents of its outputs -> those of its operands, None for integers."""
+        found = self._pullbacks.get(operation.index)
+        if found is None:
+            found = self._pullbacks[operation.index] = self._local_pullback(operation)
+            self.evaluations[operation.index] = self.evaluations.get(operation.index, 0) + 1
+        return found
+
+    def _local_pullback(self, operation: Operation) -> Callable[..., tuple[Any, ...]]:
+        equation = operation.equation
+        operands = [_typed(self.value(node.atom), node.aval) for node in operation.inputs]
+        moving = [place for place, node in enumerate(operation.inputs)
+                  if has_tangent(node.aval) and equation.primitive.jvp is not NO_TANGENT]
+
+        def local(*chosen: Any) -> list[Any]:
+            given = [*operands]
+            for place, value in zip(moving, chosen, strict=True):
+                given[place] = value
+            return list(bind(equation.primitive, *given, **equation.params))
+
+        _, pull = vjp(local, *[operands[place] for place in moving]) if moving else (None, None)
+
+        def pullback(*cotangents: Any) -> tuple[Any, ...]:
+            found: list[Any] = [None] * len(operands)
+            if pull is not None:
+                filled = [_zero(node) if cotangent is None else cotangent
+                          for cotangent, node in zip(cotangents, operation.outputs, strict=True)]
+                for place, cotangent in zip(moving, pull(filled), strict=True):
+                    found[place] = cotangent
+            return tuple(found)
+        return pullback
+
+    def gradient(self, node: Node) -> Any:
+        """The gradient of the only output in a value; raises `DTypeError` for a value that has none."""
+        if not has_tangent(node.aval):
+            raise DTypeError(at_user_line(
+                f"{node.name} is {node.aval}, which has no gradient; those of its floating-point neighbours are "
+                "there: node.inputs, node.successors"))
+        found = self.gradients().get(node)
+        return np.zeros(node.shape, node.dtype)[()] if found is None else found
+
+    def gradients(self) -> dict[Node, Any]:
+        """The gradients of the only output in all values that it depends on."""
+        if self._gradients is None:
+            root = self._graph.root
+            if root.shape or not dtypes.is_inexact(root.dtype) or dtypes.is_complex(root.dtype):
+                raise ArgumentError(at_user_line(
+                    f"gradients need one real scalar output, and {self._graph.title or 'the program'} returns "
+                    f"{root.name}: {root.aval}. Sum or average it"))
+            sums: dict[Node, Any] = {root: np.ones((), root.dtype)[()]}
+            for operation in reversed(self._graph.operations):
+                self._back(operation, sums)
+            self._gradients = sums
+        return self._gradients
+
+    def _back(self, operation: Operation, sums: dict[Node, Any]) -> None:
+        """Hands what arrived at the outputs of an operation on to its operands; fan-outs are summed."""
+        arrived = tuple([sums.get(node) for node in operation.outputs])
+        if all(cotangent is None for cotangent in arrived):
+            return
+        left = self.pullback(operation)(*arrived)
+        self.arriving[operation.index], self.leaving[operation.index] = arrived, left
+        for node, cotangent in zip(operation.inputs, left, strict=True):
+            if cotangent is not None:
+                before = sums.get(node)
+                sums[node] = cotangent if before is None else before + cotangent
+
+    def derivative(self, edge: Edge) -> Any:
+        """The local derivative along an edge, of shape target.shape + source.shape."""
+        number = edge.operation.outputs.index(edge.target)
+        key = edge.operation.index, number, edge.position
+        if key in self._derivatives:
+            return self._derivatives[key]
+        source, target = edge.source, edge.target
+        if not (has_tangent(source.aval) and has_tangent(target.aval)):
+            found: Any = np.zeros((*target.shape, *source.shape))
+        else:
+            size = target.aval.size * source.aval.size
+            if size > LARGEST:
+                raise ArgumentError(at_user_line(
+                    f"the local derivative of {target.text} in {source.text} has {size:,} numbers, shape "
+                    f"{(*target.shape, *source.shape)}; use node.vjp, which applies it without writing it out"))
+            pullback = self.pullback(edge.operation)
+            basis = np.eye(math.prod(target.shape), dtype=target.dtype).reshape((-1, *target.shape))
+            others = [_zero(node) for node in edge.operation.outputs]
+            rows = vmap(lambda one: pullback(*others[:number], one, *others[number + 1:])[edge.position])(basis)
+            found = np.asarray(rows).reshape((*target.shape, *source.shape))[()]
+        self._derivatives[key] = found
+        return found
+
+
+def _typed(value: Any, aval: Aval) -> Any:
+    """A value with the dtype of its variable: Python's numbers have none of their own."""
+    return np.asarray(value, aval.dtype)[()] if isinstance(value, bool | int | float | complex) else value
+
+
+def _zero(node: Node) -> Any:
+    return np.zeros(node.shape, node.dtype if has_tangent(node.aval) else dtypes.float0)[()]

@@ -1,0 +1,65 @@
+"""What `lint` finds: one finding for each line and fault, and all of them as a table, as JSON, or for a program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rich.console import Group
+from rich.table import Table
+
+from fxgrad.engine.core.program import Source
+from fxgrad.text.tables import Shown, add_row, new_table
+
+KINDS = ("overflow", "cancellation", "derivative", "keys", "edges")
+"""Numbers that are lost; digits that cancel; derivatives that are zero, infinite or NaN; random keys used twice; and,
+reported on request only, what goes wrong at the edges of the range of floating-point numbers."""
+
+
+class Finding(NamedTuple):
+    """Something to change: the `line` of it, what goes wrong there, what to write, and which of `KINDS` it is."""
+
+    line: str
+    fault: str
+    write: str
+    kind: str
+    number: int = 0
+    """The number of the line, by which findings are in order."""
+
+
+def finding(source: Source | None, fault: str, write: str, kind: str) -> Finding:
+    """A finding at a place in the user's code."""
+    return Finding("?" if source is None else source.place, fault, write, kind, 0 if source is None else source.line)
+
+
+class Findings(Shown):
+    """What `lint` found, in the order of lines; false if that is nothing. It prints as a table."""
+
+    def __init__(self, title: str, findings: Sequence[Finding]) -> None:
+        self.title = title
+        self.findings = sorted(dict.fromkeys(findings), key=lambda found: (found.number, KINDS.index(found.kind)))
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def table(self) -> Table:
+        """The table for rich."""
+        made = new_table(self.title, dict.fromkeys(("line", "kind", "what goes wrong", "write"), "left"))
+        for found in self.findings:
+            add_row(made, [found.line, found.kind, found.fault, found.write])
+        return made
+
+    def to_json(self) -> str:
+        """The findings as a list of objects with `line`, `kind`, `fault` and `write`."""
+        return json.dumps([{"line": found.line, "kind": found.kind, "fault": found.fault, "write": found.write}
+                           for found in self.findings], indent=2)
+
+    def content(self) -> Table | Group | str:
+        """The table, or that nothing was found."""
+        return self.table() if self.findings else f"{self.title}: nothing was found"
+
+    __repr__ = Shown.__str__

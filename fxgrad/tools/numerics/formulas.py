@@ -1,0 +1,389 @@
+"""The stable formulas that rules put in the place of naive ones, accurate over the whole range with their derivatives.
+
+Each branch of a choice is given what it is defined for, so that nothing infinite gets into the derivative of the other;
+and of several ways to write a function the one is taken whose derivative loses no digits either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fxgrad import numpy as fnp
+from fxgrad.engine.frontend.operands import shape_of
+from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.ops.arithmetic import stop_gradient
+from fxgrad.engine.ops.integrals import erfcx
+from fxgrad.engine.ops.special import erf, erfc, xlogy
+from fxgrad.numpy.reductions import kept_shape
+
+LOG_2 = math.log(2.0)
+
+
+def _below(x: Any, bound: float) -> tuple[Any, Any, Any]:
+    """Whether `x` is below a number, and `x` for either branch, held at the number in the other one."""
+    below = fnp.less(x, bound)
+    return below, fnp.where(below, x, bound), fnp.where(below, bound, x)
+
+
+def _without_sign(x: Any) -> tuple[Any, Any]:
+    """Whether `x` is above 0, and -|x|, whose derivative at 0 is 1."""
+    above = fnp.greater(x, 0.0)
+    return above, fnp.where(above, -x, x)
+
+
+# --- exponentials ---------------------------------------------------------------------------------------------------
+
+
+@named
+def expm1(x: Any) -> Any:
+    """exp(x) - 1; below -1 as it stands, since there the derivative of expm1 loses what the difference does not."""
+    below, low, high = _below(x, -1.0)
+    return fnp.where(below, fnp.exp(low) - 1.0, fnp.expm1(high))
+
+
+@named
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x)), by the exponential that is at most 1."""
+    above, argument = _without_sign(x)
+    power = fnp.exp(argument)
+    return fnp.where(above, 1.0, power) / (1.0 + power)
+
+
+@named
+def softplus(x: Any) -> Any:
+    """log(1 + exp(x))."""
+    above, argument = _without_sign(x)
+    return fnp.where(above, x, 0.0) + fnp.log1p(fnp.exp(argument))
+
+
+@named
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent; far from 0 by the exponential, whose derivative does not cancel."""
+    above, argument = _without_sign(x)
+    far, low, _ = _below(argument, -1.0)
+    power = fnp.exp(2.0 * low)
+    size = 1.0 - 2.0 * power / (1.0 + power)
+    return fnp.where(far, fnp.where(above, size, -size), fnp.tanh(fnp.where(far, 0.0, x)))
+
+
+@named
+def sech_squared(x: Any) -> Any:
+    """1 - tanh(x)**2."""
+    _, argument = _without_sign(x)
+    far, low, _ = _below(argument, -0.5)
+    power, near = fnp.exp(2.0 * low), fnp.tanh(fnp.where(far, 0.0, x))
+    return fnp.where(far, 4.0 * power / (1.0 + power) / (1.0 + power), 1.0 - near * near)
+
+
+@named
+def log_one_minus_exp(x: Any) -> Any:
+    """log(1 - exp(x)) of a negative `x`."""
+    below, low, high = _below(x, -LOG_2)
+    return fnp.where(below, fnp.log1p(-fnp.exp(low)), fnp.log(-fnp.expm1(high)))
+
+
+@named
+def arcsinh(x: Any) -> Any:
+    """The inverse of sinh, whose derivative does not square a large number."""
+    above, argument = _without_sign(x)
+    carrier = fnp.log(0.5 * fnp.hypot(argument, 1.0) - 0.5 * argument)
+    slope = fnp.where(fnp.isfinite(carrier), carrier - stop_gradient(carrier), 0.0)
+    return stop_gradient(fnp.arcsinh(x)) + fnp.where(above, slope, -slope)
+
+
+@named
+def arccosh(x: Any) -> Any:
+    """The inverse of cosh, whose derivative does not square a large number."""
+    carrier = fnp.log(0.5 * x + 0.5 * (fnp.sqrt(x - 1.0) * fnp.sqrt(x + 1.0)))
+    return stop_gradient(fnp.arccosh(x)) + fnp.where(fnp.isfinite(carrier), carrier - stop_gradient(carrier), 0.0)
+
+
+@named
+def arctanh(x: Any) -> Any:
+    """The inverse of tanh, whose derivative does not cancel near 1 and -1."""
+    carrier = 0.5 * (fnp.log1p(x) - fnp.log1p(-x))
+    return stop_gradient(fnp.arctanh(x)) + fnp.where(fnp.isfinite(carrier), carrier - stop_gradient(carrier), 0.0)
+
+
+@named
+def log_expm1(x: Any) -> Any:
+    """log(exp(x) - 1) of a positive `x`."""
+    below, low, high = _below(x, LOG_2)
+    return fnp.where(below, fnp.log(fnp.expm1(low)), high + fnp.log1p(-fnp.exp(-high)))
+
+
+@named
+def log_cosh(x: Any) -> Any:
+    """log(cosh(x)): quadratic near 0, linear far from it."""
+    _, argument = _without_sign(x)
+    far, low, _ = _below(argument, -1.0)
+    half = fnp.sinh(0.5 * fnp.where(far, 0.0, x))
+    return fnp.where(far, fnp.log1p(fnp.exp(2.0 * low)) - low - LOG_2, fnp.log1p(2.0 * half * half))
+
+
+@named
+def half_versine(x: Any) -> Any:
+    """1 - cos(x), by the sine of the half; its slope is sin(x), which the least numbers have too."""
+    half = fnp.sin(0.5 * x)
+    return _with_slope_of(2.0 * half * half, -fnp.cos(x))
+
+
+@named
+def coshm1(x: Any) -> Any:
+    """cosh(x) - 1, by the hyperbolic sine of the half."""
+    half = fnp.sinh(0.5 * x)
+    return 2.0 * half * half
+
+
+def one_or_nan(values: Sequence[Any]) -> Any:
+    """What is left of exponentials that cancel: 1, and NaN with its slopes where a value is NaN."""
+    result: Any = 1.0
+    for x in values:
+        result = result * fnp.exp(fnp.where(fnp.isnan(x), x, 0.0))
+    return result
+
+
+def exp_of_difference(x: Any, y: Any) -> Any:
+    """exp(x - y), with what the rounding of the difference lost put back: it counts for large ones."""
+    apart = x - y
+    added = apart - x
+    lost = stop_gradient((x - (apart - added)) - (y + added))
+    power = fnp.exp(apart)
+    regular = fnp.logical_and(fnp.isfinite(lost), fnp.isfinite(power))  # an infinite power has lost nothing
+    return power + fnp.where(regular, power, 0.0) * fnp.where(regular, lost, 0.0)
+
+
+def share_of_two(x: Any, y: Any) -> Any:
+    """exp(x) / (exp(x) + exp(y))."""
+    above = fnp.greater(x, y)
+    power = exp_of_difference(fnp.where(above, y, x), fnp.where(above, x, y))
+    return fnp.where(above, 1.0, power) / (1.0 + power)
+
+
+def difference_of_exps(x: Any, y: Any) -> Any:
+    """exp(x) - exp(y), by the larger one and what is missing."""
+    above = fnp.greater(x, y)
+    large, small = fnp.where(above, x, y), fnp.where(above, y, x)
+    same = fnp.equal(x, y)
+    size = fnp.exp(large) * -expm1(fnp.where(same, -1.0, small - large))
+    first, second = fnp.exp(x), fnp.exp(y)
+    size = fnp.where(same, first - second, fnp.where(above, size, -size))
+    finite = fnp.isfinite(first + second)
+    slopes = [fnp.where(finite, power - stop_gradient(power), 0.0) for power in (first, second)]
+    return fnp.where(finite, stop_gradient(size) + (slopes[0] - slopes[1]), size)
+
+
+def peak_of(x: Any, axes: Sequence[int]) -> Any:
+    """The maximum over `axes`, which moves no result; 0 where that is infinite, or a NaN."""
+    peak = stop_gradient(fnp.max(x, axis=tuple(axes), initial=-math.inf))
+    return fnp.where(fnp.isfinite(peak), peak, 0.0)
+
+
+def kept(value: Any, x: Any, axes: Sequence[int]) -> Any:
+    """What was reduced over `axes` of `x`, with these as axes of size 1."""
+    return fnp.reshape(value, kept_shape(shape_of(x), tuple(axes)))
+
+
+def softmax(x: Any, axes: Sequence[int]) -> Any:
+    """exp(x) / sum(exp(x)), accurate in the last place of small shares too."""
+    powers = exp_of_difference(x, kept(peak_of(x, axes), x, axes))
+    return powers / fnp.sum(powers, axis=tuple(axes), keepdims=True)
+
+
+def log_softmax(x: Any, axes: Sequence[int]) -> Any:
+    """log(softmax(x)): of the largest share by what the others sum up to, which may be very little."""
+    peak = kept(peak_of(x, axes), x, axes)
+    return (x - peak) - kept(_log_of_rest(x, peak, axes), x, axes)
+
+
+def log_sum_exp(x: Any, axes: Sequence[int], weights: Any = None, less: float = 0.0) -> Any:
+    """log(sum(exp(x))), or log(sum(weights * exp(x))); `less` is taken off."""
+    if weights is None:
+        peak = peak_of(x, axes)
+        rest = _log_of_rest(x, kept(peak, x, axes), axes)
+        return peak + (rest - less if less else rest)
+    largest = _largest_exponent(x.dtype)  # the peak is of the terms, since a weight may be 0, or tiny, or huge
+    peak = peak_of(x + fnp.minimum(fnp.log(fnp.abs(stop_gradient(weights))), 0.5 * largest), axes)
+    around = kept(peak, x, axes)
+    most = around + largest
+    unseen = fnp.logical_and(fnp.logical_and(fnp.equal(weights, 0.0), fnp.isfinite(x)), fnp.greater(x, most))
+    powers = exp_of_difference(fnp.where(unseen, stop_gradient(most), x), around)
+    return peak + fnp.log(fnp.sum(weights * powers, axis=tuple(axes)))
+
+
+def _largest_exponent(dtype: Any) -> float:
+    """The largest whole number of which the exponential is no infinity in a dtype."""
+    return math.floor(math.log(float(fnp.finfo(dtype).max)))
+
+
+def _log_of_rest(x: Any, peak: Any, axes: Sequence[int]) -> Any:
+    """log(sum(exp(x - peak))), as log1p of what is left without one of the largest terms, which is exp(0)."""
+    axes = tuple(axes)
+    powers, largest = exp_of_difference(x, peak), fnp.equal(x, peak)
+    others = fnp.sum(fnp.astype(largest, powers.dtype), axis=axes) - 1.0
+    return fnp.log1p(fnp.sum(fnp.where(largest, powers - 1.0, powers), axis=axes) + others)
+
+
+def log_add_exp(x: Any, y: Any) -> Any:
+    """log(exp(x) + exp(y))."""
+    above = fnp.greater(x, y)
+    large, small = fnp.where(above, x, y), fnp.where(above, y, x)
+    same = fnp.equal(x, y)  # equal infinities have no difference
+    power = exp_of_difference(fnp.where(same, 0.0, small), fnp.where(same, 0.0, large))
+    return fnp.where(same, 0.5 * x + 0.5 * y + LOG_2, large + fnp.log1p(power))
+
+
+def log_near_one(rest: Any, total: Any) -> Any:
+    """log(total), where `total` is 1 + `rest` as the user added it: by log1p where `rest` is small.
+
+    Far from 0, `rest` may be rounded where `total` was not: 1 - p + guard for p near 1.
+    """
+    near = fnp.less(fnp.abs(rest), 0.25)
+    return fnp.where(near, fnp.log1p(fnp.where(near, rest, 0.0)), fnp.log(fnp.where(near, 1.0, total)))
+
+
+# --- logarithms -----------------------------------------------------------------------------------------------------
+
+
+def in_place_of(naive: Any, stable: Any) -> Any:
+    """`naive` where it is finite, with the derivative of `stable`; and `stable` elsewhere."""
+    return stable + stop_gradient(fnp.where(fnp.isfinite(naive), naive - stable, 0.0))
+
+
+@named
+def logit(p: Any) -> Any:
+    """log(p / (1 - p)); around one half by how far it is from there."""
+    near = fnp.logical_and(fnp.greater(p, 0.25), fnp.less(p, 0.75))
+    middle, outer = fnp.where(near, p, 0.5), fnp.where(near, 0.25, p)
+    return fnp.where(near, fnp.log1p((middle - (1.0 - middle)) / (1.0 - middle)), fnp.log(outer) - fnp.log1p(-outer))
+
+
+def log_of_power(x: Any, exponent: int) -> Any:
+    """log(x**exponent) of a whole exponent."""
+    return exponent * fnp.log(fnp.abs(x) if exponent % 2 == 0 else x)
+
+
+def log_of_product(x: Any, axes: Sequence[int], naive: Any) -> Any:
+    """log(prod(x)); the sum of logarithms where the product overflows or underflows."""
+    axes = tuple(axes)
+    sign = stop_gradient(fnp.prod(fnp.sign(x), axis=axes))
+    return _normal_or(naive, fnp.sum(fnp.log(fnp.abs(x)), axis=axes) + fnp.log(sign))
+
+
+def log_of_determinant(a: Any, naive: Any) -> Any:
+    """log(det(a)), by the logarithm of its magnitude where the determinant overflows or underflows."""
+    sign, size = fnp.linalg.slogdet(a)
+    return _normal_or(naive, size + fnp.log(stop_gradient(sign)))
+
+
+def _normal_or(value: Any, stable: Any) -> Any:
+    """log(value) where that is a normal number, with the derivative of `stable`, and `stable` elsewhere."""
+    least = fnp.finfo(value.dtype).tiny
+    normal = fnp.logical_and(fnp.greater(fnp.abs(value), least), fnp.isfinite(value))
+    naive = fnp.log(stop_gradient(fnp.where(normal, value, 1.0)))
+    return stable + fnp.where(normal, stop_gradient(naive - stable), 0.0)
+
+
+def log_of_next(x: Any, step: Any) -> Any:
+    """log(x + step) - log(x), both defined, for x far from 0; as it stands where x is smaller than the step."""
+    far = fnp.greater(fnp.abs(x), fnp.abs(step))
+    distant, close = fnp.where(far, x, 2.0 * step), fnp.where(far, step, x)
+    near = fnp.log(fnp.where(far, 1.0, close + step)) - fnp.log(fnp.where(far, 1.0, close))
+    return fnp.where(fnp.logical_and(far, fnp.less(x, 0.0)), math.nan,
+                     fnp.where(far, fnp.log1p(step / distant), near))
+
+
+@named
+def log_erfc(x: Any) -> Any:
+    """log(erfc(x)); above one half by erfcx, of which the exponential is split off."""
+    below, low, high = _below(x, 0.5)
+    return fnp.where(below, fnp.log1p(-erf(low)), fnp.log(erfcx(high)) - high * high)
+
+
+@named
+def log_half_erfc(x: Any) -> Any:
+    """log(erfc(x) / 2)."""
+    below, low, high = _below(x, 0.0)
+    return fnp.where(below, fnp.log1p(-0.5 * erfc(-low)), fnp.log(0.5 * erfcx(high)) - high * high)
+
+
+# --- roots and squares ----------------------------------------------------------------------------------------------
+
+
+def _with_slope_of(value: Any, carrier: Any) -> Any:
+    """`value`, with the derivatives of `carrier`, which is finite."""
+    return stop_gradient(value) + (carrier - stop_gradient(carrier))
+
+
+def _square_of_slope(x: Any) -> Any:
+    """0, with the derivatives of x**2, which need no square of a large number."""
+    x = fnp.where(fnp.isfinite(x), x, 0.0)
+    scale = stop_gradient(fnp.maximum(fnp.abs(x), 1.0))
+    part = x / scale * x
+    return scale * (part - stop_gradient(part))
+
+
+def difference_of_squares(x: Any, y: Any) -> Any:
+    """x**2 - y**2; its derivatives are those of the squares, in which nothing cancels."""
+    return stop_gradient((x - y) * (x + y)) + (_square_of_slope(x) - _square_of_slope(y))
+
+
+def root_of_difference(x: Any, y: Any) -> Any:
+    """sqrt(x**2 - y**2)."""
+    low, high = fnp.abs(x) - fnp.abs(y), fnp.abs(x) + fnp.abs(y)
+    root = fnp.sqrt(low) * fnp.sqrt(high)
+    regular = fnp.logical_and(fnp.isfinite(root), fnp.greater(root, 0.0))
+    scale = stop_gradient(fnp.where(regular, fnp.maximum(fnp.abs(x), fnp.abs(y)), 1.0))
+    first, second = fnp.where(regular, x, 1.0) / scale, fnp.where(regular, y, 0.0) / scale
+    inside = first * first - second * second
+    share = stop_gradient(fnp.where(regular, low / scale * (high / scale), 1.0))
+    slope = fnp.sqrt(1.0 + (inside - stop_gradient(inside)) / share)
+    return fnp.where(regular, stop_gradient(root) * slope, root)
+
+
+def difference_of_roots(x: Any, y: Any, apart: Any) -> Any:
+    """sqrt(x) - sqrt(y), where `apart` is x - y."""
+    total = fnp.sqrt(x) + fnp.sqrt(y)
+    regular = fnp.logical_and(fnp.isfinite(total), fnp.greater(total, 0.0))
+    safe = fnp.where(regular, total, 1.0)
+    infinite = fnp.logical_and(fnp.isfinite(apart), fnp.equal(total, math.inf))
+    naive = fnp.where(infinite, 0.0, fnp.sqrt(fnp.where(regular, 1.0, x)) - fnp.sqrt(fnp.where(regular, 1.0, y)))
+    return fnp.where(regular, apart / safe, naive)
+
+
+def norm(x: Any, axes: Sequence[int]) -> Any:
+    """sqrt(sum(x**2)), of elements that are scaled by a power of two where a square would overflow or be lost."""
+    axes = tuple(axes)
+    range_of_exponents = int(fnp.finfo(x.dtype).maxexp)
+    peak = stop_gradient(fnp.max(fnp.abs(x), axis=axes, initial=0.0))
+    large = fnp.greater(peak, 2.0 ** round(0.4 * range_of_exponents))
+    small = fnp.logical_and(fnp.less(peak, 2.0 ** -round(0.4 * range_of_exponents)), fnp.greater(peak, 0.0))
+    down, up = 2.0 ** -round(0.62 * range_of_exponents), 2.0 ** round(0.72 * range_of_exponents)
+    scaled = x * kept(fnp.where(large, down, fnp.where(small, up, 1.0)), x, axes).astype(x.dtype)
+    total = fnp.sum(scaled * scaled, axis=axes)
+    none = fnp.equal(total, 0.0)
+    root = fnp.where(none, 0.0, fnp.sqrt(fnp.where(none, 1.0, total)))
+    return root * fnp.where(large, 1.0 / down, fnp.where(small, 1.0 / up, 1.0)).astype(x.dtype)
+
+
+def variance(x: Any, axes: Sequence[int]) -> Any:
+    """mean(x**2) - mean(x)**2, by the distances from the mean."""
+    apart = x - fnp.mean(x, axis=tuple(axes), keepdims=True)
+    lost = fnp.mean(apart, axis=tuple(axes))  # what the rounding of the mean leaves
+    return fnp.mean(apart * apart, axis=tuple(axes)) - lost * lost
+
+
+def difference_of_inverses(x: Any, y: Any, apart: Any) -> Any:
+    """1 / x - 1 / y, where `apart` is y - x."""
+    return apart / x / y
+
+
+
+
+def log_of_real_power(x: Any, y: Any) -> Any:
+    """log(x**y): y log(x), but for negative `x`, where a whole `y` may make the power positive."""
+    negative = fnp.less(x, 0.0)
+    of_negative = fnp.log(fnp.where(negative, x, 1.0) ** y)
+    return fnp.where(negative, of_negative, xlogy(y, fnp.where(negative, 1.0, x)))

@@ -1,0 +1,99 @@
+"""`lint`: the lines of a function at which numbers or derivatives are lost, and what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fxgrad.engine.analyses.key_reuse import check_program
+from fxgrad.engine.api.arguments import transformation
+from fxgrad.engine.api.reverse import before_derivatives
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.frontend.calling import program_of_call
+from fxgrad.engine.frontend.flat import Traced
+from fxgrad.errors import ArgumentError, KeyReuseError, at_user_line
+from fxgrad.tools.numerics.findings import KINDS, Finding, Findings, finding
+from fxgrad.tools.numerics.rewriting import search
+from fxgrad.tools.numerics.slopes import infinite_slopes, zero_slopes
+
+Kinds = str | Sequence[str]
+
+
+def lint(fun: Callable[..., Any], *, only: Kinds | None = None, ignore: Kinds = ()) -> Callable[..., Findings]:
+    """The function that traces `fun` and tells its lines at which numbers, digits or derivatives are lost.
+
+    It takes the arguments of `fun`, of which types alone matter: arrays, numbers or `ShapeDtypeStruct`s. Nothing is
+    computed. Each finding has the line, what goes wrong there, what to write, and a kind:
+
+    - "overflow" and "cancellation": the naive forms that `stabilise` rewrites;
+    - "derivative": operations by which alone an argument reaches the result and that have no derivative but 0 (round,
+      argmax, comparisons, conversions to integers), with what helps; logarithms, roots and quotients of what is held at
+      0, and in a branch of `where`, whose derivatives are NaN;
+    - "keys": random keys that are drawn from twice;
+    - "edges": forms that fail only where squares overflow or underflow, or next to a zero. Reported if asked for.
+
+    `only` (a kind, or several) reports these alone, `ignore` all but these. The result prints as a table, is false if
+    nothing was found, and has `to_json()`. Raises `ArgumentError` for a kind that there is not.
+
+    >>> import fxgrad, numpy as np
+    >>> def softmax(x):
+    ...     return np.exp(x) / np.sum(np.exp(x))
+    >>> finding, = fxgrad.lint(softmax)(np.ones(3))
+    >>> finding.kind, finding.fault, finding.write
+    ('overflow', 'exp overflows for large x, and inf / inf is NaN', 'fxgrad.nn.softmax(x, axis)')
+    >>> print(fxgrad.lint(softmax, ignore="overflow")(np.ones(3)))
+    softmax: nothing was found
+    """
+    kinds = _chosen(only, ignore)
+
+    @transformation("lint", fun)
+    def findings(*args: Any, **kwargs: Any) -> Findings:
+        found: list[Finding] = []
+
+        def look(traced: Traced) -> Traced:
+            """What is differentiated in `fun` is looked at as it was written."""
+            found.extend(_forms(traced.program.replace(constants=traced.captured)))
+            return traced
+
+        token = before_derivatives.set(look)
+        try:
+            program = program_of_call("lint", fun, args, kwargs)
+        finally:
+            before_derivatives.reset(token)
+        title = "" if program.signature is None else program.signature.title or program.signature.name
+        found += [*_forms(program), *zero_slopes(program), *infinite_slopes(program), *_keys(program)]
+        return Findings(title, [each for each in found if each.kind in kinds])
+    return findings
+
+
+def _chosen(only: Kinds | None, ignore: Kinds) -> set[str]:
+    chosen = set(KINDS[:-1]) if only is None else _kinds("only", only)
+    return chosen - _kinds("ignore", ignore)
+
+
+def _kinds(name: str, given: Kinds) -> set[str]:
+    kinds = {given} if isinstance(given, str) else set(given)
+    if not kinds <= set(KINDS):
+        raise ArgumentError(at_user_line(
+            f"lint: {name}={given!r}; the kinds of findings are {', '.join(map(repr, KINDS))}"))
+    return kinds
+
+
+def _forms(program: Program) -> list[Finding]:
+    """The naive forms that the user wrote: those that derivatives are made of are not meant."""
+    return [finding(source, found.rule.fault, found.rule.write, found.rule.kind)
+            for found in search(program).all()
+            if (source := found.equation.source) is None or source.part is None]
+
+
+def _keys(program: Program) -> list[Finding]:
+    try:
+        check_program(program)
+    except KeyReuseError as error:
+        place = re.findall(r"at (\S+:(\d+)) \(in", str(error))
+        line, number = place[-1] if place else ("?", "0")
+        what = str(error).split(". ")[0]
+        return [Finding(line, what, "fxgrad.random.split(key), or fxgrad.random.clone(key) if it is meant", "keys",
+                        int(number))]
+    return []

@@ -1,0 +1,325 @@
+"""Rules for logarithms of sums: of exponentials, of probabilities, and beside one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fxgrad import numpy as fnp
+from fxgrad.engine.core.program import Atom, Equation
+from fxgrad.engine.ops.arithmetic import div_p, mul_p, neg_p, sub_p
+from fxgrad.engine.ops.choose import select_n_p
+from fxgrad.engine.ops.dynamic import dynamic_slice_p
+from fxgrad.engine.ops.exponential import expm1_p, log1p_p, log_p, logistic_p, sqrt_p
+from fxgrad.engine.ops.indexing import gather_p
+from fxgrad.engine.ops.pointwise import add_p
+from fxgrad.engine.ops.shaping import slice_p
+from fxgrad.engine.ops.space import broadcast_to_p, reduce_sum_p, reshape_p, transpose_p
+from fxgrad.engine.ops.special import erf_p, erfc_p
+from fxgrad.engine.ops.trigonometric import cosh_p
+from fxgrad.engine.tracing.provenance import CALLED
+from fxgrad.engine.tracing.tape import bind
+from fxgrad.tools.numerics import formulas
+from fxgrad.tools.numerics.of_quotients import powers
+from fxgrad.tools.numerics.rules import Instead, rule
+from fxgrad.tools.numerics.view import Exponential, View
+
+_MOVES = (slice_p, reshape_p, transpose_p, broadcast_to_p, gather_p, dynamic_slice_p)
+CANCELS = "digits cancel where the result is near zero"
+
+
+@rule("log-sum-exp", log_p, naive="log(sum(exp(x)))", write="fxgrad.nn.logsumexp(x, axis)",
+      fault="exp overflows for large x, and the sum is 0 for small ones")
+def _log_sum_exp(view: View, equation: Equation) -> Instead | None:
+    total = view.sum(equation.inputs[0])
+    inner = None if total is None else view.exponential(total.operand)
+    if total is None or inner is None:
+        return None
+    less = math.log(total.size) if total.is_mean and total.size else 0.0
+
+    return Instead(lambda x: total.moved(formulas.log_sum_exp(x, total.axes, less=less)), (inner.argument,))
+
+
+@rule("weighted log-sum-exp", log_p, naive="log(sum(w * exp(x)))", write="fxgrad.nn.logsumexp(x, axis, b=w)",
+      fault="exp overflows for large x, and the sum is 0 for small ones")
+def _weighted_log_sum_exp(view: View, equation: Equation) -> Instead | None:
+    total = view.sum(equation.inputs[0])
+    if total is None or total.is_mean:
+        return None
+    shape = total.operand.aval.shape
+    chosen = view.of(total.operand, select_n_p)
+    if chosen is not None and len(chosen) == 3 and view.is_number(chosen[1], 0.0):  # sum(exp(x), where=flags)
+        inner = view.exponential(chosen[2])
+        if inner is not None and inner.argument.aval.shape == shape:
+            return Instead(lambda x, flags: total.moved(formulas.log_sum_exp(
+                fnp.where(flags, x, -math.inf), total.axes)), (inner.argument, chosen[0]))
+    operands = view.of(total.operand, mul_p)
+    for weight, power in () if operands is None else (operands, operands[::-1]):
+        inner = view.exponential(power)
+        if inner is not None and inner.argument.aval.shape == shape and view.exponential(weight) is None:
+            return Instead(lambda x, w: total.moved(formulas.log_sum_exp(x, total.axes, w)), (inner.argument, weight))
+    return None
+
+
+@rule("softplus", log_p, naive="log(1 + exp(x))", write="fxgrad.nn.softplus(x)", fault="exp overflows for large x")
+def _softplus(view: View, equation: Equation) -> Instead | None:
+    found = powers(view, equation.inputs[0])
+    if found is None or len(found.single) != 1 or found.number != 1.0:
+        return None
+    return Instead(formulas.softplus, (found.single[0].argument,))
+
+
+@rule("softplus, half written", log1p_p, naive="log1p(exp(x))", write="fxgrad.nn.softplus(x)",
+      fault="exp overflows for large x")
+def _softplus_of_log1p(view: View, equation: Equation) -> Instead | None:
+    inner = view.exponential(equation.inputs[0])
+    return None if inner is None else Instead(formulas.softplus, (inner.argument,))
+
+
+@rule("log-add-exp", log_p, naive="log(exp(x) + exp(y))", write="np.logaddexp(x, y)", fault="exp overflows for large x")
+def _log_add_exp(view: View, equation: Equation) -> Instead | None:
+    found = powers(view, equation.inputs[0])
+    if found is None or found.total is not None:
+        return None
+    if len(found.single) == 2:
+        return Instead(formulas.log_add_exp, tuple(each.argument for each in found.single))
+    constant = math.log(found.number)
+    return Instead(lambda x: formulas.log_add_exp(x, constant), (found.single[0].argument,))
+
+
+@rule("log1mexp", log_p, log1p_p, naive="log(1 - exp(x))", write="fxgrad.nn.log1mexp(-x)",
+      fault="digits cancel for x near zero, and are lost for x far below", domain="x < 0")
+def _log_one_minus_exp(view: View, equation: Equation) -> Instead | None:
+    if equation.primitive is log1p_p:
+        operands = view.of(equation.inputs[0], neg_p)
+        inner = None if operands is None else view.exponential(operands[0])
+    else:
+        inner = _with_one(view, equation.inputs[0], 1, -1)
+        if inner is None and (negative := view.of(equation.inputs[0], neg_p)) is not None:
+            operands = view.of(negative[0], expm1_p)
+            inner = None if operands is None else Exponential(operands[0], 1.0, operands[0])
+    return None if inner is None else Instead(formulas.log_one_minus_exp, (inner.argument,))
+
+
+@rule("log of expm1", log_p, naive="log(exp(x) - 1)", write="x + fxgrad.nn.log1mexp(x)",
+      fault="exp overflows for large x, and digits cancel for x near zero", domain="x > 0")
+def _log_expm1(view: View, equation: Equation) -> Instead | None:
+    inner = _with_one(view, equation.inputs[0], -1, 1)
+    operands = view.of(equation.inputs[0], expm1_p)
+    argument = inner.argument if inner is not None else operands[0] if operands is not None else None
+    return None if argument is None else Instead(formulas.log_expm1, (argument,))
+
+
+def _with_one(view: View, atom: Atom, of_one: int, of_power: int) -> Exponential | None:
+    """The exponential in a sum of 1 and an exponential with these signs."""
+    terms = view.terms(atom)
+    if len(terms) != 2:
+        return None
+    for one, power in (terms, terms[::-1]):
+        if power.sign == of_power and (view.number(one.atom) or 0.0) * one.sign == of_one:
+            return view.exponential(power.atom)
+    return None
+
+
+# --- of probabilities -----------------------------------------------------------------------------------------------
+
+
+@rule("log-softmax", log_p, naive="log(exp(x) / sum(exp(x)))", write="fxgrad.nn.log_softmax(x, axis)",
+      fault="the logarithm of a share that underflows is -inf, and inf / inf is NaN")
+def _log_softmax(view: View, equation: Equation) -> Instead | None:
+    atom, moves = equation.inputs[0], list[Equation]()
+    while (maker := view.maker(atom)) is not None and maker.primitive in _MOVES and (
+            maker.params.get("fill_value") is None):
+        moves.insert(0, maker)
+        atom = maker.inputs[0]
+    found = _softmax_of(view, atom)
+    if found is None:
+        return None
+    argument, axes = found
+    others = tuple(each for move in moves for each in move.inputs[1:])
+
+    def logarithm(x: Any, *values: Any) -> Any:
+        result, remaining = formulas.log_softmax(x, axes), iter(values)
+        for move in moves:
+            result = bind(move.primitive, result, *(next(remaining) for _ in move.inputs[1:]), **move.params)[0]
+        return result
+    return Instead(logarithm, (argument, *others))
+
+
+def _softmax_of(view: View, atom: Atom) -> tuple[Atom, tuple[int, ...]] | None:
+    """What a value is the softmax of, and its axes: of the library's or written out."""
+    maker = view.maker(atom)
+    called = [] if maker is None else [region.program for region in maker.regions if region.role == "inline"]
+    if maker is not None and called and (name := CALLED.of(called[0])) is not None and name.is_library and (
+            name.name == "softmax"):
+        sums = [each for each in called[0].equations if each.primitive is reduce_sum_p]
+        return maker.inputs[-1], tuple(sums[-1].params["axes"])
+    operands = view.of(atom, div_p)
+    if operands is None:
+        return None
+    high, total = view.exponential(operands[0]), view.sum(operands[1])
+    low = None if total is None or total.is_mean else view.exponential(total.operand)
+    if high is None or low is None or total is None or high.argument != low.argument:
+        return None
+    kept = formulas.kept_shape(total.operand.aval.shape, total.axes)
+    is_along = operands[1].aval.shape == kept or sorted(total.axes) == [*range(len(total.axes))]
+    return (high.argument, total.axes) if is_along else None
+
+
+def sigmoid_of(view: View, atom: Atom) -> tuple[Atom, int] | None:
+    """The x and the sign of sigmoid(x) or sigmoid(-x), the library's or written out; None if a value is neither."""
+    operands = view.of(atom, logistic_p)
+    if operands is not None:
+        return operands[0], 1
+    maker = view.maker(atom)
+    called = [] if maker is None else [region.program for region in maker.regions if region.role == "inline"]
+    if maker is not None and called and (name := CALLED.of(called[0])) is not None and name.is_library and (
+            name.name == "sigmoid"):
+        return maker.inputs[-1], 1
+    number, factors, _ = view.product(atom)
+    low = next((each for each, power in factors.items() if power == -1), None)
+    found = None if low is None or number != 1.0 else powers(view, low)
+    if found is None or found.number != 1.0 or found.total is not None:
+        return None
+    power = found.single[0]
+    others = [each for each in factors if each != low]
+    if not others:
+        return power.argument, -1
+    high = view.exponential(others[0]) if len(others) == 1 and factors[others[0]] == 1 else None
+    return (power.argument, 1) if high is not None and high.is_of(power) else None
+
+
+@rule("log-sigmoid", log_p, naive="log(1 / (1 + exp(-x)))", write="fxgrad.nn.log_sigmoid(x)",
+      fault="the logarithm of a share that underflows is -inf")
+def _log_sigmoid(view: View, equation: Equation) -> Instead | None:
+    found, is_rest = sigmoid_of(view, equation.inputs[0]), False
+    if found is None:
+        terms = view.terms(equation.inputs[0])
+        for one, share in (terms, terms[::-1]) if len(terms) == 2 else ():
+            if view.is_number(one.atom, 1.0) and (one.sign, share.sign) == (1, -1):
+                found, is_rest = sigmoid_of(view, share.atom), True
+    if found is None:
+        return None
+    sign = found[1] * (-1 if is_rest else 1)
+    return Instead(lambda x: -formulas.softplus(-x if sign > 0 else x), (found[0],))
+
+
+@rule("logit", log_p, naive="log(p / (1 - p))", write="np.log(p) - np.log1p(-p)", fault=CANCELS, domain="0 < p < 1",
+      kind="edges")
+def _logit(view: View, equation: Equation) -> Instead | None:
+    operands = view.of(equation.inputs[0], div_p)
+    if operands is None:
+        return None
+    terms = view.terms(operands[1])
+    rest = [term.atom for term in terms if term.sign < 0]
+    has_one = any(term.sign > 0 and view.is_number(term.atom, 1.0) for term in terms)
+    return Instead(formulas.logit, (operands[0],)) if len(terms) == 2 and has_one and rest == [operands[0]] else None
+
+
+@rule("log of erfc", log_p, naive="log(erfc(x)), log(0.5 * erfc(x))",
+      write="fxgrad.scipy.special.log_ndtr(-x * 2**0.5)",
+      fault="erfc underflows for large x")
+def _log_erfc(view: View, equation: Equation) -> Instead | None:
+    number, factors, _ = view.product(equation.inputs[0])
+    if [*factors.values()] != [1] or number not in (1.0, 0.5):
+        return None
+    found = erfc_of(view, next(iter(factors)))
+    if found is None:
+        return None
+    argument, sign = found
+    formula = formulas.log_erfc if number == 1.0 else formulas.log_half_erfc
+    return Instead(lambda x: formula(x if sign > 0 else -x), (argument,))
+
+
+def erfc_of(view: View, atom: Atom) -> tuple[Atom, int] | None:
+    """The x and the sign of erfc(x) or erfc(-x), also as 1 - erf(x) or 1 + erf(x); None if a value is neither."""
+    operands = view.of(atom, erfc_p)
+    if operands is not None:
+        return operands[0], 1
+    terms = view.terms(atom)
+    for one, other in (terms, terms[::-1]) if len(terms) == 2 else ():
+        operands = view.of(other.atom, erf_p)
+        if operands is not None and one.sign > 0 and view.is_number(one.atom, 1.0):
+            return operands[0], -other.sign
+    return None
+
+
+# --- of sums --------------------------------------------------------------------------------------------------------
+
+
+@rule("inverse hyperbolic tangent", log_p, naive="log((1 + x) / (1 - x))", write="2 * np.arctanh(x)", fault=CANCELS,
+      domain="-1 < x < 1")
+def _atanh(view: View, equation: Equation) -> Instead | None:
+    operands = view.of(equation.inputs[0], div_p)
+    if operands is None:
+        return None
+    high, low = _beside_one(view, operands[0]), _beside_one(view, operands[1])
+    if high is None or low is None or high[1] != low[1] or high[0] != -low[0]:
+        return None
+    return Instead(lambda x: 2.0 * high[0] * formulas.arctanh(x), (high[1],))
+
+
+def _beside_one(view: View, atom: Atom) -> tuple[int, Atom] | None:
+    """The sign and the x of 1 + x or 1 - x."""
+    terms = view.terms(atom)
+    for one, other in (terms, terms[::-1]) if len(terms) == 2 else ():
+        if one.sign > 0 and view.is_number(one.atom, 1.0):
+            return other.sign, other.atom
+    return None
+
+
+@rule("inverse hyperbolic sine", log_p, naive="log(x + sqrt(x**2 + 1))", write="np.arcsinh(x)",
+      fault="digits cancel for x below zero, and x**2 overflows")
+def _asinh(view: View, equation: Equation) -> Instead | None:
+    return _inverse(view, equation, 1, formulas.arcsinh)
+
+
+@rule("inverse hyperbolic cosine", log_p, naive="log(x + sqrt(x**2 - 1))", write="np.arccosh(x)",
+      fault="x**2 overflows, and digits cancel near one", domain="x >= 1")
+def _acosh(view: View, equation: Equation) -> Instead | None:
+    return _inverse(view, equation, -1, formulas.arccosh)
+
+
+def _inverse(view: View, equation: Equation, sign: int, function: Any) -> Instead | None:
+    terms = view.terms(equation.inputs[0])
+    for argument, root in (terms, terms[::-1]) if len(terms) == 2 else ():
+        operands = view.of(root.atom, sqrt_p)
+        if operands is None or (argument.sign, root.sign) != (1, 1):
+            continue
+        inside = view.terms(operands[0])
+        for square, one in (inside, inside[::-1]) if len(inside) == 2 else ():
+            if square.sign > 0 and view.squared(square.atom) == argument.atom and (
+                    view.number(one.atom) or 0.0) * one.sign == sign:
+                return Instead(function, (argument.atom,))
+    return None
+
+
+@rule("log-cosh", log_p, naive="log(cosh(x))", write="fxgrad.tools.numerics.formulas.log_cosh(x)",
+      fault="cosh overflows for large x, and digits cancel for x near zero")
+def _log_cosh(view: View, equation: Equation) -> Instead | None:
+    operands = view.of(equation.inputs[0], cosh_p)
+    return None if operands is None else Instead(formulas.log_cosh, (operands[0],))
+
+
+@rule("log1p", log_p, naive="log(1 + x), log(1 - x)", write="np.log1p(x)",
+      fault="digits of a small x are lost in the sum",
+      domain="x > -1")
+def _log1p(view: View, equation: Equation) -> Instead | None:
+    maker = view.maker(equation.inputs[0])
+    if maker is None or maker.primitive not in (add_p, sub_p):
+        return None
+    terms = view.terms(equation.inputs[0])
+    ones = [term for term in terms if term.sign * (view.number(term.atom) or 0.0) == 1.0]
+    if len(ones) != 1 or len(terms) > 3:  # the sum of more than two others may lose what the whole sum does not
+        return None
+    others = [term for term in terms if term is not ones[0]]
+    if any(view.number(term.atom) is not None for term in others):
+        return None
+    signs = [term.sign for term in others]
+
+    def logarithm(total: Any, *values: Any) -> Any:
+        rest = values[0] if signs[0] > 0 else -values[0]
+        for sign, value in zip(signs[1:], values[1:], strict=True):
+            rest = rest + value if sign > 0 else rest - value
+        return formulas.log_near_one(rest, total)
+    return Instead(logarithm, (equation.inputs[0], *(term.atom for term in others)))

@@ -1,0 +1,226 @@
+"""Where a program has naive forms, and the program that has the stable ones in their place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.interpreter import Interpreter
+from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.regions import Region, replaced
+from fxgrad.engine.derivation.derive import Derived, derive
+from fxgrad.engine.derivation.simplify import without_repetition
+from fxgrad.engine.ops.space import broadcast_to, convert
+from fxgrad.engine.tracing.provenance import CALLED
+from fxgrad.engine.tracing.tape import aval_of, bind_equation
+from fxgrad.tools.numerics import of_differences, of_logarithms, of_products, of_quotients
+from fxgrad.tools.numerics.rules import Instead, Rule, rules_for
+from fxgrad.tools.numerics.view import View
+
+ROOMS = (of_quotients, of_logarithms, of_products, of_differences)
+"""The rooms of rules, which are imported in the order in which their rules are tried."""
+
+Known = tuple[float | None, ...]
+"""Of each input of a program the number that it is known to be, or None."""
+
+
+class Found(NamedTuple):
+    """A naive form in a program: the rule, the equation that makes its result, and what takes its place."""
+
+    rule: Rule
+    equation: Equation
+    instead: Instead
+
+
+class Search(NamedTuple):
+    """What a program has of naive forms: its own, by equation, and those of programs that it holds, by equation."""
+
+    program: Program
+    known: Known
+    own: dict[int, Found]
+    inner: dict[int, tuple[Search, ...]]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to rewrite."""
+        return not self.own and not self.inner
+
+    def all(self) -> list[Found]:
+        """Those of the programs within too."""
+        return [*self.own.values(), *(found for searches in self.inner.values() for each in searches
+                                      for found in each.all())]
+
+
+def search(program: Program, known: Known | None = None) -> Search:
+    """The naive forms of a program, remembered on it; `known` are numbers among its inputs."""
+    if known is None:
+        known = _numbers(program.constants) + (None,) * (len(program.inputs) - len(program.constants))
+    key = "naive forms", known
+    found: Search | None = program.memo.get(key)
+    if found is None:
+        found = program.memo[key] = _searched(without_repetition(_with_numbers(program, known)), known)
+    return found
+
+
+def _with_numbers(program: Program, known: Known) -> Program:
+    """The program with numbers in the place of inputs that are known, so that equal operations are equal."""
+    literals = {var: Literal(number, var.aval) for var, number in zip(program.inputs, known, strict=True)
+                if number not in (None, IDENTITY)}
+    if not literals:
+        return program
+    equations = [equation.replace([literals.get(atom, atom) if isinstance(atom, Var) else atom
+                                   for atom in equation.inputs]) for equation in program.equations]
+    outputs = [literals.get(atom, atom) if isinstance(atom, Var) else atom for atom in program.outputs]
+    return program.replace(equations=equations, outputs=outputs)
+
+
+def numbers_of(values: Sequence[Any]) -> Known:
+    """The Python numbers among captured values, which rules may look at."""
+    return _numbers(values)
+
+
+_LARGEST = 2.0 ** 53
+IDENTITY = math.inf
+"""In the place of a number: the input is an identity matrix."""
+
+
+def _numbers(values: Sequence[Any]) -> Known:
+    """Numbers that rules ask for: whole ones and halves. Others change without making another program of it."""
+    return tuple(map(_known, values))
+
+
+def _known(value: Any) -> float | None:
+    if type(value) not in (int, float) and not isinstance(value, np.ndarray | np.generic):
+        return None
+    kind, shape = getattr(value, "dtype", _FLOAT), getattr(value, "shape", ())
+    if kind.kind not in "fi" and not dtypes.is_floating(kind):
+        return None
+    if shape:
+        return IDENTITY if _is_identity(value) else None
+    number = float(value)
+    return number if abs(number) < _LARGEST and 2.0 * number == round(2.0 * number) else None
+
+
+def _is_identity(value: Any) -> bool:
+    size = value.shape[-1]
+    if value.ndim != 2 or value.shape != (size, size) or not size or value[0, 0] != 1 or value[-1, 0] != (size == 1):
+        return False  # most are not, at first sight
+    return bool((value == np.eye(size)).all())
+
+
+_FLOAT = np.dtype(np.float64)
+
+
+def _searched(program: Program, known: Known) -> Search:
+    view = View(program, [var for var, number in zip(program.inputs, known, strict=True) if number == IDENTITY])
+    own: dict[int, Found] = {}
+    inner: dict[int, tuple[Search, ...]] = {}
+    for place, equation in enumerate(program.equations):
+        if equation.regions:
+            searches = tuple(_of_region(view, equation, region) for region in equation.regions)
+            if not all(each.is_empty for each in searches):
+                inner[place] = searches
+        elif rules_for(equation.primitive) and _is_real(equation.outputs[0].aval):
+            found = _first(view, equation)
+            if found is not None:
+                own[place] = found
+    return Search(program, known, own, inner)
+
+
+def _first(view: View, equation: Equation) -> Found | None:
+    for rule in rules_for(equation.primitive):
+        instead = rule.search(view, equation)
+        if instead is not None and all(_is_real(atom.aval) or atom.aval.dtype.kind == "b" or rule.name in _OF_INTEGERS
+                                       for atom in instead.atoms):
+            return Found(rule, equation, instead)
+    return None
+
+
+_OF_INTEGERS = ("solve", "log-softmax")
+"""Rules whose replacements are given places, which are integers."""
+
+
+def _is_real(aval: Aval) -> bool:
+    return dtypes.is_floating(aval.dtype)
+
+
+def _of_region(view: View, equation: Equation, region: Region) -> Search:
+    """The forms in a program that an operation holds; the library's own functions have none."""
+    called = CALLED.of(region.program)
+    if called is not None and called.is_library:
+        return Search(region.program, (), {}, {})
+    known = tuple(view.number(equation.inputs[link.place]) if link.how == "same" else None
+                  for link in region.inputs)
+    return search(region.program, known)
+
+
+# --- rewriting ------------------------------------------------------------------------------------------------------
+
+
+def rewritten(program: Program, known: Known | None = None) -> Derived | None:
+    """The program with the stable forms, remembered on it; None where there is nothing to rewrite."""
+    found = search(program, known)
+    return None if found.is_empty else _derived(program, found)
+
+
+def _derived(program: Program, found: Search) -> Derived:
+    def build(*tracers: Any) -> tuple[Sequence[Any], None]:
+        return _Rewriting(found).outputs(tracers), None
+    return derive(program, ("stable", found.known), build, program.in_avals)
+
+
+class _Rewriting(Interpreter):
+    """Records the equations of a program, and what takes the place of those that make a naive form."""
+
+    def __init__(self, found: Search) -> None:
+        self._found, self._place = found, -1
+        self._values: dict[Any, Any] = {}
+
+    def outputs(self, tracers: Sequence[Any]) -> list[Any]:
+        """The outputs, for all inputs, captured ones first."""
+        program = self._found.program
+        self._values = dict(zip(program.inputs, tracers, strict=True))
+        bare = program.replace(constants=[]) if program.constants else program
+        return self.run(bare, tracers)
+
+    def equation(self, equation: Equation, inputs: list[Any]) -> Sequence[Any]:
+        """What the equation makes, or what takes its place."""
+        self._place += 1
+        self._values.update(zip(equation.inputs, inputs, strict=True))
+        own, inner = self._found.own.get(self._place), self._found.inner.get(self._place)
+        if own is not None:
+            return [_as(own.instead.function(*map(self._value, own.instead.atoms)), equation.outputs[0].aval)]
+        if inner is not None:
+            equation = _with_inner(equation, inner)
+        return bind_equation(equation, inputs)
+
+    def _value(self, atom: Any) -> Any:
+        """What formulas are given, with which Python's operators can compute: numbers for literals."""
+        if isinstance(atom, Var):
+            value = self._values[atom]
+            if not isinstance(value, Literal):
+                return value
+            atom = value
+        return atom.value.item() if atom.aval.weak else atom.value
+
+
+def _with_inner(equation: Equation, searches: Sequence[Search]) -> Equation:
+    """The equation with rewritten programs in it, which take what they took before."""
+    programs = []
+    for region, found in zip(equation.regions, searches, strict=True):
+        derived = None if found.is_empty else _derived(region.program, found)
+        programs.append(region.program if derived is None else derived.program)
+        assert derived is None or not derived.captured, "stable forms close over nothing"
+    return equation.replace(equation.inputs, replaced(equation.params, equation.regions, programs))
+
+
+def _as(value: Any, aval: Aval) -> Any:
+    """A value in the type that the naive form had."""
+    if aval_of(value).shape != aval.shape:
+        value = broadcast_to(value, aval.shape)
+    return convert(value, aval.dtype, aval.weak)

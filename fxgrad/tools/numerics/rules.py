@@ -1,0 +1,61 @@
+"""`Rule`: a naive form, how it is found and what takes its place; and the table of all rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Atom, Equation
+from fxgrad.tools.numerics.view import View
+
+
+class Instead(NamedTuple):
+    """What takes the place of a value: a function of the values of `atoms`."""
+
+    function: Callable[..., Any]
+    atoms: tuple[Atom, ...]
+
+
+Search = Callable[[View, Equation], "Instead | None"]
+"""(view, equation) -> what takes the place of the value that the equation makes; None if nothing does."""
+
+
+class Rule(NamedTuple):
+    """A naive form and the stable one: how both are written, what goes wrong, where they are equal, how it is found."""
+
+    name: str
+    naive: str
+    write: str
+    fault: str
+    domain: str
+    kind: str
+    search: Search
+
+
+RULES: list[Rule] = []
+"""All rules, in the order in which they are tried."""
+_by_root: dict[Primitive, list[Rule]] = {}
+
+
+def rule(name: str, *roots: Primitive, naive: str, write: str, fault: str, domain: str = "all x",
+         kind: str = "",
+         ) -> Callable[[Search], Search]:
+    """Enters the decorated search as a rule for values that operations of `roots` make.
+
+    `kind` is that of findings (`KINDS` in findings.py), by default told from the fault.
+    """
+    kind = kind or ("cancellation" if "digits" in fault else "overflow")
+
+    def enter(search: Search) -> Search:
+        made = Rule(name, naive, write, fault, domain, kind, search)
+        RULES.append(made)
+        for root in roots:
+            _by_root.setdefault(root, []).append(made)
+        return search
+    return enter
+
+
+def rules_for(primitive: Primitive) -> Sequence[Rule]:
+    """The rules for values that this operation makes, in the order in which they are tried."""
+    return _by_root.get(primitive, ())

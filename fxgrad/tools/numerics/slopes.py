@@ -1,0 +1,208 @@
+"""Where derivatives are zero although they should not be, and where they are infinite or NaN: found in a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.interpreter import Interpreter
+from fxgrad.engine.core.primitive import Absent
+from fxgrad.engine.core.program import Atom, Equation, Program
+from fxgrad.engine.core.regions import Region
+from fxgrad.engine.higher_order.branch import cond_p
+from fxgrad.engine.higher_order.custom import custom_jvp_p, custom_vjp_p
+from fxgrad.engine.ops.arithmetic import div_p, max_p, mul_p, neg_p, stop_gradient_p
+from fxgrad.engine.ops.choose import select_n_p
+from fxgrad.engine.ops.comparison import eq_p, ge_p, gt_p, le_p, lt_p, ne_p
+from fxgrad.engine.ops.exponential import log_p, rsqrt_p, sqrt_p
+from fxgrad.engine.ops.parts import ceil_p, floor_p, round_p, sign_p
+from fxgrad.engine.ops.reductions import argmax_p, argmin_p
+from fxgrad.engine.ops.space import broadcast_to_p, convert_element_type_p, reshape_p
+from fxgrad.engine.tracing.provenance import CALLED
+from fxgrad.tools.numerics.findings import Finding, finding
+from fxgrad.tools.numerics.view import View
+
+# --- derivatives that are zero --------------------------------------------------------------------------------------
+
+
+class Reached(NamedTuple):
+    """How a value depends on inputs, by their numbers: with a derivative, and by what has none there."""
+
+    smoothly: frozenset[int]
+    cut: frozenset[tuple[int, Equation]]
+
+
+NOTHING = Reached(frozenset(), frozenset())
+OPAQUE = (custom_jvp_p, custom_vjp_p)
+
+
+class _Cuts(Interpreter):
+    """Carries, in the place of each value, the inputs that it depends on and how."""
+
+    def literal(self, _: Literal) -> Reached:
+        return NOTHING
+
+    def constant(self, _: object) -> Reached:
+        return NOTHING
+
+    def equation(self, equation: Equation, inputs: list[Reached]) -> list[Reached]:
+        cut = frozenset[tuple[int, Equation]]().union(*(each.cut for each in inputs))
+        smoothly = frozenset[int]().union(*(
+            each.smoothly for each, atom in zip(inputs, equation.inputs, strict=True) if _has_slope(atom.aval)))
+        if equation.primitive is stop_gradient_p:  # that is meant
+            return [NOTHING]
+        if equation.primitive in OPAQUE:  # its derivative is what somebody says that it is
+            return [Reached(smoothly, frozenset())] * len(equation.outputs)
+        if equation.regions:
+            return self._into(equation, inputs)
+        has_rule = not isinstance(equation.primitive.jvp, Absent) and equation.primitive is not sign_p
+        return [Reached(smoothly, cut) if has_rule and _has_slope(var.aval) else
+                Reached(frozenset(), cut | {(number, equation) for number in smoothly}) for var in equation.outputs]
+
+    def _into(self, equation: Equation, inputs: list[Reached]) -> list[Reached]:
+        """What the programs make that an operation holds; what chooses among them has no derivative."""
+        linked = {link.place for region in equation.regions for link in region.inputs}
+        chosen = frozenset[tuple[int, Equation]]().union(*(
+            each.cut | {(number, equation) for number in each.smoothly}
+            for place, each in enumerate(inputs) if place not in linked))
+        outputs = [Reached(frozenset(), chosen)] * len(equation.outputs)
+        for region in equation.regions:
+            for place, found in self._of_region(region, inputs):
+                if place < len(outputs):
+                    outputs[place] = Reached(outputs[place].smoothly | found.smoothly, outputs[place].cut | found.cut)
+        return outputs
+
+    def _of_region(self, region: Region, inputs: list[Reached]) -> Iterator[tuple[int, Reached]]:
+        given = [NOTHING if link.how == "inside" or link.place >= len(inputs) else inputs[link.place]
+                 for link in region.inputs]
+        carried = [index for index, link in enumerate(region.inputs) if link.how == "carry"]
+        while True:
+            made, before = self.run(region.program.replace(constants=[]), given), [*given]
+            again = [found for link, found in zip(region.outputs, made, strict=True) if link.how == "carry"]
+            for index, found in zip(carried, again, strict=False):
+                given[index] = Reached(given[index].smoothly | found.smoothly, given[index].cut | found.cut)
+            if given == before:
+                break
+        final = iter([given[index] for index in carried])
+        for link, found in zip(region.outputs, made, strict=True):
+            if link.how != "inside":
+                yield link.place, next(final, found) if link.how == "carry" else found
+
+
+def _has_slope(aval: Aval) -> bool:
+    return dtypes.is_inexact(aval.dtype)
+
+
+work_arounds: Analysis[tuple[str, str]] = Analysis(
+    "work-arounds", missing="conservative", default=("", "x + stop_gradient(step(x) - x), straight through"))
+"""By operation what it is called where it is not by its name, and what to write first; then come those for all."""
+work_arounds.enter(("", "np.sum(softmax(x / temperature) * values), a soft choice"), argmax_p, argmin_p)
+work_arounds.enter(("", "x + stop_gradient(np.round(x) - x), straight through"), round_p, floor_p, ceil_p)
+work_arounds.enter(("", "np.tanh(x / width), a smooth step"), sign_p)
+work_arounds.enter(("a conversion to integers", "x + stop_gradient(np.round(x) - x), straight through"),
+                   convert_element_type_p)
+work_arounds.enter(("a comparison", "sigmoid(x / width), a smooth step"), gt_p, ge_p, lt_p, le_p, ne_p, eq_p)
+work_arounds.enter(("the choice of a branch", "both branches, weighted by a smooth step"), cond_p)
+_OTHERS = "or a smooth function in its place; or an estimator of the derivative (score function)"
+
+
+def zero_slopes(program: Program) -> list[Finding]:
+    """Operations without a derivative by which alone a floating-point input reaches floating-point results."""
+    count = len(program.inputs) - len(program.constants)
+    free = program.inputs[len(program.constants):]
+    given = [Reached(frozenset({number}) if _has_slope(var.aval) else frozenset(), frozenset())
+             for number, var in enumerate(free)]
+    reached = _Cuts().run(program, given)
+    results = [each for each, atom in zip(reached, program.outputs, strict=True) if _has_slope(atom.aval)]
+    smoothly = frozenset[int]().union(*(each.smoothly for each in results))
+    lost: dict[Equation, list[int]] = {}
+    pairs = {pair for each in results for pair in each.cut}
+    for number, equation in sorted(pairs, key=lambda pair: (pair[0], program_order(pair[1]))):
+        if number not in smoothly:
+            lost.setdefault(equation, []).append(number)
+    names = [f"input {number}" for number in range(count)] if program.signature is None else [
+        *program.signature.input_names]
+    return [_lost(equation, [names[number] for number in numbers]) for equation, numbers in lost.items()]
+
+
+def program_order(equation: Equation) -> tuple[int, str]:
+    """A place to sort by: the line, and the operation."""
+    return (0 if equation.source is None else equation.source.line), equation.primitive.name
+
+
+def _lost(equation: Equation, names: Sequence[str]) -> Finding:
+    called, first = work_arounds.of(equation.primitive)
+    what, who = called or equation.primitive.name, ", ".join(names)
+    fault = f"{what} has no derivative but 0, and so has {who}: no gradient comes through"
+    return finding(equation.source, fault, f"{first}; {_OTHERS}", "derivative")
+
+
+# --- derivatives that are infinite or NaN ---------------------------------------------------------------------------
+
+_SINGULAR = {log_p: (0, "log"), sqrt_p: (0, "sqrt"), rsqrt_p: (0, "1 / sqrt"), div_p: (1, "a quotient")}
+_DOUBLE_WHERE = "np.where(x > 0, f(np.where(x > 0, x, 1.0)), 0.0)"
+_COMPARISONS = (gt_p, ge_p, lt_p, le_p, ne_p)
+
+
+def infinite_slopes(program: Program) -> list[Finding]:
+    """Logarithms, roots and quotients of what is 0 on an interval, or in a branch that `where` leaves out."""
+    view = View(program)
+    found = []
+    for equation in program.equations:
+        if equation.primitive in _SINGULAR:
+            place, what = _SINGULAR[equation.primitive]
+            if _is_held_at_zero(view, equation.inputs[place]):
+                found.append(finding(
+                    equation.source, f"{what} of what is 0 for every number below 0: the derivative there is NaN",
+                    _DOUBLE_WHERE, "derivative"))
+        elif equation.primitive is select_n_p:
+            found += _of_choice(view, equation)
+        for region in equation.regions:
+            called = CALLED.of(region.program)
+            if called is None or not called.is_library:
+                found += infinite_slopes(region.program)
+    return found
+
+
+_MOVES = (reshape_p, broadcast_to_p, convert_element_type_p)
+
+
+def _is_held_at_zero(view: View, atom: Atom) -> bool:
+    """Whether a value is 0 on an interval: maximum(x, 0), and products with it."""
+    if not _has_slope(atom.aval):
+        return False
+    maker = view.maker(atom)
+    if maker is None:
+        return False
+    if maker.primitive is max_p:
+        return any(view.is_number(each, 0.0) for each in maker.inputs)
+    if maker.primitive in _MOVES or maker.primitive is neg_p:
+        return _is_held_at_zero(view, maker.inputs[0])
+    if maker.primitive is mul_p:
+        return any(_is_held_at_zero(view, each) for each in maker.inputs)
+    return False
+
+
+def _of_choice(view: View, equation: Equation) -> list[Finding]:
+    """The trap of one `where`: the branch that is not taken has a derivative as well, infinite where the test fails."""
+    test, *branches = equation.inputs
+    compared = view.of(test, *_COMPARISONS)
+    if compared is None:
+        return []
+    tested = {each for each in compared if view.number(each) is None}
+    for branch in branches:
+        maker, steps = view.maker(branch), 0
+        while maker is not None and maker.primitive in (mul_p, neg_p, *_MOVES) and steps < 4:
+            inner = [view.maker(each) for each in maker.inputs]
+            maker, steps = next((each for each in inner if each is not None and each.primitive in _SINGULAR), None), (
+                steps + 1)
+        if maker is not None and maker.primitive in _SINGULAR:
+            place, what = _SINGULAR[maker.primitive]
+            at_zero = any(view.is_number(each, 0.0) for each in compared)
+            if maker.inputs[place] in tested and at_zero:
+                fault = f"where leaves {what} out, but not its derivative: 0 times infinity is NaN"
+                return [finding(equation.source, fault, _DOUBLE_WHERE, "derivative")]
+    return []

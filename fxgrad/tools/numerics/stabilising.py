@@ -1,0 +1,99 @@
+"""`stabilise`: the function, or the program, with stable formulas in the place of naive ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, overload
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.reverse import before_derivatives
+from fxgrad.engine.core.avals import plain
+from fxgrad.engine.core.facts import Slot
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.frontend.calling import recorded_call
+from fxgrad.engine.frontend.flat import Traced, transformation
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.apply import apply_program
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.tools.numerics.rewriting import numbers_of, rewritten
+
+
+@overload
+def stabilise(fun: Program) -> Program: ...
+@overload
+def stabilise(fun: Callable[..., Any]) -> Callable[..., Any]: ...
+def stabilise(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """`fun`, computed by formulas that neither overflow nor lose digits where what it says does.
+
+    `fun` takes and returns arrays, numbers or containers of them; the result has the same shapes and dtypes. Known are
+    some fifty forms, such as log(sum(exp(x))), 1 / (1 + exp(-x)), log(1 - exp(x)), 1 - cos(x), sqrt(x**2 + y**2),
+    mean(x**2) - mean(x)**2 and inv(a) @ b, however they are written; docs/stable.md has them all, where each holds and
+    how accurate it is. Where a form is accurate, its replacement agrees with it to rounding.
+
+    What `fun` differentiates is rewritten before that and after it, so that `stabilise(grad(f))` is as accurate as
+    `grad(stabilise(f))`. Loops, branches, calls and checkpoints are looked into; rules that users wrote for derivatives
+    are left alone, and so are complex numbers. Given a `Program` it returns one: `program` itself if nothing was naive.
+
+    Raises `ArgumentError` for an argument that is no array and no number.
+
+    >>> import fxgrad, numpy as np
+    >>> def loss(x):
+    ...     return np.log(np.sum(np.exp(x)))
+    >>> large = np.array([1000.0, 1000.0])
+    >>> round(float(fxgrad.stabilise(loss)(large)), 6)
+    1000.693147
+    >>> fxgrad.grad(fxgrad.stabilise(loss))(large)
+    array([0.5, 0.5])
+    >>> fxgrad.stabilise(fxgrad.grad(loss))(large)
+    array([0.5, 0.5])
+    """
+    if isinstance(fun, Program):
+        return _of_program(fun)
+
+    @transformation("stabilise", fun)
+    @boundary
+    def stabilised(*args: Any, **kwargs: Any) -> Any:
+        token = before_derivatives.set(_rewritten_trace)
+        try:
+            traced, leaves = recorded_call("stabilise", fun, args, kwargs)
+        finally:
+            before_derivatives.reset(token)
+        derived = rewritten(traced.program, _known(traced))
+        inputs = [*traced.captured, *leaves]
+        outputs = apply_program(traced.program, inputs) if derived is None else derived(inputs)
+        return tree.unflatten(traced.out_tree, plain(outputs))
+    return stabilised
+
+
+def _known(traced: Traced) -> tuple[float | None, ...]:
+    """The numbers among the inputs of what was traced: those that it captured."""
+    return numbers_of(traced.captured) + (None,) * (len(traced.program.inputs) - len(traced.captured))
+
+
+def _rewritten_trace(traced: Traced) -> Traced:
+    """What was traced to be differentiated, with stable forms; what forcing computed is computed again."""
+    derived = rewritten(traced.program, _known(traced))
+    if derived is None:
+        return traced
+    count = len(derived.captured) + traced.program.captured
+    if count == derived.program.captured:
+        program = derived.program
+    else:  # remembered, since what is derived of it is remembered on it
+        program = _CAPTURING.of(derived.program) or _CAPTURING.put(
+            derived.program, derived.program.replace(captured=count))
+    return Traced(program, [*derived.captured, *traced.captured], traced.out_tree)
+
+
+_CAPTURING: Slot[Program] = Slot("with captured inputs")
+"""The rewritten program, which has all inputs as its own, with the captured ones of the trace that it is of."""
+
+
+def _of_program(program: Program) -> Program:
+    derived = rewritten(program)
+    if derived is None:
+        return program
+    if derived.captured:
+        raise ArgumentError(at_user_line("stabilise: the program was not closed when it was rewritten"))
+    made: Program = derived.program.replace(
+        captured=program.captured, constants=program.constants, signature=program.signature)
+    return made.check()

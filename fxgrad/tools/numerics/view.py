@@ -1,0 +1,240 @@
+"""A program as rules look at it: what makes a value, read as numbers, sums, products, exponentials and means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Literal
+from fxgrad.engine.core.facts import makers_of
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.ops.arithmetic import div_p, max_p, mul_p, neg_p, stop_gradient_p, sub_p
+from fxgrad.engine.ops.choose import select_n_p
+from fxgrad.engine.ops.exponential import exp_p, integer_pow_p, square_p
+from fxgrad.engine.ops.pointwise import add_p
+from fxgrad.engine.ops.reductions import reduce_max_p
+from fxgrad.engine.ops.shaping import broadcast_in_dim_p
+from fxgrad.engine.ops.space import broadcast_to_p, convert_element_type_p, reduce_sum_p, reshape_p
+from fxgrad.engine.tracing.provenance import CALLED
+from fxgrad.engine.tracing.tape import bind
+
+MOST_TERMS = 16
+"""Sums and products of more parts are not taken apart."""
+
+_MODEST = 2.0 ** -14
+"""Numbers from here to its inverse are multiplied with each other; in no dtype does that overflow."""
+
+_MOVES = (reshape_p, broadcast_to_p, broadcast_in_dim_p)
+
+
+class Term(NamedTuple):
+    """A part of a sum: plus or minus `atom`."""
+
+    sign: int
+    atom: Atom
+
+
+class Product(NamedTuple):
+    """`number` times each of `factors` to its power."""
+
+    number: float
+    factors: dict[Atom, int]
+    cancelled: frozenset[Atom] = frozenset()
+    """Those that stand above and below as often."""
+
+
+class Exponential(NamedTuple):
+    """exp(`argument`), which is `number` times `base`; a `number` of 0 is exp(0), the number 1."""
+
+    argument: Atom
+    number: float
+    base: Atom
+
+    def is_of(self, other: Exponential, times: float = 1.0) -> bool:
+        """Whether the argument is that of `other`, times a number."""
+        return self.base == other.base and self.number == other.number * times
+
+
+class Sum(NamedTuple):
+    """The sum, or the mean, of `operand` over `axes`; `moves` bring it into the shape in which it is used."""
+
+    operand: Atom
+    axes: tuple[int, ...]
+    size: int
+    moves: tuple[Equation, ...]
+    is_mean: bool
+
+    def moved(self, value: Any) -> Any:
+        """`value`, of the shape of the bare sum, in the shape in which the sum is used."""
+        for move in self.moves:
+            value = bind(move.primitive, value, **move.params)[0]
+        return value
+
+
+class View:
+    """A program that rules look at; `identities` are inputs that are identity matrices."""
+
+    def __init__(self, program: Program, identities: Sequence[Var] = ()) -> None:
+        self.program = program
+        self.identities = {*identities}
+        self._makers = makers_of(program)
+
+    def maker(self, atom: Atom) -> Equation | None:
+        """The equation that makes a value; None for inputs and numbers."""
+        return self._makers.get(atom) if isinstance(atom, Var) else None
+
+    def of(self, atom: Atom, *primitives: Primitive) -> list[Atom] | None:
+        """The operands of the operation that makes a value, if it is one of these; else None."""
+        maker = self.maker(atom)
+        return maker.inputs if maker is not None and maker.primitive in primitives else None
+
+    def number(self, atom: Atom) -> float | None:
+        """The real number that a value is known to be, in all its places; None where it is not."""
+        while (maker := self.maker(atom)) is not None and maker.primitive in (*_MOVES, convert_element_type_p):
+            atom = maker.inputs[0]
+        if isinstance(atom, Literal):
+            is_real = atom.dtype.kind in "iuf" or dtypes.is_floating(atom.dtype)
+            return float(atom.value) if is_real else None
+        return None
+
+    def is_number(self, atom: Atom, number: float) -> bool:
+        """Whether a value is known to be this number."""
+        return self.number(atom) == number
+
+    # --- sums and products ------------------------------------------------------------------------------------
+
+    def terms(self, atom: Atom) -> list[Term]:
+        """The parts of a sum, down through sums, differences and changes of sign; of anything else, itself."""
+        result: list[Term] = []
+        waiting = [Term(1, atom)]
+        while waiting:
+            sign, top = waiting.pop()
+            maker = self.maker(top)
+            if len(result) + len(waiting) >= MOST_TERMS or maker is None:
+                result.append(Term(sign, top))
+            elif maker.primitive is neg_p:
+                waiting.append(Term(-sign, maker.inputs[0]))
+            elif maker.primitive in (add_p, sub_p):
+                second = sign if maker.primitive is add_p else -sign
+                waiting += [Term(second, maker.inputs[1]), Term(sign, maker.inputs[0])]
+            else:
+                result.append(Term(sign, top))
+        return result
+
+    def product(self, atom: Atom) -> Product:
+        """The factors of a product, down through products, quotients, signs and whole powers."""
+        number, factors = 1.0, dict[Atom, int]()
+        waiting = [(atom, 1)]
+        while waiting:
+            top, power = waiting.pop()
+            value = self.number(top)
+            maker = self.maker(top)
+            if value is not None and abs(power) < MOST_TERMS and _MODEST < abs(value) < 1 / _MODEST and (
+                    _MODEST < abs(number * value ** power) < 1 / _MODEST):
+                number *= value ** power
+            elif maker is None or len(factors) + len(waiting) >= MOST_TERMS:
+                factors[top] = factors.get(top, 0) + power
+            elif maker.primitive in (mul_p, div_p):
+                second = power if maker.primitive is mul_p else -power
+                waiting += [(maker.inputs[1], second), (maker.inputs[0], power)]
+            elif maker.primitive is neg_p:
+                number *= (-1) ** (power % 2)
+                waiting.append((maker.inputs[0], power))
+            elif maker.primitive is square_p:
+                waiting.append((maker.inputs[0], 2 * power))
+            elif maker.primitive is integer_pow_p:
+                waiting.append((maker.inputs[0], maker.params["exponent"] * power))
+            else:
+                factors[top] = factors.get(top, 0) + power
+        return Product(number, {factor: power for factor, power in factors.items() if power},
+                       frozenset(factor for factor, power in factors.items() if not power))
+
+    def scaled(self, atom: Atom) -> tuple[float, Atom]:
+        """A value as a number times another one: 2 and x of `x * 2`, -1 and x of `-x`."""
+        number = 1.0
+        while (maker := self.maker(atom)) is not None:
+            if maker.primitive is neg_p:
+                number, atom = -number, maker.inputs[0]
+                continue
+            numbers = [self.number(each) for each in maker.inputs] if maker.primitive in (mul_p, div_p) else [None]
+            if not all(each is None or _MODEST < abs(each) < 1 / _MODEST for each in numbers):
+                break
+            if maker.primitive is mul_p and numbers[0] is not None:
+                number, atom = number * numbers[0], maker.inputs[1]
+            elif maker.primitive in (mul_p, div_p) and numbers[1]:
+                number *= numbers[1] if maker.primitive is mul_p else 1 / numbers[1]
+                atom = maker.inputs[0]
+            else:
+                break
+        return number, atom
+
+    def squared(self, atom: Atom) -> Atom | None:
+        """The value of which this one is the square; None if it is none."""
+        maker = self.maker(atom)
+        if maker is None:
+            return atom if self.is_number(atom, 1.0) else None
+        if maker.primitive is square_p or (maker.primitive is integer_pow_p and maker.params["exponent"] == 2) or (
+                maker.primitive is mul_p and maker.inputs[0] == maker.inputs[1]):
+            return maker.inputs[0]
+        return None
+
+    # --- exponentials -----------------------------------------------------------------------------------------
+
+    def exponential(self, atom: Atom) -> Exponential | None:
+        """What a value is the exponential of; None if it is none, or of a number less the largest."""
+        operands = self.of(atom, exp_p)
+        if operands is None or self.is_shifted(operands[0]):
+            return None
+        return Exponential(operands[0], *self.scaled(operands[0]))
+
+    def is_shifted(self, atom: Atom) -> bool:
+        """Whether a largest value was subtracted already: then nothing overflows."""
+        operands = self.of(atom, sub_p)
+        if operands is None:
+            return False
+        maker = self.maker(operands[1])
+        while maker is not None and maker.primitive in (*_MOVES, stop_gradient_p, select_n_p, max_p):
+            maker = next((found for atom in reversed(maker.inputs) if self.number(atom) is None
+                          and (found := self.maker(atom)) is not None), None)
+        return maker is not None and maker.primitive is reduce_max_p
+
+    # --- reductions -------------------------------------------------------------------------------------------
+
+    def sum(self, atom: Atom) -> Sum | None:
+        """What a value is the sum or the mean of; None if it is neither."""
+        moves: list[Equation] = []
+        maker = self.maker(atom)
+        while maker is not None and maker.primitive in _MOVES:
+            moves.insert(0, maker)
+            maker = self.maker(maker.inputs[0])
+        if maker is None:
+            return None
+        if maker.primitive is reduce_sum_p:
+            return _sum_of(maker, maker.inputs[0], moves, is_mean=False)
+        if maker.primitive in (div_p, mul_p):
+            return self._divided(maker, moves)
+        called = [region.program for region in maker.regions if region.role == "inline"]
+        if called and (name := CALLED.of(called[0])) is not None and name.is_library and name.name == "mean":
+            inner = View(called[0]).sum(called[0].outputs[0])
+            if inner is not None and inner.is_mean and inner.operand is called[0].inputs[-1]:
+                return inner._replace(operand=maker.inputs[-1], moves=(*inner.moves, *moves))
+        return None
+
+    def _divided(self, maker: Equation, moves: Sequence[Equation]) -> Sum | None:
+        """The mean, if it is a sum divided by the number of its terms."""
+        by = self.number(maker.inputs[1])
+        total = self.sum(maker.inputs[0]) if by else None
+        if total is None or total.is_mean or not by:
+            return None
+        count = by if maker.primitive is div_p else 1 / by
+        return total._replace(moves=(*total.moves, *moves), is_mean=True) if round(count) == total.size and (
+            abs(count - total.size) <= 1e-6 * total.size) else None
+
+
+def _sum_of(maker: Equation, operand: Atom, moves: Sequence[Equation], is_mean: bool) -> Sum:
+    count = 1
+    for axis in maker.params["axes"]:
+        count *= operand.aval.shape[axis]
+    return Sum(operand, tuple(maker.params["axes"]), count, tuple(moves), is_mean)

@@ -1,0 +1,249 @@
+"""Pictures made of characters, for terminals, logs and comments: boxes in rows, lines between them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from fxgrad.tools.pictures.layers import Layers, layered
+from fxgrad.tools.pictures.picture import Box, Line, Picture
+
+STEEP = 3
+"""Rows that slanted lines may take; longer ones have corners."""
+MOST_EXCHANGED = 60
+PLAIN = str.maketrans({"·": "_", "…": "~", "×": "x"})
+"""What is written otherwise where there are no other characters than those of ASCII."""
+
+
+def ascii_text(picture: Picture) -> str:
+    r"""The picture in characters; regions follow as pictures of their own.
+
+    >>> boxes = (Box("x", "x"), Box("y", "y"), Box("add", "+", kind="operation"), Box("z", "z"))
+    >>> lines = (Line("x", "add"), Line("y", "add", position=1), Line("add", "z"))
+    >>> print(ascii_text(Picture("", boxes, lines)))
+    x   y
+     \ /
+     [+]
+      |
+      z
+    """
+    between = [line for line in picture.lines if line.source != line.target]
+    parts = [_drawn(_with_labels(picture._replace(lines=tuple(between)))), picture.caption]
+    for title, inset in picture.insets:
+        inner = ascii_text(inset).splitlines()
+        parts.append("\n".join([f"{title}:", *(f"  {line}".rstrip() for line in inner)]))
+    return "\n\n".join(part for part in parts if part).translate(PLAIN)
+
+
+def _with_labels(picture: Picture) -> Picture:
+    """The picture with what is written at lines as boxes between two pieces of each."""
+    boxes, lines = [*picture.boxes], []
+    for number, line in enumerate(picture.lines):
+        if line.label:
+            key = f"label{number}"
+            boxes.append(Box(key, line.label, is_marked=line.is_marked))
+            lines += [line._replace(target=key, label=""), line._replace(source=key, label="")]
+        else:
+            lines.append(line)
+    return picture._replace(boxes=tuple(boxes), lines=tuple(lines))
+
+
+def _texts(box: Box, lines: int) -> list[str]:
+    """The lines of a box, on which that many others arrive.
+
+    What is a name of the user's stands as it is, operations and expressions in brackets, what is marked in stars.
+    """
+    label = f"*{box.label}*" if box.is_marked else box.label
+    has_brackets = label.startswith("[") and label.endswith("]")
+    if not has_brackets and (box.kind != "value" or box.is_expression or box.shape == "square"):
+        label = f"[{label.center(_room(lines) - 2)}]"
+    return [label, *box.details]
+
+
+def _room(lines: int) -> int:
+    """How wide a box is on which that many lines arrive, two columns apart."""
+    return 2 * lines + (1 if lines > 1 and lines % 2 else -1)
+
+
+def _drawn(picture: Picture) -> str:
+    pins: dict[str, int] = {}
+    for line in picture.lines:
+        pins[line.ends[1]] = pins.get(line.ends[1], 0) + 1
+    texts = {box.key: _texts(box, pins.get(box.key, 0)) for box in picture.boxes}
+    widths = {key: max(*(len(text) for text in lines), _room(pins.get(key, 0))) for key, lines in texts.items()}
+    arcs = [line.ends for line in picture.lines]
+    for step in (1, 2, 4):  # where lines would cover each other there is more room; of steps of four none can
+        drawing = _Drawing(texts, widths, layered([*texts], arcs, widths, step), picture.lines, even=step > 1)
+        if drawing.is_right:
+            break
+    return drawing.text
+
+
+class Net(NamedTuple):
+    """All lines that go on from one box or rail into the row below: from a column to several."""
+
+    name: str
+    top: int
+    bottom: list[int]
+
+    @property
+    def is_straight(self) -> bool:
+        return self.bottom == [self.top]
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return min(self.top, *self.bottom), max(self.top, *self.bottom)
+
+
+class _Drawing:
+    """Characters by row and column, drawn from above to below."""
+
+    def __init__(self, texts: Mapping[str, Sequence[str]], widths: Mapping[str, int], layers: Layers,
+                 lines: Sequence[Line], even: bool) -> None:
+        self._texts, self._widths, self._layers, self._even = texts, widths, layers, even
+        self._upward = {line.ends[0] for line in lines if line.is_upward}
+        self.is_right = True
+        self._rows: list[dict[int, str]] = []
+        for number, row in enumerate(layers.rows):
+            self._boxes(row)
+            if number + 1 < len(layers.rows):
+                self._gap(row, layers.rows[number + 1])
+
+    @property
+    def text(self) -> str:
+        lines = ["".join(row.get(column, " ") for column in range(max(row, default=-1) + 1)) for row in self._rows]
+        indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+        return "\n".join(line[indent:].rstrip() for line in lines)
+
+    def _boxes(self, row: Sequence[str]) -> None:
+        height = max(len(self._texts.get(name, "|")) for name in row)
+        rows: list[dict[int, str]] = [{} for _ in range(height)]
+        for name in row:
+            column = self._layers.columns[name]
+            for number, text in enumerate(self._texts.get(name, ["|"])):
+                for place, char in enumerate(text, column - len(text) // 2):
+                    rows[number][place] = char
+            if self._layers.down.get(name):
+                for each in rows[len(self._texts.get(name, "|")):]:
+                    each[column] = "^" if name in self._upward else "|"
+                    self._upward.discard(name)  # its arrow has its head
+        self._rows += rows
+
+    # --- between two rows -----------------------------------------------------------------------------------
+
+    def _gap(self, above: Sequence[str], below: Sequence[str]) -> None:
+        nets = self._nets(above, below)
+        if not self._upward.isdisjoint(net.name for net in nets):
+            self._rows.append({net.top: "^" if net.name in self._upward else "|" for net in nets})
+        if all(net.is_straight for net in nets):
+            self._rows.append({net.top: "|" for net in nets})
+        elif not self._slanted(nets):
+            self._cornered(nets)
+
+    def _nets(self, above: Sequence[str], below: Sequence[str]) -> list[Net]:
+        columns = self._layers.columns
+        nets = {name: Net(name, columns[name], []) for name in above if self._layers.down.get(name)}
+        for name in below:
+            sources = sorted(self._layers.up[name], key=lambda source: columns[source])
+            for source, column in zip(sources, self._pins(name, sources), strict=True):
+                nets[source].bottom.append(column)
+        return [*nets.values()]
+
+    def _pins(self, name: str, sources: Sequence[str]) -> list[int]:
+        """The columns at which lines from `sources` arrive at a box: about its middle, at odd ones if those are even.
+
+        So they are not below the middle of another box.
+        """
+        middle, count = self._layers.columns[name], len(sources)
+        if count == 1:
+            return [middle]
+        if self._even:
+            return [middle + 2 * place - count + 1 + count % 2 for place in range(count)]
+        return [middle + 2 * place - count + 1 for place in range(count)]
+
+    def _slanted(self, nets: Sequence[Net]) -> bool:
+        """Draws short lines as slanted ones, where none meets another; whether it did."""
+        height = max(abs(column - net.top) for net in nets for column in net.bottom)
+        if height > STEEP or any(len(net.bottom) > 1 for net in nets):
+            return False
+        rows: list[dict[int, str]] = [{} for _ in range(height)]
+        for net in nets:
+            column, target = net.top, net.bottom[0]
+            for left, row in zip(range(height, 0, -1), rows, strict=True):
+                turn = 0 if abs(target - column) < left else 1 if target > column else -1
+                column += turn
+                if column in row:
+                    return False
+                row[column] = {-1: "/", 0: "|", 1: "\\"}[turn]
+        self._rows += rows
+        return True
+
+    def _cornered(self, nets: Sequence[Net]) -> None:
+        """Draws a horizontal piece for each net that is not straight, in as few rows as they fit in."""
+        tracks = self._tracks(nets)
+        first = {net.name: number for number, track in enumerate(tracks) for net in track}
+        rows: list[dict[int, str]] = [{} for _ in tracks]
+        for net in nets:
+            at = first.get(net.name, len(tracks))
+            for number in range(len(tracks)):
+                for column in [net.top] if number < at else net.bottom if number > at else []:
+                    self.is_right &= column not in rows[number]
+                    rows[number][column] = "|"
+        for number, track in enumerate(tracks):
+            for net in track:
+                self._horizontal(rows[number], net)
+        self._rows += rows
+
+    @staticmethod
+    def _horizontal(row: dict[int, str], net: Net) -> None:
+        """What comes from above turns at `'`, what goes down begins at a dot, and both are at a cross."""
+        left, right = net.span
+        for column in range(left, right + 1):
+            if column == net.top:
+                row[column] = "+" if column in net.bottom else "'"
+            elif column in net.bottom:
+                row[column] = "."
+            elif column not in row:
+                row[column] = "-"
+
+    def _tracks(self, all_nets: Sequence[Net]) -> list[list[Net]]:
+        """The nets that are not straight in rows, so that lines cross seldom and none covers another."""
+        nets = sorted([net for net in all_nets if not net.is_straight],
+                      key=lambda net: (net.span[0] + net.span[1], net.top))
+        for _ in range(len(nets) if len(nets) < MOST_EXCHANGED else 0):
+            changed = False
+            for index in range(len(nets) - 1):
+                first, second = nets[index], nets[index + 1]
+                if _cost(second, first) < _cost(first, second):
+                    nets[index], nets[index + 1] = second, first
+                    changed = True
+            if not changed:
+                break
+        tracks: list[list[Net]] = []
+        taken = {column for net in all_nets for column in (net.top, *net.bottom)}
+        for net in nets:
+            if tracks and all(_is_between(other, net, taken) or _is_between(net, other, taken) for other in tracks[-1]):
+                tracks[-1].append(net)
+            else:
+                tracks.append([net])
+        self.is_right &= all(_cost(first, second) < COVERED for one, other in itertools.combinations(tracks, 2)
+                             for first in one for second in other)
+        return tracks
+
+
+def _is_between(left: Net, right: Net, taken: set[int]) -> bool:
+    """Whether there is room between two nets in one row: a column that no line goes through."""
+    return any(column not in taken for column in range(left.span[1] + 1, right.span[0]))
+
+
+COVERED = 1000
+
+
+def _cost(upper: Net, lower: Net) -> int:
+    """How often two nets cross if one is drawn above the other; very much if one line would cover the other."""
+    left, right = upper.span
+    cost = int(left <= lower.top <= right)
+    left, right = lower.span
+    cost += sum(left <= column <= right for column in upper.bottom)
+    return cost + COVERED * (lower.top in upper.bottom)

@@ -1,0 +1,244 @@
+"""Forward and backward in one graph: the program with its pullback, and which gradient belongs to which value."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.engine.core.avals import struct_of
+from fxgrad.engine.core.program import COTANGENT, PRIMAL, TRANSPOSED, Program, Signature
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.derivation.derive import derive
+from fxgrad.engine.frontend.calling import program_of_call
+from fxgrad.engine.tracing.apply import apply_program
+from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad.engine.transforms.joint import joint
+from fxgrad.errors import ArgumentError, FxgradError, at_user_line
+from fxgrad.text.names import Unique
+from fxgrad.tools.graphs.graph import Graph
+from fxgrad.tools.graphs.nodes import Node, Operation
+from fxgrad.tools.pictures.words import is_expression, value_label
+
+
+class Both(NamedTuple):
+    """A graph of both passes: what is of the backward one, and the forward item that each of it belongs to.
+
+    `names` are those of gradients: `d_x, d_y` of one that is both. `held` are the nodes that hold the gradients in
+    nodes of the forward pass, and `before` what these are in the graph of that alone, as far as it is known.
+    """
+
+    graph: Graph
+    backward: frozenset[Node | Operation]
+    twins: Mapping[Node | Operation, Node | Operation]
+    names: Mapping[Node, str]
+    held: Mapping[Node, Node]
+    before: Mapping[Node, Node]
+
+    def gradients(self) -> dict[Node, Any]:
+        """The gradients in nodes of the forward pass, for a graph with values."""
+        found = {value: node.value for value, node in self.held.items()}
+        for node, before in self.before.items():
+            try:
+                found[node] = before.grad
+            except FxgradError:  # an integer has none, and of several results there are other gradients
+                continue
+        return found
+
+
+def with_backward(graph: Graph) -> Both:
+    """The graph with its backward pass: as it is if it has one, else with that of its program.
+
+    Gradients are those of the parameters, or of all floating-point arguments where none is a parameter. Raises
+    `ArgumentError` if there are none.
+    """
+    return linked(graph, {}, {}) if has_backward(graph) else linked(*_derived(graph))
+
+
+def has_backward(graph: Graph) -> bool:
+    """Whether a graph is a gradient's, which tells what of it is the backward pass."""
+    return any(operation.part == "backward" for operation in graph.operations)
+
+
+def _derived(graph: Graph) -> tuple[Graph, dict[Node, list[Node]], dict[Node, Node]]:
+    """The graph of a program and its pullback, whose further arguments are the gradients in the results.
+
+    And the arguments that each of its further results is the gradient in, and the nodes of `graph` that its own are.
+    """
+    program = graph.program
+    wrt = _wrt(graph)
+    results = [node for node in graph.outputs if has_tangent(node.aval)]
+    if not any(wrt) or not results:
+        raise ArgumentError(at_user_line(
+            f"draw: show='joint' needs an argument and a result with derivatives, and {graph.title or 'the program'} "
+            f"takes {', '.join(f'{node.name}: {node.aval}' for node in graph.inputs) or 'nothing'} and returns "
+            f"{', '.join(str(node.aval) for node in graph.outputs) or 'nothing'}; draw it with show='forward'"))
+    given = [graph.node_of(var) for var in program.inputs]
+    unique = Unique([node.name for node in given])
+    names = [node.name for node in given]
+    names += [unique(f"d_{node.name if node.is_named and not node.is_number else 'out'}") for node in results]
+    made = _joint_program(program, wrt).replace(signature=Signature(graph.title, tuple(names), None, None))
+    leaves = None
+    if graph.has_values:
+        leaves = [*(node.value for node in given), *(np.ones(node.shape, node.dtype)[()] for node in results)]
+    both = Graph(made, {}, leaves=leaves)
+    for node, before in itertools.zip_longest(both.inputs, given):
+        node.role = "gradient" if before is None else before.role
+    found: dict[Node, list[Node]] = {}
+    moving = [node for node, moves in zip(both.inputs, wrt, strict=False) if moves]
+    for node, gradient in zip(moving, both.outputs[len(graph.outputs):], strict=True):
+        found.setdefault(gradient, []).append(node)
+    arriving = [node for node in both.outputs[:len(graph.outputs)] if has_tangent(node.aval)]
+    for node, result in zip(both.inputs[len(given):], arriving, strict=True):
+        found.setdefault(node, []).append(result)
+    before = {node: graph.node_of(origin.var) for node in both.nodes for origin in node.origins
+              if origin.role == PRIMAL and origin.program is program}
+    return both, found, {**dict(zip(both.inputs, given, strict=False)), **before}
+
+
+def _wrt(graph: Graph) -> tuple[bool, ...]:
+    """Which inputs of the program gradients are drawn of, the captured ones first."""
+    chosen = any(node.role == "parameter" for node in graph.inputs)
+    return (*[False] * graph.program.captured, *[
+        has_tangent(node.aval) and (not chosen or node.role == "parameter") for node in graph.inputs])
+
+
+def _joint_program(program: Program, wrt: tuple[bool, ...]) -> Program:
+    count = len(program.inputs)
+    moving = [has_tangent(atom.aval) for atom in program.outputs]
+    avals = [*program.in_avals, *(aval for aval, moves in zip(program.out_avals, moving, strict=True) if moves)]
+
+    def build(*given: Any) -> tuple[list[Any], None]:
+        arriving = iter(given[count:])
+        cotangents = [next(arriving) if moves else Zero(atom.aval)
+                      for moves, atom in zip(moving, program.outputs, strict=True)]
+        outputs, gradients = joint(program, given[:count], cotangents, wrt)
+        return [*outputs, *gradients], None
+
+    def together(*given: Any) -> Sequence[Any]:
+        derived = derive(program, ("with its pullback", wrt), build, avals)
+        return apply_program(derived.program, [*derived.captured, *given])
+
+    return program_of_call("draw", together, tuple([struct_of(aval) for aval in avals]), {})
+
+
+def linked(graph: Graph, gradients: Mapping[Node, Sequence[Node]], before: Mapping[Node, Node]) -> Both:
+    """What of a gradient's graph is the backward pass, and what each of it belongs to, as far as `gradients` say it.
+
+    An operation belongs to that which the same place of the user's code recorded, or if that is gone, since it became
+    a part of another, the same line; a gradient to the value that it is of, or to the result of the operation that its
+    own belongs to.
+    """
+    backward: set[Node | Operation] = {node for node in graph.nodes if node.producer is None and (
+        node.role == "gradient" or (node.is_number and node in gradients))}
+    for operation in graph.operations:
+        if operation.part == "backward" or not backward.isdisjoint(operation.inputs):
+            backward.add(operation)
+            backward.update(operation.outputs)
+    backward.update(node for node in graph.nodes if node.is_number and node.uses and all(
+        edge.operation in backward for edge in node.uses))
+    links = {**graph.gradient_links(), **{node: values[0] for node, values in gradients.items()}}
+    made = _twins_of_operations(graph, backward, links)
+    twins: dict[Any, Any] = dict(made)
+    for node in graph.nodes:
+        if node in backward:
+            value = links.get(node) if not node.is_number else None
+            value = value or _made_beside(node, made) or _named_result(graph, node)
+            if value is not None and value not in backward:
+                twins[node] = value
+    names = _letters(links, backward)
+    for node, values in gradients.items():
+        if node in backward and (len(values) > 1 or node.is_number):
+            names[node] = ", ".join(f"d_{value.name}" for value in values) + (f" = {node.name}" * node.is_number)
+    return Both(graph, frozenset(backward), twins, names, _held(graph, gradients), before)
+
+
+def _held(graph: Graph, gradients: Mapping[Node, Sequence[Node]]) -> dict[Node, Node]:
+    """The nodes that hold the gradients in others. Of equal values that became one each has a share: these are none."""
+    primals: dict[Any, Node] = {}
+    for node in graph.nodes:
+        primals.update(((id(origin.program), origin.var), node) for origin in node.origins if origin.role == PRIMAL)
+    found: dict[Node, set[Node]] = {}
+    for node in graph.nodes:
+        of = [primals.get((id(origin.program), origin.var)) for origin in node.origins
+              if origin.role in (COTANGENT, TRANSPOSED)]
+        for value in dict.fromkeys([*gradients.get(node, ()), *of]):
+            if value is not None and value is not node:
+                found.setdefault(value, set()).add(node)
+    return {value: nodes.pop() for value, nodes in found.items() if len(nodes) == 1}
+
+
+def _twins_of_operations(graph: Graph, backward: Collection[Node | Operation], links: Mapping[Node, Node],
+                         ) -> dict[Operation, Operation]:
+    """The operations of the forward pass that those of the backward pass belong to."""
+    places: dict[tuple[int, int, str], list[Operation]] = {}
+    for operation in graph.operations:
+        if operation not in backward:
+            for place in _places(operation):
+                places.setdefault(place, []).append(operation)
+    twins: dict[Operation, Operation] = {}
+    for operation in graph.operations:
+        if operation in backward:
+            left = [links[node] for node in operation.outputs if node in links]
+            arrived = [links.get(node) or _named_result(graph, node) for node in operation.inputs if node in backward]
+            twin = next((_likeliest(places[place], left, arrived)
+                         for place in _places(operation) if place in places), None)
+            for node in operation.inputs if twin is None else ():  # a sum of what arrives has no line of its own
+                maker = node.producer or _maker_of_result(graph, node)
+                if node in backward and maker is not None:
+                    twin = twins.get(maker, None if maker in backward else maker)
+                    break
+            if twin is not None:
+                twins[operation] = twin
+    return twins
+
+
+def _likeliest(candidates: Sequence[Operation], left: Sequence[Node], arrived: Sequence[Node | None]) -> Operation:
+    """Of the operations that one place recorded, the one through which a gradient goes back.
+
+    It leaves that in an operand (`left`), and arrives in a result (`arrived`). Where that is not known it is one that
+    the user wrote: others were added by the derivative, to be kept for the backward pass.
+    """
+    return max(candidates, key=lambda operation: (
+        any(value in operation.inputs for value in left) + any(value in operation.outputs for value in arrived),
+        operation.source is not None and any(operation.source.origins)))
+
+
+def _places(operation: Operation) -> list[tuple[int, int, str]]:
+    """Where an operation was recorded: the instruction, and the line."""
+    source = operation.source
+    return [] if source is None else [(id(source.code), source.instruction, "instruction"),
+                                      (id(source.code), source.line, "line")]
+
+
+def _letters(links: Mapping[Node, Node], backward: set[Node | Operation]) -> dict[Node, str]:
+    """`d_b` of the gradient of a value without a name that stands in the picture as b, if it is the only one."""
+    shares = [*links.values()]
+    found = {}
+    for node, primal in links.items():
+        if node in backward and not node.is_named and not primal.is_named and shares.count(primal) == 1:
+            label = value_label(primal)
+            found[node] = f"d({label})" if is_expression(primal) else f"d_{label}"
+    return found
+
+
+def _maker_of_result(graph: Graph, node: Node) -> Operation | None:
+    """The operation that makes the result that a gradient, given as an argument, is of."""
+    result = _named_result(graph, node)
+    return None if result is None else result.producer
+
+
+def _made_beside(node: Node, twins: Mapping[Operation, Operation]) -> Node | None:
+    """The result of what the operation that makes a gradient belongs to; of a number, that of one which uses it."""
+    makers = [edge.operation for edge in node.uses] if node.producer is None else [node.producer]
+    twin = next((twins[maker] for maker in makers if maker in twins and (node.producer or node.is_number)), None)
+    return None if twin is None else twin.outputs[0]
+
+
+def _named_result(graph: Graph, node: Node) -> Node | None:
+    """The result that a gradient, given as an argument, is of: it is called so."""
+    if node.producer is not None or node.role != "gradient":
+        return None
+    return next((each for each in graph.outputs if f"d_{each.name}" == node.name), graph.outputs[0])

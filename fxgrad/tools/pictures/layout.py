@@ -1,0 +1,198 @@
+"""Places on the page: the size of each box, and where graphlay, which is an extra, puts boxes and lines."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.tools.pictures.clearance import Point, around, crosses, label_places, title_place
+from fxgrad.tools.pictures.picture import Box, Picture
+
+LABEL, DETAIL, TITLE, BESIDE = 14.0, 10.5, 11.5, 11.5
+"""Font sizes, in pixels: of names, of the lines below them, of frames, of what is written at lines."""
+ASPECT = 0.602
+"""The width of a character of a monospaced font, by its size."""
+LEADING = 1.28
+SMALLEST = 38.0
+PADDING = 7.0
+MARGIN = 14.0
+EFFORT_ABOVE = 300
+"""Boxes above which the layout is to take less time."""
+OPTIONS: dict[str, Any] = {
+    "direction": "topbottom",
+    "spacing": {"layer_gap": 30, "node_gap": 22, "dummy_gap": 16, "port_gap": 10, "stub": 6, "isolated_gap": 24,
+                "compound_padding": 14, "compound_header": 20, "edge_label_margin": 10},
+    "routing": {"style": "diagonal"},
+    "order": {"group_lanes": "strict"},
+}
+LABELLED = {"layer_gap": 44, "node_gap": 32}
+"""Room for what is written at lines."""
+SYMMETRIC: dict[str, Any] = {"coords": {"placement": "brandes_koepf", "branch_style": "symmetric"}}
+"""For small pictures: what is computed stands below the middle of its operands. Large ones have straight columns."""
+SMALL = 12
+
+TITLE_HEIGHT = 19.0
+
+
+class Frame(NamedTuple):
+    """A place: its middle, width and height."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class Layout(NamedTuple):
+    """Where everything is, from (0, 0) on: boxes and clusters by key, the corners of lines, middles of their labels.
+
+    `titles` says for each cluster where its title begins.
+    """
+
+    width: float
+    height: float
+    boxes: Mapping[str, Frame]
+    clusters: Mapping[str, Frame]
+    lines: tuple[tuple[Point, ...], ...]
+    labels: tuple[Point, ...]
+    titles: Mapping[str, Point]
+
+
+def text_width(text: str, size: float) -> float:
+    """How wide a text is."""
+    return len(text) * ASPECT * size
+
+
+def text_rows(box: Box) -> list[tuple[str, float]]:
+    """The lines of text of a box, with their font sizes."""
+    return [(box.label, LABEL), *((detail, DETAIL) for detail in box.details)]
+
+
+def text_height(box: Box) -> float:
+    """The height of all lines of text."""
+    return sum(font * LEADING for _, font in text_rows(box))
+
+
+def box_size(box: Box) -> tuple[float, float]:
+    """Width and height of a box: what its text needs, as a circle, a square or a rectangle."""
+    lines = text_rows(box)
+    width, height = max(text_width(text, font) for text, font in lines), text_height(box)
+    if box.shape == "circle":
+        top, radius = -height / 2, SMALLEST / 2
+        for text, font in lines:  # the corners of each line are inside
+            edge = max(abs(top), abs(top + font * LEADING)) - 0.2 * font
+            radius = max(radius, math.hypot(text_width(text, font) / 2, edge) + 3)
+            top += font * LEADING
+        return 2 * radius, 2 * radius
+    side = max(SMALLEST if box.shape == "square" else 26.0, height + PADDING)
+    return max(side if box.shape == "square" else SMALLEST, width + 2 * PADDING), side
+
+
+def laid_out(picture: Picture) -> Layout:
+    """The places of a picture, to a tenth of a pixel.
+
+    Raises `UnsupportedError` where graphlay is not installed.
+    """
+    try:
+        import graphlay  # an extra
+    except ImportError:
+        raise UnsupportedError(at_user_line(
+            "draw: a picture as SVG or HTML is laid out by graphlay, which is not installed; "
+            "write pip install 'fxgrad[draw]', or take style='ascii', which needs nothing")) from None
+    graph = graphlay.Graph()
+    numbers: dict[str, int] = {}
+
+    def inside(cluster: str) -> dict[str, Any]:
+        return {"parent": numbers[cluster]} if cluster else {}
+
+    for cluster in picture.clusters:  # wide enough for the title to stand beside the lines that come in at the top
+        numbers[cluster.key] = graph.node(("cluster", cluster.key), height=30.0, label=cluster.title,
+                                          width=2 * text_width(cluster.title, TITLE) + 60, **inside(cluster.parent))
+    parts = {box.part for box in picture.boxes}
+    for box in picture.boxes:
+        width, height = box_size(box)
+        lane = {"group": int(box.part == "backward")} if len(parts) > 1 and not picture.clusters else {}
+        graph.node(box.key, width=width, height=height, shape="ellipse" if box.shape == "circle" else "box",
+                   label=box.label, **inside(box.cluster), **lane)
+    for line in picture.lines:
+        fields: dict[str, Any] = {}
+        if line.label:
+            fields["label_size"] = {"width": text_width(line.label, BESIDE) + 8, "height": 16.0}
+        graph.edge(*line.ends, **fields)
+    count = len(picture.boxes)
+    more = {"effort": "fast"} if count > EFFORT_ABOVE else SYMMETRIC if count <= SMALL else {}
+    if any(line.label for line in picture.lines):
+        more = {**more, "spacing": {**OPTIONS["spacing"], **LABELLED}}
+    layout = _read(picture, graphlay.layout(graph, options={**OPTIONS, **more}))
+    if _hits_a_box(picture, layout):  # straight lines are nicer, as long as they have room
+        layout = _read(picture, graphlay.layout(graph, options={**OPTIONS, **more, "routing": {"style": "orthogonal"}}))
+    return layout
+
+
+def _hits_a_box(picture: Picture, layout: Layout) -> bool:
+    """Whether a line goes through a box that it neither leaves nor enters."""
+    areas = {key: around((frame.x, frame.y), frame.width - 2, frame.height - 2) for key, frame in layout.boxes.items()}
+    return any(crosses(points, area) for line, points in zip(picture.lines, layout.lines, strict=True)
+               for key, area in areas.items() if key not in line.ends)
+
+
+def _read(picture: Picture, found: Any) -> Layout:
+    """What the library found, moved so that all of it is within the page, and turned so that operands are in order."""
+    nodes = [Frame(**node["center"], **node["size"]) for node in found.nodes]
+    lines = [[(point["x"], point["y"]) for point in edge["points"]] for edge in found.edges]
+    anchors = [edge["label_anchor"] for edge in found.edges]
+    labels = [(anchor["x"], anchor["y"]) if anchor else middle(points)
+              for anchor, points in zip(anchors, lines, strict=True)]
+    count = len(picture.clusters)
+    turn = -1.0 if _is_turned(picture, [frame.x for frame in nodes[count:]]) else 1.0
+    wide = [text_width(line.label, BESIDE) / 2 if line.label else 0.0 for line in picture.lines]
+    across = [(turn * x, width) for frame in nodes for x, width in [(frame.x, frame.width / 2)]]
+    across += [(turn * x, 0.0) for points in lines for x, _ in points]
+    across += [(turn * x, width) for (x, _), width in zip(labels, wide, strict=True)]
+    left = min([x - width for x, width in across], default=0.0) - MARGIN
+    right = max([x + width for x, width in across], default=0.0) + MARGIN
+    top = min([frame.y - frame.height / 2 for frame in nodes], default=0.0) - MARGIN
+    bottom = max([frame.y + frame.height / 2 for frame in nodes], default=0.0) + MARGIN
+
+    def at(point: Point) -> Point:
+        return round(turn * point[0] - left, 1), round(point[1] - top, 1)
+
+    frames = [Frame(*at((frame.x, frame.y)), round(frame.width, 1), round(frame.height, 1)) for frame in nodes]
+    moved = [tuple([at(point) for point in points]) for points in lines]
+    areas = [around((frame.x, frame.y), frame.width, frame.height) for frame in frames]
+    placed = label_places(moved, [at(point) for point in labels], [2 * width for width in wide], BESIDE * LEADING,
+                          areas[count:], right - left)
+    titles = {}
+    for cluster, area in zip(picture.clusters, areas[:count], strict=True):
+        x, y = title_place(area, text_width(cluster.title, TITLE), TITLE_HEIGHT, moved)
+        titles[cluster.key] = round(x, 1), round(y, 1)
+    return Layout(round(right - left, 1), round(bottom - top, 1),
+                  {box.key: frame for box, frame in zip(picture.boxes, frames[count:], strict=True)},
+                  {cluster.key: frame for cluster, frame in zip(picture.clusters, frames[:count], strict=True)},
+                  tuple([points[::-1] if line.is_upward else points
+                         for line, points in zip(picture.lines, moved, strict=True)]),
+                  tuple([(round(x, 1), round(y, 1)) for x, y in placed]), titles)
+
+
+def _is_turned(picture: Picture, columns: Sequence[float]) -> bool:
+    """Whether the picture is better turned around: the backward pass is on the right, operands are in their order."""
+    place = dict(zip([box.key for box in picture.boxes], columns, strict=True))
+    passes = [[place[box.key] for box in picture.boxes if box.part == part] for part in ("forward", "backward")]
+    if all(passes):
+        first, second = [sum(each) / len(each) for each in passes]
+        return first > second
+    entering: dict[str, list[tuple[int, float]]] = {}
+    for line in picture.lines:
+        entering.setdefault(line.target, []).append((line.position, place[line.source]))
+    pairs = [(first[1], second[1]) for operands in entering.values()
+             for first, second in itertools.pairwise(sorted(operands))]
+    return sum((first > second) - (first < second) for first, second in pairs) > 0
+
+
+def middle(points: Sequence[Point]) -> Point:
+    """The middle of the piece in the middle of a line."""
+    first, second = points[(len(points) - 1) // 2], points[(len(points) - 1) // 2 + 1]
+    return (first[0] + second[0]) / 2, (first[1] + second[1]) / 2

@@ -1,0 +1,125 @@
+"""Pictures before they have a place on the page: boxes, lines between them, clusters around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from fxgrad.text.quoting import one_line
+
+Kind = Literal["value", "operation", "layer"]
+Shape = Literal["circle", "square", "pill"]
+Part = Literal["forward", "backward"]
+Flow = Literal["forward", "gradient", "saved", "carry"]
+
+
+class Box(NamedTuple):
+    """What stands for a value, an operation or a layer.
+
+    `label` is its name and `details` the lines below it: type, value, gradient. `role` decides the colour, `note` is
+    what hovering tells. Of a value without a name, the label is the expression that makes it, or a letter.
+    A box of a backward pass has the key of the forward one that it belongs to, its `twin`.
+    """
+
+    key: str
+    label: str
+    details: tuple[str, ...] = ()
+    kind: Kind = "value"
+    shape: Shape = "pill"
+    role: str = "intermediate"
+    part: Part = "forward"
+    cluster: str = ""
+    note: str = ""
+    twin: str = ""
+    is_expression: bool = False
+    has_name: bool = True
+    is_marked: bool = False
+
+
+class Line(NamedTuple):
+    """A dependency: `target` is computed from `source`, at operand `position`.
+
+    Gradients flow back beside what they are gradients of, so that their lines are drawn upward, as are those from one
+    round of a loop to the next.
+    """
+
+    source: str
+    target: str
+    label: str = ""
+    kind: Flow = "forward"
+    position: int = 0
+    is_marked: bool = False
+    is_upward: bool = False
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The box above and the box below."""
+        return (self.target, self.source) if self.is_upward else (self.source, self.target)
+
+
+class Cluster(NamedTuple):
+    """A frame around boxes, and around other clusters: a loop, a branch, a layer."""
+
+    key: str
+    title: str
+    parent: str = ""
+
+
+class Picture(NamedTuple):
+    """A picture in words; styles give it a form.
+
+    `caption` is the line below. `insets` are the pictures of regions, by their titles, where these are not drawn in
+    the picture itself.
+    """
+
+    title: str
+    boxes: tuple[Box, ...]
+    lines: tuple[Line, ...]
+    clusters: tuple[Cluster, ...] = ()
+    caption: str = ""
+    insets: tuple[tuple[str, Picture], ...] = ()
+
+    def printable(self) -> Picture:
+        """The picture without control characters, which no style has a form for: they are written as escapes."""
+        return _printable(self)
+
+    def without(self, gone: Callable[[Box], bool], label: Callable[[Box, Line], str]) -> Picture:
+        """The picture with boxes contracted: each line that enters such a box goes on along each that leaves it.
+
+        What goes on has the `label` that the box and the line that entered give it.
+        """
+        lines = [*self.lines]
+        for box in self.boxes:
+            if gone(box):
+                entering = [line for line in lines if line.target == box.key]
+                leaving = [line for line in lines if line.source == box.key]
+                through = [first._replace(target=second.target, label=label(box, first), kind=_flow(first, second),
+                                   position=_position(box, first, second), is_upward=_is_upward(first, second),
+                                   is_marked=first.is_marked and second.is_marked)
+                           for second in leaving for first in entering]
+                lines = [line for line in lines if box.key not in (line.source, line.target)] + through
+        return self._replace(boxes=tuple([box for box in self.boxes if not gone(box)]), lines=tuple(lines))
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isprintable() else "\n".join(map(one_line, value.split("\n")))
+    if not isinstance(value, tuple):
+        return value
+    make: Any = getattr(value, "_make", tuple)  # of a named tuple
+    return make(map(_printable, value))
+
+
+def _flow(first: Line, second: Line) -> Flow:
+    """What a line is that goes through a box: from one round to the next, kept, or as it ends."""
+    kinds = first.kind, second.kind
+    return "carry" if "carry" in kinds else "saved" if first.kind == "saved" else second.kind
+
+
+def _is_upward(first: Line, second: Line) -> bool:
+    carried = [line for line in (first, second) if line.kind == "carry"]
+    return carried[0].is_upward if carried else first.is_upward and second.is_upward
+
+
+def _position(box: Box, first: Line, second: Line) -> int:
+    return first.position if box.kind == "operation" else second.position

@@ -1,0 +1,152 @@
+"""What stands in boxes: short names of values and operations, types, numbers, and what hovering tells."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.program import Equation, Source
+from fxgrad.text.scope import type_text
+from fxgrad.text.short import expression, operation_name
+from fxgrad.text.sources import Sources
+from fxgrad.tools.graphs.nodes import Node, Operation
+
+LONGEST = 18
+"""Characters of a label; longer ones are shortened."""
+LONGEST_NAME = 22
+"""Those of the name of an operation."""
+HOLE = "·"
+"""Stands for an operand where an operation is written without its operands."""
+
+
+def value_label(node: Node) -> str:
+    """The user's name of a value; else the expression that makes it, if that is short, or its letter.
+
+    >>> import fxgrad
+    >>> graph = fxgrad.graph(lambda x, y, w: (x + y) * w)(2.0, 3.0, 4.0)
+    >>> [value_label(node) for node in graph.nodes]
+    ['x', 'y', 'w', 'x+y', 'b']
+    """
+    if node.is_number:
+        return _short_numbers(node.name)
+    if node.is_named or node.producer is None:
+        return shortened(node.name)
+    return _tight(_short_numbers(node.text)) if is_expression(node) else node.name
+
+
+def is_expression(node: Node) -> bool:
+    """Whether a value is called by the expression that makes it: one of names that the user gave, and short."""
+    if node.is_named or node.is_number or node.producer is None or node.producer.equation.programs:
+        return False
+    operands = [each for each in node.inputs if not each.is_number]
+    is_short = len(_tight(_short_numbers(node.text))) <= LONGEST
+    return is_short and all(each.is_named or each.producer is None for each in operands)
+
+
+def operation_label(operation: Operation) -> str:
+    """An operation without its operands, but with the numbers among them: `+`, `** 2`, `maximum(·, 0.0)`, `sum`."""
+    return equation_label(operation.equation)
+
+
+def equation_label(equation: Equation) -> str:
+    """As `operation_label`."""
+    if equation.programs:
+        return shortened(operation_name(equation), LONGEST_NAME)
+    text = _short_numbers(expression(equation, lambda _: HOLE))
+    if text.startswith('"'):
+        return shortened(operation_name(equation), LONGEST_NAME)
+    bare = " ".join(text.replace(HOLE, "").split())
+    if not re.search(r"\w\(", text):  # an operator
+        return shortened(bare or operation_name(equation))
+    name, _, rest = text.partition("(")
+    if re.fullmatch(rf"{HOLE}(, {HOLE})*\)", rest):
+        return shortened(name)
+    plain = re.sub(rf"^{HOLE}, (?=\w+=)", "", rest)
+    return f"{name}({plain}" if len(name) + len(plain) < LONGEST else shortened(name)
+
+
+def _short_numbers(text: str) -> str:
+    """An expression with its numbers to four digits, and without their types."""
+    text = re.sub(r"(?<=\d):[a-z]+\d*\*?", "", text)
+    return re.sub(r"\d+\.\d{4,}(e[-+]?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
+
+
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """The text, or its beginning and its end.
+
+    >>> shortened("params.encoder.layers[3].attention.W")
+    'params.en…tention.W'
+    """
+    if len(text) <= longest + 1:
+        return text
+    half = longest // 2
+    return f"{text[:half]}…{text[-half:]}"
+
+
+def _tight(text: str) -> str:
+    """An expression without the spaces around its operators."""
+    return re.sub(r" ([-+*/@]|\*\*) ", r"\1", text)
+
+
+def type_label(aval: Aval) -> str:
+    """The type, `f64[5,3]`; "" for a number of Python's kind, of which there is nothing to tell."""
+    return "" if aval.weak and not aval.shape else type_text(aval).removesuffix("[]")
+
+
+def number_label(value: Any) -> str:
+    """A value in few characters: a number, up to three of them, or the first and the last.
+
+    >>> number_label(20.0), number_label(np.array([1.0, 2.5])), number_label(np.arange(6.0).reshape(2, 3))
+    ('20', '[1, 2.5]', '[0 … 5]')
+    """
+    try:
+        array = np.asarray(value)
+        if dtypes.is_key(array.dtype) or array.dtype == dtypes.float0:
+            return ""
+    except TypeError:
+        return ""
+    if not array.shape:
+        return _number(array[()])
+    flat = array.ravel()
+    if flat.size <= 3 and array.ndim == 1:
+        return f"[{', '.join(map(_number, flat))}]"
+    return f"[{_number(flat[0])} … {_number(flat[-1])}]" if flat.size else "[]"
+
+
+def _number(number: Any) -> str:
+    return f"{number:.4g}" if np.asarray(number).dtype.kind in "fc" or "float" in str(number.dtype) else str(number)
+
+
+def note(title: str, aval: Aval | None, source: Source | None, sources: Sources) -> str:
+    """What hovering tells: name and type, the file and the line, the text of the line."""
+    lines = [title if aval is None else f"{title}: {type_text(aval)}"]
+    if source is not None:
+        lines.append(sources.comment(source))
+        number = sources.span(source)[0]
+        text = "" if number is None else _line(source.filename, number)
+        lines += [text] if text else []
+    return "\n".join(lines)
+
+
+def _line(filename: str, number: int) -> str:
+    try:
+        return linecache.getline(filename, number).strip()
+    except Exception:  # noqa: BLE001  (others put functions of their own in its place)
+        return ""
+
+
+def counted(number: int, word: str) -> str:
+    """`1 layer`, `3 layers`."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def listed(words: Sequence[str], known: Callable[[str], str] = repr) -> str:
+    """`'a', 'b' or 'c'`."""
+    *first, last = map(known, words)
+    return f"{', '.join(first)} or {last}" if first else last

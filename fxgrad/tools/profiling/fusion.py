@@ -1,0 +1,200 @@
+"""`fusions`: which operations XLA computes together, read from its optimised program, by line of the user's."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from rich.table import Table
+
+from fxgrad.engine.analyses.cost import cost as cost_of_program
+from fxgrad.engine.api.arguments import static_positions, transformation
+from fxgrad.engine.api.compiled import jit
+from fxgrad.engine.core.avals import struct_of
+from fxgrad.engine.core.program import Equation, Program, Source
+from fxgrad.engine.derivation.sizes import with_numbers
+from fxgrad.engine.frontend.calling import program_of_call
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.units import bytes_text
+from fxgrad.text.short import operation_name
+from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.unfolding import unfold
+from fxgrad.tools.profiling.costs import fused_bytes
+
+MOST_ROWS = 30
+
+
+class FusionGroup(NamedTuple):
+    """What XLA computes at once: its name and opcode there, and what it is of here.
+
+    `equations` are the numbers of the equations of `Fusions.program` that it computes, some in part; an equation may be
+    in several groups, for what is cheap is computed wherever it is needed. `operations` are their names and `lines` the
+    user's lines, each once. Empty for what XLA added, such as copies.
+    """
+
+    name: str
+    opcode: str
+    equations: tuple[int, ...]
+    operations: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+class Fusions(Shown):
+    """The groups of a compiled program, in the order in which they run; prints as a table.
+
+    `program` is what was compiled, with calls opened. `unfused_bytes` are moved if each of its operations reads and
+    writes memory, `fused_bytes` by the groups of the model that `fxgrad.memory` uses, `xla_bytes` by XLA's own count,
+    None where it makes none.
+    """
+
+    def __init__(self, title: str, program: Program, groups: Sequence[FusionGroup], unfused_bytes: int,
+                 fused: int, xla_bytes: int | None) -> None:
+        self.title, self.program, self.groups = title, program, tuple(groups)
+        self.unfused_bytes, self.fused_bytes, self.xla_bytes = unfused_bytes, fused, xla_bytes
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __iter__(self) -> Iterator[FusionGroup]:
+        return iter(self.groups)
+
+    def of(self, number: int) -> tuple[FusionGroup, ...]:
+        """The groups that compute an equation of `program`, given by its number; none where XLA has no use for it."""
+        return tuple([group for group in self.groups if number in group.equations])
+
+    @property
+    def grouped(self) -> Program:
+        """`program` with each equation in a scope called as its group, the last of several: to be drawn as boxes.
+
+        `fxgrad.draw(found.grouped, view="network")` shows the groups, and what goes from one to another.
+        """
+        names = {number: group.name for group in self.groups for number in group.equations}
+        return self.program.replace(equations=[_in_scope(equation, names.get(number, "")) for number, equation
+                                               in enumerate(self.program.equations)])
+
+    @property
+    def by_line(self) -> dict[str, tuple[str, ...]]:
+        """The names of the groups that compute something of each line of the user's."""
+        found: dict[str, dict[str, None]] = {}
+        for group in self.groups:
+            for line in group.lines:
+                found.setdefault(line, {})[group.name] = None
+        return {line: tuple(names) for line, names in found.items()}
+
+    def table(self) -> Table:
+        """The table for rich."""
+        counted = "" if self.xla_bytes is None else f", {bytes_text(self.xla_bytes)} by XLA's count"
+        made = new_table(f"fusion of {self.title}: {len(self.program.equations)} operations in {len(self.groups)} "
+                         f"groups; bytes moved {bytes_text(self.unfused_bytes)} unfused, "
+                         f"{bytes_text(self.fused_bytes)} fused{counted}",
+                         {"group": "left", "opcode": "left", "operations": "left", "lines": "left"})
+        for group in self.groups[:MOST_ROWS]:
+            add_row(made, [group.name, group.opcode, ", ".join(group.operations), ", ".join(group.lines)])
+        if len(self.groups) > MOST_ROWS:
+            add_row(made, [f"{len(self.groups) - MOST_ROWS} more", "", "", ""])
+        return made
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """All of it as JSON."""
+        return json.dumps({"title": self.title, "unfused_bytes": self.unfused_bytes, "fused_bytes": self.fused_bytes,
+                           "xla_bytes": self.xla_bytes, "groups": [group._asdict() for group in self.groups]},
+                          indent=indent)
+
+    def __repr__(self) -> str:
+        return f"<fusion of {self.title}: {len(self.program.equations)} operations in {len(self.groups)} groups>"
+
+
+def fusions(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()) -> Callable[..., Fusions]:
+    """The function that compiles `fun` for its arguments and tells which operations XLA computes together.
+
+    The groups are read from XLA's optimised program, which carries the number of the equation that each of its
+    instructions was made of; a loop or a branch is one group. Nothing runs. XLA counts the bytes of one step of a loop.
+
+    Raises `ArgumentError` for arguments that are no arrays.
+
+    >>> import fxgrad, numpy as np
+    >>> def layer(x, w, b):
+    ...     return np.tanh(x @ w + b) * 2.0
+    >>> args = [fxgrad.ShapeDtypeStruct(shape, np.float32) for shape in ((8, 4), (4, 16), (16,))]
+    >>> found = fxgrad.tools.profiling.fusions(layer)(*args)
+    >>> {"add", "tanh", "mul"} <= {name for group in found if len(group.operations) > 1 for name in group.operations}
+    True
+    """
+    @transformation("fusions", fun)
+    @boundary
+    def found(*args: Any, **kwargs: Any) -> Fusions:
+        static = static_positions(static_argnums, len(args))
+        program = fun if isinstance(fun, Program) else program_of_call("fusions", fun, args, kwargs, static)
+        return of_program(with_numbers("fusions", program))
+    return found
+
+
+def of_program(program: Program) -> Fusions:
+    """The fusions of a program."""
+    signature = program.signature
+    title = "a program" if signature is None else signature.title or signature.name
+    opened = unfold(program, calls="*").replace(signature=None)
+    numbered = opened.replace(equations=[_in_scope(equation, f"{MARK}{number}")
+                                         for number, equation in enumerate(opened.equations)])
+    structs = [struct_of(aval) for aval in opened.in_avals[opened.captured:]]
+    stage = jit(lambda *leaves: numbered(*leaves)).lower(*structs).compile()
+    analysis = stage.cost_analysis()
+    moved = analysis.get("bytes accessed") if isinstance(analysis, dict) else None
+    groups = [_group(name, opcode, numbers, opened) for name, opcode, numbers in _groups(stage.as_text())]
+    return Fusions(title, opened, groups, cost_of_program(opened).bytes, fused_bytes(opened),
+                   None if moved is None else int(moved))
+
+
+def _in_scope(equation: Equation, scope: str) -> Equation:
+    """The equation in a scope, which XLA is told."""
+    source = equation.source or Source(_in_scope.__code__, 0)
+    return Equation(equation.primitive, equation.inputs, equation.params, equation.outputs,
+                    source._replace(scope=scope))
+
+
+MARK = "equation_"
+_HEAD = re.compile(r"(ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{$")
+_INSTRUCTION = re.compile(r"\s+(?:ROOT )?%?([\w.\-]+) = .*?\b([a-z][\w\-]*)\(")
+_CALLED = re.compile(r"(?:calls|to_apply)=%?([\w.\-]+)")
+_NUMBER = re.compile(rf'op_name="[^"]*?{MARK}(\d+)')
+_NO_WORK = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast"})
+
+
+def _groups(text: str) -> Iterator[tuple[str, str, list[int]]]:
+    """The instructions of XLA's text that do something, but those within others: name, opcode, numbers of equations."""
+    computations: dict[str, list[str]] = {}
+    entry = ""
+    lines: list[str] = []
+    for line in text.splitlines():
+        head = None if line.startswith(" ") else _HEAD.match(line)
+        if head:
+            lines = computations[head[2]] = []
+            entry = head[2] if head[1] else entry
+        else:
+            lines.append(line)
+    yield from _within(entry, computations)
+
+
+def _within(name: str, computations: dict[str, list[str]]) -> Iterator[tuple[str, str, list[int]]]:
+    """The groups of one computation, and of those that it calls in the place of the call."""
+    for line in computations.get(name, ()):
+        instruction = _INSTRUCTION.match(line)
+        if instruction is None or instruction[2] in _NO_WORK:
+            continue
+        called = _CALLED.findall(line)
+        if instruction[2] == "call":
+            for each in called:
+                yield from _within(each, computations)
+            continue
+        inner = [each for within in called for each in computations.get(within, ())]
+        numbers = {int(number) for each in (line, *inner) for number in _NUMBER.findall(each)}
+        yield instruction[1], instruction[2], sorted(numbers)
+
+
+def _group(name: str, opcode: str, numbers: list[int], program: Program) -> FusionGroup:
+    equations = [program.equations[number] for number in numbers]
+    places = [equation.source.place for equation in equations if equation.source is not None]
+    return FusionGroup(name, opcode, tuple(numbers), tuple([operation_name(equation) for equation in equations]),
+                       tuple(dict.fromkeys(places)))

@@ -1,0 +1,237 @@
+"""`memory`: the live bytes of a function before it runs, over its steps, as it is written and as it is compiled."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fxgrad.engine.analyses.flow import Flow, flow_of
+from fxgrad.engine.analyses.lifetimes import Lifetimes
+from fxgrad.engine.analyses.memory import compiled, written
+from fxgrad.engine.api.arguments import static_positions, transformation
+from fxgrad.engine.core.program import Program, Source, Var
+from fxgrad.engine.derivation.derive import nothing_collected
+from fxgrad.engine.derivation.sizes import with_numbers
+from fxgrad.engine.frontend.calling import program_of_call
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.errors import FxgradError
+from fxgrad.text.scope import Scope
+from fxgrad.text.short import operation_name
+from fxgrad.text.sources import Sources
+from fxgrad.text.text_writer import shown_scopes
+from fxgrad.tools.profiling.report import Holder, Memory, Peak, Point, Saved, View
+
+
+def memory(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()) -> Callable[..., Memory]:
+    """The function that tells the memory that `fun` needs at its arguments: how much, when, and who holds it.
+
+    Nothing runs; only shapes and dtypes of the arguments matter: arrays, numbers, `ShapeDtypeStruct`s, containers of
+    them. `fun` may be what transformations return, such as `grad(loss)` or `jit(step)`, or a `Program`. The result
+    prints as tables; `peak`, `holders`, `timeline`, `temporary` and `saved` are its parts.
+
+    There are two numbers of everything. As `written`, each operation makes its result, elementwise ones over an operand
+    that is used no more, and values are dropped after their last use: what NumPy takes, but for the work space of its
+    kernels. As `compiled`, operations are fused and ordered, and buffers shared, by a model of XLA (docs/memory.md).
+    Within `shard_map` bytes are those of one device. A loop needs what it carries and the most that a step does, a
+    branch the most of its programs.
+
+    Of a gradient, `saved` are the values of the forward pass that its backward pass reads; of another function those
+    that reverse mode would keep, nothing where it has no derivative.
+
+    Raises `ArgumentError` for arguments that are no arrays.
+
+    >>> import fxgrad, numpy as np
+    >>> def loss(w, x):
+    ...     h = np.tanh(x @ w)
+    ...     return np.sum(h * h)
+    >>> found = fxgrad.memory(fxgrad.grad(loss))(np.ones((20, 30)), np.ones((50, 20)))
+    >>> found.arguments, found.written.results, found.temporary, found.compiled.temporary
+    (12800, 4800, 24000, 12000)
+    >>> [(each.name, each.nbytes) for each in found.saved if not each.is_argument]
+    [('h', 12000), ('a', 12000)]
+    >>> found.peak.point.part, found.holders[0].role
+    ('forward', 'saved')
+    """
+    @transformation("memory", fun)
+    @boundary
+    def measured(*args: Any, **kwargs: Any) -> Memory:
+        static = static_positions(static_argnums, len(args))
+        program = fun if isinstance(fun, Program) else program_of_call("memory", fun, args, kwargs, static)
+        return of_program(with_numbers("memory", program))
+    return measured
+
+
+def of_program(program: Program) -> Memory:
+    """The memory of a program; see `memory`."""
+    with nothing_collected():
+        return _Xray(program).memory()
+
+
+class _Names:
+    """What values and lines are called, found when it is asked for."""
+
+    def __init__(self, program: Program, flow: Flow) -> None:
+        self.program, self.flow = program, flow
+        self._scopes: dict[int, Scope] | None = None
+        self._places: dict[tuple[int, int], str] = {}
+
+    def of(self, value: int) -> str:
+        """The name of a value, as the printed program has it."""
+        if self._scopes is None:
+            self._scopes = shown_scopes(self.program)
+        var, home = self.flow.variables[value], self.flow.homes[value]
+        scope = self._scopes.get(id(home))
+        if scope is None:
+            scope = self._scopes[id(home)] = Scope(home, Sources(), {})
+        scope.bind(var)
+        return scope.names[var]
+
+    def place(self, source: Source | None) -> str:
+        """The user's file and line."""
+        if source is None:
+            return "?"
+        key = id(source.code), source.instruction
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = source.place
+        return found
+
+    def operation_at(self, step: int) -> str:
+        """An operation and its line."""
+        return f"{operation_name(self.flow.equations[step])} {self.place(self.flow.sources[step])}"
+
+    def made_at(self, value: int) -> str:
+        """The line that makes a value; "" of an input."""
+        maker = self.flow.made_by[value]
+        return "" if maker < 0 else self.place(self.flow.sources[maker])
+
+
+class _Xray:
+    """One look at a program: names and lines are found for what is shown."""
+
+    def __init__(self, program: Program) -> None:
+        self.program, self.flow = program, flow_of(program)
+        self.names = _Names(program, self.flow)
+        self._results = {self.flow.base[value] for value in self.flow.results}
+
+    def memory(self) -> Memory:
+        program, flow = self.program, self.flow
+        signature = program.signature
+        title = "a program" if signature is None else signature.title or signature.name
+        constants = sum(flow.sizes[value] for value in flow.inputs[:program.captured])
+        arguments = sum(flow.sizes[value] for value in flow.inputs[program.captured:])
+        results = self._results
+        size = sum(atom.aval.nbytes if value < 0 else flow.sizes[value]
+                   for value, atom in zip(flow.outputs, program.outputs, strict=True))
+        model = compiled(program)
+        lifetimes = written(program)
+        at_peak = sum(lifetimes.held.get(value, 0) for value in results
+                      if lifetimes.begin.get(value, len(lifetimes.live)) <= lifetimes.peak_at)
+        given = arguments + constants
+        as_written = self._view("written", lifetimes, given, max(lifetimes.peak - at_peak, 0), size, None)
+        as_compiled = self._view("compiled", model.lifetimes, given, model.temporary, size, model.values)
+        saved = self._saved_list if "backward" in self.flow.parts else functools.partial(_residuals, program)
+        return Memory(title, arguments, constants, as_written, as_compiled, saved)
+
+    # --- the two ways -------------------------------------------------------------------------------------
+
+    def _view(self, way: str, lifetimes: Lifetimes, given: int, temporary: int, results: int,
+              values: Callable[[], dict[int, int]] | None) -> View:
+        """One way; where lifetimes are not of values of the flow, `values` has those of the flow that they are."""
+        def timeline() -> tuple[Point, ...]:
+            return tuple([self._point(number, moment.step, live) for number, (moment, live) in enumerate(
+                zip(lifetimes.moments, lifetimes.live, strict=True))])
+        at = lifetimes.peak_at
+        point = Point(0, "nothing", "", "", 0) if at < 0 else self._point(
+            at, lifetimes.moments[at].step, lifetimes.peak)
+        peak = Peak(point, given + lifetimes.peak, functools.partial(self._holders, lifetimes, point, values))
+        return View(way, peak, temporary, results, timeline)
+
+    def _holders(self, lifetimes: Lifetimes, point: Point, values: Callable[[], dict[int, int]] | None,
+                 ) -> tuple[Holder, ...]:
+        """Who holds memory at the peak; what is no value of the program is work space."""
+        at = lifetimes.peak_at
+        if at < 0:
+            return tuple(self._given())
+        held = [(value, lifetimes.held[value]) for value in lifetimes.alive_at(at)]
+        inside = lifetimes.moments[at].inside
+        if values is not None:
+            known = values()
+            inside += sum(size for node, size in held if node not in known)
+            held = [(known[node], size) for node, size in held if node in known]
+        holders = [*self._given(), *(self._holder(value, size) for value, size in held)]
+        if inside:
+            holders.append(Holder(f"in {point.operation}", None, inside, point.line, "work space"))
+        return tuple(sorted(holders, key=lambda each: -each.nbytes))
+
+    def _point(self, number: int, step: int, live: int) -> Point:
+        flow = self.flow
+        return Point(number, operation_name(flow.equations[step]), self.names.place(flow.sources[step]),
+                     flow.parts[step], live)
+
+    def _given(self) -> list[Holder]:
+        flow, captured = self.flow, self.program.captured
+        return [Holder(self.names.of(value), flow.avals[value], flow.sizes[value], "",
+                       "constant" if number < captured else "argument")
+                for number, value in enumerate(flow.inputs) if flow.sizes[value]]
+
+    def _holder(self, value: int, size: int) -> Holder:
+        flow = self.flow
+        role = "result" if flow.base[value] in self._results else \
+            "saved" if value in self._saved else "temporary"
+        return Holder(self.names.of(value), flow.avals[value], size, self.names.made_at(value), role)
+
+    # --- what is saved ------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _saved(self) -> dict[int, list[int]]:
+        """The values of the forward pass that the backward pass reads, and the steps that do."""
+        flow, parts = self.flow, self.flow.parts
+        found: dict[int, list[int]] = {}
+        for step, part in enumerate(parts):
+            if part == "backward":
+                for value in flow.reads[step]:
+                    base = flow.base[value]
+                    maker = flow.made_by[base]
+                    if maker < 0 or parts[maker] != "backward":
+                        found.setdefault(base, []).append(step)
+        return found
+
+    def _saved_list(self) -> list[Saved]:
+        flow = self.flow
+        listed = []
+        for value, steps in self._saved.items():
+            maker = flow.made_by[value]
+            made = "an argument" if maker < 0 else self.names.operation_at(maker)
+            users = tuple(dict.fromkeys([self.names.operation_at(step) for step in steps]))
+            listed.append(Saved(self.names.of(value), flow.avals[value], flow.sizes[value], made, users, maker < 0))
+        return sorted(listed, key=lambda each: -each.nbytes)
+
+
+def _residuals(program: Program) -> list[Saved]:
+    """What reverse mode would keep of a program, with respect to all its arguments; nothing without a derivative."""
+    wrt = tuple(number >= program.captured and has_tangent(var.aval) for number, var in enumerate(program.inputs))
+    if not any(wrt) or not any(has_tangent(atom.aval) for atom in program.outputs):
+        return []
+    try:
+        primal = linearized(program.replace(constants=()), wrt)
+    except FxgradError:  # of a callback, or a loop whose steps nobody knows
+        return []
+    linear: Program = primal.extra.linear
+    made: Program = primal.program
+    flow = Flow(made)
+    names = _Names(made, flow)
+    found = []
+    for value, atom, inside in zip(flow.outputs[len(program.outputs):], made.outputs[len(program.outputs):],
+                                   linear.inputs, strict=False):
+        if isinstance(atom, Var):
+            maker = flow.made_by[value]
+            users = [f"{operation_name(equation)} {names.place(equation.source)}" for equation in linear.equations
+                     if inside in equation.inputs]
+            found.append(Saved(names.of(value), atom.aval, atom.aval.nbytes,
+                               "an argument" if maker < 0 else names.operation_at(maker),
+                               tuple(dict.fromkeys(users)), maker < 0))
+    return sorted(found, key=lambda each: -each.nbytes)

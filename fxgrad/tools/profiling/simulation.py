@@ -1,0 +1,216 @@
+"""`simulate`: how long a step takes on a mesh of devices, and what each of them must hold, from stated speeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.table import Table
+
+from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.analyses.memory import temporaries
+from fxgrad.engine.analyses.traffic import Kind, Transfer, traffic
+from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.derivation.sizes import with_numbers
+from fxgrad.engine.frontend.calling import program_of_call
+from fxgrad.engine.frontend.flat import transformation
+from fxgrad.engine.parallel.meshes import MeshShape
+from fxgrad.engine.parallel.shard_map import shard_map_p
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.units import time_text
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.unfolding import unfold
+
+
+class Link(NamedTuple):
+    """A connection of devices: seconds until a message begins to arrive, and bytes a second that each sends."""
+
+    latency: float
+    bandwidth: float
+
+
+class Machine(NamedTuple):
+    """Devices in nodes of `per_node`, with links `inside` of a node and `between` nodes.
+
+    `flops` are those a second that programs reach on one device, `memory` the bytes that it has.
+    """
+
+    flops: float
+    memory: float
+    per_node: int
+    inside: Link
+    between: Link
+
+
+H100 = Machine(flops=400e12, memory=80e9, per_node=8, inside=Link(2e-6, 450e9), between=Link(5e-6, 50e9))
+"""Nodes of eight H100: by the data sheet 989e12 bfloat16 operations a second, of which large models reach about 40 %,
+NVLink with 450e9 bytes a second each way, and a network card of 400 Gbit/s for each device. Latencies are typical."""
+
+
+class Exchange(NamedTuple):
+    """Collectives of one kind, on the link that they wait for, and the seconds that they take."""
+
+    transfer: Transfer
+    link: str
+    seconds: float
+
+
+class Simulation(Shown):
+    """What a step costs one device: prints as a table.
+
+    `compute` and `communication` are seconds; `time` is their sum, as if nothing overlapped, and `overlapped` the
+    greater of them, as if everything did. `memory` are bytes: `arguments`, `results`, and `temporaries` while it runs.
+    """
+
+    def __init__(self, title: str, mesh: MeshShape, machine: Machine, flops: int, exchanges: Sequence[Exchange],
+                 arguments: int, results: int, temporaries: int) -> None:
+        self.title, self.mesh, self.machine, self.flops, self.exchanges = title, mesh, machine, flops, tuple(exchanges)
+        self.arguments, self.results, self.temporaries = arguments, results, temporaries
+        self.devices = math.prod(mesh.sizes)
+        self.compute = flops / machine.flops
+        self.communication = sum(each.seconds for each in exchanges)
+        self.time, self.overlapped = self.compute + self.communication, max(self.compute, self.communication)
+        self.memory = arguments + results + temporaries
+        self.fits = self.memory <= machine.memory
+
+    @property
+    def wire(self) -> dict[str, float]:
+        """The seconds of the collectives by mesh axis."""
+        found: dict[str, float] = {}
+        for each in self.exchanges:
+            found[each.transfer.axis] = found.get(each.transfer.axis, 0.0) + each.seconds
+        return found
+
+    def table(self) -> Table:
+        """The table for rich."""
+        made = new_table(f"{self.title} on {self.mesh}", {"": "left", "how often": "right", "bytes sent": "right",
+                                                          "link": "left", "time": "right"})
+        add_row(made, ["compute", "", "", f"{self.flops:.3g} flops", time_text(self.compute)])
+        for transfer, link, seconds in self.exchanges:
+            add_row(made, [f"{transfer.kind} over {transfer.axis}", f"{transfer.times:,}", f"{transfer.sent:,}", link,
+                           time_text(seconds)])
+        made.add_section()
+        add_row(made, ["time", "", "", "nothing overlaps", time_text(self.time)], style="bold")
+        add_row(made, ["", "", "", "all overlaps", time_text(self.overlapped)])
+        add_row(made, ["memory", "", f"{self.memory:,}", "" if self.fits else "more than there is", ""], style="bold")
+        return made
+
+    def __repr__(self) -> str:
+        return f"<simulation of {self.title} on {self.devices} devices: {time_text(self.time)}, {self.memory:,} bytes>"
+
+
+def simulate(fun: Callable[..., Any], *, machine: Machine = H100) -> Callable[..., Simulation]:
+    """The function that tells what a step of `fun`, which calls `shard_map`, takes on the devices of its mesh.
+
+    Nothing runs, and only shapes and dtypes of the arguments matter: `jax.sharding.AbstractMesh` stands for devices
+    that are not there, `fxgrad.ShapeDtypeStruct` for arrays. The model is that of Hockney (1994): a message of b
+    bytes takes `latency + b / bandwidth` seconds. A collective sends the bytes of `fxgrad.traffic`, in 2 log n rounds
+    for an all-reduce, log n for a gather or a scatter, n - 1 for an all-to-all and one for a permutation, on the link
+    inside of nodes if those that speak with each other are in one, and else on that between nodes; nodes are runs of
+    `per_node` devices of the mesh, row by row. Work is the flops of
+    `fxgrad.cost` at the speed of the machine, masked steps of pipelines included; memory is that of one
+    device in the model of XLA that `fxgrad.memory` has. What it does not know: kernels, memory bandwidth, stragglers.
+
+    Raises `ArgumentError` where no `shard_map` is called.
+
+    >>> import jax, numpy as np, fxgrad
+    >>> from jax.sharding import AbstractMesh, PartitionSpec as P
+    >>> mesh = AbstractMesh((512,), ("data",))
+    >>> mean = fxgrad.shard_map(lambda x: fxgrad.lax.pmean(np.sum(x), "data"), mesh=mesh, in_specs=P("data"),
+    ...                         out_specs=P())
+    >>> found = fxgrad.simulate(mean)(fxgrad.ShapeDtypeStruct((512, 1000), np.float32))
+    >>> found.devices, found.arguments, [each.transfer.kind for each in found.exchanges]
+    (512, 4000, ['all-reduce'])
+    """
+    @transformation("simulate", fun)
+    @boundary
+    def simulated(*args: Any, **kwargs: Any) -> Simulation:
+        program = fun if isinstance(fun, Program) else program_of_call("simulate", fun, args, kwargs)
+        signature = program.signature
+        title = "a program" if signature is None else signature.title or signature.name
+        return of_program(with_numbers("simulate", program), machine, title)
+    return simulated
+
+
+def of_program(program: Program, machine: Machine, title: str) -> Simulation:
+    """The simulation of a program; see `simulate`."""
+    opened = unfold(program, calls="*")
+    sharded = [equation for equation in opened.equations if equation.primitive is shard_map_p]
+    if not sharded:
+        raise ArgumentError(at_user_line(
+            f"simulate: {title} calls no shard_map, so that there is no mesh. Write the step with "
+            "fxgrad.shard_map(f, mesh=jax.sharding.AbstractMesh((8,), ('data',)), in_specs=..., out_specs=...)"))
+    mesh: MeshShape = sharded[0].params["mesh"]
+    pieces = _pieces(opened)
+    flops = 0.0
+    for equation in opened.equations:
+        if equation.primitive is shard_map_p:
+            flops += cost(equation.regions[0].program).flops
+        else:
+            flops += equation.cost.flops * max((pieces[var] for var in equation.outputs), default=1.0)
+    exchanges = [_exchange(each, mesh, machine) for each in traffic(opened)]
+
+    def bytes_of(var: Var) -> int:
+        return round(var.aval.nbytes * pieces.get(var, 1.0))  # what stands in a shard_map is a piece
+    arguments = sum(bytes_of(var) for var in opened.inputs)
+    results = sum(bytes_of(var) for var in {var for var in opened.outputs if isinstance(var, Var)} - {*opened.inputs})
+    return Simulation(title, mesh, machine, round(flops), exchanges, arguments, results,
+                      temporaries(opened, bytes_of))
+
+
+def _pieces(program: Program) -> dict[Var, float]:
+    """Which share of each value of a program lies on one device.
+
+    Of those that `shard_map` takes and makes it is known; what is computed of them, or with them, in an array of the
+    same shape, is split as they are, and all else whole.
+    """
+    pieces: dict[Var, float] = {}
+    outside = []
+    for equation in program.equations:
+        if equation.primitive is not shard_map_p:
+            outside.append({atom for atom in (*equation.inputs, *equation.outputs) if isinstance(atom, Var)})
+            continue
+        body = equation.regions[0].program
+        for atom, aval in zip((*equation.inputs, *equation.outputs), body.in_avals + body.out_avals, strict=True):
+            if isinstance(atom, Var) and atom.aval.size:
+                pieces[atom] = aval.size / atom.aval.size
+    before = -1
+    while len(pieces) > before:
+        before = len(pieces)
+        for together in (*outside, *outside[::-1]):
+            shares = {var.aval.shape: pieces[var] for var in together if var in pieces}
+            pieces.update({var: shares[var.aval.shape] for var in together - pieces.keys() if var.aval.shape in shares})
+    everything = {*program.inputs, *(var for equation in program.equations for var in equation.outputs)}
+    return {**dict.fromkeys(everything, 1.0), **pieces}
+
+
+def _exchange(transfer: Transfer, mesh: MeshShape, machine: Machine) -> Exchange:
+    """How long collectives take, on the link that the slowest of the groups of devices wait for."""
+    is_inside = _are_inside(transfer, mesh, machine.per_node)
+    link = machine.inside if is_inside else machine.between
+    once = rounds(transfer.kind, transfer.size) * link.latency + transfer.sent / transfer.times / link.bandwidth
+    return Exchange(transfer, "inside" if is_inside else "between", transfer.times * once)
+
+
+def _are_inside(transfer: Transfer, mesh: MeshShape, per_node: int) -> bool:
+    """Whether all devices that speak with each other are in one node, of which each has so many, row by row."""
+    own = [mesh.names.index(name) for name in transfer.axes]
+    others = [axis for axis in range(len(mesh.sizes)) if axis not in own]
+    nodes = np.arange(math.prod(mesh.sizes)).reshape(mesh.sizes) // per_node
+    nodes = nodes.transpose(*others, *own).reshape(-1, mesh.size(transfer.axes))
+    groups = transfer.groups or [(*range(nodes.shape[1]),)]
+    return all(bool((nodes[:, group] == nodes[:, group[:1]]).all()) for group in groups)
+
+
+def rounds(kind: Kind, size: int) -> int:
+    """How many messages come one after the other in a collective among `size` devices.
+
+    >>> [rounds(kind, 8) for kind in ("all-reduce", "all-gather", "all-to-all", "permute")]
+    [6, 3, 7, 1]
+    """
+    levels = (size - 1).bit_length()
+    return {"all-reduce": 2 * levels, "all-gather": levels, "reduce-scatter": levels, "all-to-all": size - 1,
+            "permute": 1, "nothing": 0}[kind]

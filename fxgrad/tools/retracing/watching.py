@@ -1,0 +1,357 @@
+"""Watching calls: `explain` a function, or all that is called in a block, and how events become a report.
+
+Nothing is asked of calls that have what they need. What is told of is rare: a function is traced, a program comes into
+being, jax compiles (its public events say how long that takes), a value is asked for that a tracer does not have.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import jax.monitoring
+from rich.table import Table
+
+from fxgrad import errors
+from fxgrad.engine.api import compiled
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.frontend.flat import parameter_names, title_of
+from fxgrad.engine.tracing.tape import Tape
+from fxgrad.engine.tracing.watched import Run, watching
+from fxgrad.text.tables import Shown
+from fxgrad.tools.retracing.causes import ADVICE, FIRST, Cause, differences, nearest, parting
+from fxgrad.tools.retracing.report import Explanation, FunctionReport, Stop
+from fxgrad.tools.retracing.signatures import (
+    CLOSURE,
+    Entries,
+    argument_entries,
+    call_entries,
+    identity_of,
+    own_entries,
+    settings,
+    sharding_entries,
+    static_entries,
+)
+
+_LOWER, _COMPILE = "/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compile/backend_compile_duration"
+
+
+class _Event:
+    """One trace of a function that was watched."""
+
+    def __init__(self, entries: Entries, owner: Any, line: str) -> None:
+        self.entries, self.line = entries, line
+        self.owner = weakref.ref(owner) if owner is not None else None
+        self.program: Program | None = None
+        self.forced = 0
+        self.x64 = bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]  # it may be ours, in 64-bit calls
+        self.cause = Cause(FIRST, "", FIRST, "", line)
+
+    def is_of(self, owner: Any) -> bool:
+        """Whether it is a trace of the same jitted function."""
+        return owner is None or (self.owner is not None and self.owner() is owner)
+
+
+class _Watched:
+    """What was seen of one function; `jitted` says in which way it was called."""
+
+    def __init__(self, name: str, *, jitted: bool) -> None:
+        self.name, self.jitted = name, jitted
+        self.traces = self.compiles = 0
+        self.trace = self.lower = self.compile = 0.0
+        self.events: list[_Event] = []
+        self.shardings: dict[int, list[tuple[Entries, Entries]]] = {}
+        self.causes: list[Cause] = []
+
+    def enter(self, event: _Event, owner: Any) -> None:
+        """Enters a trace, and finds its cause."""
+        if self.events:
+            index, found = nearest([each.entries for each in self.events], self._compared(event, owner))
+            old = self.events[index]
+            if old.is_of(owner):
+                found = [each for each in found if each[0] != "closure"]
+            kind, name, what, advice = self._cause(old, event, owner, found)
+            event.cause = Cause(kind, name, what, advice, event.line)
+        self.events.append(event)
+        self.causes.append(event.cause)
+
+    def _compared(self, event: _Event, owner: Any) -> Entries:
+        return event.entries if not any(each.is_of(owner) for each in self.events) or not self.jitted else {
+            key: value for key, value in event.entries.items() if key[0] != CLOSURE} | {
+                key: value for key, value in self.events[-1].entries.items() if key[0] == CLOSURE}
+
+    def _cause(self, old: _Event, event: _Event, owner: Any, found: list[Any]) -> tuple[str, str, str, str]:
+        if found:
+            found.sort(key=lambda each: each[0] == "closure")
+            (kind, name, _, advice), whats = found[0], [each[2] for each in found]
+            return kind, name, "; ".join(whats), advice
+        if self.jitted and not old.is_of(owner):
+            kind = "new partial" if any(key[0] == "partial" for key in event.entries) else "new function"
+            return kind, self.name, f"jit of {self.name} was made anew, with the same code", ADVICE[kind]
+        if self.jitted and old.x64 != event.x64:
+            name = "jax_enable_x64"
+            return "setting", name, f"{name}: {old.x64} -> {event.x64}", ADVICE["setting"].format(name=name)
+        if self.jitted:
+            return "forgotten", self.name, "what was known of it had been forgotten", ADVICE["forgotten"]
+        what, place = parting(old.program, event.program) if old.program and event.program else ("", "")
+        at = f" at {place}" if place else ""
+        if event.forced or old.forced:
+            return "control flow", self.name, f"Python took another branch on a value{at}: {what}", (
+                ADVICE["control flow"])
+        return "python", self.name, f"the function recorded something else{at}: {what or 'other constants'}", (
+            ADVICE["python"])
+
+
+class _Recorder:
+    """The watcher of one block."""
+
+    def __init__(self) -> None:
+        self.functions: dict[Any, _Watched] = {}
+        self.stops: dict[str, Stop] = {}
+        self.calls, self.wall = 0, 0.0
+        self.around: Entries = {}  # the arguments of the call that is explained
+        self._jitting: list[_Watched] = []
+        self._events: dict[int, tuple[_Event, _Watched, Tape, float]] = {}
+        self._last: tuple[_Watched, _Event] | None = None
+
+    def of(self, function: Any, *, jitted: bool) -> _Watched:
+        """What is seen of a function."""
+        identity = identity_of(function)
+        if (jitted, identity) not in self.functions:
+            name = identity.name if identity.name != "<lambda>" else _lambda_name(identity.code)
+            self.functions[jitted, identity] = _Watched(name, jitted=jitted)
+        return self.functions[jitted, identity]
+
+    # --- traces ---------------------------------------------------------------------------------------------
+
+    def traced(self, state: Any, call: Any, run: Run) -> Any:
+        """A jitted function is traced for a call."""
+        watched = self.of(state.function, jitted=True)
+        count = len(call.args)
+        names = parameter_names(state.function, count)
+        entries = {**argument_entries(call.leaf_names(), call.avals),
+                   **static_entries(lambda place: names[place] if isinstance(place, int) else place, call.static),
+                   **own_entries(state.function), **settings()}
+        event = _Event(entries, state, errors.user_line())
+        self._jitting.append(watched)
+        begin, inside = time.perf_counter(), watched.lower + watched.compile
+        try:
+            traced = run()
+        finally:
+            self._jitting.pop()
+            seconds = time.perf_counter() - begin - (watched.lower + watched.compile - inside)
+            watched.trace += seconds
+            watched.traces += 1
+        event.program = traced.program
+        watched.enter(event, state)
+        self._last = watched, event
+        _charge(watched, event, seconds)
+        return traced
+
+    def ran(self, tape: Tape, run: Run) -> Any:
+        """A function is recorded; of jitted functions `traced` tells."""
+        watched = None
+        if tape.parent is None and not self._jitting and not isinstance(tape.function, str):  # which are no user's
+            watched = self.of(tape.function, jitted=False)
+            watched.traces += 1
+            names = [*tape.input_names()] if tape.input_names else parameter_names(
+                tape.function, len(tape.root.outputs))
+            entries = {**self.around, **argument_entries(names, [var.aval for var in tape.root.outputs]), **settings()}
+            event = _Event(entries, None, errors.user_line())
+        begin = time.perf_counter()
+        try:
+            return run()
+        except errors.FxgradError as error:
+            self._stopped(error)
+            raise
+        finally:
+            if watched is not None:
+                seconds = time.perf_counter() - begin
+                watched.trace += seconds
+                event.forced = tape.times_forced
+                self._events = {id(tape): (event, watched, tape, seconds)}
+
+    def made(self, tape: Tape, program: Program) -> None:
+        """A recording of un-jitted code was a new one."""
+        found = self._events.pop(id(tape), None)
+        if found is not None:
+            event, watched, _, seconds = found
+            event.program = program
+            watched.enter(event, None)
+            _charge(watched, event, seconds)
+
+    def _stopped(self, error: errors.FxgradError) -> None:
+        if isinstance(error, errors.ConcretizationError | errors.ArrayConversionError):
+            text, _, line = str(error).partition("\n  at ")
+            self.stops.setdefault(f"{line}{text}", Stop(line, text))
+
+    # --- compilations -----------------------------------------------------------------------------------------
+
+    def timed(self, event: str, duration_secs: float, **words: str | int) -> None:
+        """jax lowered or compiled something."""
+        if event not in (_LOWER, _COMPILE):
+            return
+        frame = _jitted_frame(sys._getframe(1))
+        state = None if frame is None else frame.f_locals["state"]
+        watched = self.of(state.function, jitted=True) if state is not None else (
+            self._last[0] if self._last else self.functions.setdefault(
+                None, _Watched("un-jitted operations on jax's arrays", jitted=True)))
+        compiled_name = str(words.get("fun_name", "")).removeprefix("jit(").removesuffix(")")
+        if event == _LOWER:
+            watched.lower += duration_secs
+        else:
+            watched.compile += duration_secs
+        own = self._last is not None and self._last[0] is watched
+        if own and self._last is not None:
+            _charge(watched, self._last[1], duration_secs)
+        if event == _COMPILE and compiled_name not in _HELPERS:
+            watched.compiles += 1
+            if own and self._last is not None:
+                _mark_compiled(watched, self._last[1])
+            if frame is not None:
+                self._compare_shardings(watched, state, frame)
+            self._last = None
+
+    def _compare_shardings(self, watched: _Watched, state: Any, frame: FrameType) -> None:
+        """Where jax compiled without a trace, arguments lie elsewhere than before, or jax was set otherwise."""
+        args, kwargs = frame.f_locals["args"], frame.f_locals["kwargs"]
+        call = state.call_of(args, kwargs)
+        names = call.leaf_names()
+        lie = {**sharding_entries(names, call.leaves), **settings()}
+        types: Entries = {**call_entries(state.function, args, kwargs)}
+        before = watched.shardings.setdefault(id(state), [])
+        same = [each for types_before, each in before if not differences(types_before, types)]
+        before.append((types, lie))
+        if same and self._last is None:
+            found = nearest(same, lie)[1]
+            if found:
+                kind, name, what, advice = found[0]
+                watched.causes.append(Cause(kind, name, what, advice, errors.user_line(), True))
+
+    def report(self) -> Explanation:
+        """What was seen so far."""
+        return Explanation([FunctionReport(
+            each.name, "jit" if each.jitted else "un-jitted", each.traces, len(each.events), each.compiles,
+            each.trace * 1e3, each.lower * 1e3, each.compile * 1e3, tuple(each.causes))
+            for each in self.functions.values()], [*self.stops.values()], self.calls, self.wall * 1e3)
+
+
+_HELPERS = frozenset({"convert_element_type", "broadcast_in_dim", "_identity_fn", "<unnamed function>"})
+"""What jax compiles on the way, to put values on a device."""
+_CALL = next(each for each in compiled.jit.__code__.co_consts if getattr(each, "co_name", "") == "call")
+
+
+def _jitted_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost call of a jitted function that is under way."""
+    while frame is not None:
+        if frame.f_code is _CALL:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _charge(watched: _Watched, event: _Event, seconds: float) -> None:
+    old = event.cause
+    _replace(watched, event, old._replace(milliseconds=old.milliseconds + seconds * 1e3))
+
+
+def _mark_compiled(watched: _Watched, event: _Event) -> None:
+    _replace(watched, event, event.cause._replace(compiled=True))
+
+
+def _replace(watched: _Watched, event: _Event, cause: Cause) -> None:
+    for index in range(len(watched.causes) - 1, -1, -1):
+        if watched.causes[index] is event.cause:
+            watched.causes[index] = cause
+            break
+    event.cause = cause
+
+
+def _lambda_name(code: Any) -> str:
+    return f"lambda at {errors.file_name(code.co_filename)}:{code.co_firstlineno}"
+
+
+@contextmanager
+def _observing(recorder: _Recorder) -> Iterator[None]:
+    listener = recorder.timed
+    jax.monitoring.register_event_duration_secs_listener(listener)
+    begin = time.perf_counter()
+    try:
+        with watching(recorder):
+            yield
+    finally:
+        recorder.wall += time.perf_counter() - begin
+        jax.monitoring.unregister_event_duration_listener(listener)
+
+
+class Explained(Shown):
+    """A function whose calls are watched: `report` says what they traced and compiled, and it prints as that."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._recorder = function, _Recorder()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        recorder = self._recorder
+        recorder.calls += 1
+        recorder.around = call_entries(self._function, args, kwargs)
+        with _observing(recorder):
+            return jax.block_until_ready(self._function(*args, **kwargs))
+
+    @property
+    def report(self) -> Explanation:
+        """What all calls so far traced and compiled, and why."""
+        return self._recorder.report()
+
+    def table(self) -> Table:
+        """That of the report."""
+        return self.report.table()
+
+    def __repr__(self) -> str:
+        return f"<explained {title_of(self._function)}: {self.report!r}>"
+
+
+def explain(fun: Callable[..., Any]) -> Explained:
+    """`fun`, with its calls watched: print what this returns to see what was traced and compiled, and why.
+
+    Call it as you call `fun`, a few times with what your own loop passes; it returns what `fun` returns, once that is
+    computed. `report` has the counts, the milliseconds and the causes: for each trace or compilation what was new
+    against the nearest call before (`x.shape[0]: 32 -> 48`), the line of the call, and what to write. `fun` may be
+    jitted, a derivative, a batch, any nesting of these, or a function that calls such. Use `explaining` for a block.
+
+    >>> import numpy as np, fxgrad
+    >>> step = fxgrad.explain(fxgrad.jit(lambda x: np.sum(x * x)))
+    >>> for size in (32, 32, 48):
+    ...     _ = step(np.ones(size))
+    >>> [cause.what for cause in step.report.causes]
+    ['first call', 'x.shape[0]: 32 -> 48']
+    """
+    if not callable(fun):
+        raise errors.ArgumentError(errors.at_user_line(
+            f"explain takes a function, got a {type(fun).__name__}. Write explain(f)(x), not explain(f(x))"))
+    return Explained(fun)
+
+
+@contextmanager
+def explaining() -> Iterator[Explanation]:
+    """Watches all that is traced and compiled in the block, in all threads; yields the report, filled at its end.
+
+    >>> import numpy as np, fxgrad
+    >>> with fxgrad.explaining() as report:
+    ...     for scale in (2.0, 3.0):
+    ...         _ = fxgrad.jit(lambda x: x * scale)(np.ones(3))
+    >>> [(cause.kind, cause.compiled) for cause in report.causes]
+    [('first call', True), ('new function', True)]
+    """
+    recorder, report = _Recorder(), Explanation([], [], 0, 0.0)
+    try:
+        with _observing(recorder):
+            yield report
+    finally:
+        report.fill(recorder.report())

@@ -1,0 +1,92 @@
+"""`autocast`: the function with products in half precision and the rest as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.api.arguments import transformation
+from fxgrad.engine.core.avals import plain
+from fxgrad.engine.frontend.flat import described_aval, indexed_names, nth, refuse_repeated_effects, trace_flat
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing.apply import apply_program
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.training import autocast_policies
+from fxgrad.training.autocast import rules
+from fxgrad.training.autocast.casting import cast_program, is_castable
+from fxgrad.training.autocast.policies import Policy, half_dtype
+
+__all__ = ["autocast", "rules"]
+
+
+def autocast(fun: Callable[..., Any], policy: Policy | Any = autocast_policies.bfloat16, *,
+             output_dtype: Any = None) -> Callable[..., Any]:
+    """`fun` with matrix products and convolutions in half precision; arguments, sums and results stay as they are.
+
+    `policy` says what is computed in which precision: `fxgrad.autocast_policies.bfloat16`, `float16`, one made of them
+    by `with_`, or just a dtype. Operands of float32 and float64 are cast where the policy asks for it, each value once,
+    by `convert_element_type` equations that the program shows. Results have the dtypes that they have without
+    `autocast`; with `output_dtype` all real ones have that one. Gradients have the dtypes of the arguments. Integers,
+    bools, complex numbers and random keys, and what is in half precision already, are left as they are.
+
+    What `fun` computes of values that do not depend on its arguments is not touched. It nests with all other
+    transformations in any order.
+
+    Raises `ArgumentError` for what is no policy.
+
+    >>> import numpy as np, fxgrad
+    >>> def layer(w, x):
+    ...     return np.tanh(x @ w)
+    >>> w, x = np.ones((3, 2), np.float32), np.ones((4, 3), np.float32)
+    >>> print(fxgrad.text.program_text(fxgrad.make_program(fxgrad.autocast(layer))(w, x), source=False))
+    program autocast(layer)(w: f32[3,2], x: f32[4,3]) -> f32[4,2]:
+      return f32(tanh(bf16(x) @ bf16(w)))
+    """
+    chosen = policy if isinstance(policy, Policy) else _policy_of(policy)
+    wanted = None if output_dtype is None else _output_dtype(output_dtype)
+
+    @transformation("autocast", fun)
+    @boundary
+    def cast(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure = tree.flatten((args, kwargs))
+        names = indexed_names(fun, args, range(len(args)), kwargs)
+        avals = [described_aval(leaf, "autocast", nth(names, number)) for number, leaf in enumerate(leaves)]
+
+        def call(*tracers: Any) -> Any:
+            given, keywords = tree.unflatten(structure, tracers)
+            return fun(*given, **keywords)
+
+        traced = trace_flat(call, avals, "autocast", fun, values=leaves, names=names)
+        refuse_repeated_effects(traced, "autocast")
+        program = traced.program
+        derived = cast_program(program, chosen, None, (False,) * len(program.inputs),
+                               tuple(wanted is not None and is_castable(aval) for aval in program.out_avals))
+        outputs = apply_program(derived.program, [*derived.captured, *traced.captured, *leaves])
+        if wanted is not None:
+            outputs = [convert(output, wanted) if is_castable(aval) else output
+                       for output, aval in zip(outputs, program.out_avals, strict=True)]
+        return tree.unflatten(traced.out_tree, plain(outputs))
+    return cast
+
+
+def _policy_of(value: Any) -> Policy:
+    try:
+        dtype = half_dtype(value)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        raise ArgumentError(at_user_line(
+            f"autocast: the policy is {value!r}, where one of fxgrad.autocast_policies is needed, or a dtype of half "
+            "precision: fxgrad.autocast(f, fxgrad.autocast_policies.bfloat16)")) from None
+    return Policy(dtype)
+
+
+def _output_dtype(value: Any) -> Any:
+    dtype = dtypes.canonical(value)
+    if not dtypes.is_floating(dtype):
+        raise ArgumentError(at_user_line(
+            f"autocast: output_dtype is {dtype.name}, where a real floating-point dtype is needed, such as "
+            "np.float32"))
+    return dtype

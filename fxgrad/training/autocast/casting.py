@@ -1,0 +1,251 @@
+"""The interpreter behind `autocast`: each value as it was computed, in half precision or not, and cast once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.facts import makers_of
+from fxgrad.engine.core.interpreter import Interpreter
+from fxgrad.engine.core.program import PRIMAL, Equation, Program, Var
+from fxgrad.engine.core.regions import Region, replaced
+from fxgrad.engine.core.sources import sources
+from fxgrad.engine.derivation.derive import Derived, derive
+from fxgrad.engine.dtypes import DType
+from fxgrad.engine.ops.space import convert
+from fxgrad.engine.parallel.layouts import Layout
+from fxgrad.engine.parallel.shard_map import shard_map_p
+from fxgrad.engine.tracing.provenance import is_shown, note
+from fxgrad.engine.tracing.tape import aval_of, bind, current
+from fxgrad.training.autocast.classes import Kind, boundaries
+from fxgrad.training.autocast.policies import Policy
+
+Marks = tuple[bool, ...]
+
+
+def is_castable(aval: Aval) -> bool:
+    """Whether values of a type are cast: real ones of more than 16 bits."""
+    return dtypes.is_floating(aval.dtype) and aval.dtype.itemsize > 2
+
+
+class Value:
+    """A value in the forms that it was asked for in; `narrow` if it was computed in half precision."""
+
+    __slots__ = ("_forms", "_half", "asked", "aval", "narrow")
+
+    def __init__(self, given: Any, aval: Aval, half: DType, narrow: bool = False) -> None:
+        self.aval, self.narrow, self._half = aval, narrow, half
+        self._forms: dict[str, Any] = {"half" if narrow else "wide": given}
+        self.asked: set[str] = set()
+
+    def wide(self) -> Any:
+        """As it was in the program without `autocast`."""
+        self.asked.add("wide")
+        if "wide" not in self._forms:
+            self._forms["wide"] = convert(self._forms["half"], self.aval.dtype, self.aval.weak)
+        return self._forms["wide"]
+
+    def half(self) -> Any:
+        """In half precision."""
+        self.asked.add("half")
+        if "half" not in self._forms:
+            self._forms["half"] = convert(self._forms["wide"], self._half)
+        return self._forms["half"]
+
+    @property
+    def given(self) -> Any:
+        """As it came, or was computed."""
+        return self._forms["half" if self.narrow else "wide"]
+
+    def as_computed(self) -> Any:
+        """Not cast."""
+        return self.half() if self.narrow else self.wide()
+
+
+class Outcome(NamedTuple):
+    """What is known of a program that was cast.
+
+    `narrow` marks the outputs that are in half precision, `halved` the inputs that came in full precision and of which
+    half is all that is used.
+    """
+
+    narrow: Marks
+    halved: Marks
+
+
+def cast_program(program: Program, policy: Policy, forced: Kind | None, arriving: Marks, leaving: Marks) -> Derived:
+    """`program` as `autocast` has it; `extra` is its `Outcome`.
+
+    Inputs marked by `arriving` come in half precision; outputs marked by `leaving` may leave so, the others are of the
+    types that they were. `forced` is the kind of the block that the program is in, if the policy has one for it.
+    """
+    def build(*inputs: Any) -> tuple[list[Any], Outcome]:
+        cast = Caster(policy, forced)
+        values = [Value(given, aval, policy.dtype, mark)
+                  for given, aval, mark in zip(inputs, program.in_avals, arriving, strict=True)]
+        outputs = cast.run(program, values)
+        made = makers_of(program)
+        results = []
+        with sources("") as at:
+            for atom, output, may_leave in zip(program.outputs, outputs, leaving, strict=True):
+                if isinstance(atom, Var) and atom in made:
+                    at(made[atom])
+                results.append(output.as_computed() if may_leave else output.wide())
+        return results, Outcome(
+            tuple(mark and output.narrow for mark, output in zip(leaving, outputs, strict=True)),
+            tuple(value.asked == {"half"} and not value.narrow for value in values))
+
+    avals = [aval.update(dtype=policy.dtype) if mark else aval
+             for aval, mark in zip(program.in_avals, arriving, strict=True)]
+    return derive(program, ("autocast", policy, forced, arriving, leaving), build, avals)
+
+
+rules: Analysis[Callable[[Any, Policy, Kind | None], Any] | None] = Analysis(
+    "autocast rules", missing="conservative", default=None)
+"""What a user's rule that an operation has as its parameter `rule` becomes."""
+
+
+class Caster(Interpreter):
+    """Computes each equation in the precision that the policy has for it; carries `Value`s."""
+
+    def __init__(self, policy: Policy, forced: Kind | None) -> None:
+        self.policy, self.forced = policy, forced
+
+    def run(self, program: Program, inputs: Sequence[Value]) -> list[Value]:
+        """As any interpreter; of programs that are shown is noted what was cast."""
+        self._program, self._notes = program, is_shown(current.get())
+        if self._notes:
+            note([value.given for value in inputs], PRIMAL, program, program.inputs[len(program.constants):])
+        return super().run(program, inputs)
+
+    def literal(self, literal: Literal) -> Value:
+        return Value(literal, literal.aval, self.policy.dtype)
+
+    def constant(self, array: Any) -> Value:
+        return Value(array, aval_of(array), self.policy.dtype)
+
+    def equation(self, equation: Equation, inputs: list[Value]) -> list[Value]:
+        block = self.policy.block_kind(equation) or self.forced
+        if equation.primitive.regions is not None:
+            outputs = self._held(equation, inputs, block)
+        else:
+            given = self._operands(equation, inputs, self._kind(equation, block))
+            outputs = self._made(equation, bind(equation.primitive, *given, **equation.params))
+        if self._notes:
+            note([output.given for output in outputs], PRIMAL, self._program, equation.outputs)
+        return outputs
+
+    def _made(self, equation: Equation, outputs: Sequence[Any]) -> list[Value]:
+        """The outputs: in half precision where they were not in the program as it was."""
+        half = self.policy.dtype
+        return [Value(output, var.aval, half, is_castable(var.aval) and aval_of(output).dtype == half)
+                for output, var in zip(outputs, equation.outputs, strict=True)]
+
+    # --- single operations ----------------------------------------------------------------------------------
+
+    def _kind(self, equation: Equation, block: Kind | None) -> Kind:
+        kind = self.policy.kind(equation.primitive)
+        return kind if block is None or kind == "as_is" else block
+
+    def _operands(self, equation: Equation, inputs: list[Value], kind: Kind) -> list[Any]:
+        if kind == "as_is":
+            return [value.as_computed() if is_castable(value.aval) else value.wide() for value in inputs]
+        castable = [value for value in inputs if is_castable(value.aval)]
+        # Complex numbers have no half, and what is in half precision already is so by the user's own decision.
+        is_mixed = any(dtypes.is_inexact(value.aval.dtype) and not is_castable(value.aval) for value in inputs)
+        halves = castable and not is_mixed and (kind == "half" or (
+            kind == "follow" and all(value.narrow for value in _deciding(equation, castable))))
+        return [value.half() if halves and is_castable(value.aval) else value.wide() for value in inputs]
+
+    # --- operations that hold programs ------------------------------------------------------------------------
+
+    def _held(self, equation: Equation, inputs: list[Value], block: Kind | None) -> list[Value]:
+        boundary = boundaries.of(equation.primitive)
+        if boundary == "untouched":
+            return self._made(equation, bind(equation.primitive, *(value.wide() for value in inputs),
+                                             **equation.params))
+        if boundary == "closed":
+            return self._closed(equation, inputs, block)
+        arriving, leaving = _free_places(equation)
+        narrow = [value.narrow and free for value, free in zip(inputs, arriving, strict=True)]
+        free_outputs = leaving
+        parts = self._parts(equation, block, narrow, leaving)
+        for place, value in enumerate(inputs):
+            # A weight of which a loop or a call uses half precision only is cast once, outside.
+            found = [part.extra.halved[index] for region, part in zip(equation.regions, parts, strict=True)
+                     for index, link in enumerate(region.inputs) if link.place == place]
+            used = [number for number, (region, part) in enumerate(zip(equation.regions, parts, strict=True))
+                    for index, link in enumerate(region.inputs)
+                    if link.place == place and _is_used(region.program, index)]
+            if arriving[place] and found and not value.narrow and sum(found) == len(used) > 0:
+                narrow[place] = True
+        parts = self._parts(equation, block, narrow, leaving)
+        leaving = tuple(_agreed(equation.regions, parts, place) and free for place, free in enumerate(free_outputs))
+        parts = self._parts(equation, block, narrow, leaving)
+        given = [value.half() if mark else value.wide() for value, mark in zip(inputs, narrow, strict=True)]
+        params = replaced(equation.params, equation.regions, [part.program for part in parts])
+        return self._made(equation, bind(equation.primitive, *given, **params))
+
+    def _parts(self, equation: Equation, block: Kind | None, narrow: Sequence[bool], leaving: Marks) -> list[Derived]:
+        """The programs of an equation whose operands marked by `narrow` come in half precision."""
+        with entered(equation):
+            return [cast_program(
+                region.program, self.policy, block,
+                tuple(link.place >= 0 and narrow[link.place] for link in region.inputs),
+                tuple(link.place >= 0 and link.how != "carry" and leaving[link.place] for link in region.outputs))
+                for region in equation.regions]
+
+    def _closed(self, equation: Equation, inputs: list[Value], block: Kind | None) -> list[Value]:
+        programs = [cast_program(region.program, self.policy, block, (False,) * len(region.program.inputs),
+                                 (False,) * len(region.program.outputs)).program for region in equation.regions]
+        params = replaced(equation.params, equation.regions, programs)
+        make = rules.of(equation.primitive)
+        if make is not None:
+            params["rule"] = make(params["rule"], self.policy, block)
+        return self._made(equation, bind(equation.primitive, *(value.wide() for value in inputs), **params))
+
+
+def entered(equation: Equation) -> AbstractContextManager[None]:
+    """What is derived of the programs of an equation in this block may speak over the axes that it introduces."""
+    if equation.primitive is not shard_map_p:
+        return nullcontext()
+    return Layout(**{name: equation.params[name] for name in Layout._fields}).entered()
+
+
+def _deciding(equation: Equation, castable: Sequence[Value]) -> Sequence[Value]:
+    """The operands that the others follow: those of the result's shape, or all; numbers decide nothing."""
+    own = [value for value in castable if not value.aval.weak] or castable
+    shapes = [var.aval.shape for var in equation.outputs]
+    return [value for value in own if value.aval.shape in shapes] or own
+
+
+def _free_places(equation: Equation) -> tuple[Marks, Marks]:
+    """The operands and the outputs that may be in half precision: those of the programs, and not carried."""
+    regions = equation.regions
+    ins: dict[int, set[str]] = {}
+    outs: dict[int, set[str]] = {}
+    for region in regions:
+        for link in region.inputs:
+            ins.setdefault(link.place, set()).add(link.how)
+        for link in region.outputs:
+            outs.setdefault(link.place, set()).add(link.how)
+    free = {"same", "entry", "piece"}
+    return (tuple(is_castable(atom.aval) and place in ins and ins[place] <= free
+                  for place, atom in enumerate(equation.inputs)),
+            tuple(is_castable(var.aval) and place in outs and outs[place] <= free
+                  for place, var in enumerate(equation.outputs)))
+
+
+def _is_used(program: Program, index: int) -> bool:
+    var = program.inputs[index]
+    return any(var in equation.inputs for equation in program.equations) or var in program.outputs
+
+
+def _agreed(regions: Sequence[Region], parts: Sequence[Derived], place: int) -> bool:
+    """Whether all programs that make an output make it in half precision."""
+    return all(part.extra.narrow[index] for region, part in zip(regions, parts, strict=True)
+               for index, link in enumerate(region.outputs) if link.place == place)

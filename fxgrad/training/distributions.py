@@ -1,0 +1,401 @@
+"""Distributions as containers of their parameters, which draw with derivatives and know their densities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from fxgrad import numpy as fnp
+from fxgrad import random
+from fxgrad.engine import dtypes
+from fxgrad.engine.frontend.operands import as_array, sizes_of
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.nn.exponentials import log_softmax
+from fxgrad.scipy import special, stats
+
+__all__ = ["Bernoulli", "Beta", "Categorical", "Dirichlet", "Exponential", "Gamma", "Gumbel", "Laplace", "LogNormal",
+           "Logistic", "MultivariateNormal", "Normal", "Poisson", "StudentT", "Uniform", "kl"]
+
+
+def _scaled(draw: Callable[..., Any], key: Any, shape: Any, loc: Any, scale: Any, *parameters: Any) -> Any:
+    """loc + scale · a standard draw, one for each place of the parameters, `shape` times."""
+    return loc + scale * _standard(draw, key, shape, (loc, scale), *parameters)
+
+
+def _standard(draw: Callable[..., Any], key: Any, shape: Any, others: tuple[Any, ...], *parameters: Any) -> Any:
+    every = [as_array(each) for each in (*others, *parameters)]
+    places = fnp.broadcast_shapes(*(fnp.shape(each) for each in every))
+    dtype = fnp.result_type(*every)
+    return draw(key, *parameters, shape=(*sizes_of("sample", shape), *places),
+                dtype=dtype if dtypes.is_floating(dtype) else dtypes.float64)
+
+
+def _log_density(of: Any, x: Any, *parameters: Any) -> Any:
+    """That of a distribution of `scipy.stats`."""
+    return (of.logpmf if hasattr(of, "logpmf") else of.logpdf)(x, *parameters)
+
+
+# --- continuous -----------------------------------------------------------------------------------------------------
+
+
+class Normal(NamedTuple):
+    """The normal distribution of mean `loc` and standard deviation `scale`.
+
+    >>> round(float(Normal(1.0, 2.0).logpdf(1.0)), 4)
+    -1.6121
+    """
+
+    loc: Any = 0.0
+    scale: Any = 1.0
+
+    def sample(self, key: Any, shape: Any = ()) -> Any:
+        """Draws of shape `shape` and the parameters', with derivatives in them."""
+        return _scaled(random.normal, key, shape, *self)
+
+    def logpdf(self, x: Any) -> Any:
+        """The logarithm of the density at `x`."""
+        return _log_density(stats.norm, x, *self)
+
+
+class LogNormal(NamedTuple):
+    """The distribution of exp(x) for x of a normal distribution of mean `loc` and standard deviation `scale`.
+
+    >>> round(float(LogNormal(0.0, 1.0).logpdf(1.0)), 4)
+    -0.9189
+    """
+
+    loc: Any = 0.0
+    scale: Any = 1.0
+
+    def sample(self, key: Any, shape: Any = ()) -> Any:
+        """Draws of shape `shape` and the parameters', with derivatives in them."""
+        return fnp.exp(Normal(*self).sample(key, shape))
+
+    def logpdf(self, x: Any) -> Any:
+        """The logarithm of the density at `x`; minus infinity at 0 and below."""
+        inside = fnp.greater(x, 0)
+        log = fnp.log(fnp.where(inside, x, 1.0))
+        return fnp.where(inside, Normal(*self).logpdf(log) - log, -math.inf)
+
+
+class Uniform(NamedTuple):
+    """The uniform distribution from `low` to `high`.
+
+    >>> round(float(Uniform(0.0, 0.5).logpdf(0.2)), 4)
+    0.6931
+    """
+
+    low: Any = 0.0
+    high: Any = 1.0
+
+    def sample(self, key: Any, shape: Any = ()) -> Any:
+        """Draws of shape `shape` and the parameters', with derivatives in them."""
+        return _scaled(random.uniform, key, shape, self.low, fnp.subtract(self.high, self.low))
+
+    def logpdf(self, x: Any) -> Any:
+        """The logarithm of the density at `x`."""
+        return _log_density(stats.uniform, x, self.low, fnp.subtract(self.high, self.low))
+
+
+class Exponential(NamedTuple):
+    """The exponential distribution of mean `scale`.
+
+    >>> round(float(Exponential(2.0).logpdf(0.0)), 4)
+    -0.6931
+    """
+
+    scale: Any = 1.0
+
+    def sample(self, key: Any, shape: Any = ()) -> Any:
+        """Draws of shape `shape` and the parameter's, with derivatives in it."""
+        return self.scale * _standard(random.exponential, key, shape, (self.scale,))
+
+    def logpdf(self, x: Any) -> Any:
+        """The logarithm of the density at `x`."""
+        return _log_density(stats.expon, x, 0, self.scale)
+
+
+class Laplace(NamedTuple):
+    """The Laplace distribution of mean `loc`: exponential on both sides, of mean `scale`.
+
+    >>> float(Laplace(0.0, 0.5).logpdf(0.0))
+    0.0
+    """
+
+    loc: Any = 0.0
+    scale: Any = 1.0
+
+    def sample(self, key: Any, shape: Any = ()) -> Any:
+        """Draws of shape `shape` and the parameters', with derivatives in them."""
+        return _scaled(random.laplace, key, shape, *self)
+
+    def logpdf(self, x: Any) -> Any:
+        """The logarithm of the density at `x`."""
+        return _log_density(stats.laplace, x, *self)
+
+
+class Logistic(NamedTuple):
+    """The logistic distribution of mean `loc`, whose distribution function is the sigmoid of (x - loc) / scale.
+
+    >>> float(Logistic(0.0, 0.25).logpdf(0.0))
+    0.0
+    """
+
+    loc: Any = 0.0
+    scale: Any = 1.0
+
+    def sample(self, key: Any, shape: Any = ()) -> Any:
+        """Draws of shape `shape` and the parameters', with derivatives in them."""
+        return _scaled(random.logistic, key, shape, *self)
+
+    def logpdf(self, x: Any) -> Any:
+        """The logarithm of the density at `x`."""
+        return _log_density(stats.logistic, x, *self)
+
+
+class Gumbel(NamedTuple):
+    """The Gumbel distribution of maxima, of mode `loc`.
+
+    >>> float(Gumbel(0.0, 1.0).logpdf(0.0))
+    -1.0
+    """
+
+    loc: Any = 0.0
+    scale: Any = 1.0
+
+    def sample(self, key: Any, shape: Any = ()) -> Any:
+        """Draws of shape `shape` and the parameters', with derivatives in them."""
+        return _scaled(random.gumbel, key, shape, *self)
+
+    def logpdf(self, x: Any) -> Any:
+        """The logarithm of the density at `x`."""
+        return _log_density(stats.gumbel_r, x, *self)
+
+
+class StudentT(NamedTuple):
+    """Student's distribution of `df` degrees of freedom, moved by `loc` and scaled by `scale`.
+
+    >>> round(float(StudentT(1.0).logpdf(0.0)), 4)  # -log(pi)
+    -1.1447
+    """
+
+    df: Any
+    loc: Any = 0.0
+    scale: Any = 1.0
+
+    def sample(self, key: Any, shape: Any = ()) -> Any:
+        """Draws of shape `shape` and the parameters', with derivatives in them."""
+        return _scaled(random.t, key, shape, self.loc, self.scale, self.df)
+
+    def logpdf(self, x: Any) -> Any:
+        """The logarithm of the density at `x`."""
+        return _log_density(stats.t, x, *self)
+
+
+class Gamma(NamedTuple):
+    """The gamma distribution of shape `a` and mean a / rate.
+
+    >>> float(Gamma(1.0, 1.0).logpdf(2.0))
+    -2.0
+    """
+
+    a: Any
+    rate: Any = 1.0
+
+    def sample(self, key: Any, shape: Any = ()) -> Any:
+        """Draws of shape `shape` and the parameters', with derivatives in them: in `a` at a fixed quantile."""
+        return _standard(random.gamma, key, shape, (self.rate,), self.a) / self.rate
+
+    def logpdf(self, x: Any) -> Any:
+        """The logarithm of the density at `x`."""
+        return _log_density(stats.gamma, x, self.a, 0, 1.0 / as_array(self.rate))
+
+
+class Beta(NamedTuple):
+    """The beta distribution of numbers from 0 to 1, of mean a / (a + b).
+
+    >>> round(float(Beta(2.0, 1.0).logpdf(0.5)), 4) == 0.0  # the density is 2 x
+    True
+    """
+
+    a: Any
+    b: Any
+
+    def sample(self, key: Any, shape: Any = ()) -> Any:
+        """Draws of shape `shape` and the parameters', with derivatives in them at a fixed quantile of their parts."""
+        return _standard(random.beta, key, shape, (), *self)
+
+    def logpdf(self, x: Any) -> Any:
+        """The logarithm of the density at `x`."""
+        return _log_density(stats.beta, x, *self)
+
+
+class Dirichlet(NamedTuple):
+    """The Dirichlet distribution of shares with sum 1 along the last axis, of means in proportion to `alpha`.
+
+    >>> import numpy as np
+    >>> round(float(Dirichlet(np.ones(3)).logpdf(np.array([0.2, 0.3, 0.5]))), 4)  # log 2, everywhere
+    0.6931
+    """
+
+    alpha: Any
+
+    def sample(self, key: Any, shape: Any = ()) -> Any:
+        """Draws of shape `shape` and that of `alpha`, with derivatives in it."""
+        alpha = as_array(self.alpha)
+        return random.dirichlet(key, alpha, (*sizes_of("sample", shape), *fnp.shape(alpha)[:-1]),
+                                fnp.result_type(alpha))
+
+    def logpdf(self, x: Any) -> Any:
+        """The logarithm of the density at `x`, whose last axis is that of the shares."""
+        alpha = as_array(self.alpha)
+        return (fnp.sum(special.xlogy(alpha - 1.0, x), axis=-1) + special.gammaln(fnp.sum(alpha, axis=-1))
+                - fnp.sum(special.gammaln(alpha), axis=-1))
+
+
+class MultivariateNormal(NamedTuple):
+    """The normal distribution of vectors, of mean `mean` and covariance `cov`, shape (size, size).
+
+    >>> import numpy as np
+    >>> round(float(MultivariateNormal(np.zeros(2), np.eye(2)).logpdf(np.zeros(2))), 4)  # -log(2 pi)
+    -1.8379
+    """
+
+    mean: Any
+    cov: Any
+
+    def sample(self, key: Any, shape: Any = ()) -> Any:
+        """Draws of shape (*shape, size), with derivatives in both parameters."""
+        mean, factor = as_array(self.mean), fnp.linalg.cholesky(self.cov)
+        noise = random.normal(key, (*sizes_of("sample", shape), *fnp.shape(mean)), fnp.result_type(mean, factor))
+        return mean + noise @ factor.T
+
+    def logpdf(self, x: Any) -> Any:
+        """The logarithm of the density at `x`."""
+        return _log_density(stats.multivariate_normal, x, *self)
+
+
+# --- discrete -------------------------------------------------------------------------------------------------------
+
+
+class Bernoulli(NamedTuple):
+    """True with the probability `p`. Draws have no derivative; `stochastic.score_function` takes `logpmf`.
+
+    >>> round(float(Bernoulli(0.25).logpmf(1)), 4)
+    -1.3863
+    """
+
+    p: Any = 0.5
+
+    def sample(self, key: Any, shape: Any = ()) -> Any:
+        """Bools of shape `shape` and that of `p`."""
+        return random.bernoulli(key, self.p, (*sizes_of("sample", shape), *fnp.shape(self.p)))
+
+    def logpmf(self, k: Any) -> Any:
+        """The logarithm of the probability of `k`."""
+        return _log_density(stats.bernoulli, fnp.asarray(k) * 1, self.p)
+
+
+class Categorical(NamedTuple):
+    """A class with the probabilities softmax(logits), along the last axis. Draws have no derivative.
+
+    >>> import numpy as np
+    >>> round(float(Categorical(np.zeros(4)).logpmf(2)), 4)
+    -1.3863
+    """
+
+    logits: Any
+
+    def sample(self, key: Any, shape: Any = ()) -> Any:
+        """Numbers of classes, of shape `shape` and that of the logits but for the last axis."""
+        logits = as_array(self.logits)
+        return random.categorical(key, logits, -1, (*sizes_of("sample", shape), *fnp.shape(logits)[:-1]))
+
+    def logpmf(self, k: Any) -> Any:
+        """The logarithm of the probability of the classes `k`."""
+        k, chances = fnp.asarray(k), log_softmax(self.logits)
+        places = fnp.broadcast_shapes(fnp.shape(k), fnp.shape(chances)[:-1])
+        wide = fnp.broadcast_to(chances, (*places, fnp.shape(chances)[-1]))
+        return fnp.take_along_axis(wide, fnp.broadcast_to(k, places)[..., None], axis=-1)[..., 0]
+
+
+class Poisson(NamedTuple):
+    """The Poisson distribution of mean `rate`. Draws have no derivative.
+
+    >>> float(Poisson(2.0).logpmf(0))
+    -2.0
+    """
+
+    rate: Any = 1.0
+
+    def sample(self, key: Any, shape: Any = ()) -> Any:
+        """Integers of shape `shape` and that of the rate."""
+        return random.poisson(key, self.rate, (*sizes_of("sample", shape), *fnp.shape(self.rate)))
+
+    def logpmf(self, k: Any) -> Any:
+        """The logarithm of the probability of `k`."""
+        return _log_density(stats.poisson, k, self.rate)
+
+
+# --- divergences ----------------------------------------------------------------------------------------------------
+
+
+def kl(p: Any, q: Any) -> Any:
+    """The Kullback-Leibler divergence E_p[log p - log q] of two distributions of one class, in closed form.
+
+    Of Normal, LogNormal, Exponential, Gamma, Beta, Dirichlet, MultivariateNormal, Bernoulli, Categorical and Poisson.
+    Raises `ArgumentError` for others, and for two classes.
+
+    >>> float(kl(Normal(0.0, 1.0), Normal(1.0, 1.0)))
+    0.5
+    """
+    form = _DIVERGENCES.get(type(p))
+    if form is None or type(p) is not type(q):
+        raise ArgumentError(at_user_line(
+            f"kl: of a {type(p).__name__} and a {type(q).__name__} there is no closed form here; take the mean of "
+            "p.logpdf(x) - q.logpdf(x) over draws x = p.sample(key, shape)"))
+    return form(type(p)(*map(as_array, p)), type(q)(*map(as_array, q)))
+
+
+def _of_normals(p: Any, q: Any) -> Any:
+    ratio = p.scale / q.scale
+    return 0.5 * (ratio ** 2 + ((p.loc - q.loc) / q.scale) ** 2 - 1.0) - fnp.log(ratio)
+
+
+def _of_gammas(p: Any, q: Any) -> Any:
+    return ((p.a - q.a) * special.digamma(p.a) - special.gammaln(p.a) + special.gammaln(q.a)
+            + q.a * (fnp.log(p.rate) - fnp.log(q.rate)) + p.a * (q.rate / p.rate - 1.0))
+
+
+def _of_dirichlets(p: Any, q: Any) -> Any:
+    total = fnp.sum(p.alpha, axis=-1)
+    apart = (p.alpha - q.alpha) * (special.digamma(p.alpha) - special.digamma(total)[..., None])
+    return (special.gammaln(total) - special.gammaln(fnp.sum(q.alpha, axis=-1))
+            + fnp.sum(apart - special.gammaln(p.alpha) + special.gammaln(q.alpha), axis=-1))
+
+
+def _of_vectors(p: Any, q: Any) -> Any:
+    size, apart = fnp.shape(p.mean)[-1], q.mean - p.mean
+    solved = fnp.linalg.solve(q.cov, p.cov)
+    return 0.5 * (fnp.trace(solved) - size + apart @ fnp.linalg.solve(q.cov, apart)
+                  - fnp.linalg.slogdet(p.cov)[1] + fnp.linalg.slogdet(q.cov)[1])
+
+
+def _of_categories(p: Any, q: Any) -> Any:
+    chances = log_softmax(p.logits)
+    return fnp.sum(fnp.exp(chances) * (chances - log_softmax(q.logits)), axis=-1)
+
+
+_DIVERGENCES: dict[type, Callable[[Any, Any], Any]] = {
+    Normal: _of_normals,
+    LogNormal: _of_normals,
+    Exponential: lambda p, q: p.scale / q.scale - 1.0 - fnp.log(p.scale / q.scale),
+    Gamma: _of_gammas,
+    Beta: lambda p, q: _of_dirichlets(Dirichlet(fnp.stack([p.a, p.b], -1)), Dirichlet(fnp.stack([q.a, q.b], -1))),
+    Dirichlet: _of_dirichlets,
+    MultivariateNormal: _of_vectors,
+    Bernoulli: lambda p, q: special.rel_entr(p.p, q.p) + special.rel_entr(1.0 - p.p, 1.0 - q.p),
+    Categorical: _of_categories,
+    Poisson: lambda p, q: special.xlogy(p.rate, p.rate / q.rate) - p.rate + q.rate,
+}

@@ -1,0 +1,386 @@
+"""Reference optimisers, pairs of pure functions that keep the dtypes of parameters; clipping and schedules of rates."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.engine import tree
+from fxgrad.engine.dtypes import finfo
+from fxgrad.engine.frontend.operands import as_array, shape_of
+from fxgrad.engine.ops.arithmetic import stop_gradient
+from fxgrad.engine.pytorch_names import of_module
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.nn.layers import widened
+from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, power
+from fxgrad.numpy.arithmetic import clip as clip_array
+from fxgrad.numpy.creation import astype
+from fxgrad.numpy.elementwise import absolute, cos, expm1, log, sign, sqrt, square
+from fxgrad.numpy.logic import less_equal, where
+from fxgrad.numpy.reductions import max as max_of
+from fxgrad.numpy.reductions import sum as sum_of
+
+Parameters = Any
+
+
+class Optimizer(NamedTuple):
+    """`init(params)` gives the first state, `update(gradients, state, params)` the next parameters and state.
+
+    Both are pure functions of containers of arrays, so they may be traced, jitted, scanned over and differentiated.
+    """
+
+    init: Callable[[Parameters], Any]
+    update: Callable[[Parameters, Any, Parameters], tuple[Parameters, Any]]
+
+
+class Moments(NamedTuple):
+    """The state of Adam: the number of updates, and running averages of gradients and of their squares."""
+
+    count: Any
+    first: Parameters
+    second: Parameters
+
+
+@boundary
+def sgd(rate: Any, momentum: float = 0.0, *, nesterov: bool = False, weight_decay: float = 0.0) -> Optimizer:
+    """Stochastic gradient descent, v ← momentum · v + g, p ← p - rate · v, with Nesterov's look-ahead on request.
+
+    `weight_decay` times the parameter is added to its gradient. The state is the container of the v, or None without
+    momentum; with a rate that is a function of the number of updates before, a pair of that number and the container.
+    The formulas are those of PyTorch's SGD (Sutskever et al., 2013, with the rate outside of v).
+
+    Raises `ArgumentError` for a rate, momentum or weight decay that is negative, or Nesterov's form without momentum.
+
+    >>> import fxgrad
+    >>> optimizer = fxgrad.optim.sgd(0.1)
+    >>> params = {"w": 2.0}
+    >>> optimizer.update({"w": 1.0}, optimizer.init(params), params)
+    ({'w': 1.9}, None)
+    """
+    if callable(rate):
+        return _scheduled(lambda now: sgd(now, momentum, nesterov=nesterov, weight_decay=weight_decay), rate)
+    _check("sgd", rate=rate, momentum=momentum, weight_decay=weight_decay)
+    if nesterov and _is_none(momentum):
+        raise ArgumentError(at_user_line("sgd: nesterov=True needs a momentum, such as momentum=0.9"))
+
+    def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
+        _match("sgd", gradients, params)
+        gradients = _decayed(gradients, params, weight_decay)
+        if _is_none(momentum):
+            return tree.map(lambda p, g: p - _as(rate, p) * g, params, gradients), None
+        velocity = tree.map(lambda v, g: _as(momentum, v) * v + g, state, gradients)
+        steps = tree.map(lambda g, v: g + _as(momentum, v) * v, gradients, velocity) if nesterov else velocity
+        return tree.map(lambda p, v: p - _as(rate, p) * v, params, steps), velocity
+
+    return Optimizer((lambda _: None) if _is_none(momentum) else (lambda params: tree.map(lambda p: 0 * p, params)),
+                     update)
+
+
+@boundary
+def adam(rate: Any = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, *,
+         weight_decay: float = 0.0) -> Optimizer:
+    """Adam (Kingma and Ba, 2015, algorithm 1): steps by the average gradient over the root of the average square.
+
+    m ← β₁ m + (1 - β₁) g, s ← β₂ s + (1 - β₂) g², p ← p - rate · (m / (1 - β₁ᵗ)) / (√(s / (1 - β₂ᵗ)) + ε), after t
+    updates. `weight_decay` times the parameter is added to its gradient. The rate is a number, which may be traced, or
+    a function of the number of updates before. Parameters keep their dtypes. Raises as `sgd` does.
+
+    >>> import fxgrad
+    >>> optimizer = fxgrad.optim.adam(0.1)
+    >>> params, state = optimizer.update(3.0, optimizer.init(2.0), 2.0)
+    >>> round(params, 6), state.count
+    (1.9, 1)
+    """
+    return _adam("adam", rate, beta1, beta2, epsilon, weight_decay, decoupled=False)
+
+
+@boundary
+def adamw(rate: Any = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, *,
+          weight_decay: float = 1e-2) -> Optimizer:
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2019): p shrinks by rate · weight_decay · p besides.
+
+    Raises as `sgd` does.
+
+    >>> import fxgrad
+    >>> optimizer = fxgrad.optim.adamw(0.1, weight_decay=0.5)
+    >>> params, _ = optimizer.update(3.0, optimizer.init(2.0), 2.0)
+    >>> round(params, 6)
+    1.8
+    """
+    return _adam("adamw", rate, beta1, beta2, epsilon, weight_decay, decoupled=True)
+
+
+def _adam(what: str, rate: Any, beta1: float, beta2: float, epsilon: float, weight_decay: float, decoupled: bool,
+          ) -> Optimizer:
+    _check(what, rate=rate, beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
+
+    def init(params: Parameters) -> Moments:
+        return Moments(0, *(tree.map(lambda p: 0 * p, params) for _ in range(2)))
+
+    def update(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
+        _match(what, gradients, params)
+        if not decoupled:
+            gradients = _decayed(gradients, params, weight_decay)
+        count = state.count + 1
+        first = _averages(beta1, state.first, gradients)
+        second = _averages(beta2, state.second, tree.map(lambda g: g * g, gradients))
+        now = _now(rate, state.count)
+        shrink = 1 - now * weight_decay if decoupled else 1.0
+
+        def step(p: Any, m: Any, s: Any) -> Any:
+            m, s = m / _as(_bias(beta1, count, p), p), s / _as(_bias(beta2, count, p), p)
+            return _as(shrink, p) * p - _as(now, p) * m / (s ** _as(0.5, p) + _as(epsilon, p))
+
+        return tree.map(step, params, first, second), Moments(count, first, second)
+
+    return Optimizer(init, update)
+
+
+def _scheduled(make: Callable[[Any], Optimizer], rate: Callable[[Any], Any]) -> Optimizer:
+    """An optimiser whose state counts the updates, of those that `make` makes for one rate."""
+    def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
+        count, inner = state
+        params, inner = make(rate(count)).update(gradients, inner, params)
+        return params, (count + 1, inner)
+
+    return Optimizer(lambda params: (0, make(0.0).init(params)), update)
+
+
+def _decayed(gradients: Parameters, params: Parameters, weight_decay: float) -> Parameters:
+    if _is_none(weight_decay):
+        return gradients
+    return tree.map(lambda g, p: g + _as(weight_decay, p) * p, gradients, params)
+
+
+def _is_none(setting: Any) -> bool:
+    """Whether a setting is the number 0; of a traced one that is not known."""
+    return isinstance(setting, int | float) and not setting
+
+
+def _averages(beta: float, averages: Parameters, values: Parameters) -> Parameters:
+    return tree.map(lambda m, g: _as(beta, m) * m + _as(1 - beta, m) * g, averages, values)
+
+
+def _now(rate: Any, count: Any) -> Any:
+    """The learning rate of the update after `count` others."""
+    return rate(count) if callable(rate) else rate
+
+
+def _bias(beta: float, count: Any, parameter: Any) -> Any:
+    """1 - beta ** count with all its digits, which the difference loses in float32."""
+    if not isinstance(beta, int | float):  # log(0) is minus infinity, and the difference 1
+        return -expm1(multiply(count, log(beta)))
+    if isinstance(count, int):
+        return -math.expm1(count * math.log(beta)) if beta else 1.0
+    dtype = "float64" if getattr(parameter, "dtype", None) == np.float64 else "float32"
+    return -expm1(astype(count, dtype) * np.dtype(dtype).type(math.log(beta))) if beta else 1.0
+
+
+def _as(number: Any, array: Any) -> Any:
+    """A number in the dtype of an array, so that it does not change that dtype; beside Python's numbers as it is."""
+    if not hasattr(array, "dtype"):
+        return number
+    if isinstance(number, int | float):
+        return array.dtype.type(number)
+    return astype(number, array.dtype)
+
+
+@boundary
+def rmsprop(rate: Any = 1e-2, decay: float = 0.99, epsilon: float = 1e-8) -> Optimizer:
+    """RMSprop (Hinton, 2012): s ← decay · s + (1 - decay) g², p ← p - rate · g / (√s + ε), as PyTorch has it.
+
+    The rate is as that of `adam`. The state is `Moments`, its first average None. Raises as `sgd` does.
+
+    >>> import fxgrad
+    >>> optimizer = fxgrad.optim.rmsprop(0.1, 0.75)
+    >>> params, _ = optimizer.update(3.0, optimizer.init(2.0), 2.0)
+    >>> round(params, 6)
+    1.8
+    """
+    _check("rmsprop", rate=rate, decay=decay, epsilon=epsilon)
+
+    def update(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
+        _match("rmsprop", gradients, params)
+        second, now = _averages(decay, state.second, tree.map(lambda g: g * g, gradients)), _now(rate, state.count)
+        params = tree.map(lambda p, g, s: p - _as(now, p) * g / (s ** _as(0.5, p) + _as(epsilon, p)),
+                          params, gradients, second)
+        return params, Moments(state.count + 1, None, second)
+
+    return Optimizer(lambda params: Moments(0, None, tree.map(lambda p: 0 * p, params)), update)
+
+
+@boundary
+def lion(rate: Any = 1e-4, beta1: float = 0.9, beta2: float = 0.99, *, weight_decay: float = 0.0) -> Optimizer:
+    """Lion (Chen et al., 2023): steps of one size, by the sign of an average of gradients.
+
+    p ← p - rate · (sign(β₁ m + (1 - β₁) g) + weight_decay · p), m ← β₂ m + (1 - β₂) g. The rate is as that of `adam`.
+    The state is `Moments`, its second average None. Raises as `sgd` does.
+
+    >>> import fxgrad, numpy as np
+    >>> optimizer = fxgrad.optim.lion(0.25)
+    >>> params = np.array([2.0, 1.0])
+    >>> optimizer.update(np.array([3.0, -1.0]), optimizer.init(params), params)[0]
+    array([1.75, 1.25])
+    """
+    _check("lion", rate=rate, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
+
+    def update(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
+        _match("lion", gradients, params)
+        now, mixed = _now(rate, state.count), _averages(beta1, state.first, gradients)
+        params = tree.map(lambda p, c: p - _as(now, p) * (sign(c) + _as(weight_decay, p) * p), params, mixed)
+        return params, Moments(state.count + 1, _averages(beta2, state.first, gradients), None)
+
+    return Optimizer(lambda params: Moments(0, tree.map(lambda p: 0 * p, params), None), update)
+
+
+@boundary
+def clip_by_global_norm(gradients: Parameters, limit: Any) -> Parameters:
+    """The gradients, all divided by one number where the root of the sum of all their squares is above `limit`.
+
+    No square overflows, and half precision is added up in float32; the gradients keep their dtypes. A NaN among them
+    makes all NaN. Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks" (2013).
+    Raises `ArgumentError` for a negative limit.
+
+    >>> import fxgrad, numpy as np
+    >>> fxgrad.optim.clip_by_global_norm([np.array([3.0]), np.array([4.0])], 1.0)
+    [array([0.6]), array([0.8])]
+    """
+    _check("clip_by_global_norm", limit=limit)
+    arrays = [each for each in tree.leaves(gradients) if 0 not in shape_of(as_array(each))]
+    if not arrays:
+        return gradients
+    factor = _factor(_norm(arrays), limit)
+    return tree.map(lambda g: _times(g, factor), gradients)
+
+
+@boundary
+def clip_by_norm(gradients: Parameters, limit: Any) -> Parameters:
+    """Each array of the gradients by itself: divided by a number where the root of its sum of squares is above `limit`.
+
+    Otherwise as `clip_by_global_norm`.
+
+    >>> import fxgrad, numpy as np
+    >>> fxgrad.optim.clip_by_norm([np.array([3.0, 4.0]), np.array([0.5])], 1.0)
+    [array([0.6, 0.8]), array([0.5])]
+    """
+    _check("clip_by_norm", limit=limit)
+    return tree.map(lambda g: clip_by_global_norm(g, limit), gradients)
+
+
+@boundary
+def clip(gradients: Parameters, limit: Any) -> Parameters:
+    """The gradients, each element held between -`limit` and `limit`; NaN stays. Raises as `clip_by_global_norm` does.
+
+    >>> import fxgrad, numpy as np
+    >>> fxgrad.optim.clip({"w": np.array([-3.0, 0.5])}, 1.0)
+    {'w': array([-1. ,  0.5])}
+    """
+    _check("clip", limit=limit)
+    return tree.map(lambda g: clip_array(g, _as(-limit, g), _as(limit, g)), gradients)
+
+
+def _norm(arrays: Sequence[Any]) -> Any:
+    """The root of the sum of the squares of all elements, a little above 0 where all are 0.
+
+    The squares are those of ratios to the greatest element, so that none overflows; their sum is at least 1.
+    """
+    wide = [widened(as_array(array)) for array in arrays]
+    plain = _plain_norm(wide)
+    if plain is not None:
+        return plain
+    sizes = [as_array(absolute(array)) for array in wide]
+    peak = functools.reduce(maximum, (stop_gradient(max_of(size)) for size in sizes))
+    unit = clip_array(peak, 1e-30, float(finfo(peak.dtype).max))
+    total = functools.reduce(add, (sum_of(square(divide(size, unit))) for size in sizes))
+    return multiply(unit, sqrt(maximum(total, 0.5)))
+
+
+def _plain_norm(arrays: Sequence[Any]) -> Any:
+    """The root of the sum of squares as they are; None where one may be lost, and of what NumPy has no floats of."""
+    if not all(isinstance(array, np.ndarray) and array.dtype.kind in "fc" for array in arrays):
+        return None
+    with np.errstate(all="ignore"):
+        total = functools.reduce(np.add, [np.vdot(array, array).real for array in arrays])
+    limits = np.finfo(total.dtype)
+    lost = limits.tiny / limits.eps * sum([array.size for array in arrays])  # by squares that are rounded to 0
+    return np.asarray(np.sqrt(total)) if lost < total <= limits.max else None
+
+
+def _factor(norm: Any, limit: Any) -> Any:
+    """The limit over the norm where that is above the limit or NaN, and 1 elsewhere."""
+    return where(less_equal(norm, limit), 1.0, divide(limit, norm))
+
+
+def _times(gradient: Any, factor: Any) -> Any:
+    """The gradient times a factor, in its dtype: half precision does not have each factor."""
+    return _as(multiply(widened(as_array(gradient)), factor), gradient)
+
+
+def linear_schedule(first: float, last: float, steps: int) -> Callable[[Any], Any]:
+    """The rate as a function of the number of updates: from `first` in a line to `last` after `steps`, then `last`.
+
+    >>> import fxgrad
+    >>> rate = fxgrad.optim.linear_schedule(1.0, 0.0, 4)
+    >>> [float(rate(count)) for count in (0, 1, 4, 9)]
+    [1.0, 0.75, 0.0, 0.0]
+    """
+    return lambda count: first + (last - first) * _progress(count, steps)
+
+
+def exponential_decay(first: float, steps: int, factor: float) -> Callable[[Any], Any]:
+    """The rate as a function of the number of updates: `first`, times `factor` for each `steps` updates, smoothly.
+
+    >>> import fxgrad
+    >>> rate = fxgrad.optim.exponential_decay(1.0, 2, 0.25)
+    >>> [float(rate(count)) for count in (0, 1, 2)]
+    [1.0, 0.5, 0.25]
+    """
+    return lambda count: first * power(factor, divide(count, steps))
+
+
+def cosine_decay(first: float, steps: int, *, warmup: int = 0, last: float = 0.0) -> Callable[[Any], Any]:
+    """The rate as a function of the number of updates: half a cosine from `first` to `last`, reached after `steps`.
+
+    In the first `warmup` of these steps the rate grows in a line from 0 to `first`. Loshchilov and Hutter, 2017.
+
+    >>> import fxgrad
+    >>> rate = fxgrad.optim.cosine_decay(1.0, 6, warmup=2)
+    >>> [round(float(rate(count)), 4) for count in (0, 1, 2, 4, 6)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+    def rate(count: Any) -> Any:
+        fallen = 0.5 - 0.5 * cos(math.pi * _progress(count - warmup, steps - warmup))
+        risen = first * _progress(count, warmup) if warmup else first
+        return where(count < warmup, risen, first + (last - first) * fallen)
+
+    return rate
+
+
+def _progress(count: Any, steps: int) -> Any:
+    """The part of the steps that is done, from 0 to 1."""
+    return clip_array(divide(count, steps), 0.0, 1.0)
+
+
+__getattr__ = of_module("fxgrad.optim")
+
+
+def _check(what: str, **settings: float) -> None:
+    for name, value in settings.items():
+        most = 1.0 if name in ("beta1", "beta2") else float("inf")
+        if isinstance(value, int | float) and not 0 <= value < most:  # and neither traced nor a function of the count
+            raise ArgumentError(at_user_line(
+                f"{what}: {name} is {value}, where a number from 0{' to below 1' if most == 1 else ' on'} is needed"))
+
+
+def _match(what: str, gradients: Parameters, params: Parameters) -> None:
+    given: Any = tree.structure(gradients)
+    needed: Any = tree.structure(params)
+    if given != needed:
+        raise ArgumentError(at_user_line(
+            f"{what}: the gradients have the structure {given}, the parameters {needed}; they must be the "
+            "same. fxgrad.grad gives them so"))

@@ -1,0 +1,282 @@
+"""Exported programs: XLA's, with sizes that vary, read again without the function."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad import export, lax, spec
+from fxgrad.errors import FxgradError, ProgramSyntaxError
+from tests.support.sized_functions import FUNCTIONS, agree, drawn, refusal, spec_of
+
+
+def loss(params: Any, x: Any, y: Any) -> Any:
+    return np.mean((np.tanh(x @ params["w"]) @ params["v"] - y) ** 2)
+
+
+def step(params: Any, x: Any, y: Any) -> Any:
+    value, slopes = fxgrad.value_and_grad(loss)(params, x, y)
+    return value, jax.tree.map(lambda p, g: p - 0.1 * g, params, slopes)
+
+
+PARAMS = {"v": np.ones(4), "w": np.linspace(-1.0, 1.0, 12).reshape(3, 4)}
+
+
+def data(count: int) -> tuple[Any, Any]:
+    random = np.random.default_rng(count)
+    return random.normal(size=(count, 3)), random.normal(size=count)
+
+
+def exported_step(**options: Any) -> Any:
+    return export(step, **options)({"v": spec(4), "w": spec(3, 4)}, spec("n", 3), spec("n"))
+
+
+def test_a_training_step_is_read_again_and_runs_at_every_size() -> None:
+    exported = exported_step()
+    assert repr(exported) == ("Exported(step: (f64[4], f64[3,4], f64[n,3], f64[n]) -> (f64[], f64[4], f64[3,4]), "
+                              "platforms=('cpu',))")
+    assert exported.input_names == ("params.v", "params.w", "x", "y")
+    assert "tensor<?x3xf64>" in exported.stablehlo
+    assert "f64[n,3]" in str(exported)
+    again = export.deserialize(exported.serialize())
+    assert (again.in_avals, again.out_avals, again.in_tree, again.out_tree, again.platforms, again.input_names) == (
+        exported.in_avals, exported.out_avals, exported.in_tree, exported.out_tree, ("cpu",), exported.input_names)
+    for count in (2, 5):
+        found = again.call(PARAMS, *data(count))
+        agree(found, step(PARAMS, *data(count)))
+        assert type(found[0]) is not jax.Array
+
+
+@pytest.mark.slow
+def test_types_of_results() -> None:
+    exported = export(lambda x, y: (np.concatenate([x, y]), x[1:]))(spec("n"), spec("m"))
+    assert [*map(str, exported.out_avals)] == ["f64[n+m]", "f64[n-1]"]
+    assert [*map(str, exported.out_types(n=3, m=4))] == ["f64[7]", "f64[2]"]
+
+
+@pytest.mark.slow
+def test_a_fresh_process_reads_it(tmp_path: Any) -> None:
+    path = tmp_path / "step.bin"
+    path.write_bytes(exported_step().serialize())
+    code = (
+        "import sys, numpy as np, fxgrad\n"
+        f"exported = fxgrad.export.deserialize(open({str(path)!r}, 'rb').read())\n"
+        "params = {'v': np.ones(4), 'w': np.linspace(-1.0, 1.0, 12).reshape(3, 4)}\n"
+        "for count in (2, 5):\n"
+        "    random = np.random.default_rng(count)\n"
+        "    value, _ = exported.call(params, random.normal(size=(count, 3)), random.normal(size=count))\n"
+        "    print(float(value).hex())\n")
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    exported = exported_step()
+    assert printed == [float(exported.call(PARAMS, *data(count))[0]).hex() for count in (2, 5)]
+
+
+@pytest.mark.slow
+def test_platforms_that_are_not_here() -> None:
+    exported = export(lambda x: np.mean(x, axis=0), platforms=("cpu", "cuda", "tpu"))(spec("n", 3))
+    assert exported.platforms == ("cpu", "cuda", "tpu")
+    agree(exported.call(np.ones((2, 3))), np.ones(3))
+    assert refusal(lambda: export(np.sin, platforms=("cpu", "gpu"))) == (
+        "export: platforms=('cpu', 'gpu'); some of 'cpu', 'cuda', 'rocm', 'tpu' are needed")
+    away = export(np.sin, platforms="tpu")(spec(3))
+    assert refusal(lambda: away.call(np.ones(3))).startswith(
+        "the exported program sin was made for tpu, and this process runs on cpu. Export it with platforms=('tpu', "
+        "'cpu')")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wide", [False, True])
+def test_dtypes_are_kept(wide: bool) -> None:
+    with jax.enable_x64(wide):
+        exported = export(lambda x, i, h: (x * 2, i + 1, h * 2.0, x.shape[0] * 0.5))(
+            spec("n"), spec(("n",), "i64"), spec(("n",), "bf16"))
+        again = export.deserialize(exported.serialize())
+        first, second, third, half = again.call(
+            np.ones(3), np.arange(3) + 2**40, np.ones(3, fxgrad.dtypes.canonical("bfloat16")))
+    assert (first.dtype, second.dtype, third.dtype.name) == (np.float64, np.int64, "bfloat16")
+    assert second[0] == 2**40 + 1
+    assert float(half) == 1.5
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@pytest.mark.slow
+def test_containers_keys_and_numbers() -> None:
+    def draws(key: Any, pair: Pair, scale: Any) -> dict[str, Any]:
+        return {"x": scale * fxgrad.random.normal(key, pair.first.shape) + pair.second, "none": None}
+
+    exported = export(draws)(fxgrad.random.key(0), Pair(spec("n"), 1.0), scale=1.0)
+    again = export.deserialize(exported.serialize(), [Pair])
+    for count in (3, 4):
+        pair = Pair(np.ones(count), 2.0)
+        agree(again.call(fxgrad.random.key(7), pair, scale=3.0), draws(fxgrad.random.key(7), pair, 3.0), 1e-5)
+    with pytest.raises(ProgramSyntaxError, match="there is no class 'Pair'"):
+        export.deserialize(exported.serialize())
+
+
+@pytest.mark.slow
+def test_arrays_of_jax_give_arrays_of_jax() -> None:
+    exported = export(lambda x: x * 2.0)(spec(("n",), "f32"))
+    found = exported.call(jnp.ones(3))
+    assert isinstance(found, jax.Array)
+    assert found.dtype == np.float32
+
+
+@pytest.mark.slow
+def test_programs_and_closures() -> None:
+    table = np.arange(6.0).reshape(3, 2)
+    program = fxgrad.make_program(lambda i: fnp.asarray(table)[i])(spec(("n",), "i32"))
+    exported = export.deserialize(export(program)().serialize())
+    agree(exported.call(np.array([2, 0], np.int32)), table[[2, 0]])
+    agree(export(fxgrad.parse(str(fxgrad.make_program(np.sin)(1.0))))().call(1.0), np.sin(1.0))
+    assert refusal(lambda: export(program)(np.ones(3))) == (
+        "export: a program has its types, and takes no further arguments; pass the function for others")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in ("fftn",)])
+def test_every_function_is_exported(name: str) -> None:
+    function, shapes = FUNCTIONS[name]
+    program = fxgrad.make_program(function)(*map(spec_of, shapes))
+    args = [drawn(shape, 3, name) for shape in shapes]
+    everywhere = name not in ("eigh", "svd")  # which jax lowers for a varying matrix on the CPU alone
+    exported = export(program, platforms=("cpu", "cuda", "tpu") if everywhere else None)()
+    agree(exported.call(*args), program(*args), 1e-6)
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_arguments_that_do_not_fit() -> None:
+    exported = export(lambda x, y: x + y[:, None])(spec("n", 3), spec("n"))
+    name = "the exported program function"
+    assert refusal(lambda: exported.call(np.ones((2, 3)), np.ones(5))) == (
+        f"{name} takes f64[n] as y, got f64[5], where n = 5; but n = 2 by x, which is f64[2,3] where the program takes "
+        "f64[n,3]. A name stands for one size: give arrays that agree, or trace with two names")
+    assert refusal(lambda: exported.call(np.ones((2, 3), "f"), np.ones(2))) == (
+        f"{name} takes f64[n,3] as x, got f32[2,3]. Trace it again for other types, or convert with x.astype(...)")
+    assert refusal(lambda: exported.call(np.ones((2, 3)))) == (
+        f"{name} was called with other arguments than it was exported for:\n    y: f64[n] is missing")
+    assert refusal(lambda: fxgrad.grad(lambda x: np.sum(exported.call(x, np.ones(2))))(np.ones((2, 3)))) == (
+        f"{name} was called within a function that fxgrad traces, and it has no derivatives and no batches. Export "
+        "grad(f) or vmap(f), or call it outside of transformations")
+
+
+@pytest.mark.slow
+def test_what_jax_cannot_export_names_the_line() -> None:
+    def transformed(x: Any) -> Any:
+        return np.abs(np.fft.fft(x))
+
+    with pytest.raises(FxgradError) as caught:
+        export(transformed)(spec("n"))
+    message = str(caught.value)
+    assert message.startswith("export: jax cannot export an operation of transformed as it is: NotImplementedError: ")
+    assert message.endswith(
+        "Where a size is needed as a number, export for one (fxgrad.spec(4, 3)); what calls back into Python has no "
+        f"export\n  at test_exports.py:{transformed.__code__.co_firstlineno + 1} (in transformed)")
+
+    def looked(x: Any) -> Any:
+        return fxgrad.pure_callback(lambda x: x, x, x)
+
+    with pytest.raises(FxgradError, match="export: jax cannot export an operation of looked as it is"):
+        export(looked)(spec(3))
+
+
+def rewritten(change: Callable[[dict[str, bytes]], None]) -> bytes:
+    entries: dict[str, bytes] = {}
+    with zipfile.ZipFile(io.BytesIO(export(lambda x: x * 2.0)(spec("n")).serialize())) as archive:
+        for name in archive.namelist():
+            entries[name] = archive.read(name)
+    change(entries)
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        for name, content in entries.items():
+            archive.writestr(name, content)
+    return written.getvalue()
+
+
+WRONG = "these are no bytes of an exported program: "
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda entries: entries.pop("exported.bin"), WRONG + "export.json and exported.bin are expected in it"),
+    (lambda entries: entries.update({"export.json": b"{}"}), WRONG + 'export.json is to have "format"'),
+    (lambda entries: entries.update({"export.json": b'{"format": "fxgrad export", "version": 9}'}),
+     "the export is of version 9; this fxgrad reads versions up to 1: a newer one may read it"),
+    (lambda entries: entries.update({"export.json": b'{"format": "fxgrad export", "version": 1}'}),
+     WRONG + "takes and gives are lists of types"),
+    (lambda entries: entries.update({"export.json": entries["export.json"].replace(b"f64[n]", b"f64[n^99]")}),
+     "line 1, column 1: "),
+    (lambda entries: entries.update({"exported.bin": b"no"}), WRONG + "jax cannot read exported.bin: "),
+])
+def test_bytes_that_are_none(change: Any, message: str) -> None:
+    with pytest.raises(ProgramSyntaxError) as caught:
+        export.deserialize(rewritten(change))
+    assert str(caught.value).startswith(message)
+
+
+def test_bytes_of_nothing() -> None:
+    for data_ in (b"", b"PK", b"\x00" * 100):
+        with pytest.raises(ProgramSyntaxError, match="these are no bytes of an exported program"):
+            export.deserialize(data_)
+
+
+@pytest.mark.slow
+def test_loops_over_a_varying_length() -> None:
+    def running(x: Any) -> Any:
+        return lax.scan(lambda c, row: (0.5 * c + row, c), fnp.zeros(3, float), x)
+
+    def counted(x: Any) -> Any:
+        return np.sum(lax.fori_loop(0, x.shape[0], lambda i, c: np.sin(c) + x[i], np.zeros(3)))
+
+    gradient = export(fxgrad.grad(counted))(spec("n", 3))
+    agree(gradient.call(np.ones((4, 3))), fxgrad.grad(counted)(np.ones((4, 3))))
+    exported = export(fxgrad.grad(lambda x: np.sum(running(x)[1] ** 2)))(spec("n", 3))
+    for count in (1, 4):
+        x = np.random.default_rng(count).normal(size=(count, 3))
+        agree(exported.call(x), fxgrad.grad(lambda x: np.sum(running(x)[1] ** 2))(x))
+
+
+def test_exports_that_were_written_before_are_read() -> None:
+    """Each was written when its version of the format, and jax 0.10.2, were in use; none is ever written again."""
+    found = sorted((Path(__file__).parents[1] / "support").glob("*.exported"))
+    assert [path.name for path in found] == ["step-1.exported"]
+    step = export.deserialize(found[0].read_bytes())
+    for rows in (2, 5):
+        x = np.arange(3.0 * rows).reshape(rows, 3)
+        (state, count), value = step.call(({"w": np.eye(3), "b": np.zeros(3)}, 4), x)
+        assert int(count) == 5
+        np.testing.assert_allclose(value, np.sum(np.tanh(x) ** 2), rtol=1e-14)
+        np.testing.assert_allclose(state["b"], -0.2 * np.sum(np.tanh(x) / np.cosh(x) ** 2, 0), rtol=1e-12)
+
+
+def test_without_flatbuffers_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    exported = fxgrad.export(np.sin)(1.0)
+    data = exported.serialize()
+    monkeypatch.setattr("fxgrad.shipping.exports.find_spec",
+                        lambda name: None if name == "flatbuffers" else find_spec(name))
+    for call, what in ((exported.serialize, "Exported.serialize"),
+                       (lambda: fxgrad.export.deserialize(data), "export.deserialize")):
+        with pytest.raises(fxgrad.errors.UnsupportedError) as raised:
+            call()
+        assert str(raised.value).split("\n")[0] == (
+            f"{what}: jax writes and reads programs with flatbuffers, which is not installed. Write pip install "
+            "'fxgrad[export]'; fxgrad.save writes a file without it")

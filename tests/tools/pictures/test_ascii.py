@@ -1,0 +1,86 @@
+"""Pictures of characters: lines can be followed by eye, and lead where the picture says."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from fxgrad.tools.pictures.ascii import ascii_text
+from fxgrad.tools.pictures.picture import Box, Line, Picture
+
+
+def random_picture(seed: int) -> Picture:
+    """Operations of one to four operands; labels are unique, so that they can be found in the text."""
+    rng = random.Random(seed)
+    boxes: list[Box] = []
+    lines: list[Line] = []
+    for number in range(rng.randint(2, 22)):
+        key = f"n{number}"
+        count = rng.randint(0, min(4, number)) if number > 1 else 0
+        for position in range(count):
+            near = max(0, number - rng.choice((3, 8, 30)))
+            lines.append(Line(f"n{rng.randrange(near, number)}", key, position=position))
+        details = ("f32[" + "8," * rng.randint(0, 4) + "2]",) if rng.random() < 0.3 else ()
+        kind = "operation" if count else "value"
+        boxes.append(Box(key, key if rng.random() < 0.7 else key + "_" * rng.randint(1, 9), details, kind))
+    return Picture("", tuple(boxes), tuple(lines))
+
+
+class Reader:
+    """Follows lines through the characters, as an eye does: straight through crossings, around corners."""
+
+    def __init__(self, text: str, boxes: Sequence[Box]) -> None:
+        self.rows = text.split("\n")
+        self.owner: dict[tuple[int, int], str] = {}
+        for box in boxes:
+            word = rf"\[ *{box.label} *\]" if box.kind == "operation" else rf"(?<![\w\[]){box.label}(?!\w)"
+            (number, found), = [(number, match) for number, row in enumerate(self.rows)
+                                for match in re.finditer(word, row)]
+            self.owner.update({(number, column): box.key for column in range(*found.span())})
+
+    def at(self, row: int, column: int) -> str:
+        return self.rows[row][column] if 0 <= row < len(self.rows) and 0 <= column < len(self.rows[row]) else " "
+
+    def below(self, key: str, height: int) -> list[str]:
+        """The boxes that the lines from the bottom of a box lead to."""
+        cells = [cell for cell, owner in self.owner.items() if owner == key]
+        row, first = min(cells)
+        column = first + len(cells) // 2
+        return self._down(row + height - 1, column)
+
+    def _down(self, row: int, column: int) -> list[str]:
+        """What is reached downwards from a cell, which is left behind."""
+        if (row + 1, column) in self.owner:
+            return [self.owner[row + 1, column]]
+        char = self.at(row + 1, column)
+        if char in "|":
+            return self._down(row + 1, column)
+        if char in "'+":
+            found = self._across(row + 1, column, -1) + self._across(row + 1, column, 1)
+            return found + (self._down(row + 1, column) if char == "+" else [])
+        for turn, slant in ((-1, "/"), (1, "\\")):
+            if self.at(row + 1, column + turn) == slant:
+                return self._down(row + 1, column + turn)
+        return []
+
+    def _across(self, row: int, column: int, turn: int) -> list[str]:
+        char = self.at(row, column + turn)
+        if char in "-|":
+            return self._across(row, column + turn, turn)
+        if char == ".":
+            return self._down(row, column + turn) + self._across(row, column + turn, turn)
+        return []
+
+
+@pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 400), marks=pytest.mark.slow)])
+def test_every_line_leads_where_the_picture_says(seeds: range) -> None:
+    for seed in seeds:
+        picture = random_picture(seed)
+        text = ascii_text(picture)
+        reader = Reader(text, picture.boxes)
+        for box in picture.boxes:
+            expected = sorted(line.target for line in picture.lines if line.source == box.key)
+            assert sorted(reader.below(box.key, 1 + len(box.details))) == expected, f"seed {seed}, {box.key}\n{text}"
