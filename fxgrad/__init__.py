@@ -12,49 +12,13 @@ from importlib.machinery import ModuleSpec as _ModuleSpec
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from fxgrad import (
-    debug,
-    errors,
-    flatten_util,
-    image,
-    interop,
-    lax,
-    nn,
-    numpy,
-    random,
-    scipy,
-    sharding,
-    testing,
-    text,
-    tree_util,
-)
+from fxgrad import errors, numpy
 from fxgrad.engine import config, dtypes, tree
-from fxgrad.engine.analyses.traffic import traffic
-from fxgrad.engine.api import checkpoint_policies, custom_batching
-from fxgrad.engine.api.axis_types import auto_axes, explicit_axes, reshard
 from fxgrad.engine.api.batching import vmap
-from fxgrad.engine.api.budgets import budget_curve
 from fxgrad.engine.api.callbacks import io_callback, pure_callback
 from fxgrad.engine.api.closures import closure_convert, custom_gradient
 from fxgrad.engine.api.compiled import jit
 from fxgrad.engine.api.custom import custom_jvp, custom_vjp
-from fxgrad.engine.api.device_maps import pmap
-from fxgrad.engine.api.devices import (
-    block_until_ready,
-    default_backend,
-    device_count,
-    device_get,
-    device_put,
-    devices,
-    local_device_count,
-    local_devices,
-    make_array_from_callback,
-    make_array_from_process_local_data,
-    make_array_from_single_device_arrays,
-    make_mesh,
-    process_count,
-    process_index,
-)
 from fxgrad.engine.api.eager import ensure_compile_time_eval
 from fxgrad.engine.api.forward import jvp, linearize
 from fxgrad.engine.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev, value_and_jacobian
@@ -62,7 +26,6 @@ from fxgrad.engine.api.lowering import stablehlo
 from fxgrad.engine.api.naming import named_call, named_scope
 from fxgrad.engine.api.nans import debug_infs, debug_nans
 from fxgrad.engine.api.passes import fwd_and_bwd
-from fxgrad.engine.api.policies import policy_report
 from fxgrad.engine.api.programs import eval_shape, make_program
 from fxgrad.engine.api.residuals import (
     checkpoint,
@@ -73,7 +36,6 @@ from fxgrad.engine.api.residuals import (
 )
 from fxgrad.engine.api.reverse import grad, linear_transpose, value_and_grad, vjp
 from fxgrad.engine.api.settings import default_matmul_precision, enable_x64
-from fxgrad.engine.api.sharded import shard_map
 from fxgrad.engine.api.switches import disable_jit
 from fxgrad.engine.api.types import ShapeDtypeStruct, typeof
 from fxgrad.engine.caches import clear_caches
@@ -87,18 +49,66 @@ from fxgrad.engine.derivation.simplify import simplify
 from fxgrad.engine.ops.space import instantiate
 from fxgrad.engine.pytorch_names import of_module as _of_module
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.interop import from_jax, import_jaxpr, to_jax
-from fxgrad.lax import associative_scan, cond, fori_loop, map, scan, switch, while_loop  # noqa: A004  (jax's name)
-from fxgrad.lax import segments as ops
-from fxgrad.sharding import NamedSharding, P, set_mesh
-from fxgrad.text import parse, unfold
 
 if _TYPE_CHECKING:
+    from fxgrad import (
+        debug,
+        flatten_util,
+        image,
+        interop,
+        lax,
+        nn,
+        random,
+        scipy,
+        sharding,
+        testing,
+        text,
+        tree_util,
+        typing,
+    )
+    from fxgrad.engine.analyses.traffic import traffic
+    from fxgrad.engine.api import checkpoint_policies
+    from fxgrad.engine.api.axis_types import auto_axes, explicit_axes, reshard
     from fxgrad.engine.api.buckets import bucketed
+    from fxgrad.engine.api.budgets import budget_curve
+    from fxgrad.engine.api.device_maps import pmap
+    from fxgrad.engine.api.devices import (
+        block_until_ready,
+        default_backend,
+        device_count,
+        device_get,
+        device_put,
+        devices,
+        local_device_count,
+        local_devices,
+        make_array_from_callback,
+        make_array_from_process_local_data,
+        make_array_from_single_device_arrays,
+        make_mesh,
+        process_count,
+        process_index,
+    )
+    from fxgrad.engine.api.policies import policy_report
     from fxgrad.engine.api.safe_derivatives import safe
+    from fxgrad.engine.api.sharded import shard_map
     from fxgrad.engine.api.specs import spec
+    from fxgrad.interop import from_jax, import_jaxpr, to_jax
+    from fxgrad.interop.jax_modules import (
+        ad_checkpoint,
+        custom_batching,
+        custom_derivatives,
+        experimental,
+        ffi,
+        stages,
+        test_util,
+    )
+    from fxgrad.lax import associative_scan, cond, fori_loop, map, scan, switch, while_loop  # noqa: A004  (jax's name)
+    from fxgrad.lax import segments as ops
+    from fxgrad.sharding import NamedSharding, P, set_mesh
+    from fxgrad.shipping import onnx
     from fxgrad.shipping.exports import export
     from fxgrad.shipping.files import load, save
+    from fxgrad.text import parse, unfold
     from fxgrad.tools.editing.extracting import extract
     from fxgrad.tools.editing.rewriting import rewrite
     from fxgrad.tools.explorer import explore
@@ -116,6 +126,7 @@ if _TYPE_CHECKING:
     from fxgrad.tools.profiling.memory import memory
     from fxgrad.tools.profiling.simulation import simulate
     from fxgrad.tools.retracing.watching import explain, explaining
+    from fxgrad.training import autocast_policies, distributions, loss_scaling, optim, stochastic
     from fxgrad.training.autocast.autocast import autocast
     from fxgrad.training.ode import odeint
     from fxgrad.training.stochastic import straight_through
@@ -149,44 +160,89 @@ __all__ = [
     "tree_util", "typeof", "typing", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
 
 
-_LATER = {
-    "autocast": "training.autocast.autocast", "benchmark": "tools.profiling.benchmarking",
-    "bucketed": "engine.api.buckets", "cost": "tools.profiling.costs", "draw": "tools.pictures",
-    "explain": "tools.retracing", "explain_backward": "tools.graphs", "explain_nan": "tools.numerics.nan_origins",
-    "explaining": "tools.retracing", "explore": "tools.explorer", "export": "shipping.exports",
-    "extract": "tools.editing.extracting", "fold": "tools.granularity.folding", "gradients_on_nodes": "tools.graphs",
-    "granularities": "tools.granularity.comparison", "graph": "tools.graphs", "lint": "tools.numerics",
-    "load": "shipping.files", "memory": "tools.profiling.memory", "odeint": "training.ode", "Param": "tools.graphs",
-    "path_costs": "tools.graphs", "paths": "tools.graphs", "precision_report": "tools.numerics.precision_report",
-    "rewrite": "tools.editing.rewriting", "roles": "tools.graphs", "safe": "engine.api.safe_derivatives",
-    "save": "shipping.files", "scalarize": "tools.granularity.scalarize", "simulate": "tools.profiling.simulation",
-    "spec": "engine.api.specs", "stabilise": "tools.numerics", "straight_through": "training.stochastic",
-    "summary": "tools.granularity.summary"}
-"""Where names are that are imported when they are first asked for: who only computes does not wait for pictures."""
+# What is not imported above is imported when it is first asked for: who only computes does not wait for pictures.
+_NAMES = {
+    "engine.analyses.traffic": "traffic",
+    "engine.api.axis_types": "auto_axes explicit_axes reshard",
+    "engine.api.buckets": "bucketed",
+    "engine.api.budgets": "budget_curve",
+    "engine.api.device_maps": "pmap",
+    "engine.api.devices":
+        "block_until_ready default_backend device_count device_get device_put devices local_device_count "
+        "local_devices make_array_from_callback make_array_from_process_local_data "
+        "make_array_from_single_device_arrays make_mesh process_count process_index",
+    "engine.api.policies": "policy_report",
+    "engine.api.safe_derivatives": "safe",
+    "engine.api.sharded": "shard_map",
+    "engine.api.specs": "spec",
+    "interop": "from_jax import_jaxpr to_jax",
+    "lax": "associative_scan cond fori_loop map scan switch while_loop",
+    "sharding": "NamedSharding P set_mesh",
+    "shipping.exports": "export",
+    "shipping.files": "load save",
+    "text": "parse unfold",
+    "tools.editing.extracting": "extract",
+    "tools.editing.rewriting": "rewrite",
+    "tools.explorer": "explore",
+    "tools.granularity.comparison": "granularities",
+    "tools.granularity.folding": "fold",
+    "tools.granularity.scalarize": "scalarize",
+    "tools.granularity.summary": "summary",
+    "tools.graphs": "Param explain_backward gradients_on_nodes graph path_costs paths roles",
+    "tools.numerics": "lint stabilise",
+    "tools.numerics.nan_origins": "explain_nan",
+    "tools.numerics.precision_report": "precision_report",
+    "tools.pictures": "draw",
+    "tools.profiling.benchmarking": "benchmark",
+    "tools.profiling.costs": "cost",
+    "tools.profiling.memory": "memory",
+    "tools.profiling.simulation": "simulate",
+    "tools.retracing.watching": "explain explaining",
+    "training.autocast.autocast": "autocast",
+    "training.ode": "odeint",
+    "training.stochastic": "straight_through",
+}
+"""The names of modules that are loaded later."""
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 _MODULES = {
-    "ad_checkpoint": "interop.jax_modules.ad_checkpoint", "autocast_policies": "training.autocast_policies",
-    "checkpoint_policies": "engine.api.checkpoint_policies", "config": "engine.config",
-    "custom_batching": "engine.api.custom_batching", "custom_derivatives": "interop.jax_modules.custom_derivatives",
-    "distributions": "training.distributions", "dtypes": "engine.dtypes",
-    "experimental": "interop.jax_modules.experimental", "ffi": "interop.jax_modules.ffi",
-    "loss_scaling": "training.loss_scaling", "onnx": "shipping.onnx", "ops": "lax.segments", "optim": "training.optim",
-    "stages": "interop.jax_modules.stages", "stochastic": "training.stochastic",
-    "test_util": "interop.jax_modules.test_util", "tree": "engine.tree", "typing": "typing"}
-"""Modules that people know as `fxgrad.name`, and the wing that each lives in."""
+    "config": "engine.config",
+    "dtypes": "engine.dtypes",
+    "tree": "engine.tree",
+    "checkpoint_policies": "engine.api.checkpoint_policies",
+    "ad_checkpoint": "interop.jax_modules.ad_checkpoint",
+    "custom_batching": "interop.jax_modules.custom_batching",
+    "custom_derivatives": "interop.jax_modules.custom_derivatives",
+    "experimental": "interop.jax_modules.experimental",
+    "ffi": "interop.jax_modules.ffi",
+    "stages": "interop.jax_modules.stages",
+    "test_util": "interop.jax_modules.test_util",
+    "ops": "lax.segments",
+    "onnx": "shipping.onnx",
+    "autocast_policies": "training.autocast_policies",
+    "distributions": "training.distributions",
+    "experimental.ode": "training.ode",
+    "loss_scaling": "training.loss_scaling",
+    "optim": "training.optim",
+    "stochastic": "training.stochastic",
+    **{name: name for name in (
+        "debug", "flatten_util", "image", "interop", "lax", "nn", "random", "scipy",
+        "sharding", "testing", "text", "tree_util", "typing")},
+}
+"""Modules that people know as `fxgrad.name`, and where each lives."""
 
 
 class _ModulesByName(_MetaPathFinder, _Loader):
-    """Imports a module of `_MODULES` under its short name, for `import fxgrad.optim` and `from fxgrad.optim import`.
+    """Imports a module of `_MODULES` by its short name, for `import fxgrad.optim` and `from fxgrad.optim import adam`.
 
     Both names stand for one module, as `os.path` and `posixpath` do.
     """
 
     def find_spec(self, fullname: str, path: _Any = None, target: _Any = None) -> _Any:  # noqa: ARG002
-        package, _, name = fullname.rpartition(".")
-        return _ModuleSpec(fullname, self) if package == "fxgrad" and name in _MODULES else None
+        is_known = fullname.startswith("fxgrad.") and fullname.removeprefix("fxgrad.") in _MODULES
+        return _ModuleSpec(fullname, self) if is_known else None
 
     def create_module(self, spec: _ModuleSpec) -> _Any:
-        module = _import_module(f"fxgrad.{_MODULES[spec.name.rpartition('.')[2]]}")
+        module = _import_module(f"fxgrad.{_MODULES[spec.name.removeprefix('fxgrad.')]}")
         spec.loader_state = module.__spec__
         return module
 
@@ -199,11 +255,12 @@ _sys.meta_path.append(_ModulesByName())
 
 def __getattr__(name: str) -> _Any:
     if name in _MODULES:
-        found = globals()[name] = _import_module(f"fxgrad.{_MODULES[name]}")
-        return found
-    if name not in _LATER:
+        found = _import_module(f"fxgrad.{_MODULES[name]}")
+    elif name in _HOMES:
+        found = getattr(_import_module(f"fxgrad.{_HOMES[name]}"), name)
+    else:
         return _of_module("fxgrad")(name)
-    found = globals()[name] = getattr(_import_module(f"fxgrad.{_LATER[name]}"), name)
+    globals()[name] = found
     return found
 
 

@@ -21,7 +21,8 @@ from fxgrad.engine.frontend.flat import check_leaf, indexed_names, nth, trace_fl
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import WRITTEN
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 __all__ = ["callback", "check_key_reuse", "inspect_array_sharding", "print", "value", "visualize_array_sharding",
            "visualize_sharding"]

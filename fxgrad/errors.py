@@ -29,16 +29,7 @@ user's function is being traced end with the user's own line.
 
 from __future__ import annotations
 
-import os
-import sys
-from types import FrameType
-from typing import Any
-
 from jax.errors import JaxRuntimeError as JaxRuntimeError  # noqa: PLC0414  (what XLA raises, for callers to catch)
-
-from fxgrad.engine.caches import cached
-
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class FxgradError(Exception):
@@ -171,92 +162,3 @@ UnexpectedTracerError = LeakedTracerError
 JAXIndexError = IndexingError
 JAXTypeError = FxgradError
 JaxprTypeError = ProgramError
-
-launchers: set[str] = set()
-"""Scripts that did nothing but start the command line: no code of the user's."""
-
-
-@cached("files of users", 4096)
-def is_users(filename: str) -> bool:
-    """Whether a file is neither fxgrad's nor NumPy's nor jax's nor another library's."""
-    return not (is_own(filename) or filename in launchers or filename.startswith(("<__array_function__", "<frozen ")) or
-                "site-packages" in filename)
-
-
-def is_own(filename: str) -> bool:
-    """Whether a file is fxgrad's, or code that it generated."""
-    return filename.startswith(_PACKAGE) or filename == "<fxgrad>"
-
-
-def user_frame() -> FrameType | None:
-    """The innermost frame on the stack that runs neither fxgrad's nor NumPy's nor jax's code."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if is_users(frame.f_code.co_filename):
-            return frame
-        frame = frame.f_back
-    return None
-
-
-Place = tuple[Any, int] | None
-Refused = tuple[FxgradError, Place]
-"""An error that says why a number was refused, and the code and line of the user's where that was."""
-
-
-def running_place() -> Place:
-    """The code and the line of the user's that are running."""
-    frame = user_frame()
-    return None if frame is None else (frame.f_code, frame.f_lineno)
-
-
-def stands_for(error: Exception, refused: Refused | None) -> bool:
-    """Whether `error` is what NumPy raised in the place of the error that refused it a number."""
-    return refused is not None and not isinstance(error, FxgradError) and _code_and_line(error) == refused[1]
-
-
-def _code_and_line(error: BaseException) -> Place:
-    """The code and the line of the user's innermost frame that an error came through."""
-    place = None
-    traceback = error.__traceback__
-    while traceback is not None:
-        if is_users(traceback.tb_frame.f_code.co_filename):
-            place = traceback.tb_frame.f_code, traceback.tb_lineno
-        traceback = traceback.tb_next
-    return place
-
-
-def place_of(error: BaseException) -> str | None:
-    """The user's innermost line that an error came through, as messages call it; None if there is none."""
-    place = _code_and_line(error)
-    return None if place is None else f"{file_name(place[0].co_filename)}:{place[1]} (in {place[0].co_name})"
-
-
-def user_line() -> str:
-    """The user's own line as `file:line (in function)`, for the end of a message; "" if there is none."""
-    frame = user_frame()
-    if frame is None:
-        return ""
-    return f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno} (in {frame.f_code.co_name})"
-
-
-def file_name(filename: str) -> str:
-    """What messages call a file: its name without folders, and a cell of a notebook as `In[2]`."""
-    notebook = sys.modules.get("IPython")
-    shell = notebook.get_ipython() if notebook is not None and hasattr(notebook, "get_ipython") else None
-    named = getattr(getattr(shell, "compile", None), "format_code_name", None)
-    cell = named(filename) if named is not None else None
-    return str(cell[1]) if cell else os.path.basename(filename)
-
-
-def at_user_line(message: str) -> str:
-    """`message`, and below it the user's own line if there is one."""
-    line = user_line()
-    return f"{message}\n  at {line}" if line else message
-
-
-def function_name(function: Any) -> str:
-    """What messages and printed programs call `function` (a function, or the name itself)."""
-    if isinstance(function, str):
-        return function
-    name = getattr(function, "__name__", None) or type(function).__name__
-    return "function" if name == "<lambda>" else str(name)

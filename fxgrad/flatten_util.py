@@ -11,7 +11,8 @@ from fxgrad.engine import tree
 from fxgrad.engine.frontend.operands import as_array, common_type, default_float
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.numpy.creation import astype
 from fxgrad.numpy.joining import concatenate
 from fxgrad.numpy.shaping import ravel, reshape

@@ -22,7 +22,8 @@ from fxgrad.engine.frontend.operands import (
 )
 from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
-from fxgrad import errors
+from fxgrad.engine import user_lines
 from fxgrad.engine.user_source import Written, index_text, item_assignment, text, written
 
 
@@ -27,7 +27,7 @@ _MATH = {"gamma": "scipy.special.gamma", "lgamma": "scipy.special.gammaln", "erf
 
 def conversion() -> Advice | None:
     """The advice for the user's code that is running, which makes numbers or NumPy's arrays of traced ones."""
-    frame = errors.user_frame()
+    frame = user_lines.user_frame()
     if frame is None:
         return None
     running = written(frame)

@@ -10,7 +10,7 @@ from itertools import islice
 from types import FrameType, MappingProxyType, TracebackType
 from typing import Any, TypeVar
 
-from fxgrad.errors import at_user_line, place_of, user_line
+from fxgrad.engine.user_lines import at_user_line, user_line, user_location
 
 _Class = TypeVar("_Class", bound=type[Any])
 
@@ -159,7 +159,7 @@ def answered(error: BaseException) -> BaseException:
     """`error`, with the sentence that says what to write where Python refused a call as it is written in PyTorch."""
     sentence = _sentence_for(error) if type(error) is TypeError else None
     if sentence is not None:
-        line = place_of(error) or user_line()
+        line = user_location(error) or user_line()
         error.args = (f"{_said(error)}, as PyTorch has it. {sentence}" + (f"\n  at {line}" if line else ""),)
     return error
 

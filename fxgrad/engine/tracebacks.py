@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from fxgrad import errors
-from fxgrad.engine import config
+from fxgrad.engine import config, user_lines
 from fxgrad.engine.caches import cached
 from fxgrad.engine.pytorch_names import answered
 
@@ -41,7 +41,7 @@ def shortened(error: BaseException) -> BaseException:
 
 @cached("files left out of tracebacks", 4096)
 def _is_left_out(filename: str) -> bool:
-    return errors.is_own(filename) or ("site-packages" in filename and any(each in filename for each in _LEFT_OUT))
+    return user_lines.is_own(filename) or ("site-packages" in filename and any(each in filename for each in _LEFT_OUT))
 
 
 def boundary(function: _Function) -> _Function:

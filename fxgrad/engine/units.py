@@ -7,7 +7,8 @@ import re
 from numbers import Real
 from typing import Any
 
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 _PREFIXES = ["", "K", "M", "G", "T", "P"]
 _UNITS = {"B": 1, **{f"{prefix}iB": 1024 ** power for power, prefix in enumerate(_PREFIXES) if power},

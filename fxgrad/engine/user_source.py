@@ -10,7 +10,7 @@ from itertools import islice
 from types import FrameType
 from typing import NamedTuple
 
-from fxgrad import errors
+from fxgrad.engine import user_lines
 from fxgrad.engine.caches import cached
 
 
@@ -23,7 +23,7 @@ class Written(NamedTuple):
 
 def written(frame: FrameType | None = None) -> Written:
     """What is running in `frame`, by default the innermost frame of the user's."""
-    frame = frame or errors.user_frame()
+    frame = frame or user_lines.user_frame()
     if frame is None:
         return Written()
     span = _span(frame)

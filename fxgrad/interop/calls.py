@@ -19,7 +19,8 @@ from fxgrad.engine.tracing.tape import aval_of, axes_in_scope
 from fxgrad.engine.tracing.trace import mesh_in_scope
 from fxgrad.engine.transforms.batch import batch_aval
 from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.errors import FxgradError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import FxgradError, UnsupportedError
 from fxgrad.interop.importing import Imported, aval_of_jax, imported, is_jax_tracer
 from fxgrad.interop.manual import example, traced_within
 from fxgrad.interop.settings import Settings

@@ -13,7 +13,7 @@ from fxgrad.engine.executors.xla import x64
 from fxgrad.engine.frontend.flat import indexed_names, leaf_aval, trace_flat, transformation
 from fxgrad.engine.tracing.trace import SHARED
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import function_name
+from fxgrad.engine.user_lines import function_name
 from fxgrad.interop.calls import NARROWER, number_of
 from fxgrad.interop.emission import applied
 from fxgrad.interop.manual import mesh_around, sizes

@@ -19,7 +19,8 @@ from fxgrad.engine.tracing.tape import axes_in_scope, current, innermost_for
 from fxgrad.engine.tracing.trace import mesh_in_scope
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
-from fxgrad.errors import LeakedTracerError, UnsupportedError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import LeakedTracerError, UnsupportedError
 from fxgrad.interop.calls import NARROWER, comparable, number_of
 from fxgrad.interop.importing import Imported, imported
 from fxgrad.interop.manual import traced_within

@@ -13,7 +13,8 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.frontend.callback import debug_callback_p, io_callback_p, pure_callback_p
 from fxgrad.engine.higher_order.custom import ByValue
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.errors import UnsupportedError, function_name
+from fxgrad.engine.user_lines import function_name
+from fxgrad.errors import UnsupportedError
 from fxgrad.interop.importing import aval_of_jax, imports
 
 

@@ -24,7 +24,8 @@ from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import aval_of, axes_in_scope
 from fxgrad.engine.tracing.trace import WRITTEN, mesh_in_scope, trace, varying_here
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError, at_user_line, is_users
+from fxgrad.engine.user_lines import at_user_line, is_users
+from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError
 
 Rule = Callable[..., Any]
 """(equation of jax's, *operands) -> the output, or a list of the outputs.

@@ -14,7 +14,8 @@ from fxgrad.engine.higher_order.call import check_arguments
 from fxgrad.engine.higher_order.wiring import apart
 from fxgrad.engine.tracing.tape import axes_in_scope, bind
 from fxgrad.engine.transforms.batch import batched_axis
-from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import UnsupportedError
 from fxgrad.interop.calls import JaxCall
 from fxgrad.interop.importing import OTHERS, imports
 

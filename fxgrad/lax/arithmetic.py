@@ -19,7 +19,8 @@ from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.random import equal_keys
 from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import DTypeError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import DTypeError, ShapeError
 
 __all__ = [
     "add", "atan2", "bitwise_and", "bitwise_or", "bitwise_xor", "clamp", "complex", "div", "eq", "ge", "gt", "le",

@@ -18,7 +18,8 @@ from fxgrad.engine.tracing.provenance import note_around
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.trace import inner_mode, takes_literals
 from fxgrad.engine.tree import TreeDef
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError
 
 
 class Flat(NamedTuple):

@@ -15,7 +15,8 @@ from fxgrad.engine.ops.comparison import ne
 from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.provenance import note_results
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 from fxgrad.lax.bodies import check_function, flatten, join_branches, leaf_paths, trace_body
 
 _NONE: Any = object()

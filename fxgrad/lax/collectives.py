@@ -25,7 +25,8 @@ from fxgrad.engine.parallel.gathers import all_gather_p, all_to_all_p, ppermute_
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import mesh_in_scope
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.lax.named_axes import AxisName, equal_over, groups_of, named_axes, on_leaves, speak_over
 from fxgrad.numpy.arithmetic import add, divide, multiply
 

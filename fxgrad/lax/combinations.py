@@ -16,7 +16,8 @@ from fxgrad.engine.ops.space import reshape
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import OWN, trace
 from fxgrad.engine.transforms.batch import batched_program
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 
 def combination(name: str, computation: Callable[..., Any], avals: Sequence[Aval], structure: Any,

@@ -20,7 +20,8 @@ from fxgrad.engine.ops.products import dot_general
 from fxgrad.engine.ops.shaping import rev
 from fxgrad.engine.ops.space import inverse_permutation, transpose
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 
 __all__ = [
     "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "conv", "conv_dimension_numbers",

@@ -17,7 +17,8 @@ from fxgrad.engine.frontend.strict import array_of, check, integers, refuse, siz
 from fxgrad.engine.ops import creation
 from fxgrad.engine.ops.space import broadcast_to, convert
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import DTypeError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import DTypeError, ShapeError
 
 __all__ = ["bitcast_convert_type", "broadcasted_iota", "convert_element_type", "dtype", "empty", "full", "full_like",
            "iota", "shape_as_value", "stage"]

@@ -22,7 +22,8 @@ from fxgrad.engine.ops.reductions import reduce_max
 from fxgrad.engine.ops.space import full, reshape
 from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, IndexingError, ShapeError
 from fxgrad.lax.combinations import combination, of_elements
 from fxgrad.lax.loops import fori_loop
 

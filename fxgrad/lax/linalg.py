@@ -11,7 +11,8 @@ from fxgrad.engine.ops import eigen, factorizations, matrices, reduced_forms, tr
 from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import UnsupportedError
 from fxgrad.numpy.linalg.operands import check, from_triangle, symmetrized
 
 __all__ = ["cholesky", "cholesky_update", "eig", "eigh", "hessenberg", "householder_product", "lu",

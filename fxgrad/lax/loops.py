@@ -30,7 +30,8 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.engine.tree import TreeDef
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError
 from fxgrad.lax.bodies import (
     Flat,
     Step,

@@ -17,7 +17,8 @@ from fxgrad.engine.parallel.index_groups import group_size
 from fxgrad.engine.tracing.tape import axes_in_scope, bind, innermost_for
 from fxgrad.engine.tracing.trace import mesh_in_scope
 from fxgrad.engine.tracing.varying import MeshAxes
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError
 
 AxisName = str | tuple[str, ...]
 

@@ -13,7 +13,8 @@ from fxgrad.engine.frontend.named import call_by_name
 from fxgrad.engine.frontend.operands import is_staging, whole
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import innermost_for
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError
 from fxgrad.lax.bodies import check_function, flatten, join_branches, trace_body
 
 __all__ = ["composite", "platform_dependent"]

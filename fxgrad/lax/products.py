@@ -15,7 +15,8 @@ from fxgrad.engine.ops import products as dot_room
 from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.space import broadcast_to, convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 
 __all__ = ["DotAlgorithmPreset", "DotDimensionNumbers", "FftType", "Precision", "PrecisionLike", "batch_matmul", "dot",
            "dot_general", "fft", "scaled_dot"]

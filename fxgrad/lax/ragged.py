@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.frontend.strict import array_of, integers, refuse, wanted_dtype
 from fxgrad.engine.ops import ragged
-from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ShapeError
 
 __all__ = ["RaggedDotDimensionNumbers", "ragged_dot", "ragged_dot_general"]
 

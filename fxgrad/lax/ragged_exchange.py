@@ -9,7 +9,8 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.frontend.strict import array_of
 from fxgrad.engine.ops.space import convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import DTypeError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import DTypeError, ShapeError
 from fxgrad.lax.collectives import all_gather, all_to_all, axis_size
 from fxgrad.lax.named_axes import AxisName
 from fxgrad.numpy.creation import arange

@@ -25,7 +25,8 @@ from fxgrad.engine.ops.pointwise import add, add_p
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.space import broadcast_to, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.lax.combinations import combination, of_elements, only_primitive
 
 __all__ = ["argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce", "reduce_and",

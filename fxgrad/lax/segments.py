@@ -18,7 +18,8 @@ from fxgrad.engine.ops.space import convert, reduce_sum, reshape
 from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from fxgrad.numpy.reductions import max as max_of
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]

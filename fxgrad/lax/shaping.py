@@ -16,7 +16,8 @@ from fxgrad.engine.frontend.strict import sizes as sizes_given
 from fxgrad.engine.ops import joining, shaping, space
 from fxgrad.engine.ops.families import broadcast_shapes as _broadcast_shapes
 from fxgrad.engine.ops.shaping import slice as slice_of
-from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, IndexingError, ShapeError
 
 __all__ = ["broadcast", "broadcast_in_dim", "broadcast_like", "broadcast_shapes", "broadcast_to_rank", "collapse",
            "concatenate", "expand_dims", "index_in_dim", "pad", "reshape", "rev", "slice", "slice_in_dim", "split",

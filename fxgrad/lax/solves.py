@@ -11,7 +11,8 @@ from fxgrad.engine.frontend.flat import Traced
 from fxgrad.engine.higher_order.solve import along_root, linear_solve, root_p
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tree import TreeDef
-from fxgrad.errors import ShapeError, TreeError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ShapeError, TreeError
 from fxgrad.lax.bodies import Flat, check_function, first_difference, flatten, leaf_paths, trace_body
 
 

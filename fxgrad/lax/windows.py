@@ -23,7 +23,8 @@ from fxgrad.engine.ops.shaping import pad
 from fxgrad.engine.ops.shaping import slice as slice_of
 from fxgrad.engine.ops.space import broadcast_to, reshape
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from fxgrad.lax.combinations import combination, of_elements, only_primitive
 
 __all__ = ["approx_max_k", "approx_min_k", "reduce_window", "reduce_window_shape_tuple", "top_k"]

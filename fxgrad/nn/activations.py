@@ -16,7 +16,8 @@ from fxgrad.engine.ops.special import erfc_p
 from fxgrad.engine.pytorch_names import answered
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ShapeError
 from fxgrad.numpy.arithmetic import add, clip, divide, logaddexp, maximum, minimum, multiply
 from fxgrad.numpy.elementwise import absolute, exp, expm1, log, log1p, negative, sqrt, square
 from fxgrad.numpy.elementwise import tanh as hyperbolic_tangent

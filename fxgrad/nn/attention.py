@@ -22,7 +22,8 @@ from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.space import broadcast_to, move_axis, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from fxgrad.lax.loops import scan
 from fxgrad.nn.exponentials import logsumexp, softmax
 from fxgrad.numpy.arithmetic import add, multiply, subtract

@@ -8,7 +8,8 @@ from typing import Any
 from fxgrad.engine.frontend.operands import inexact_operands, shape_of, whole
 from fxgrad.engine.higher_order.call import named_of_arrays
 from fxgrad.engine.tracebacks import boundary
-from fxgrad.errors import ArgumentError, FxgradError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, FxgradError, ShapeError
 from fxgrad.lax import convolution
 from fxgrad.lax.convolution import conv_general_dilated
 from fxgrad.nn.layers import given_arrays

@@ -26,7 +26,8 @@ from fxgrad.engine.ops.space import broadcast_to, reshape
 from fxgrad.engine.ops.special import xlogy
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 from fxgrad.nn.activations import log_sigmoid
 from fxgrad.nn.exponentials import log_softmax
 from fxgrad.nn.layers import along, widened

@@ -28,7 +28,8 @@ from fxgrad.engine.ops.reductions import reduce_max
 from fxgrad.engine.ops.space import broadcast_to, convert, reshape
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
 from fxgrad.numpy.creation import astype
 from fxgrad.numpy.elementwise import absolute, exp, log, real, sign, square

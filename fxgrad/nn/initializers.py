@@ -19,7 +19,8 @@ from fxgrad.engine.frontend.operands import axis_of, sizes_of
 from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.ops.shaping import pad
 from fxgrad.engine.ops.space import move_axis, reshape
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.arithmetic import divide, multiply, subtract
 from fxgrad.numpy.creation import astype, full
 from fxgrad.numpy.creation import zeros as zeros_of

@@ -14,7 +14,8 @@ from fxgrad.engine.ops.exponential import rsqrt
 from fxgrad.engine.ops.space import reshape
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.nn.activations import sigmoid
 from fxgrad.numpy.alike import zeros_like
 from fxgrad.numpy.arithmetic import add, divide, multiply, subtract

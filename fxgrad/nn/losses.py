@@ -14,7 +14,8 @@ from fxgrad.engine.ops.special import xlogy
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.nn.layers import widened
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
 from fxgrad.numpy.creation import astype

@@ -29,7 +29,8 @@ from fxgrad.engine.ops.pool import Sliding, check_sliding, window_max, window_pa
 from fxgrad.engine.ops.space import reshape
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, DTypeError, IndexingError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, IndexingError, ShapeError
 from fxgrad.nn.convolution import Numbers, Padding, numbers_of, pads_of
 from fxgrad.nn.layers import widened
 from fxgrad.numpy.arithmetic import add, divide, floor_divide, minimum, multiply, subtract

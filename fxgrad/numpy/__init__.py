@@ -21,7 +21,7 @@ from fxgrad.engine.core.arrays import making as _making
 from fxgrad.numpy import arrays as _arrays
 from fxgrad.numpy import meanings as _meanings
 from fxgrad.numpy import scalars as _scalars
-from fxgrad.errors import at_user_line as _at_user_line
+from fxgrad.engine.user_lines import at_user_line as _at_user_line
 from fxgrad.numpy.alike import empty_like, full_like, ones_like, zeros_like
 from fxgrad.numpy.applying import apply_along_axis, apply_over_axes, frompyfunc, piecewise, vectorize
 from fxgrad.numpy.arithmetic import (

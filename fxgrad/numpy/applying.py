@@ -17,7 +17,8 @@ from fxgrad.engine.ops.space import broadcast_to, reshape
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.batch import batched_program
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.alike import full_like
 from fxgrad.numpy.creation import asarray
 from fxgrad.numpy.logic import where

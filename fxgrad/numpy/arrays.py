@@ -15,7 +15,8 @@ from fxgrad.engine.frontend.operands import operand
 from fxgrad.engine.frontend.protocol import function_of
 from fxgrad.engine.frontend.ufuncs import has_reflected
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import MutationError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import MutationError
 from fxgrad.numpy import indexing, products
 from fxgrad.numpy.inspection import DEVICE
 from fxgrad.numpy.methods import BINARY, COMPARISONS, METHODS, SYMBOLS, UNARY

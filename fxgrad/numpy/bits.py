@@ -15,7 +15,8 @@ from fxgrad.engine.ops.parts import imag, real
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.space import convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 from fxgrad.numpy.shaping import flip
 
 

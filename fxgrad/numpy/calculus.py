@@ -25,7 +25,8 @@ from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import rev, slice_in_dim
 from fxgrad.engine.ops.space import convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 from fxgrad.numpy.arithmetic import add, divide, multiply, remainder, subtract
 from fxgrad.numpy.elementwise import absolute, conjugate
 from fxgrad.numpy.logic import equal, greater, less, logical_and, where

@@ -12,7 +12,8 @@ from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.parts import complex as complex_
 from fxgrad.engine.ops.space import reshape
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import DTypeError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import DTypeError, ShapeError
 from fxgrad.numpy.arithmetic import clip, divide, maximum, multiply, subtract
 from fxgrad.numpy.elementwise import conjugate, imag, real, sqrt
 from fxgrad.numpy.products import matmul, outer

@@ -22,6 +22,7 @@ from fxgrad.engine.frontend.operands import (
     is_concrete,
     is_staging,
     new_array,
+    ones_on_diagonal,
     operand,
     promoted,
     shape_of,
@@ -31,13 +32,14 @@ from fxgrad.engine.frontend.operands import (
 )
 from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.ops.arithmetic import mul
-from fxgrad.engine.ops.comparison import eq, ge
+from fxgrad.engine.ops.comparison import ge
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.space import broadcast_to, convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.numpy.inspection import check_device
 from fxgrad.numpy.python_numbers import default_width, of_numbers, of_python
 from fxgrad.numpy.sizes import numbers_between
@@ -252,11 +254,8 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: 
            [0., 1.]], dtype=float32)
     """
     check_device("eye", device)
-    shape, number = (extent("eye", N), extent("eye", N if M is None else M)), diagonal_number("eye", k)
-    wanted = _dtype_or_default(dtype)
-    if is_staging() or type(number) is Tracer:
-        return convert(eq(add(_count(shape, 0), number), _count(shape, 1)), wanted)
-    return np.eye(*shape, number).astype(wanted)
+    shape = extent("eye", N), extent("eye", N if M is None else M)
+    return ones_on_diagonal(shape, diagonal_number("eye", k), _dtype_or_default(dtype))
 
 
 def identity(n: int, dtype: Any = None) -> Any:

@@ -29,7 +29,8 @@ from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.space import broadcast_to, convert, move_axis, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, IndexingError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, IndexingError, ShapeError, UnsupportedError
 from fxgrad.numpy.arithmetic import add, subtract
 from fxgrad.numpy.creation import array, asarray, together
 from fxgrad.numpy.finding import size_of, true_places

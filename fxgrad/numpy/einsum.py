@@ -15,7 +15,8 @@ from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.ops.products import dot_general
 from fxgrad.engine.ops.space import reduce_sum, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.arithmetic import multiply
 from fxgrad.numpy.rearranging import diagonal
 

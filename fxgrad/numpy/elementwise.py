@@ -34,7 +34,8 @@ from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import UnsupportedError
 
 Function = Callable[..., Any]
 

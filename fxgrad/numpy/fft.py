@@ -16,7 +16,8 @@ from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.shaping import pad, slice_in_dim
 from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, AxisError, DTypeError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, AxisError, DTypeError, ShapeError
 from fxgrad.numpy.arithmetic import divide
 from fxgrad.numpy.creation import arange
 from fxgrad.numpy.joining import concatenate

@@ -20,7 +20,8 @@ from fxgrad.engine.ops.joining import stack
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.space import convert, reduce_sum, reshape
 from fxgrad.engine.ops.windows import Windows
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 
 
 def true_places(mask: Any, size: int | None, fill: Any, use: str) -> Any:

@@ -14,7 +14,8 @@ from fxgrad.engine.frontend.operands import as_array, as_dtype, as_shape, concre
 from fxgrad.engine.ops.space import reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 from fxgrad.numpy.arithmetic import add, clip, floor_divide, maximum, multiply, remainder, subtract
 from fxgrad.numpy.creation import arange, asarray, meshgrid, ones, together
 from fxgrad.numpy.finding import nonzero, split_places

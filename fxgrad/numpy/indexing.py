@@ -25,7 +25,8 @@ from fxgrad.engine.ops.space import broadcast_to, convert, reshape
 from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import FxgradError, IndexingError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import FxgradError, IndexingError
 from fxgrad.numpy.positions import addressed, in_range, place_in
 
 Index = Any

@@ -7,7 +7,8 @@ from typing import Any
 from fxgrad.engine import dtypes
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import default_float
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.numpy.types import isdtype
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")

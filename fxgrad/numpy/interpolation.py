@@ -10,7 +10,8 @@ from fxgrad.engine.frontend.operands import operands, promoted_inexact, refuse_c
 from fxgrad.engine.ops import ordering as sorting
 from fxgrad.engine.ops.joining import concatenate, unstack
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.arithmetic import add, clip, divide, multiply, remainder, subtract
 from fxgrad.numpy.elementwise import absolute
 from fxgrad.numpy.logic import equal, less, where

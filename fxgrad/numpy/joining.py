@@ -15,7 +15,8 @@ from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.space import reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.creation import asarray, together
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, ravel
 

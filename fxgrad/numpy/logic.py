@@ -32,7 +32,8 @@ from fxgrad.engine.ops.reductions import reduce_and
 from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.numpy.arithmetic import subtract
 from fxgrad.numpy.elementwise import absolute, isfinite, isnan, without_bool
 from fxgrad.numpy.finding import nonzero

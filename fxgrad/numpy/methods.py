@@ -17,7 +17,8 @@ from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracing.replay import replayed
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ShapeError
 from fxgrad.numpy import (
     arithmetic,
     bits,

@@ -39,7 +39,8 @@ from fxgrad.engine.ops.special import bessel_i0e
 from fxgrad.engine.tracing.provenance import note_results
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import WRITTEN, trace
-from fxgrad.errors import ArgumentError, DTypeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError
 from fxgrad.numpy.arithmetic import multiply, subtract
 from fxgrad.numpy.elementwise import trunc
 from fxgrad.numpy.reductions import sum

@@ -31,7 +31,8 @@ from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.shaping import rev, slice_in_dim
 from fxgrad.engine.ops.space import broadcast_to, convert, full, reshape
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, IndexingError, ShapeError
 from fxgrad.numpy.arithmetic import subtract
 from fxgrad.numpy.elementwise import isnan
 from fxgrad.numpy.logic import equal, less, less_equal, logical_and, logical_or, not_equal, where

@@ -15,7 +15,8 @@ from fxgrad.engine.ops.shaping import pad as padded
 from fxgrad.engine.ops.shaping import rev, slice_in_dim
 from fxgrad.engine.ops.space import broadcast_to
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 from fxgrad.numpy import reductions
 from fxgrad.numpy.applying import apply_along_axis
 from fxgrad.numpy.elementwise import rint

@@ -24,7 +24,8 @@ from fxgrad.engine.ops.joining import concatenate, stack, unstack
 from fxgrad.engine.ops.shaping import pad, slice_in_dim
 from fxgrad.engine.ops.space import convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy import linalg
 from fxgrad.numpy.arithmetic import add, divide, multiply, subtract
 from fxgrad.numpy.calculus import convolve

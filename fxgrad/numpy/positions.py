@@ -14,7 +14,8 @@ from fxgrad.engine.ops.indexing import gather
 from fxgrad.engine.ops.space import convert, reshape
 from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, DTypeError, IndexingError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, IndexingError
 from fxgrad.numpy.arithmetic import add, remainder
 from fxgrad.numpy.logic import less, where
 

@@ -28,7 +28,8 @@ from fxgrad.engine.ops.space import reshape, transpose
 from fxgrad.engine.tracing.replay import replayed
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.arithmetic import multiply, subtract
 from fxgrad.numpy.joining import stack
 from fxgrad.numpy.shaping import moveaxis, ravel

@@ -11,7 +11,8 @@ from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import PYTHON_SCALARS, default_float
 from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import DTypeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import DTypeError
 
 
 def of_python(values: Any) -> bool:

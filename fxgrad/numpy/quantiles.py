@@ -25,7 +25,8 @@ from fxgrad.engine.ops import ordering as sorting
 from fxgrad.engine.ops.indexing import take_along
 from fxgrad.engine.ops.space import broadcast_to, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 from fxgrad.numpy.arithmetic import add, clip, divide, maximum, minimum, multiply, remainder, subtract
 from fxgrad.numpy.elementwise import ceil, floor, isnan
 from fxgrad.numpy.logic import equal, less, less_equal, logical_and, logical_not, logical_or, where

@@ -31,7 +31,8 @@ from fxgrad.engine.ops.shaping import tile as tiled
 from fxgrad.engine.ops.space import broadcast_to, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import AxisError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import AxisError, ShapeError
 from fxgrad.numpy.arithmetic import minimum, remainder, subtract
 from fxgrad.numpy.creation import arange, diagonal_number, lower_triangle
 from fxgrad.numpy.ordering import cumsum, searchsorted

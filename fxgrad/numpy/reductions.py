@@ -28,7 +28,8 @@ from fxgrad.engine.ops import reductions
 from fxgrad.engine.ops.space import convert, reduce_sum, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.arithmetic import add, maximum, minimum, multiply, subtract
 from fxgrad.numpy.logic import logical_and, logical_or
 from fxgrad.numpy.logic import where as choose

@@ -23,7 +23,8 @@ from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.space import broadcast_to, convert, move_axis, reshape
 from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ShapeError
 from fxgrad.numpy.elementwise import isnan
 from fxgrad.numpy.finding import size_of, true_places
 from fxgrad.numpy.logic import (

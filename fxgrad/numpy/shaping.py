@@ -23,7 +23,8 @@ from fxgrad.engine.ops.shaping import rev
 from fxgrad.engine.ops.space import broadcast_to as broadcast
 from fxgrad.engine.ops.space import reshape as reshaped
 from fxgrad.engine.ops.space import transpose as transposed
-from fxgrad.errors import ArgumentError, AxisError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, AxisError, ShapeError
 from fxgrad.numpy.creation import beside
 
 

@@ -25,7 +25,8 @@ from fxgrad.engine.ops.parts import floor
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.space import broadcast_to, convert, move_axis, reshape
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.numpy.arithmetic import divide, multiply, power
 from fxgrad.numpy.creation import asarray, together
 from fxgrad.numpy.inspection import check_device

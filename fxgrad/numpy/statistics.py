@@ -30,7 +30,8 @@ from fxgrad.engine.ops.creation import size_in
 from fxgrad.engine.ops.space import broadcast_to, convert, reduce_sum, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 from fxgrad.numpy import reductions
 from fxgrad.numpy.arithmetic import divide, multiply, subtract
 from fxgrad.numpy.elementwise import isnan, sqrt

@@ -9,7 +9,8 @@ import numpy as np
 
 from fxgrad.engine.frontend.operands import as_array, default_float, promoted_inexact, whole
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.numpy.arithmetic import divide, multiply
 from fxgrad.numpy.numbers import i0
 

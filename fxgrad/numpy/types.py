@@ -14,7 +14,8 @@ from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import as_array, operand
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, DTypeError, FxgradError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, FxgradError
 
 iinfo = ml_dtypes.iinfo
 

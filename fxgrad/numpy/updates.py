@@ -21,7 +21,8 @@ from fxgrad.engine.ops.shaping import rev
 from fxgrad.engine.ops.space import broadcast_to, convert, reshape
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import IndexingError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import IndexingError, ShapeError
 from fxgrad.numpy.arithmetic import add, divide, maximum, minimum, multiply, power, subtract
 from fxgrad.numpy.indexing import Plan, apply_basic, basic_shape, gather_form, getitem, planned
 from fxgrad.numpy.logic import where

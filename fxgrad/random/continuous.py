@@ -19,7 +19,8 @@ from fxgrad.engine.ops.joining import unstack
 from fxgrad.engine.ops.parts import abs as absolute
 from fxgrad.engine.ops.parts import sign
 from fxgrad.engine.ops.trigonometric import tan
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError
 from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, spread
 from fxgrad.random.uniform import between, unit
 

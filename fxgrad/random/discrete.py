@@ -29,7 +29,8 @@ from fxgrad.engine.ops.samplers import random_binomial_p, random_poisson_p
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.space import broadcast_to, convert, move_axis, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.ordering import searchsorted
 from fxgrad.numpy.rearranging import take
 from fxgrad.random.continuous import gumbel_draws

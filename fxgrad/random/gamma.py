@@ -17,7 +17,8 @@ from fxgrad.engine.ops.reductions import reduce_max
 from fxgrad.engine.ops.samplers import random_gamma
 from fxgrad.engine.ops.space import expand_axes, reduce_sum, reshape
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ShapeError
 from fxgrad.random.continuous import exponential_draws
 from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, positive_int, spread, subkeys
 from fxgrad.random.normal import normal_draws

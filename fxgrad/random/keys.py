@@ -28,7 +28,8 @@ from fxgrad.engine.ops.random import (
 from fxgrad.engine.ops.space import broadcast_to, convert
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, FxgradError, ShapeError, UnsupportedError
 
 GENERATOR = "threefry2x32"
 

@@ -23,7 +23,8 @@ from fxgrad.engine.ops.parts import complex as complex_
 from fxgrad.engine.ops.parts import nextafter
 from fxgrad.engine.ops.space import reduce_sum
 from fxgrad.engine.ops.special import erf, erf_inv
-from fxgrad.errors import DTypeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import DTypeError
 from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, spread, subkeys
 from fxgrad.random.uniform import between, signs, unit
 

@@ -21,7 +21,8 @@ from fxgrad.engine.ops.joining import unstack
 from fxgrad.engine.ops.random import random_bits_p
 from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.errors import ArgumentError, DTypeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError
 from fxgrad.random.keys import drawn_shape, float_dtype, int_dtype, one_key, own_dtype, parameter, subkeys
 
 

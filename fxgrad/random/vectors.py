@@ -11,7 +11,8 @@ from fxgrad.engine.ops.exponential import sqrt
 from fxgrad.engine.ops.parts import sign
 from fxgrad.engine.ops.space import reshape
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy import linalg
 from fxgrad.numpy.products import matvec
 from fxgrad.numpy.rearranging import diagonal

@@ -12,7 +12,8 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import as_array, axes_of, axis_of, inexact_operands, shape_of
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
 

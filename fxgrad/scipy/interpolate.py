@@ -19,7 +19,8 @@ from fxgrad.engine.frontend.operands import (
     settled,
     shape_of,
 )
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 
 __all__ = ["RegularGridInterpolator"]
 

@@ -11,7 +11,8 @@ from typing import Any
 from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import as_array, inexact_operands, shape_of
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 from fxgrad.numpy.indexing import getitem
 
 __all__ = ["map_coordinates"]

@@ -14,7 +14,8 @@ from fxgrad.engine.frontend.operands import inexact_operands, shape_of
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.joint import grad_program
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.lax.loops import while_loop
 from fxgrad.lax.solves import custom_root
 from fxgrad.scipy.sparse.linalg import cg

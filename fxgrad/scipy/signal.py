@@ -7,7 +7,8 @@ from typing import Any
 
 from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import as_array, axes_of, inexact_operands, shape_of
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 from fxgrad.lax.convolution import conv_general_dilated
 from fxgrad.scipy.spectra import csd, detrend, istft, stft, welch
 

@@ -15,7 +15,8 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import as_array, axis_of, inexact_operands, shape_of, whole
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 
 Detrend = str | bool | Callable[[Any], Any]
 

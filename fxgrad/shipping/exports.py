@@ -30,7 +30,8 @@ from fxgrad.engine.executors.xla import emit, x64
 from fxgrad.engine.frontend.flat import described_aval, just
 from fxgrad.engine.frontend.mismatches import Expected
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, FxgradError, ProgramSyntaxError, UnsupportedError, at_user_line, place_of
+from fxgrad.engine.user_lines import at_user_line, user_location
+from fxgrad.errors import ArgumentError, FxgradError, ProgramSyntaxError, UnsupportedError
 from fxgrad.interop.manual import struct_for_jax
 from fxgrad.shipping.files import STAMP, trees_of, written_signature
 from fxgrad.text.json_reader import parsed_json
@@ -227,7 +228,8 @@ def _exported(program: Program, platforms: tuple[str, ...] | None) -> Exported:
 
 def _refusal(name: str, error: Exception) -> UnsupportedError:
     """What jax has to say, with the line of the user's whose operation it was about."""
-    place = place_of(error) or (error.__cause__ and place_of(error.__cause__))  # jax chains where it was traced
+    # jax chains the error to that of where it was traced.
+    place = user_location(error) or (error.__cause__ and user_location(error.__cause__))
     where = "" if place is None else f"\n  at {place}"
     first = str(error).strip().split("\n", maxsplit=1)[0]
     return UnsupportedError(

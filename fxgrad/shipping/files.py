@@ -24,7 +24,8 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.programs import program_for
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Program, Signature
-from fxgrad.errors import ProgramSyntaxError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ProgramSyntaxError, UnsupportedError
 from fxgrad.text.json_reader import of_document, parsed_json
 from fxgrad.text.json_writer import document, known_array
 from fxgrad.text.text_parser import refusing_excess

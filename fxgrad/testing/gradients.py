@@ -17,7 +17,8 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import WATCHED, trace
 from fxgrad.engine.transforms.forward import forward
 from fxgrad.engine.transforms.linearize import linearize_in_place, pull_back
-from fxgrad.errors import ArgumentError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError
 from fxgrad.testing.numbers import DIFFERENCES, LawError, described, difference, direction, inner, mismatch, widened
 
 Flat = Callable[..., "list[Any]"]

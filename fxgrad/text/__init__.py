@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from fxgrad.engine.core.installed import install_presenter
+from fxgrad.text import vocabulary  # noqa: F401  (first: the tables of texts name primitives)
 from fxgrad.text.checking import check_text
 from fxgrad.text.columns import side_by_side
 from fxgrad.text.display import print_program, render
 from fxgrad.text.equality import equal
 from fxgrad.text.json_writer import from_json, to_json
-from fxgrad.text.presenter import Presenter
 from fxgrad.text.text_parser import parse
 from fxgrad.text.text_writer import program_text
 from fxgrad.text.unfolding import unfold
 
 __all__ = ["check_text", "equal", "from_json", "parse", "print_program", "program_text", "render", "side_by_side",
            "to_json", "unfold"]
-
-install_presenter(Presenter())

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.calling import program_of_call
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.text.color import highlight, names_of
 from fxgrad.text.html import body_html, page
 from fxgrad.text.text_writer import program_text

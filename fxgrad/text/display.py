@@ -44,6 +44,11 @@ def fitting(program: Program, width: int, **options: Any) -> dict[str, Any]:
     return {**options, "width": tried}
 
 
+def fitted(program: Program, width: int) -> Text:
+    """Return the program in colour, in lines of at most `width` characters where that can be."""
+    return render(program, **fitting(program, width))
+
+
 def print_program(program: Program, *, color: bool | None = None, file: Any = None, **options: Any) -> None:
     """Prints `program`, in colour where the output is a terminal and NO_COLOR is not set, or as `color` says.
 

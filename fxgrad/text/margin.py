@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fxgrad.engine.core.program import Equation, Program, Source
-from fxgrad.errors import file_name
+from fxgrad.engine.user_lines import file_name
 from fxgrad.text.sources import Sources, Span
 
 COMMENT_COLUMN = 64

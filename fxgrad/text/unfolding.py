@@ -15,7 +15,8 @@ from fxgrad.engine.frontend.calling import checked_program
 from fxgrad.engine.ops.joining import stack_p, unstack_p
 from fxgrad.engine.ops.space import broadcast_to_p
 from fxgrad.engine.parallel.shard_map import without_devices
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.text.names import NAMES, called_name, own_names
 from fxgrad.text.sources import Sources
 

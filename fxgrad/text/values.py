@@ -230,10 +230,14 @@ class ValueClasses:
         return {**library_classes(), **{kind.__name__: kind for kind in self._own}}
 
 
+_WITH_VALUES = ("fxgrad.engine.", "fxgrad.numpy", "fxgrad.lax", "fxgrad.nn", "fxgrad.random", "fxgrad.scipy",
+                "fxgrad.image", "fxgrad.interop")
+"""Where the classes of values of parameters are defined; the module `vocabulary` imports all of these."""
+
+
 def library_classes() -> dict[str, type]:
     """The named tuples and enumerations of fxgrad by name, for reading them; a name used twice is left out."""
-    return _classes_of(tuple(name for name in [*sys.modules] if name.startswith("fxgrad.")
-                             and not name.startswith(("fxgrad.text.", "fxgrad.shipping.", "fxgrad.tools."))))
+    return _classes_of(tuple(name for name in [*sys.modules] if name.startswith(_WITH_VALUES)))
 
 
 @cached("classes by name", 1)  # a search of everything in fxgrad takes longer than to parse a short program

@@ -10,7 +10,8 @@ from fxgrad import numpy as fnp
 from fxgrad import random
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import as_array, sizes_of
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.nn.exponentials import log_softmax
 from fxgrad.scipy import special, stats
 

@@ -18,7 +18,8 @@ from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.reverse import value_and_grad as _value_and_grad
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 __all__ = ["Dynamic", "LossScale", "Scaled", "Static", "all_finite", "select", "value_and_grad"]
 

@@ -17,7 +17,8 @@ from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.api.reverse import vjp
 from fxgrad.engine.frontend.operands import as_array
 from fxgrad.engine.ops.strong import strong_mul
-from fxgrad.errors import ArgumentError, ShapeError, TreeError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, ShapeError, TreeError
 from fxgrad.flatten_util import ravel_pytree
 from fxgrad.lax import complex as complex_of
 from fxgrad.lax.loops import scan, while_loop

@@ -15,7 +15,8 @@ from fxgrad.engine.frontend.operands import as_array, shape_of
 from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.pytorch_names import of_module
 from fxgrad.engine.tracebacks import boundary
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.nn.layers import widened
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, power
 from fxgrad.numpy.arithmetic import clip as clip_array

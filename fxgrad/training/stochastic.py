@@ -13,7 +13,8 @@ from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.frontend.operands import axis_of
 from fxgrad.engine.higher_order.custom import straight_through as with_derivative
 from fxgrad.engine.tracing.tape import innermost_for
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError
 from fxgrad.nn.exponentials import one_hot, softmax
 
 __all__ = ["gumbel_softmax", "score_function", "straight_through"]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from fxgrad.engine.core import installed
+from fxgrad.engine.core import backends
 
 
 class Counting:
-    """An executor that counts what it is asked for, and asks the one that is installed."""
+    """An executor that counts what it is asked for, and asks the one that is backends."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.under = installed.executor
+        self.under = backends.executor
 
     def evaluate(self, primitive, args, params):
         self.asked.append(f"evaluate {primitive}")

@@ -15,7 +15,8 @@ from fxgrad.engine.frontend.flat import check_leaf, indexed_names, leaf_aval, nt
 from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
-from fxgrad.errors import ArgumentError, DTypeError, TreeError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, DTypeError, TreeError
 
 Argnums = int | Sequence[int]
 

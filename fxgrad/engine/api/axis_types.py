@@ -14,7 +14,8 @@ from fxgrad.engine.api.compiled import jit
 from fxgrad.engine.frontend.placing import placed, shardings_of_leaves
 from fxgrad.engine.frontend.strict import array_of
 from fxgrad.engine.tracebacks import boundary
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 
 @boundary

@@ -26,7 +26,8 @@ from fxgrad.engine.ops.space import broadcast_to
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError
 
 
 class Stats(NamedTuple):

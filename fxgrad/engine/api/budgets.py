@@ -15,7 +15,7 @@ from fxgrad.engine.frontend.calling import program_of_call
 from fxgrad.engine.rematerialization.plans import plans_for
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.units import bytes_text
-from fxgrad.errors import function_name
+from fxgrad.engine.user_lines import function_name
 from fxgrad.text.tables import Shown, add_row, new_table
 
 

@@ -10,7 +10,8 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.frontend.callback import host_function, io_callback_p, pure_callback_p
 from fxgrad.engine.frontend.flat import described_aval, just
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError
 
 VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all")
 

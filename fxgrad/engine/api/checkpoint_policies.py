@@ -9,7 +9,8 @@ import numpy as np
 
 from fxgrad.engine.higher_order.checkpoint import Policy
 from fxgrad.engine.higher_order.storing import HOST, STORES
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 AnyPolicy = Policy | Callable[..., Any]
 

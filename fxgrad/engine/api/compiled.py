@@ -48,7 +48,8 @@ from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing import watched
 from fxgrad.engine.tracing.tape import axes_in_scope, bind, current, innermost_for
 from fxgrad.engine.tracing.trace import SHARED, WRITTEN, Mode
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, UnsupportedError
 
 
 def jit(fun: Callable[..., Any] | None = None, *, in_shardings: Any = None, out_shardings: Any = None,

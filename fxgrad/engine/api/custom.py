@@ -23,7 +23,8 @@ from fxgrad.engine.pickling import importable
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, TreeError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, TreeError
 
 
 class _CapturedInputs:

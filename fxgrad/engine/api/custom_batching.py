@@ -1,4 +1,4 @@
-"""Functions that say themselves how they are batched: `custom_vmap` and `sequential_vmap`, under jax's names."""
+"""`custom_vmap`: functions with a rule of their own for how they are batched, under jax's name."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from fxgrad.engine.higher_order.mapped_rule import custom_vmap_p
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.engine.tracing.trace import SHARED
-from fxgrad.errors import ArgumentError, ShapeError, TreeError, at_user_line, function_name
-from fxgrad.lax.loops import map as lax_map
-
-__all__ = ["custom_vmap", "sequential_vmap"]
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, ShapeError, TreeError
 
 
 class custom_vmap(WithRule):  # noqa: N801  (jax's name)
@@ -98,28 +96,3 @@ class _Rule:
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
-
-
-def sequential_vmap(fun: Callable[..., Any]) -> custom_vmap:
-    """`fun`, whose batches are computed one entry after the other, by `lax.map`.
-
-    >>> import numpy as np, fxgrad
-    >>> fxgrad.vmap(fxgrad.custom_batching.sequential_vmap(np.sin))(np.zeros(2))
-    array([0., 0.])
-    """
-    mapped = custom_vmap(fun)
-
-    def rule(_: int, in_batched: list[Any], *args: Any) -> Any:
-        leaves, structure = tree.flatten(args)
-        flags = tree.leaves(in_batched)
-        moving = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
-
-        def one(entries: list[Any]) -> Any:
-            remaining = iter(entries)
-            return fun(*tree.unflatten(structure, [next(remaining) if flag else leaf
-                                                   for leaf, flag in zip(leaves, flags, strict=True)]))
-        output = lax_map(one, moving)
-        return output, tree.map(lambda _: True, output)
-    mapped.def_vmap(rule)
-    return mapped
-

@@ -19,7 +19,8 @@ from fxgrad.engine.frontend.flat import (
 )
 from fxgrad.engine.higher_order.custom import Flat
 from fxgrad.engine.tracing.tape import aval_of, innermost_for
-from fxgrad.errors import ArgumentError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError
 
 
 class Call:

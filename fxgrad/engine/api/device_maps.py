@@ -17,7 +17,8 @@ from fxgrad.engine.api.sharded import shard_map
 from fxgrad.engine.ops.space import move_axis, reshape
 from fxgrad.engine.parallel.meshes import partition_of
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, UnsupportedError
 
 
 def pmap(fun: Callable[..., Any], axis_name: str | None = None, *, in_axes: Axes = 0, out_axes: Axes = 0,

@@ -18,7 +18,8 @@ from fxgrad.engine.parallel.meshes import is_partial
 from fxgrad.engine.parallel.shardings import Placement, device_put_p, placement_of
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 
 def devices(backend: str | None = None) -> list[Any]:

@@ -30,7 +30,8 @@ from fxgrad.engine.executors.xla import emit_results, x64
 from fxgrad.engine.frontend.flat import Traced, leaf_aval
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 Executable = Callable[..., Any]
 Signature = tuple[TreeDef, tuple[Aval, ...], tuple[Any, ...]]

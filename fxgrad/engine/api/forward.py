@@ -27,7 +27,8 @@ from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.transforms.forward import ONE, has_tangent, is_one, jvp_program
 from fxgrad.engine.transforms.linearize import linearized
-from fxgrad.errors import ArgumentError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError
 
 
 @boundary

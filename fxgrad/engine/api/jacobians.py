@@ -25,6 +25,7 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.frontend.flat import Traced
+from fxgrad.engine.frontend.operands import ones_on_diagonal
 from fxgrad.engine.higher_order.groups import chosen
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
@@ -36,8 +37,8 @@ from fxgrad.engine.tracing.trace import WRITTEN, trace
 from fxgrad.engine.transforms.batch import Batch, Batched, put_axis
 from fxgrad.engine.transforms.forward import has_tangent, spread
 from fxgrad.engine.transforms.linearize import linearize_in_place, pull_back
-from fxgrad.errors import ArgumentError, DTypeError, at_user_line, function_name
-from fxgrad.numpy.creation import eye
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, DTypeError
 
 Mode = Literal["auto", "forward", "reverse"]
 
@@ -258,7 +259,8 @@ def _basis(avals: Sequence[Aval], start: int, stop: int) -> list[Any]:
     """Rows `start` to `stop` of the identity matrix over all elements of `avals`, cut into their shapes."""
     offset, pieces = 0, []
     for aval in avals:
-        pieces.append(reshape(eye(stop - start, aval.size, start - offset, aval.dtype), (stop - start, *aval.shape)))
+        rows = ones_on_diagonal((stop - start, aval.size), start - offset, aval.dtype)
+        pieces.append(reshape(rows, (stop - start, *aval.shape)))
         offset += aval.size
     return pieces
 

@@ -18,7 +18,8 @@ from fxgrad.engine.frontend.flat import spread_over
 from fxgrad.engine.parallel.shardings import constrained, placement_of, shown
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tree import TreeDef
-from fxgrad.errors import ArgumentError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError
 
 
 class JitShardings:

@@ -14,7 +14,8 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.frontend.flat import check_leaf, indexed_names, just, parameter_names, spread_over
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError
 
 Axes = Any
 """An int, None, or a container of them that is a prefix of the arguments' container."""

@@ -12,7 +12,8 @@ from fxgrad.engine.frontend.flat import leaf_aval, transformation
 from fxgrad.engine.frontend.named import call_by_name
 from fxgrad.engine.tracing.scopes import enter, leave
 from fxgrad.engine.tracing.tape import innermost_for
-from fxgrad.errors import ArgumentError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError
 
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:

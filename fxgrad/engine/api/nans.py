@@ -9,9 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from fxgrad import errors
-from fxgrad.engine import dtypes, executors
-from fxgrad.engine.core.installed import executing
+from fxgrad.engine import dtypes, executors, user_lines
+from fxgrad.engine.core.backends import executing
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.walk import value_of, walk
@@ -74,7 +73,7 @@ class _Searching:
 
     def evaluate(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
         outputs = executors.evaluate(primitive, args, params)
-        line = errors.user_line()
+        line = user_lines.user_line()
         _check(primitive, args, outputs, f"\n  at {line}" if line else "")
         return outputs
 

@@ -13,7 +13,7 @@ from fxgrad.engine.api.arguments import Argnums, transformation
 from fxgrad.engine.api.residuals import checkpoint, saved_residuals
 from fxgrad.engine.api.reverse import grad
 from fxgrad.engine.units import bytes_text
-from fxgrad.errors import function_name
+from fxgrad.engine.user_lines import function_name
 from fxgrad.text.tables import Shown, add_row, new_table
 
 

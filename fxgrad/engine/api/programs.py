@@ -11,7 +11,8 @@ from fxgrad.engine.core.avals import struct_of
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.calling import program_of_call, refuse_path, trace_call
 from fxgrad.engine.tracebacks import boundary
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 
 def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = (), *,

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
 from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import static_positions, transformation
 from fxgrad.engine.core.avals import Aval
@@ -33,7 +30,8 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.linearize import linearized
 from fxgrad.engine.units import bytes_of
-from fxgrad.errors import ArgumentError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError
 
 
 def stop_gradient(x: Any) -> Any:
@@ -207,6 +205,9 @@ def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> N
     >>> "1 values" in text.getvalue()
     True
     """
+    from rich.console import Console
+    from rich.table import Table
+
     residuals = saved_residuals(f, *args, **kwargs)
     table = Table(title=f"kept for the backward pass of {function_name(f)}", show_footer=True)
     table.add_column("value", footer=f"{len(residuals)} values")

@@ -52,7 +52,8 @@ from fxgrad.engine.transforms.linearize import linearized
 from fxgrad.engine.transforms.transpose import transposed
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.units import bytes_of
-from fxgrad.errors import ArgumentError, DTypeError, LinearityError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, DTypeError, LinearityError
 
 Budget = int | float | str | None
 """Bytes, or text such as "512 MiB"."""

@@ -15,7 +15,7 @@ from fxgrad.engine.frontend.flat import Traced, transformation
 from fxgrad.engine.higher_order.safe_call import wrapped
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.apply import apply_program
-from fxgrad.errors import function_name
+from fxgrad.engine.user_lines import function_name
 
 
 @overload

@@ -22,7 +22,8 @@ from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import inner_mode, mesh_in_scope, takes_literals
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, ShapeError, TreeError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, ShapeError, TreeError
 
 Specs = Any
 """A `PartitionSpec`, or a container of them that is a prefix of that of the arguments or results."""

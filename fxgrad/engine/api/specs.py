@@ -8,7 +8,8 @@ from typing import Any
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.sizes import Size, named, parsed
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 _numbers = itertools.count(1)
 

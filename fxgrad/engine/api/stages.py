@@ -17,7 +17,8 @@ from fxgrad.engine.derivation.sizes import refuse_names
 from fxgrad.engine.executors.xla import x64
 from fxgrad.engine.frontend.flat import described_aval, just
 from fxgrad.engine.frontend.mismatches import Expected
-from fxgrad.errors import ArgumentError, function_name
+from fxgrad.engine.user_lines import function_name
+from fxgrad.errors import ArgumentError
 
 
 class MadeFor(NamedTuple):

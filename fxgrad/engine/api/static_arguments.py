@@ -14,7 +14,8 @@ from fxgrad.engine.core.avals import check_dtype
 from fxgrad.engine.frontend.flat import keyword_names, leaf_aval, parameter_names, with_static
 from fxgrad.engine.tracing.tracer import Tracer, leaked
 from fxgrad.engine.tree import TreeDef
-from fxgrad.errors import ArgumentError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]

@@ -11,7 +11,8 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import Aval, struct_aval, struct_of
 from fxgrad.engine.executors.xla import x64
 from fxgrad.engine.frontend.flat import leaf_aval
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 
 @dataclass(frozen=True, repr=False)

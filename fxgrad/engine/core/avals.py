@@ -15,7 +15,8 @@ from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.arrays import Array, Integer, WeakArray, weakened
 from fxgrad.engine.core.sizes import Size, parsed
 from fxgrad.engine.dtypes import DType
-from fxgrad.errors import DTypeError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import DTypeError, ShapeError
 
 Shape = tuple[int, ...]
 

@@ -21,7 +21,8 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.pickling import found, is_pickled_by_value, place_of
-from fxgrad.errors import FxgradError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import FxgradError, UnsupportedError
 
 
 @dataclass(frozen=True)

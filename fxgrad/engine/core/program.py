@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
-from fxgrad.engine.core import installed
 from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.faces import face
 from fxgrad.engine.core.jaxprs import EquationAsJaxpr, ProgramAsJaxpr
 from fxgrad.engine.core.primitive import Cost, Primitive
-from fxgrad.errors import file_name
+from fxgrad.engine.user_lines import file_name
 
 
 class Var:
@@ -256,16 +256,16 @@ class Program(ProgramAsJaxpr):
         return [atom.aval for atom in self.outputs]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return installed.presenter.call(self, args, kwargs)
+        return face("call")(self, args, kwargs)
 
     def __str__(self) -> str:
-        return installed.presenter.text(self)
+        return str(face("text")(self))
 
     def __repr__(self) -> str:
-        return installed.presenter.text(self)
+        return str(face("text")(self))
 
     def __rich_console__(self, _: Any, options: Any) -> Any:
-        yield installed.presenter.rich(self, options.max_width)
+        yield face("rich")(self, options.max_width)
 
     def __copy__(self) -> Program:
         return self  # programs are values, which nothing changes
@@ -274,10 +274,10 @@ class Program(ProgramAsJaxpr):
         return self
 
     def __reduce__(self) -> Any:
-        return installed.presenter.reduce(self)
+        return face("pickled")(self)
 
     def _repr_html_(self) -> str:
-        return installed.presenter.html(self)
+        return str(face("html")(self))
 
     def diff(self, other: Program) -> Any:
         """What `other` does differently: its lines, which print with `-` and `+`; false if the programs are equal.
@@ -297,7 +297,7 @@ class Program(ProgramAsJaxpr):
         >>> len(before.diff(before))
         0
         """
-        return installed.presenter.difference(self, other)
+        return face("difference")(self, other)
 
     def to_python(self, *, source: bool = True) -> str:
         """The text of a Python file that imports NumPy alone and has one public function, which computes this program.
@@ -321,7 +321,7 @@ class Program(ProgramAsJaxpr):
             c = np.sum(b)
             return c
         """
-        return installed.presenter.python(self, source)
+        return str(face("python")(self, source=source))
 
     def to_c(self, *, source: bool = True) -> str:
         """The text of a C99 file of one function, which computes this program and needs nothing but `-lm`.
@@ -347,7 +347,7 @@ class Program(ProgramAsJaxpr):
             }
         }
         """
-        return installed.presenter.c(self, source)
+        return str(face("c")(self, source=source))
 
     def edit(self) -> Any:
         """An editor of a copy of the program, to insert, replace and erase equations (`fxgrad.tools.editing`).
@@ -359,14 +359,14 @@ class Program(ProgramAsJaxpr):
         >>> editor.program()(0.0)
         np.float64(2.0)
         """
-        return installed.presenter.edit(self)
+        return face("edit")(self)
 
     def check(self) -> Program:
         """Verifies the program: bindings, types, outputs, nested programs; returns the program.
 
         Raises `ProgramError`, which shows the equation, its neighbours and the user's line.
         """
-        installed.presenter.check(self)
+        face("check")(self)
         return self
 
 

@@ -16,7 +16,8 @@ from jax import export
 
 from fxgrad.engine.caches import cached
 from fxgrad.engine.hints import called, conversion
-from fxgrad.errors import ConcretizationError, at_user_line, is_own, is_users
+from fxgrad.engine.user_lines import at_user_line, is_own, is_users
+from fxgrad.errors import ConcretizationError
 
 _INTEGERS = int, np.integer
 Functions = dict[str, Callable[[Any, Any], Any]]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
-from fxgrad import errors
+from fxgrad.engine import user_lines
 from fxgrad.engine.core.program import Equation, Source, join_scopes
 
 equation_source: ContextVar[Source | None] = ContextVar("equation_source", default=None)
@@ -23,7 +23,7 @@ NOWHERE = Source((lambda: None).__code__, 0)
 
 def user_source() -> Source | None:
     """The user's line that is running, if there is one."""
-    frame = errors.user_frame()
+    frame = user_lines.user_frame()
     return None if frame is None else Source(frame.f_code, frame.f_lasti)
 
 

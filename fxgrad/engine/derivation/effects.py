@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from fxgrad.engine.core.facts import Slot, has_effects, is_effectful
 from fxgrad.engine.core.program import Atom, Equation, Program, Var
 from fxgrad.engine.core.regions import replaced
-from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import UnsupportedError
 
 _WITHOUT: Slot[Program] = Slot("without effects")
 

@@ -11,7 +11,8 @@ from fxgrad.engine.core.facts import Slot, fact
 from fxgrad.engine.core.primitive import output_types
 from fxgrad.engine.core.program import Atom, Equation, Program, Var
 from fxgrad.engine.core.sizes import Size, holds
-from fxgrad.errors import ArgumentError, FxgradError, ProgramError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, FxgradError, ProgramError
 
 _AT: Slot[Bounded] = Slot("programs at sizes")
 _KEPT = 64

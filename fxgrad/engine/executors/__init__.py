@@ -1,6 +1,6 @@
 """Computing programs: with NumPy for NumPy and Python inputs, with XLA where a jax array is among them.
 
-Importing this package installs the executor by which `tracing` computes primitives and programs.
+Importing this package registers the executor by which `tracing` computes primitives and programs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from fxgrad.engine.core.arrays import OWN, WEAK_CLASSES, Array, WeakArray, made, returned, scalar, weakened
 from fxgrad.engine.core.avals import PYTHON_SCALARS
-from fxgrad.engine.core.installed import install_executor
+from fxgrad.engine.core.backends import register_executor
 from fxgrad.engine.core.primitive import Primitive, infer
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.executors import numpy as numpy_executor
@@ -94,9 +94,9 @@ def compute(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
 
 class _ByOperands:
-    """The executor that is installed: NumPy computes, and XLA where a jax array is among the operands."""
+    """The executor that is registered: NumPy computes, and XLA where a jax array is among the operands."""
 
     evaluate, execute, compute = staticmethod(evaluate), staticmethod(execute), staticmethod(compute)
 
 
-install_executor(_ByOperands())
+register_executor(_ByOperands())

@@ -15,8 +15,7 @@ import numpy as np
 from jax import lax
 from jax.experimental import io_callback
 
-from fxgrad import errors
-from fxgrad.engine import dtypes
+from fxgrad.engine import dtypes, user_lines
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.executors.failures import note_raised
@@ -49,7 +48,7 @@ def _of_words(host: Host, values: Sequence[Any], what: str) -> Callable[..., Any
 
     `what` is the operation, in the line of the user's that is being emitted.
     """
-    line = errors.user_line()
+    line = user_lines.user_line()
     types = [(value.shape, dtypes.key_dtype if dtypes.is_jax_key(value.dtype) else value.dtype) for value in values]
 
     def call(*words: Any) -> tuple[Any, ...]:

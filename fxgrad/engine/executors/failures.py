@@ -9,6 +9,7 @@ from collections import deque
 import jax
 
 from fxgrad import errors
+from fxgrad.engine import user_lines
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.executors.lines import emitted_place
 
@@ -42,7 +43,7 @@ def told(error: BaseException) -> BaseException:
         return error
     if isinstance(error, jax.errors.JaxRuntimeError):
         if any(call in str(error) for call in _OF_PIECES):
-            return errors.UnsupportedError(errors.at_user_line(
+            return errors.UnsupportedError(user_lines.at_user_line(
                 "shard_map: its mesh has no devices (jax.sharding.AbstractMesh), and no array that it computes with "
                 "lies on any. Make the mesh with fxgrad.make_mesh, call within jax.set_mesh(mesh), or pass arrays of "
                 "NumPy and leave out jit, which needs none"))

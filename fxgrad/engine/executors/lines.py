@@ -7,15 +7,13 @@ a rule come through the same frame, and so name the line too.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
 from jax import lax
-from jax.extend import source_info_util
 
-from fxgrad import errors
+from fxgrad.engine import user_lines
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.program import Source
 
@@ -32,12 +30,26 @@ _MARK = "emitted_rule"
 _UNITS = len(_template.__code__.co_code) // 2
 
 
+_is_excluded = False
+
+
+def _exclude_own_frames() -> None:
+    """Have jax look past the frames of this package where it looks for the user's line."""
+    global _is_excluded
+    if not _is_excluded:
+        from jax.extend import source_info_util  # imported at the first emission: it brings Pallas along
+
+        source_info_util.register_exclusion(user_lines.PACKAGE)
+        _is_excluded = True
+
+
 class Lines:
     """The callers for the lines of the user's, made once for each; those of one emission, with which they end."""
 
     __slots__ = ("_callers", "_positions")
 
     def __init__(self) -> None:
+        _exclude_own_frames()
         # By the identity of the code, since a code object computes its hash anew each time; sources keep it alive.
         self._callers: dict[tuple[int, int], tuple[Caller, CodeType]] = {}
         self._positions: dict[int, list[_Position]] = {}
@@ -94,9 +106,6 @@ def emitted_place(traceback: TracebackType | None) -> str:
     while traceback is not None:
         code = traceback.tb_frame.f_code
         if code.co_varnames[:1] == (_MARK,) and code is not _template.__code__:
-            place = f"{errors.file_name(code.co_filename)}:{code.co_firstlineno} (in {code.co_name})"
+            place = f"{user_lines.file_name(code.co_filename)}:{code.co_firstlineno} (in {code.co_name})"
         traceback = traceback.tb_next
     return place
-
-
-source_info_util.register_exclusion(os.path.dirname(os.path.abspath(errors.__file__)) + os.sep)

@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 from jax import lax
-from jax.extend.core.primitives import convert_element_type_p
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.caches import Cache
@@ -136,6 +135,8 @@ def as_weak(avals: Sequence[Aval], outputs: Sequence[Any]) -> list[Any]:
 
 def _weakened(value: Any) -> Any:
     """An array of jax's, made weak. `jax.lax` has no function for it that keeps the dtype."""
+    from jax.extend.core.primitives import convert_element_type_p  # imported when needed: it brings Pallas along
+
     return convert_element_type_p.bind(value, new_dtype=value.dtype, weak_type=True, sharding=None)
 
 

@@ -25,7 +25,8 @@ from fxgrad.engine.higher_order.partition import kept_always
 from fxgrad.engine.ops.space import move_axis, reshape
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import Batched, put_axis
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 
 Host = callbacks.Host
 Avals = tuple[Aval, ...]

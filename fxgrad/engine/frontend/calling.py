@@ -34,7 +34,8 @@ from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.followed import FollowedTape
 from fxgrad.engine.tracing.trace import SHARED, SHOWN, new_tape, varying_here
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, TreeError, UnsupportedError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, TreeError, UnsupportedError
 
 
 def checked_program(what: str, value: Any) -> Program:

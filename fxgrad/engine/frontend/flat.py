@@ -18,7 +18,8 @@ from fxgrad.engine.tracing.tape import Tape
 from fxgrad.engine.tracing.trace import SELECTIVE, Mode, new_tape, varying_here
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, UnsupportedError
 
 
 def origin_of(function: Any) -> Any:

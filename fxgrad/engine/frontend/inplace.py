@@ -17,8 +17,9 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.hints import conversion
 from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.user_lines import at_user_line
 from fxgrad.engine.user_source import augmented, is_discarded, item_assignment, running_call, written
-from fxgrad.errors import ArrayConversionError, DTypeError, FxgradError, MutationError, ShapeError, at_user_line
+from fxgrad.errors import ArrayConversionError, DTypeError, FxgradError, MutationError, ShapeError
 
 Function = Callable[..., Any]
 _references = sys.getrefcount

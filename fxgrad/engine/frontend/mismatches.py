@@ -9,7 +9,7 @@ from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.sizes import holds
 from fxgrad.engine.frontend.flat import described_aval, just
-from fxgrad.errors import at_user_line
+from fxgrad.engine.user_lines import at_user_line
 
 MOST = 8
 """How many arguments are named; of others the number is told."""

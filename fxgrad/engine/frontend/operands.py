@@ -16,12 +16,16 @@ from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, Shape
 from fxgrad.engine.core.primitive import Primitive, infer
 from fxgrad.engine.core.sizes import Size, index_of
 from fxgrad.engine.dtypes import DType
+from fxgrad.engine.ops.comparison import eq
+from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.families import broadcast_shapes
 from fxgrad.engine.ops.joining import stack
+from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.space import convert, full
 from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, AxisError, DTypeError, FxgradError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, AxisError, DTypeError, FxgradError, ShapeError, UnsupportedError
 
 WEAK_SCALARS = frozenset({int, Integer, float, complex, np.float64, np.complex128})
 """Types of numbers whose dtype gives way to that of arrays."""
@@ -245,6 +249,14 @@ def apply(primitive: Primitive, *values: Any, **params: Any) -> Any:
 def constant(shape: Shape, value: Any, dtype: DType) -> Any:
     """An array of one repeated number: in the words of a program where one is being staged, else NumPy's."""
     return full(shape, value, dtype) if shape and is_staging() else made(np.full(shape, value, dtype))
+
+
+def ones_on_diagonal(shape: tuple[int, int], number: Any, dtype: DType) -> Any:
+    """Return a matrix with ones on the diagonal of this `number`, which may be traced, and zeros elsewhere."""
+    if is_staging() or type(number) is Tracer:
+        row, column = iota(dtypes.int32, shape, 0), iota(dtypes.int32, shape, 1)
+        return convert(eq(add(row, number), column), dtype)
+    return np.eye(*shape, number).astype(dtype)
 
 
 def is_staging() -> bool:

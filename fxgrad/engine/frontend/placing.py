@@ -12,7 +12,8 @@ from fxgrad.engine.executors.xla import x64
 from fxgrad.engine.frontend.flat import spread_over
 from fxgrad.engine.parallel.shardings import constrained, placement_of, shown
 from fxgrad.engine.tracing.tape import aval_of, innermost_for
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 
 def shardings_of_leaves(what: str, xs: Any, shardings: Any, one: str = "one sharding") -> list[Any]:

@@ -21,7 +21,8 @@ from fxgrad.engine.frontend.views import VIEWS, view
 from fxgrad.engine.hints import conversion
 from fxgrad.engine.tracing.replay import replayed
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import UnsupportedError
 
 Function = Callable[..., Any]
 

@@ -16,7 +16,8 @@ from fxgrad.engine.frontend.operands import as_array, axis_number, shape_of, siz
 from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 
 
 def array_of(name: str, value: Any) -> Any:

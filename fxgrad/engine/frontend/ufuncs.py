@@ -28,7 +28,8 @@ from fxgrad.engine.tracing.recall import recalled_binary, recalled_unary
 from fxgrad.engine.tracing.replay import replayed
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError
 
 Function = Callable[..., Any]
 

@@ -29,7 +29,8 @@ from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import WRITTEN, trace
 from fxgrad.engine.transforms.forward import spread
 from fxgrad.engine.transforms.linearize import linearized
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 
 class Policy(NamedTuple):

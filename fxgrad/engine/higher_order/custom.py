@@ -31,7 +31,8 @@ from fxgrad.engine.tracing.trace import WRITTEN, trace
 from fxgrad.engine.transforms.batch import Batch, Batched, batched_axis, batched_program, batching_over, put_axis
 from fxgrad.engine.transforms.forward import forward, has_tangent, spread
 from fxgrad.engine.transforms.transpose import backward
-from fxgrad.errors import LinearityError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import LinearityError, UnsupportedError
 
 Flat = Sequence[Any]
 

@@ -23,7 +23,8 @@ from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.space import move_axis, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.batch import Batched, batched_axis, batched_program, put_axis
-from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import UnsupportedError
 
 
 def spread_over(mask: Any, rank: int) -> Any:

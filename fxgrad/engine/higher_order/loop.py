@@ -78,7 +78,8 @@ from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import Batch, Batched, batched_program, put_axis
 from fxgrad.engine.transforms.forward import spread
 from fxgrad.engine.transforms.transpose import backward
-from fxgrad.errors import DTypeError, LinearityError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import DTypeError, LinearityError
 
 COUNTER = Aval((), dtypes.int32)
 TWICE = "the derivative of a loop, whose backward pass goes through the steps again,"

@@ -33,7 +33,8 @@ from fxgrad.engine.tracing.trace import WRITTEN, trace
 from fxgrad.engine.transforms.batch import Batched, put_axis
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.transpose import transposed
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 
 class BatchRule(Protocol):

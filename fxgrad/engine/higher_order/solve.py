@@ -28,7 +28,8 @@ from fxgrad.engine.tracing.trace import inner_mode, takes_literals, trace
 from fxgrad.engine.transforms.batch import Batched, batched_program, put_axis
 from fxgrad.engine.transforms.forward import forward
 from fxgrad.engine.transforms.transpose import transposed
-from fxgrad.errors import LinearityError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import LinearityError
 
 Function = Callable[..., Sequence[Any]]
 

@@ -52,7 +52,8 @@ from fxgrad.engine.ops.space import zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import batched_program
-from fxgrad.errors import LinearityError, ProgramError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import LinearityError, ProgramError
 
 
 class Inputs(NamedTuple):

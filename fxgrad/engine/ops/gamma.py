@@ -23,7 +23,8 @@ from fxgrad.engine.ops.pointwise import align, elementwise, operation
 from fxgrad.engine.ops.space import reduce_sum, reshape
 from fxgrad.engine.ops.special import digamma, lgamma
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import UnsupportedError
 
 
 def by_xla(name: str, arity: int, tangents: Sequence[Callable[..., Any]], *, xla: Callable[..., Any] | None = None,

@@ -24,7 +24,8 @@ from fxgrad.engine.ops.reductions import reduce_max
 from fxgrad.engine.ops.shaping import slice
 from fxgrad.engine.ops.space import broadcast_to, convert, move_axis, reduce_sum, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.errors import DTypeError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import DTypeError, ShapeError
 
 _DTYPES = ("float32", "float64", "complex64", "complex128")
 

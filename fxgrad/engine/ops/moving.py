@@ -13,7 +13,8 @@ from fxgrad.engine.ops.families import linear_unary
 from fxgrad.engine.ops.pointwise import unary
 from fxgrad.engine.ops.xla_kernels import in_memory_space
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError
 
 INT8 = np.dtype(np.int8)
 PLACES = {"host": "device", "device": "host"}

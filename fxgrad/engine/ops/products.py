@@ -22,7 +22,8 @@ from fxgrad.engine.ops.pointwise import sum_of_parts
 from fxgrad.engine.ops.snippets import Snippet, snippets
 from fxgrad.engine.ops.space import convert, inverse_permutation, transpose, transpose_p
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 
 Axes = tuple[int, ...]
 DotDimensions = tuple[tuple[Axes, Axes], tuple[Axes, Axes]]

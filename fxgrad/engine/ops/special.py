@@ -20,7 +20,8 @@ from fxgrad.engine.ops.exponential import exp, log, log1p
 from fxgrad.engine.ops.families import by_float32
 from fxgrad.engine.ops.parts import sign
 from fxgrad.engine.ops.pointwise import binary, operation, unary
-from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import UnsupportedError
 
 # --- kernels ----------------------------------------------------------------------------------------------------
 

@@ -34,7 +34,8 @@ from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.space import reduce_sum, reshape
 from fxgrad.engine.tracing.tape import aval_of, axes_in_scope, bind
 from fxgrad.engine.tracing.varying import install_pvary
-from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import UnsupportedError
 
 Names = tuple[str, ...]
 Sizes = tuple[int, ...]

@@ -14,7 +14,8 @@ from fxgrad.engine.core.avals import Aval, Shape
 from fxgrad.engine.core.sizes import surely_less
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops.families import check_kind
-from fxgrad.errors import ArgumentError, IndexingError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, IndexingError, ShapeError
 
 Axes = tuple[int, ...]
 

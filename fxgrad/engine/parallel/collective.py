@@ -34,7 +34,8 @@ from fxgrad.engine.ops.space import convert, reduce_sum, zeros
 from fxgrad.engine.parallel.index_groups import Groups, Meeting, group_size, meet_in_groups
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import batched_axis
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError
 
 Names = str | tuple[str, ...]
 Sizes = int | tuple[int, ...]

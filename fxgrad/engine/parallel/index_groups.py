@@ -10,7 +10,8 @@ from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.space import reshape, zeros
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.batch import Batched, put_axis
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 Groups = tuple[tuple[int, ...], ...]
 """Each position along the axis is in one of them."""

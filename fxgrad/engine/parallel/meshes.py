@@ -11,7 +11,8 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
 
 from fxgrad.engine.caches import cached
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 
 Spec = tuple[tuple[str, ...], ...]
 """For each axis of an array the mesh axes that it is cut along, the first of them in the largest pieces."""

@@ -41,7 +41,8 @@ from fxgrad.engine.transforms.batch import batched_program, batching_over
 from fxgrad.engine.transforms.forward import spread
 from fxgrad.engine.transforms.linearize import linearized
 from fxgrad.engine.transforms.transpose import transposed
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 
 speaks.enter("all-reduce", psum_invariant_p)
 speaks.enter("nothing", pvary_p, take_equal_p)

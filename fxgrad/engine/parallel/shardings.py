@@ -31,7 +31,8 @@ from fxgrad.engine.parallel.meshes import (
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import mesh_in_scope
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 
 Partition = tuple[tuple[str, ...] | None, ...]
 """For each axis of an array the mesh axes that it is cut along; None where that is left to XLA."""

@@ -12,7 +12,8 @@ from fxgrad.engine.higher_order.wiring import apart
 from fxgrad.engine.rematerialization.plans import Planned, plans_for
 from fxgrad.engine.transforms.forward import forward
 from fxgrad.engine.units import bytes_text
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str, budget: int,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad.engine.core import installed
+from fxgrad.engine.core import backends
 from fxgrad.engine.core.facts import axes_used, has_effects
 from fxgrad.engine.core.program import PRIMAL, Equation, Program
 from fxgrad.engine.core.sources import equation_source, in_place
@@ -46,5 +46,5 @@ def _applied(program: Program, inputs: Sequence[Any]) -> list[Any]:
 def apply_program(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """The outputs of `program`: recorded if a tape is concerned, and computed by an executor if not."""
     if current.get() is None or (innermost_for(inputs) is None and not (has_effects(program) or axes_used(program))):
-        return installed.executor.execute(program, [*program.constants, *inputs] if program.constants else inputs)
+        return backends.executor.execute(program, [*program.constants, *inputs] if program.constants else inputs)
     return apply_equations(program, inputs)

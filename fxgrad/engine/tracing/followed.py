@@ -10,7 +10,7 @@ import numpy as np
 from fxgrad.engine.core.program import Var
 from fxgrad.engine.tracing.tape import Tape
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import user_line
+from fxgrad.engine.user_lines import user_line
 
 
 class Asked(NamedTuple):

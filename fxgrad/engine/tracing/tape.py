@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad import errors
-from fxgrad.engine import config
-from fxgrad.engine.core import installed
+from fxgrad.engine import config, user_lines
+from fxgrad.engine.core import backends
 from fxgrad.engine.core.arrays import Array, copied, weakened
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, array_aval, is_frozen, is_unchanged
 from fxgrad.engine.core.facts import bonds
@@ -50,7 +50,7 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> list[Any]:
     if tape is not innermost:
         tape = _in_scope(primitive, params, innermost, tape)
     if tape is None:
-        return installed.executor.evaluate(primitive, args, params)
+        return backends.executor.evaluate(primitive, args, params)
     return tape.record(primitive, args, params)
 
 
@@ -61,7 +61,7 @@ def bind_equation(equation: Equation, args: Sequence[Any]) -> list[Any]:
     if tape is not innermost:
         tape = _in_scope(equation.primitive, equation.params, innermost, tape)
     if tape is None:
-        return installed.executor.evaluate(equation.primitive, args, equation.params)
+        return backends.executor.evaluate(equation.primitive, args, equation.params)
     return tape.record(equation.primitive, args, equation.params, source_again(equation))
 
 
@@ -123,7 +123,7 @@ class Tape:
     # What most calls never touch stands on the class: a tape is made for every call of a transformed function.
     closed, interned, literals, shown, _collects = False, True, False, False, False
     named_scope = ""  # the names that the function is in, of those that it entered itself
-    refused: errors.Refused | None = None
+    refused: user_lines.Refused | None = None
     owns_inputs = False  # whether the function alone has its inputs, so that it may write over them
     axes: Mapping[str, int] = NO_AXES
     scope: Mapping[str, int] = NO_AXES
@@ -168,7 +168,7 @@ class Tape:
             output = function(*[Tracer(self, var) for var in self.root.outputs])
             return output if flatten is None or type(output) is Tracer else flatten(output)
         except (TypeError, ValueError) as error:
-            if not errors.stands_for(error, self.refused):
+            if not user_lines.masks_refusal(error, self.refused):
                 raise
             assert self.refused is not None
             raise self.refused[0] from None
@@ -180,13 +180,13 @@ class Tape:
 
     def refuse(self, refusal: errors.FxgradError) -> errors.FxgradError:
         """`refusal`, an error to be raised, remembered since NumPy may raise another one in its place."""
-        self.refused = refusal, errors.running_place()
+        self.refused = refusal, user_lines.running_place()
         return refusal
 
     @property
     def name(self) -> str:
         """What messages call the function that is traced."""
-        return errors.function_name(self.function)
+        return user_lines.function_name(self.function)
 
     def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any],
                source: Source | None = None) -> list[Any]:
@@ -375,7 +375,7 @@ class Tape:
         environment.update(zip(segment.captured, self.captured[self._captured_done:], strict=True))
         token = current.set(self.parent)
         try:
-            outputs = installed.executor.compute(segment.program, [environment[var] for var in segment.program.inputs])
+            outputs = backends.executor.compute(segment.program, [environment[var] for var in segment.program.inputs])
         finally:
             current.reset(token)
         environment.update(zip(segment.program.outputs, outputs, strict=True))  # type: ignore[arg-type]
@@ -398,7 +398,7 @@ class Tape:
 
     def _unknown(self, tracer: Tracer, use: str) -> errors.ConcretizationError:
         names = ", ".join(self._ancestors(tracer.variable)) or "no argument"
-        return errors.ConcretizationError(errors.at_user_line(
+        return errors.ConcretizationError(user_lines.at_user_line(
             f"{use} needs the value of a traced array ({tracer.aval}) in {self.name}, which is traced without values. "
             f"It depends on: {names}. Write fxgrad.numpy.where(condition, a, b) to choose between values, "
             "fxgrad.lax.cond, while_loop or fori_loop to choose or repeat pieces of code, or make the argument static "

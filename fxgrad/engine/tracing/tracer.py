@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fxgrad import errors
-from fxgrad.engine import dtypes
+from fxgrad.engine import dtypes, user_lines
 from fxgrad.engine.core.avals import Aval, Shape, array_aval, check_dtype
 from fxgrad.engine.core.program import Var
 from fxgrad.engine.core.symbolic import Linear
@@ -92,22 +92,22 @@ class Tracer:
 
     def __bool__(self) -> bool:
         if self.size != 1:
-            raise ValueError(errors.at_user_line(
+            raise ValueError(user_lines.at_user_line(
                 f"the truth value of a traced array with {self.size} elements is ambiguous; "
                 "write np.any(x) or np.all(x)"))
         return bool(self.tape.force(self, "bool()").reshape(()))
 
     def __index__(self) -> int:
         if dtypes.kind_of(self.dtype) not in "iu" or self.shape:
-            raise errors.ArrayConversionError(errors.at_user_line(
+            raise errors.ArrayConversionError(user_lines.at_user_line(
                 f"a traced {self.aval} cannot be used as an index or a size: only integer scalars can"))
         return int(self.tape.force(self, called() or "an index"))
 
     def __int__(self) -> int:
         if self.size != 1:
-            raise TypeError(errors.at_user_line("only arrays of one element can be converted to Python integers"))
+            raise TypeError(user_lines.at_user_line("only arrays of one element can be converted to Python integers"))
         if self.dtype.kind == "c":
-            raise TypeError(errors.at_user_line(f"int() of a complex array ({self.aval}): write int(x.real)"))
+            raise TypeError(user_lines.at_user_line(f"int() of a complex array ({self.aval}): write int(x.real)"))
         return int(self.tape.force(self, "int()").reshape(()))
 
     def __float__(self) -> float:
@@ -135,7 +135,7 @@ class Tracer:
         # arrays may go on without: they then leave the operation to ours. Functions get the error.
         if sys._getframe(1).f_code.co_name.startswith("_operator"):
             raise AttributeError("__jax_array__")
-        raise errors.UnsupportedError(errors.at_user_line(
+        raise errors.UnsupportedError(user_lines.at_user_line(
             f"a jax function was called on a traced array of fxgrad ({self.aval}), which it cannot trace. "
             "Wrap the function that calls it, and pass the array as an argument: fxgrad.from_jax(f)(x); or use the "
             "function of the same name in fxgrad.numpy"))
@@ -148,7 +148,7 @@ class Tracer:
             array = call.positional[0]
             assignment = Assignment(call.text, f"{array} = {array}[np.random.permutation(len({array}))]")
         done, instead = assignment or (f"item assignment x[{shown}] = ...", f"x = x.at[{shown}].set(...)")
-        raise errors.MutationError(errors.at_user_line(
+        raise errors.MutationError(user_lines.at_user_line(
             f"{done} on a traced array ({self.aval}): traced arrays cannot change. Write {instead}"))
 
     def __copy__(self) -> Tracer:
@@ -161,7 +161,7 @@ class Tracer:
         return self.__copy__()
 
     def __hash__(self) -> int:
-        raise TypeError(errors.at_user_line(
+        raise TypeError(user_lines.at_user_line(
             f"unhashable: a traced array ({self.aval}) cannot be a dictionary key, a set element or a static argument"))
 
     def __format__(self, spec: str) -> str:
@@ -187,7 +187,7 @@ def _refusal(tracer: Tracer, what: str, instead: str) -> errors.FxgradError:
     found = conversion()
     if found is not None:
         what, instead = found
-    return tracer.tape.refuse(errors.ArrayConversionError(errors.at_user_line(
+    return tracer.tape.refuse(errors.ArrayConversionError(user_lines.at_user_line(
         f"{what} would make numbers of a traced array ({tracer.aval}) and cut it off from the derivative without a "
         f"word. {instead}. (stop_gradient(x) cuts on purpose, and fxgrad.debug.value(x) looks at the value)")))
 
@@ -196,12 +196,12 @@ def leaked(tracer: Tracer) -> errors.LeakedTracerError:
     """The error for a tracer that outlived its function, or left the thread or task in which that is called."""
     name = tracer.tape.name
     if not tracer.tape.closed:
-        return errors.LeakedTracerError(errors.at_user_line(
+        return errors.LeakedTracerError(user_lines.at_user_line(
             f"a traced array ({tracer.aval}) of {name} was used in another thread or task than that in which {name} is "
             "traced. Compute with it where it is traced, and hand arrays to threads"))
     made = _made_at(tracer)
     where = f"made at {made}" if made else "an argument of the function"
-    return errors.LeakedTracerError(errors.at_user_line(
+    return errors.LeakedTracerError(user_lines.at_user_line(
         f"a traced array ({tracer.aval}) of {name}, {where}, was used after {name} had "
         "returned. Return the value from the function (has_aux=True allows values beside the result) "
         "and do not store it elsewhere"))
@@ -214,11 +214,11 @@ def aval_of(value: Any) -> Aval:
     aval = array_aval(value)
     if aval is None:
         if type(value) is Linear:
-            raise errors.LinearityError(errors.at_user_line(
+            raise errors.LinearityError(user_lines.at_user_line(
                 "cannot transpose: two values that the function is to be linear in are multiplied with each other. "
                 "Use vjp, which linearizes first, or pass one of them by closure"))
         check_dtype(value, "an operand")
-        raise errors.ArgumentError(errors.at_user_line(
+        raise errors.ArgumentError(user_lines.at_user_line(
             f"an operand must be an array or a number, got {type(value).__name__}"))
     return aval
 

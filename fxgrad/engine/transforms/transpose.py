@@ -15,7 +15,8 @@ from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.space import instantiate
 from fxgrad.engine.tracing.provenance import note
 from fxgrad.engine.tracing.tape import bind_equation, read
-from fxgrad.errors import LinearityError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import LinearityError
 
 
 def backward(program: Program, inputs: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:

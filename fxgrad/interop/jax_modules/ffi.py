@@ -29,7 +29,8 @@ from fxgrad.engine import tree
 from fxgrad.engine.core.avals import struct_aval
 from fxgrad.engine.frontend.flat import as_struct
 from fxgrad.engine.tracebacks import boundary
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.interop import from_jax
 
 __all__ = ["ffi_call", "include_dir", "pycapsule", "register_ffi_target", "register_ffi_target_as_batch_partitionable",

@@ -15,7 +15,8 @@ from fxgrad.engine.ops.parts import abs
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.space import broadcast_to
 from fxgrad.engine.tracing.provenance import note_results
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError
 from fxgrad.numpy.linalg.operands import from_triangle, matrices, symmetrized
 
 

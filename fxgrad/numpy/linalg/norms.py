@@ -15,7 +15,8 @@ from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.matrices import check_matrices
 from fxgrad.engine.ops.space import convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.arithmetic import divide, power
 from fxgrad.numpy.elementwise import absolute, isnan, sqrt
 from fxgrad.numpy.linalg.decompositions import eigvalsh, svdvals

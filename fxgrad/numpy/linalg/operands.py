@@ -18,7 +18,8 @@ from fxgrad.engine.ops.parts import complex as complex_
 from fxgrad.engine.ops.parts import real
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import DTypeError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import DTypeError, ShapeError
 
 
 def matrices(name: str, *values: Any, square: bool = False) -> list[Any]:

@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from fxgrad.engine.frontend.operands import as_array, axis_of, shape_of
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy import products, rearranging
 from fxgrad.numpy.einsum import einsum
 

@@ -28,7 +28,8 @@ from fxgrad.engine.ops.pseudoinverse import pinv as pseudo_inverse
 from fxgrad.engine.ops.space import broadcast_to, convert, reshape
 from fxgrad.engine.ops.triangular import lu_solve
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.creation import eye, zeros
 from fxgrad.numpy.elementwise import log
 from fxgrad.numpy.linalg.decompositions import qr, svdvals

@@ -6,7 +6,8 @@ from typing import Any
 
 from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import inexact_operands, shape_of
-from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ShapeError
 
 __all__ = ["vq"]
 

@@ -19,7 +19,8 @@ from fxgrad.engine.ops.space import broadcast_to, convert, reshape
 from fxgrad.engine.ops.triangular import triangular_solve
 from fxgrad.engine.tracing.provenance import note_results
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 from fxgrad.numpy.linalg.operands import matrices, symmetrized
 from fxgrad.numpy.rearranging import diag
 

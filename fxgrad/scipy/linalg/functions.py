@@ -8,7 +8,8 @@ from typing import Any
 from fxgrad.engine.frontend.operands import common_shape, inexact_operands, shape_of, whole
 from fxgrad.engine.ops import matrix_functions
 from fxgrad.engine.ops.space import broadcast_to
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.numpy.linalg.operands import check, matrices
 
 

@@ -26,7 +26,8 @@ from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.shaping import pad, slice_in_dim
 from fxgrad.engine.ops.space import broadcast_to
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.arithmetic import divide, subtract
 from fxgrad.numpy.creation import array, asarray
 from fxgrad.numpy.elementwise import absolute

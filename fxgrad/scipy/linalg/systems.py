@@ -12,7 +12,8 @@ from fxgrad.engine.ops.matrices import adjoint, conjugated, permuted_rows
 from fxgrad.engine.ops.ordering import argsort
 from fxgrad.engine.ops.space import broadcast_to, reshape
 from fxgrad.engine.ops.triangular import triangular_solve
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy import linalg
 from fxgrad.numpy.linalg.operands import check, matrices
 

@@ -15,7 +15,8 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.frontend.operands import inexact_operands, shape_of, whole
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.lax.loops import fori_loop, while_loop
 from fxgrad.lax.solves import custom_linear_solve
 

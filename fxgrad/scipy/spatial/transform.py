@@ -12,7 +12,8 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad import random
 from fxgrad.engine.frontend.operands import inexact_operands, refuse_complex, shape_of
-from fxgrad.errors import ArgumentError, ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.scipy.spatial.quaternions import canonical_sign, normalized, product
 
 __all__ = ["Rotation", "Slerp"]

@@ -20,7 +20,8 @@ from fxgrad.engine.ops.parts import floor
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import UnsupportedError
 
 
 def _special(name: str, function: Callable[..., Any], doc: str, nin: int = 1, real: bool = True) -> Elementwise:

@@ -24,7 +24,8 @@ from fxgrad.engine.ops.special import lgamma
 from fxgrad.engine.ops.trigonometric import cos, sin
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError
 from fxgrad.lax.loops import scan
 from fxgrad.random.keys import positive_int
 

@@ -22,7 +22,8 @@ from fxgrad.engine.ops.reductions import reduce_max
 from fxgrad.engine.ops.space import broadcast_to, convert, expand_axes, reduce_sum, reshape
 from fxgrad.engine.ops.special import lgamma
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.numpy.reductions import kept_shape
 from fxgrad.random.keys import positive_int
 

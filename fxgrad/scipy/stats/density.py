@@ -10,7 +10,8 @@ from fxgrad import numpy as fnp
 from fxgrad import random
 from fxgrad.engine import tree
 from fxgrad.engine.frontend.operands import inexact_operands, shape_of
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from fxgrad.scipy.linalg import cho_solve, solve_triangular
 from fxgrad.scipy.special import logsumexp, ndtr
 from fxgrad.scipy.stats.of_vectors import multivariate_normal

@@ -8,7 +8,8 @@ from typing import Any
 from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import inexact_operands
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ShapeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ShapeError
 from fxgrad.scipy.linalg import solve_triangular
 from fxgrad.scipy.special import gammaln, xlogy
 from fxgrad.scipy.stats.distributions import Distribution

@@ -10,7 +10,8 @@ from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import as_array, axis_of, shape_of
 from fxgrad.engine.ops.cumulative import cummax, cummin
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError
 
 
 class ModeResult(NamedTuple):

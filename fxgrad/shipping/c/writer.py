@@ -12,9 +12,11 @@ import numpy as np
 from fxgrad.engine import tree
 from fxgrad.engine.core.program import Equation, Program, Var, inner_first
 from fxgrad.engine.derivation.sizes import with_numbers
+from fxgrad.engine.frontend.calling import refuse_path
 from fxgrad.engine.parallel.shard_map import without_devices
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import UnsupportedError
 from fxgrad.shipping.c.functions import Function
 from fxgrad.shipping.c.helpers import HELPERS, helpers_of
 from fxgrad.shipping.c.values import INDICES, Refusal, Value, c_type, literal, stored, view
@@ -41,7 +43,7 @@ def c_text(program: Program, *, source: bool = True) -> str:
 
     `Program.to_c` says what it holds.
     """
-    return File(program, source).text()
+    return File(refuse_path("to_c", program), source).text()
 
 
 class File:

@@ -14,7 +14,8 @@ from fxgrad.engine.api.programs import program_for
 from fxgrad.engine.core.program import Program, Var
 from fxgrad.engine.core.sizes import Size, named
 from fxgrad.engine.parallel.shard_map import without_devices
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError
 from fxgrad.shipping.onnx import library, protos
 from fxgrad.shipping.onnx.emission import COMPLEX, Emission
 from fxgrad.shipping.onnx.graph import INT64, Value

@@ -21,6 +21,7 @@ from fxgrad.engine.core.primitive import ArrayKernel
 from fxgrad.engine.core.program import Atom, Equation, Program, Var, inner_first
 from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.derivation.sizes import with_numbers
+from fxgrad.engine.frontend.calling import refuse_path
 from fxgrad.engine.ops.below_byte import WIDER, kernel_for
 from fxgrad.engine.ops.snippets import Snippet, snippet_of
 from fxgrad.engine.ops.space import broadcast_to_p, convert_element_type_p
@@ -65,7 +66,7 @@ def python_text(program: Program, *, source: bool = True) -> str:
     Raises `UnsupportedError`, which names the operation and the user's line, where a kernel runs XLA or calls back a
     function of the user's, and where the results are in a container that Python's own do not cover.
     """
-    return File(program, source).text()
+    return File(refuse_path("to_python", program), source).text()
 
 
 class File:

@@ -11,7 +11,8 @@ from rich.console import Console
 
 import fxgrad
 from fxgrad.engine.caches import clear_caches
-from fxgrad.errors import FxgradError, launchers
+from fxgrad.engine.user_lines import launchers
+from fxgrad.errors import FxgradError
 from fxgrad.tools.cli import commands
 from fxgrad.tools.cli.arguments import CommandError
 from fxgrad.tools.cli.exporting import FORMS

@@ -13,7 +13,7 @@ from typing import Any
 
 import fxgrad
 from fxgrad.engine.core.program import Program
-from fxgrad.errors import file_name
+from fxgrad.engine.user_lines import file_name
 from fxgrad.text.json_reader import from_json
 from fxgrad.text.text_parser import parse
 from fxgrad.tools.cli.arguments import CommandError, read_arguments, with_random_values

@@ -17,7 +17,8 @@ from fxgrad.engine.core.walk import walk
 from fxgrad.engine.derivation.simplify import without_dead_code
 from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.errors import ArgumentError, FxgradError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, FxgradError
 from fxgrad.text.names import NAMES, own_names
 from fxgrad.text.short import operation_name
 from fxgrad.text.sources import Sources

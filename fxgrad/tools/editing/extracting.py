@@ -23,7 +23,8 @@ from fxgrad.engine.core.program import (
 )
 from fxgrad.engine.frontend.calling import checked_program
 from fxgrad.engine.tracebacks import boundary
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.text.names import NAMES
 from fxgrad.text.text_writer import shown_scopes
 from fxgrad.text.unfolding import call_name, holds_call

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fxgrad.engine.core.program import Equation, Var
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.text.short import operation_name
 
 

@@ -12,7 +12,8 @@ from fxgrad.engine.derivation.simplify import readable
 from fxgrad.engine.frontend.flat import leaf_aval, trace_flat
 from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracing.trace import WRITTEN
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 
 class Piece(NamedTuple):

@@ -16,7 +16,8 @@ from fxgrad.engine.derivation.simplify import simplify
 from fxgrad.engine.frontend.calling import checked_program
 from fxgrad.engine.frontend.flat import described_aval, just
 from fxgrad.engine.tracebacks import boundary
-from fxgrad.errors import ArgumentError, FxgradError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, FxgradError
 from fxgrad.text.equality import equal
 from fxgrad.tools.editing.editor import Editor, Instead
 from fxgrad.tools.editing.patterns import Match, Places

@@ -9,7 +9,8 @@ from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.program import Atom, Equation, Program
 from fxgrad.engine.ops import arithmetic, choose, comparison, exponential, parts, pointwise, trigonometric
-from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import UnsupportedError
 
 expressions: Analysis[str] = Analysis("JavaScript", missing="conservative", default="")
 """What operations are in JavaScript, with {0} and {1} for the operands; "" of those that are not known."""

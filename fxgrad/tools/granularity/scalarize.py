@@ -13,7 +13,8 @@ from fxgrad.engine.core.program import Equation, Program, Signature, Var
 from fxgrad.engine.core.walk import walk
 from fxgrad.engine.derivation.simplify import without_dead_code
 from fxgrad.engine.frontend.calling import checked_program
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.text.names import NAMES, own_names
 from fxgrad.text.sources import Sources
 from fxgrad.text.unfolding import unfold

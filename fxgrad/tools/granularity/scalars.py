@@ -11,7 +11,8 @@ import numpy as np
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive, infer
 from fxgrad.engine.core.program import Atom, Equation, Source, Var
-from fxgrad.errors import ArgumentError, FxgradError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, FxgradError, UnsupportedError
 
 Elements = np.ndarray[Any, Any]
 """An array of atoms, in the place of an array of numbers: one for each element."""

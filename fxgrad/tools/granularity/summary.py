@@ -18,7 +18,8 @@ from fxgrad.engine.frontend.flat import parameter_names, transformation
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.linearize import linearized
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.tools.granularity.layers import Part, layers, with_layers
 from fxgrad.tools.graphs.roles import tagged

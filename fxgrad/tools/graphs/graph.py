@@ -15,7 +15,8 @@ from fxgrad.engine.core.program import COTANGENT, PRIMAL, TANGENT, TRANSPOSED, A
 from fxgrad.engine.frontend.calling import program_of_call
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.linearize import linearized
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError
 from fxgrad.text.scope import Scope
 from fxgrad.text.short import expression
 from fxgrad.text.sources import Sources

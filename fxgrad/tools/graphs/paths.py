@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine.core.program import Program
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.nodes import Edge, Node
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from fxgrad.engine.frontend.flat import parameter_names
-from fxgrad.errors import ArgumentError, at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError
 
 Roles = Mapping[str, "str | Sequence[str]"]
 

@@ -21,7 +21,8 @@ from fxgrad.engine.core.program import Atom
 from fxgrad.engine.core.walk import value_of
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.errors import ArgumentError, DTypeError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError
 
 if TYPE_CHECKING:
     from fxgrad.tools.graphs.graph import Graph

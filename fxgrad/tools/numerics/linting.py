@@ -12,7 +12,8 @@ from fxgrad.engine.api.reverse import before_derivatives
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.calling import program_of_call
 from fxgrad.engine.frontend.flat import Traced
-from fxgrad.errors import ArgumentError, KeyReuseError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, KeyReuseError
 from fxgrad.tools.numerics.findings import KINDS, Finding, Findings, finding
 from fxgrad.tools.numerics.rewriting import search
 from fxgrad.tools.numerics.slopes import infinite_slopes, zero_slopes

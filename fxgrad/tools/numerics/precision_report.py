@@ -18,7 +18,8 @@ from fxgrad.engine.api.devices import device_get
 from fxgrad.engine.core.program import Equation, Program, Source, Var, inner_first
 from fxgrad.engine.frontend.calling import program_with_values
 from fxgrad.engine.parallel.shard_map import without_devices
-from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import UnsupportedError
 from fxgrad.text.short import expression, operation_name
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.text.text_writer import shown_scopes

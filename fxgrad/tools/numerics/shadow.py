@@ -29,7 +29,8 @@ from fxgrad.engine.ops.factorizations import lu_p
 from fxgrad.engine.ops.parts import nextafter_p, reduce_precision_p
 from fxgrad.engine.ops.samplers import random_binomial_p, random_gamma_p, random_poisson_p
 from fxgrad.engine.ops.triangular import lu_solve_p
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.interop.opaque import jax_call_p, jax_effect_p
 from fxgrad.tools.numerics.records import Pair, Ran, Stacked, Taken, as_float64, at_most_float64
 

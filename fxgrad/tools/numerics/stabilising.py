@@ -14,7 +14,8 @@ from fxgrad.engine.frontend.calling import recorded_call
 from fxgrad.engine.frontend.flat import Traced, transformation
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.apply import apply_program
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.tools.numerics.rewriting import numbers_of, rewritten
 
 

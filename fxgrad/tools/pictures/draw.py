@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.core.program import Program
-from fxgrad.errors import ArgumentError, UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, UnsupportedError
 from fxgrad.text.unfolding import holds_call, unfold
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.graph import graph as graph_of

@@ -16,7 +16,8 @@ from fxgrad.engine.frontend.calling import program_of_call
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.joint import joint
-from fxgrad.errors import ArgumentError, FxgradError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, FxgradError
 from fxgrad.text.names import Unique
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.nodes import Node, Operation

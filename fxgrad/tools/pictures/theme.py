@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 
 
 class Paint(NamedTuple):

@@ -21,7 +21,8 @@ from fxgrad.engine.api.programs import make_program
 from fxgrad.engine.caches import clear_caches
 from fxgrad.engine.frontend.flat import Transformed, title_of
 from fxgrad.engine.units import time_text
-from fxgrad.errors import ArgumentError, FxgradError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, FxgradError
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.tools.profiling.timing import Figures, Timed, in_turns
 from fxgrad.tools.retracing.watching import explaining

@@ -18,7 +18,8 @@ from fxgrad.engine.derivation.sizes import with_numbers
 from fxgrad.engine.frontend.calling import program_of_call
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.units import bytes_text, count_text, time_text
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.tools.profiling.bars import bar
 

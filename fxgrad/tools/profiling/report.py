@@ -12,7 +12,8 @@ from rich.table import Table
 
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.units import bytes_text
-from fxgrad.errors import UnsupportedError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import UnsupportedError
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.tools.profiling.bars import bar, bars
 

@@ -20,7 +20,8 @@ from fxgrad.engine.parallel.meshes import MeshShape
 from fxgrad.engine.parallel.shard_map import shard_map_p
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.units import time_text
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.text.unfolding import unfold
 

@@ -14,7 +14,7 @@ from fxgrad.engine import tree
 from fxgrad.engine.config import default_float
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.frontend.flat import leaf_aval, parameter_names
-from fxgrad.errors import function_name
+from fxgrad.engine.user_lines import function_name
 
 Entries = dict[tuple[str, str], Any]
 """What there is, by kind and name: `("argument", "x")` has an `Aval`, all others a text."""

@@ -19,6 +19,7 @@ import jax.monitoring
 from rich.table import Table
 
 from fxgrad import errors
+from fxgrad.engine import user_lines
 from fxgrad.engine.api import compiled
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.flat import parameter_names, title_of
@@ -138,7 +139,7 @@ class _Recorder:
         entries = {**argument_entries(call.leaf_names(), call.avals),
                    **static_entries(lambda place: names[place] if isinstance(place, int) else place, call.static),
                    **own_entries(state.function), **settings()}
-        event = _Event(entries, state, errors.user_line())
+        event = _Event(entries, state, user_lines.user_line())
         self._jitting.append(watched)
         begin, inside = time.perf_counter(), watched.lower + watched.compile
         try:
@@ -163,7 +164,7 @@ class _Recorder:
             names = [*tape.input_names()] if tape.input_names else parameter_names(
                 tape.function, len(tape.root.outputs))
             entries = {**self.around, **argument_entries(names, [var.aval for var in tape.root.outputs]), **settings()}
-            event = _Event(entries, None, errors.user_line())
+            event = _Event(entries, None, user_lines.user_line())
         begin = time.perf_counter()
         try:
             return run()
@@ -232,7 +233,7 @@ class _Recorder:
             found = nearest(same, lie)[1]
             if found:
                 kind, name, what, advice = found[0]
-                watched.causes.append(Cause(kind, name, what, advice, errors.user_line(), True))
+                watched.causes.append(Cause(kind, name, what, advice, user_lines.user_line(), True))
 
     def report(self) -> Explanation:
         """What was seen so far."""
@@ -274,7 +275,7 @@ def _replace(watched: _Watched, event: _Event, cause: Cause) -> None:
 
 
 def _lambda_name(code: Any) -> str:
-    return f"lambda at {errors.file_name(code.co_filename)}:{code.co_firstlineno}"
+    return f"lambda at {user_lines.file_name(code.co_filename)}:{code.co_firstlineno}"
 
 
 @contextmanager
@@ -333,7 +334,7 @@ def explain(fun: Callable[..., Any]) -> Explained:
     ['first call', 'x.shape[0]: 32 -> 48']
     """
     if not callable(fun):
-        raise errors.ArgumentError(errors.at_user_line(
+        raise errors.ArgumentError(user_lines.at_user_line(
             f"explain takes a function, got a {type(fun).__name__}. Write explain(f)(x), not explain(f(x))"))
     return Explained(fun)
 

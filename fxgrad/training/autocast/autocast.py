@@ -12,7 +12,8 @@ from fxgrad.engine.frontend.flat import described_aval, indexed_names, nth, refu
 from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.apply import apply_program
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.training import autocast_policies
 from fxgrad.training.autocast import rules
 from fxgrad.training.autocast.casting import cast_program, is_castable

@@ -14,7 +14,8 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.primitive import Primitive, registry
 from fxgrad.engine.core.program import Equation
 from fxgrad.engine.dtypes import DType
-from fxgrad.errors import ArgumentError, at_user_line
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
 from fxgrad.text.short import operation_name
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.training.autocast.classes import Kind, kinds

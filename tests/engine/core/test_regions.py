@@ -12,6 +12,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import Primitive, Program
+from fxgrad.engine import rooms  # noqa: F401  (registers all primitives)
 from fxgrad.engine.core.avals import array_aval
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, registry
 from fxgrad.engine.core.program import Equation

@@ -6,7 +6,7 @@ import numpy as np
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.engine.core.installed import executing
+from fxgrad.engine.core.backends import executing
 from fxgrad.engine.tracing.apply import apply_program
 from tests.support.counting import Counting
 

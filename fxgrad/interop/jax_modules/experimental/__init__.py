@@ -1,7 +1,7 @@
 """The names of `jax.experimental` that have a meaning here."""
 
 from fxgrad.engine.api.callbacks import io_callback
-from fxgrad.errors import at_user_line
+from fxgrad.engine.user_lines import at_user_line
 
 __all__ = ["io_callback"]
 

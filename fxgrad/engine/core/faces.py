@@ -1,0 +1,34 @@
+"""The faces of a program: what shows, edits, keeps and ships it, by names; imported when they are first asked for.
+
+The engine knows these functions by name alone, so that nothing below imports the wings that they live in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+FACES = {
+    "c": "fxgrad.shipping.c.writer:c_text",
+    "call": "fxgrad.engine.frontend.calling:call_program",
+    "check": "fxgrad.text.checking:checked",
+    "difference": "fxgrad.text.difference:difference",
+    "edit": "fxgrad.tools.editing.editor:Editor",
+    "html": "fxgrad.text.html:program_html",
+    "pickled": "fxgrad.text.pickled:reduced",
+    "python": "fxgrad.shipping.python.writer:python_text",
+    "rich": "fxgrad.text.display:fitted",
+    "text": "fxgrad.text.text_writer:program_text",
+}
+"""Functions whose first argument is the program: `module:function`, which `Program` has methods for."""
+_loaded: dict[str, Callable[..., Any]] = {}
+
+
+def face(name: str) -> Callable[..., Any]:
+    """Return the function of this name in `FACES`; import its module at the first call."""
+    loaded = _loaded.get(name)
+    if loaded is None:
+        module, _, function = FACES[name].partition(":")
+        loaded = _loaded[name] = getattr(import_module(module), function)
+    return loaded

@@ -1,0 +1,22 @@
+"""Every room that defines primitives: importing this registers all primitives of the engine."""
+
+from fxgrad.engine import ops
+from fxgrad.engine.frontend import callback
+from fxgrad.engine.higher_order import (
+    branch,
+    call,
+    checkpoint,
+    custom,
+    loop,
+    mapped_rule,
+    safe_call,
+    scan,
+    solve,
+    sweep,
+    while_loop,
+)
+from fxgrad.engine.parallel import collective, gathers, shard_map, shardings
+from fxgrad.engine.rematerialization import operation
+
+__all__ = ["branch", "call", "callback", "checkpoint", "collective", "custom", "gathers", "loop", "mapped_rule",
+           "operation", "ops", "safe_call", "scan", "shard_map", "shardings", "solve", "sweep", "while_loop"]
